@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from gatedjax.__main__ import main
-from gatedjax.text import _training
+from gatedjax.text import _options
 from tests.conftest import ROOT
 
 PAGES = [
@@ -39,7 +39,7 @@ def test_examples_run_in_order_and_print_what_the_page_says(
     assert len(parts) == text.count("```python") == count
     monkeypatch.chdir(tmp_path)
     # a hundred lines of text are learned in fewer steps than the default budget has
-    monkeypatch.setattr(_training, "_FEWEST_STEPS", 80)
+    monkeypatch.setattr(_options, "_FEWEST_STEPS", 80)
     scope: dict = {}
     for code, printed in parts:
         exec(compile(code, f"{page}.md", "exec"), scope)

@@ -13,7 +13,7 @@ from sklearn.model_selection import ParameterGrid
 from gatedjax import export, functional, models, training
 from gatedjax._utils.numbers import make_plain, plain
 from gatedjax.text import PairClassifier, Tagger, TextClassifier, _estimator
-from gatedjax.text._training import Options
+from gatedjax.text._options import Options, check_options, train_config
 from gatedjax.text._translator import SearchConfig
 from gatedjax.training.identity import as_json, identity
 from gatedjax.training.log import read_json, write_json
@@ -102,7 +102,7 @@ def test_parameters_of_a_search_train_as_python_numbers(kind, monkeypatch):
     asked = []
 
     def train(kind, table, options, *rest, **more):
-        options.check(kind)
+        check_options(options, kind)
         asked.append(options)
 
     monkeypatch.setattr(_estimator, "train_model", train)
@@ -133,7 +133,7 @@ def test_parameters_of_a_search_train_as_python_numbers(kind, monkeypatch):
         plain_values = dataclasses.asdict(dataclasses.replace(options, network=None, training=None))
         json.dumps(plain_values)
         assert {type(v) for v in plain_values.values()} <= {int, float, bool, str, type(None)}
-        config = options.trained(5)
+        config = train_config(options, 5)
         json.dumps(dataclasses.asdict(config))
         assert (config.log_every, config.optimizer.learning_rate, config.seed) == (
             3, 0.5, options.seed,

@@ -20,4 +20,4 @@ class AnswerConfig(_answer.AnswerOptions):
 
 def main(args: list[str]) -> int:
     """Runs the command; returns its exit status."""
-    return _answer.run(AnswerConfig, args, "python -m experiments.ga_reader answer", Reader.load)
+    return _answer.run(AnswerConfig, args, "python -m experiments.ga_reader answer", Reader.open)

@@ -157,7 +157,7 @@ def heat_maps(job: Job) -> None:
             )
         source = source_of(PRESETS[data].data.name, "validation", job.options)
         first = gdata.Source(source[:LOOKED_AT], source.info)
-        readings = chosen_readings(Reader.load(workdir).read(first))
+        readings = chosen_readings(Reader.open(workdir).read(first))
         if not readings:
             raise ValueError(f"the run in {workdir} answers none of {len(first)} questions")
         seed = read_json(workdir / "config.json", "config")["config"]["train"]["seed"]

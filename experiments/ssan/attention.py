@@ -16,7 +16,7 @@ from experiments.ssan.sentences import sentences
 from gatedjax.data.batches._sequences import one_pass
 from gatedjax.models import SSANTranslator
 from gatedjax.models.ssan.translation import STOP
-from gatedjax.text._translator import load_run
+from gatedjax.text._translator import open_translator
 from gatedjax.training import load_params
 
 BATCH = 64
@@ -65,7 +65,7 @@ def load_encoder(config: RunConfig, workdir: Path) -> Encoder:
 
 
 def _translator(config: TranslationConfig, workdir: Path) -> Encoder:
-    trained = load_run(workdir)
+    trained = open_translator(workdir)
 
     def weights(params: Params, batch: Batch) -> tuple[Any, ...]:
         encoded: Any = trained.model.apply({"params": params}, batch, method=SSANTranslator.encode)

@@ -19,13 +19,12 @@ from gatedjax import data as gdata
 from gatedjax import models
 from gatedjax.analysis._bleu import corpus_bleu
 from gatedjax.text import _translate
-from gatedjax.text._folders import BYTE_PAIRS
+from gatedjax.text._folders import BYTE_PAIRS, open_folder
 from gatedjax.text._translator import (
     Translator,
     encode,
-    load_run,
+    open_translator,
     parameters_like,
-    saved_vocabulary,
     translate_texts,
 )
 from gatedjax.training import FitResult, average_params, load_params
@@ -124,7 +123,7 @@ def begun(
     model: models.SSANTranslator, other: Path, bpe: gdata.BytePairs
 ) -> tuple[BegunTask, Json]:
     """The task with the parameters of another run, and which of its own it keeps."""
-    if saved_vocabulary(other) != bpe.digest():
+    if open_folder(other, "translation", BYTE_PAIRS).config["vocabulary"] != bpe.digest():
         raise ValueError(f"init_from {other}: that run has another vocabulary than data.bpe")
     params, fresh = load_params(other, parameters_like(model), partial=True)
     return BegunTask(model, params), {"init_from": {"run": other.name, "not_loaded": fresh}}
@@ -168,5 +167,5 @@ def main(args: list[str], lines: TextIO = sys.stdin, out: TextIO = sys.stdout) -
     """Runs the command; returns its exit status."""
     prog = "python -m experiments.ssan translate"
     return _translate.run(
-        TranslateConfig, args, prog, load_run, called=RUN_OPTIONS, lines=lines, out=out
+        TranslateConfig, args, prog, open_translator, called=RUN_OPTIONS, lines=lines, out=out
     )

@@ -18,27 +18,22 @@ from gatedjax.export import ModelCard
 from gatedjax.export._folder import check_target
 from gatedjax.text._asides import MAX_ASIDE, check_share
 from gatedjax.text._model import check_inputs, networks
+from gatedjax.text._options import Options, check_options
 from gatedjax.text._read import Columns, infer_task, open_table
 from gatedjax.text._tags import open_sentences
-from gatedjax.text._training import COLUMNS, Data, Options, train_model
+from gatedjax.text._training import COLUMNS, Data, train_model
 from gatedjax.text._work_folder import WorkFolder
 from gatedjax.training import StoppedBySignal, TrainConfig
 from gatedjax.training.distributed import is_main
 
 _ARGUMENTS = {
+    f"{field.name} must": f"--{field.name.replace('_', '-')} must"
+    for field in dataclasses.fields(Options)
+} | {
     "overwrite=True": "--overwrite",
     "another workdir": "another folder (--workdir DIR)",
-    "held_out must": "--held-out must",
-    "num_steps must": "--num-steps must",
-    "batch_size must": "--batch-size must",
-    "max_len must": "--max-len must",
-    "min_count must": "--min-count must",
-    "max_words must": "--max-words must",
-    "minutes must": "--minutes must",
-    "seed must": "--seed must",
     "max_aside must": "--max-aside must",
     "max_aside=": "--max-aside ",
-    "density must": "--density must",
     "density needs model=": "--density needs --model ",
     "give num_steps": "give --num-steps",
     "columns.inputs must": "--text must",
@@ -49,16 +44,9 @@ _ARGUMENTS = {
 _TASKS = ("text", "pair", "tags")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainOptions:
-    """Trains a classifier of your own texts, or a tagger, and writes it to a folder.
-
-    Labelled texts are a .csv, .tsv or .jsonl file with columns text and label (or premise,
-    hypothesis and label), fastText's .txt, a folder with a folder per class, or the name of a data
-    set ("trec", "tfds:NAME", "hf:NAME"). A tagger learns from a .conll, .conllu, .iob or .bio file:
-    a word and its tag a line, an empty line after a sentence. The same command goes on where it was
-    stopped.
-    """
+@dataclasses.dataclass(kw_only=True)
+class DataOptions:
+    """Options of the data, and where the model goes."""
 
     data: Annotated[str, tyro.conf.Positional]
     """Labelled texts."""
@@ -82,32 +70,21 @@ class TrainOptions:
     """Of files."""
     max_aside: float = MAX_ASIDE
     """Share of the lines that may be set aside; with more the command ends."""
-    model: str = ""
-    """Network: ganet (default), soft, local, bilstm, agt, rau, gru, lstm, ssan; for pairs and
-    tags ssan or san."""
+
+
+@dataclasses.dataclass(kw_only=True)
+class TrainOptions(Options, DataOptions):
+    """Trains a classifier of your own texts, or a tagger, and writes it to a folder.
+
+    Labelled texts are a .csv, .tsv or .jsonl file with columns text and label (or premise,
+    hypothesis and label), fastText's .txt, a folder with a folder per class, or the name of a data
+    set ("trec", "tfds:NAME", "hf:NAME"). A tagger learns from a .conll, .conllu, .iob or .bio file:
+    a word and its tag a line, an empty line after a sentence. The same command goes on where it was
+    stopped.
+    """
+
     embeddings: Path | None = None
-    """GloVe text file (plain or .gz) of word vectors to start from."""
-    minutes: float | None = None
-    """Train for at most so long."""
-    num_steps: int | None = None
-    """Train for at most so many steps (default: some twenty epochs, less without improvement)."""
-    density: float | None = None
-    """Share of the words that gates keep (ganet; default: 0.5)."""
-    max_len: int = 400
-    """Words of a text that are used; longer sentences are tagged in windows."""
-    min_count: int | None = None
-    """Words that occur less often are unknown (default: by the number of texts, 1 up to 1,000, 2 up
-    to 5,000, 5 up to 20,000, else 10); to a tagger they are known by their shape (default: 2)."""
-    max_words: int = 100_000
-    """Words that are known at most."""
-    lowercase: bool = True
-    """Fold case (for tags it is kept: capitals tell names)."""
-    held_out: float = 0.1
-    """Share of the data that chooses the best parameters."""
-    batch_size: int | None = None
-    """Texts of a step (default: 32, or 64 above 10,000 texts)."""
-    seed: int = 0
-    """Of parameters, dropout, gates and order."""
+    training: Any = dataclasses.field(default=None, init=False)
     cpu_devices: int | None = None
     """CPU devices to split a batch over (default: one per core)."""
     workdir: Path | None = None
@@ -191,23 +168,19 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
     known = networks(kind)
     name = _value_of(args, "--model") or next(iter(known))
     if name not in known:
-        with refusals({"model must": "--model must"}):
-            Options(model=name).check(kind)
+        with refusals(_ARGUMENTS):
+            check_options(Options(name), kind)
     default = known[name].config
     fields: list[Any] = [("network", type(default), dataclasses.field(default=default))]
+    fields += [("model", str, dataclasses.field(default=name))]
     fields += [("lowercase", bool, dataclasses.field(default=kind != "tags"))]
     shown: Any = dataclasses.make_dataclass(
-        "TrainOptions", fields, bases=(TrainOptions,), frozen=True, kw_only=True
+        "TrainOptions", fields, bases=(TrainOptions,), kw_only=True
     )
     shown.__doc__ = TrainOptions.__doc__
     made: TrainOptions = read(shown, args, prog=f"{program()} train")
-    options = {
-        field.name: getattr(made, field.name)
-        for field in dataclasses.fields(Options)
-        if hasattr(made, field.name)
-    }
+    options = {field.name: getattr(made, field.name) for field in dataclasses.fields(Options)}
     options |= {
-        "model": name,
         "network": {one: _at(made.network, one) for one in _given(args, "network")},
         "training": {one: _at(made.train, one) for one in _given(args, "train")},
     }
@@ -234,7 +207,7 @@ def _opened(made: TrainOptions, kind: str, data: str) -> Data:
 
 
 def _train(made: TrainOptions, kind: str, options: Options) -> int:
-    options.check(kind)
+    check_options(options, kind)
     check_share(made.max_aside)
     out = made.out.expanduser()
     check_target(out, made.overwrite, "--overwrite")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gatedjax._utils.page import MARKED_WORDS, render_page
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.write import write_atomic
 
@@ -68,41 +69,17 @@ def highlight_terminal(
     return text
 
 
-_PAGE = """<!doctype html>
-<html lang="{lang}">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark; --back: #ffffff; --front: #1a1a1a; --closed: #595959;
-  --shade: 0 114 178; --line: #0072b2; }}
-@media (prefers-color-scheme: dark) {{
-  :root {{ --back: #14181d; --front: #f2f2f2; --closed: #a6a6a6; --shade: 86 180 233;
-    --line: #56b4e9; }} }}
-body {{ background: var(--back); color: var(--front); font: 1.05rem/1.9 Georgia, serif;
-  max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }}
-h1 {{ font-size: 1.4rem; line-height: 1.3; }}
-figure {{ margin: 2rem 0; }}
-figcaption {{ font: 0.9rem/1.4 system-ui, sans-serif; margin-bottom: 0.4rem; }}
-.text {{ overflow-wrap: anywhere; }}
-.w {{ background: rgb(var(--shade) / calc(var(--a) * 0.5)); border-radius: 0.2em;
-  padding: 0.1em 0.15em; }}
-strong.w {{ border-bottom: 2px solid var(--line); }}
-.closed {{ color: var(--closed); }}
-.legend {{ font: 0.9rem/1.9 system-ui, sans-serif; border: 1px solid var(--closed);
-  border-radius: 0.3em; padding: 0.3rem 0.8rem; }}
-</style>
-</head>
-<body>
-<main>
-<h1>{title}</h1>
-<p class="legend">{legend}</p>
-{figures}
-</main>
-</body>
-</html>
+_STYLE = (
+    MARKED_WORDS
+    + """
+body { font: 1.05rem/1.9 Georgia, serif; max-width: 46rem; }
+figure { margin: 2rem 0; }
+figcaption { font: 0.9rem/1.4 system-ui, sans-serif; margin-bottom: 0.4rem; }
+strong.w { border-bottom: 2px solid var(--line); }
+.legend { font: 0.9rem/1.9 system-ui, sans-serif; border: 1px solid var(--closed);
+  border-radius: 0.3em; padding: 0.3rem 0.8rem; }
 """
+)
 
 
 def highlight_html(
@@ -139,9 +116,13 @@ def highlight_html(
             '<strong class="w" style="--a:0.6">Bold</strong>: open gate. '
             f'<span class="closed">Grey</span>: closed gate, not read. {legend}'
         )
-    return _PAGE.format(
-        lang=_escape(lang), title=_escape(title), legend=legend, figures="\n".join(figures)
-    )
+    shown = "\n".join(figures)
+    body = f"""<main>
+<h1>{_escape(title)}</h1>
+<p class="legend">{legend}</p>
+{shown}
+</main>"""
+    return render_page(clean(title), body, _STYLE, lang=lang)
 
 
 def _html_words(

@@ -12,6 +12,7 @@ Lengths are padded to a few, so that a program is compiled for each of those and
 
 import dataclasses
 import functools
+import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
@@ -21,8 +22,9 @@ import numpy as np
 
 from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.explore._state import HARD, Mode, State, check_state
-from gatedjax.explore._views import EDGES, LONGEST, floats, grids, padded, view_of
+from gatedjax.explore._views import LONGEST, View, floats, grids, view_of
 from gatedjax.models import GANet
+from gatedjax.text._buckets import COARSE, width_of
 from gatedjax.text._corpus import split_words
 from gatedjax.text._model import Read, TrainedModel, cut
 
@@ -57,41 +59,17 @@ class Explorer:
             raise ValueError("two models must be of one kind to stand side by side")
         self.views = [view for view in views if view is not None]
         self.programs = [] if self.views else [Programs(model) for model in self.models]
+        self._parts: list[View | Programs] = [*self.views, *self.programs]
         self._closed = False
 
     def about(self) -> Json:
         """What does not change: models, classes, modes, and the fields to type in."""
-        if self.views:
-            models = [
-                {
-                    "name": name,
-                    "network": view.network,
-                    "gated": False,
-                    "layers": view.layered,
-                    "pairs": False,
-                    "classes": list(view.classes),
-                    "max_len": view.max_len,
-                }
-                for name, view in zip(self.names, self.views, strict=True)
-            ]
-            fields = list(self.views[0].fields)
-            return {"models": models, "modes": [], "longest": LONGEST, "fields": fields}
+        models = [part.about(name) for name, part in zip(self.names, self._parts, strict=True)]
         return {
-            "models": [
-                {
-                    "name": name,
-                    "network": model.entry.about,
-                    "gated": gated(model),
-                    "layers": model.network in LAYERED,
-                    "pairs": model.network == "ssan",
-                    "classes": [str(label) for label in model.classes],
-                    "max_len": model.max_len,
-                }
-                for name, model in zip(self.names, self.models, strict=True)
-            ],
-            "modes": list(get_args(Mode)) if any(map(gated, self.models)) else [],
+            "models": models,
+            "modes": list(get_args(Mode)) if any(one["gated"] for one in models) else [],
             "longest": LONGEST,
-            "fields": None,
+            "fields": list(self.views[0].fields) if self.views else None,
         }
 
     def layers(self, message: Mapping[str, Any]) -> Json:
@@ -110,32 +88,19 @@ class Explorer:
         """
         state = check_state(message)
         self.check_open()
-        if self.views:
-            return {"models": [view.layers(state) for view in self.views]}
-        words = split_words(state.text, LONGEST)
-        return {"models": [one.layers(words) if words else None for one in self.programs]}
+        return {"models": [part.layers(state) for part in self._parts]}
 
-    def warm_up(self, edges: Sequence[int] = EDGES[:2]) -> None:
-        """Compiles what texts of these padded lengths need, of all models at once."""
+    def warm_up(self) -> None:
+        """Compiles what short texts need, of all models at once."""
+        closed = (lambda: self._closed,)
         # daemons: the end of a process does not wait for them
         threads = [
-            threading.Thread(target=self._warm_up, args=(programs, edges), daemon=True)
-            for programs in self.programs
+            threading.Thread(target=part.warm_up, args=closed, daemon=True) for part in self._parts
         ]
-        for view in self.views:
-            closed = (lambda: self._closed,)
-            threads.append(threading.Thread(target=view.warm_up, args=closed, daemon=True))
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-
-    def _warm_up(self, programs: "Programs", edges: Sequence[int]) -> None:
-        modes: tuple[Mode, ...] = ("threshold", "expected")
-        for mode in modes:
-            for edge in edges:
-                if not self._closed:
-                    programs.answer(("a",) * edge, State(mode=mode))
 
     def close(self, seconds: float = -1) -> bool:
         """Waits for what is being computed; nothing is afterwards, whatever other threads ask.
@@ -149,8 +114,7 @@ class Explorer:
           Whether nothing is computed any more.
         """
         self._closed = True
-        ended = [one.close(seconds) for one in self.programs]
-        ended += [view.close(seconds) for view in self.views]
+        ended = [part.close(seconds) for part in self._parts]
         return all(ended)
 
     def check_gates(self, name: str) -> None:
@@ -283,12 +247,31 @@ class Programs:
 
         return jax.jit(run)
 
-    def layers(self, tokens: tuple[str, ...]) -> list[Json] | None:
+    def about(self, name: str) -> Json:
+        """See `Explorer.about`."""
+        return {
+            "name": name,
+            "network": self.model.entry.about,
+            "gated": self.gated,
+            "layers": self.model.network in LAYERED,
+            "pairs": self.model.network == "ssan",
+            "classes": list(map(str, self.model.classes)),
+            "max_len": self.model.max_len,
+        }
+
+    def warm_up(self, closed: Callable[[], bool]) -> None:
+        """Compiles what texts of the two least widths need, until `closed` is true."""
+        modes: tuple[Mode, ...] = ("threshold", "expected")
+        for mode, edge in itertools.product(modes, COARSE[:2]):
+            if not closed():
+                self.answer(("a",) * edge, State(mode=mode))
+
+    def layers(self, state: State) -> list[Json] | None:
         """See `Explorer.layers`."""
-        if self.model.network not in LAYERED:
+        tokens = split_words(state.text, LONGEST)[: self.model.max_len]
+        if self.model.network not in LAYERED or not tokens:
             return None
-        tokens = tokens[: self.model.max_len]
-        edge = padded(len(tokens), self.model.max_len)
+        edge = width_of(len(tokens), self.model.max_len, COARSE)
         batch = self.model.batch([(tokens,)], edge)
         with self._lock(edge, True):
             found = jax.device_get(self._whole(self._params, batch))
@@ -319,7 +302,7 @@ class Programs:
     def _run_forced(
         self, tokens: tuple[str, ...], gates: Sequence[np.ndarray], soft: bool
     ) -> tuple[np.ndarray, ...]:
-        edge = padded(len(tokens), self.model.max_len)
+        edge = width_of(len(tokens), self.model.max_len, COARSE)
         rows = np.zeros((len(gates), 1, edge), np.float32)
         rows[:, 0, : len(tokens)] = gates
         batch = self.model.batch([(tokens,)], edge)
@@ -331,7 +314,7 @@ class Programs:
 
     def close(self, seconds: float) -> bool:
         """Takes every lock for good; whether it could."""
-        edges = {padded(n, self.model.max_len) for n in (*EDGES, LONGEST)}
+        edges = {width_of(n, self.model.max_len, COARSE) for n in COARSE}
         taken = [
             self._lock(edge, soft).acquire(timeout=seconds)
             for edge in edges
@@ -346,7 +329,7 @@ class Programs:
         return likely[0, : len(tokens)]
 
     def _read(self, tokens: tuple[str, ...]) -> Read:
-        edge = padded(len(tokens), self.model.max_len)
+        edge = width_of(len(tokens), self.model.max_len, COARSE)
         with self._lock(edge, False):
             out = self.model.run(self.model.batch([(tokens,)], edge))
         return cut((tokens,), out, 0)

@@ -6,13 +6,12 @@ is wrong by 7.6e-6 at most.
 """
 
 import base64
-import hashlib
-from string import Template
 from typing import Any
 
 import numpy as np
 
 from gatedjax._utils.json import to_json
+from gatedjax._utils.page import render_page
 from gatedjax._utils.types import Json
 from gatedjax.explore._engine import Explorer, Programs
 from gatedjax.explore._server import page_file
@@ -39,7 +38,7 @@ def offline_page(explorer: Explorer, text: str) -> bytes:
       ValueError: if it has no word, or more than `LONGEST`, or more classes than fit into
         `MOST_BYTES`.
     """
-    page = render_page(payload(explorer, text))
+    page = _page(payload(explorer, text))
     if len(page) > MOST_BYTES:
         classes = max(len(model.classes) for model in explorer.models)
         raise ValueError(
@@ -117,43 +116,12 @@ def _shares(values: np.ndarray) -> str:
     return base64.b64encode(np.round(values * 65535).astype("<u2").tobytes()).decode()
 
 
-def render_page(data: Json) -> bytes:
-    """The page around its data; its policy lets the browser run and load nothing else."""
+def _page(data: Json) -> bytes:
+    """Returns the page around its data."""
     script, style = (page_file(name).decode() for name in ("explorer.js", "explorer.css"))
     # "</script>" in a text would end the element
     held = to_json(data, separators=(",", ":")).replace("<", "\\u003c")
-    page = _PAGE.substitute(
-        script=script,
-        style=style,
-        data=held,
-        script_hash=_hash(script),
-        style_hash=_hash(style),
-    )
-    return page.encode()
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-_PAGE = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
-script-src '$script_hash'; style-src '$style_hash'; img-src data:; base-uri 'none'; \
-form-action 'none'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<title>Gate explorer</title>
-<link rel="icon" href="data:,">
-<style>$style</style>
-</head>
-<body class="gx-page">
-<main data-gatedjax="offline"></main>
+    body = f"""<main data-gatedjax="offline"></main>
 <noscript>The explorer is a program of this page: allow it to run scripts.</noscript>
-<script type="application/json" id="gatedjax-data">$data</script>
-<script type="module">$script</script>
-</body>
-</html>
-""")
+<script type="application/json" id="gatedjax-data">{held}</script>"""
+    return render_page("Gate explorer", body, style, script=script, css_class="gx-page").encode()

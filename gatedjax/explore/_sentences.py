@@ -5,6 +5,7 @@ points lie evenly over density, and round ones.
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -12,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from gatedjax._utils.types import Json, Tree
-from gatedjax.explore._engine import Explorer, Programs, padded
+from gatedjax.explore._engine import Explorer, Programs
+from gatedjax.text._buckets import COARSE, grouped, shape_of
 from gatedjax.text._corpus import split_words
 from gatedjax.text._labels import Classes
-from gatedjax.text._model import rows_of
 from gatedjax.text._read import Label, Record, Table
 
 MOST, MOST_LEAKS = 1000, 200
@@ -172,7 +173,7 @@ class _Seen:
     def of(
         cls, programs: Programs, texts: Sequence[tuple[str, ...]], check: Callable[[], None]
     ) -> "_Seen":
-        """Runs the model; one program for every padded length."""
+        """Runs the model; one program for every width."""
         model = programs.model
         texts = [words[: model.max_len] for words in texts]
         classes = len(model.classes)
@@ -248,16 +249,12 @@ class _Seen:
 def _batches(
     programs: Programs, texts: Sequence[tuple[str, ...]]
 ) -> Iterator[tuple[list[int], Tree]]:
-    """Yields (which texts, their padded batch), all of one size for a padded length."""
-    groups: dict[int, list[int]] = {}
-    for number, words in enumerate(texts):
-        groups.setdefault(padded(len(words), programs.model.max_len), []).append(number)
-    for edge, numbers in sorted(groups.items()):
-        rows = rows_of(edge)
-        for begin in range(0, len(numbers), rows):
-            some = numbers[begin : begin + rows]
-            filled = [(texts[n],) for n in (some * rows)[:rows]]
-            yield some, programs.model.batch(filled, edge)
+    """Yields (which texts, their padded batch), all of one size for a width."""
+
+    shapes = functools.partial(shape_of, longest=programs.model.max_len, widths=COARSE)
+    for numbers, (rows, width) in grouped(map(len, texts), shapes):
+        filled = [(texts[n],) for n in (numbers * rows)[:rows]]
+        yield numbers, programs.model.batch(filled, width)
 
 
 def _shape(batch: Tree) -> tuple[int, ...]:

@@ -27,8 +27,9 @@ from gatedjax.data.text._vocabulary import Vocabulary
 from gatedjax.explore._state import State
 from gatedjax.models import GAReader
 from gatedjax.models.ssan.translation import STOP, UNK
+from gatedjax.text._buckets import COARSE, width_of
 from gatedjax.text._corpus import split_words
-from gatedjax.text._folders import is_exported, kind_of
+from gatedjax.text._folders import kind_of
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._reader import Reader, Reading, question, reading_of
 from gatedjax.text._run import load_run
@@ -36,8 +37,6 @@ from gatedjax.text._translator import Translator, encode, open_translator
 
 LONGEST = 1000
 """Words of a text that are shown; a model may read fewer."""
-EDGES = (16, 64, 256)
-"""Padded lengths, then `LONGEST`."""
 PAIRED = 40
 """Words of which all pairs are shown."""
 QUESTION_EDGES = (32, 128)
@@ -67,6 +66,18 @@ class View:
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
+    def about(self, name: str) -> Json:
+        """See `Explorer.about`."""
+        return {
+            "name": name,
+            "network": self.network,
+            "gated": False,
+            "layers": self.layered,
+            "pairs": False,
+            "classes": list(self.classes),
+            "max_len": self.max_len,
+        }
+
     def answer(self, state: State) -> Found:
         """See the head of this module."""
         raise NotImplementedError
@@ -81,12 +92,6 @@ class View:
     def close(self, seconds: float) -> bool:
         """Takes the lock for good; whether it could."""
         return self._lock.acquire(timeout=seconds)
-
-
-def padded(length: int, longest: int, edges: Sequence[int] = EDGES) -> int:
-    """The padded length of a text of so many words."""
-    edge = next((edge for edge in edges if length <= edge), longest)
-    return min(edge, longest)
 
 
 def floats(values: np.ndarray | None) -> list[float] | None:
@@ -163,7 +168,7 @@ class PairView(View):
         return jax.jit(run)
 
     def _read(self, texts: tuple[tuple[str, ...], ...]) -> Any:
-        edge = padded(max(map(len, texts)), min(LONGEST, self.max_len))
+        edge = width_of(max(map(len, texts)), min(LONGEST, self.max_len), COARSE)
         batch = self._model.batch([texts], edge)
         with self._lock:
             return jax.device_get(self._program(self._params, batch))
@@ -219,7 +224,7 @@ class PairView(View):
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
         """See `View.warm_up`."""
-        for edge in EDGES[:2]:
+        for edge in COARSE[:2]:
             if not closed():
                 self._reading((("a",) * edge, ("a",)))
 
@@ -269,13 +274,14 @@ class ReaderView(View):
         """(what `Reader.read` finds, attention of the last hop [N], of the gating hops [N, Q])."""
         source = question(" ".join(document), " ".join(asked), candidates)
         query = wrapped(source[0])
+        wide = width_of(len(document), LONGEST, COARSE)
+        long = width_of(len(query), QUESTION_EDGES[-1], QUESTION_EDGES)
         shape = ClozeShape(
-            document=padded(len(document), LONGEST),
-            query=padded(len(query), QUESTION_EDGES[-1], QUESTION_EDGES),
-            candidates=padded(len(candidates), CANDIDATE_EDGES[-1], CANDIDATE_EDGES),
+            document=wide,
+            query=long,
+            candidates=width_of(len(candidates), CANDIDATE_EDGES[-1], CANDIDATE_EDGES),
             positions=1,
-            words=padded(len(document), LONGEST)
-            + padded(len(query), QUESTION_EDGES[-1], QUESTION_EDGES),
+            words=wide + long,
         )
         vocabulary, params = self._own((*document, *query), shape.words + 2)
         encoded = encode_cloze(source, vocabulary)
@@ -387,7 +393,7 @@ class ReaderView(View):
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
         """See `View.warm_up`."""
-        for edge in EDGES[1:]:
+        for edge in COARSE[1:3]:
             if not closed():
                 self._asking(("a",) * edge, (PLACEHOLDER,), ("a",))
 
@@ -448,7 +454,7 @@ class TranslatorView(View):
         return jax.jit(run)
 
     def _batch(self, ids: tuple[int, ...]) -> dict[str, np.ndarray]:
-        edge = padded(len(ids), self._pieces)
+        edge = width_of(len(ids), self._pieces, COARSE)
         tokens = np.zeros((1, edge), np.int32)
         tokens[0, : len(ids)] = ids
         return {"tokens": tokens, "lengths": np.array([len(ids)], np.int32)}
@@ -585,6 +591,6 @@ def open_model(folder: Path) -> TrainedModel | Reader | Translator:
         return Reader.open(folder)
     if kind == "translation":
         return open_translator(folder)
-    if kind == "run" and not is_exported(folder):
+    if kind == "run":
         return load_run(folder)
     return TrainedModel.load(folder, ("text", "pair"))

@@ -1,7 +1,8 @@
 """Trained models and texts of your own: train, predict, evaluate, explain.
 
 `gatedjax train reviews.csv --out model` and `TextClassifier` are the same thing: `_read` reads what
-people have, `_corpus` numbers it, `_training` trains, `_model` predicts and is what a folder holds.
+people have, `_corpus` numbers it, `_options` has the options of both, `_buckets` the shapes of
+batches, `_training` trains, `_model` predicts and is what a folder holds.
 Names load on first use, so that commands which need a few of them start soon.
 """
 

@@ -4,7 +4,7 @@ import dataclasses
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from gatedjax.text._estimator import Estimator
 from gatedjax.text._evaluation import evaluate_model
 from gatedjax.text._explanation import explain_texts
 from gatedjax.text._labels import Classes, array_of
-from gatedjax.text._model import Failure, Prediction
-from gatedjax.text._read import Columns, Label, Table, open_table
+from gatedjax.text._model import Prediction, usable
+from gatedjax.text._options import with_arguments
+from gatedjax.text._read import Columns, Label, open_table
 from gatedjax.text._show import Explanation
 from gatedjax.text._table import compose, read_label
 from gatedjax.text._training import COLUMNS, Say
@@ -89,14 +90,13 @@ class _Classifier(Estimator):
           FileNotFoundError, ValueError, TypeError: for data or options that cannot be used.
           StoppedBySignal: after Ctrl-C or SIGTERM.
         """
-        made = cls(**options)
         columns = columns or COLUMNS[cls._kind]
-        tables = [
+        tables = (
             None if one is None else open_table(one, columns, encoding=encoding)
             for one in (data, validation, test)
-        ]
-        made._train(cast(Table, tables[0]), tables[1], tables[2], workdir, say, progress, max_aside)
-        return made
+        )
+        more: Json = {"say": say, "progress": progress, "max_aside": max_aside}
+        return cls(**options)._train(*tables, workdir=workdir, **more)
 
     def fit(self, X: Any, y: Any, *, workdir: str | Path | None = None) -> Self:
         """Trains on texts and their labels, as scikit-learn wants it.
@@ -116,7 +116,7 @@ class _Classifier(Estimator):
         rows = [(*text, label) for text, label in zip(texts, labels, strict=True)]
         table = open_table(rows, COLUMNS[self._kind])
         said: list[str] = []
-        self._train(table, None, None, workdir, said.append, False, 1.0)
+        self._train(table, None, None, workdir=workdir, say=said.append)
         for line in said:
             if "set aside" in line:
                 warnings.warn(line, stacklevel=2)
@@ -142,12 +142,7 @@ class _Classifier(Estimator):
         Raises:
           ValueError: if a text has no word.
         """
-        found = []
-        for number, one in enumerate(self._fitted().predict(_listed(X, self._kind))):
-            if isinstance(one, Failure):
-                raise ValueError(f"text {number}: {one.error}")
-            found.append(one)
-        return Predictions(found)
+        return Predictions(usable(self._fitted().predict(_listed(X, self._kind))))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every class [n, C], in the order of `classes_`."""
@@ -206,6 +201,7 @@ class _Classifier(Estimator):
         )
 
 
+@with_arguments
 class TextClassifier(_Classifier):
     """A classifier of texts that returns, with each label, the words that attention kept.
 
@@ -218,24 +214,6 @@ class TextClassifier(_Classifier):
 
     It is a scikit-learn classifier: `fit(X, y)`, `predict`, `predict_proba`, `score`, `classes_`.
 
-    Args:
-      model: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan.
-      embeddings: text file of word vectors (GloVe, fastText); None starts from how often
-        words occur in which class.
-      minutes: train for at most so long.
-      num_steps: train for at most so many steps; None is some twenty epochs.
-      density: share of the words to keep (ganet); None is a half.
-      max_len: words of a text that are used.
-      min_count: words that occur less often are unknown; None is 1 to 10, by how many
-        texts there are.
-      max_words: words that are known at most.
-      lowercase: fold case.
-      held_out: share of the training texts that chooses the best parameters.
-      batch_size: texts of a step; None is 32, or 64 for many texts.
-      seed: of parameters, dropout, gates and order.
-      network: options of the network by name, as {"hidden": 128}.
-      training: options of `gatedjax.training.TrainConfig` by dotted name.
-
     Attributes:
       classes_: the labels, sorted.
       report_: what is known of the model's quality, beside a linear baseline's.
@@ -244,16 +222,12 @@ class TextClassifier(_Classifier):
     _kind = "text"
 
 
+@with_arguments
 @dataclasses.dataclass(eq=False, repr=False)
 class PairClassifier(TextClassifier):
     """A classifier of pairs of texts: does the first entail the second?
 
     Columns are premise, hypothesis and label; everything else is as for `TextClassifier`.
-
-    Args:
-      model: ssan (attention over words that are selected) or san (over all words).
-      embeddings, minutes, num_steps, density, max_len, min_count, max_words, lowercase, held_out,
-      batch_size, seed, network, training: see `TextClassifier`.
     """
 
     _kind = "pair"

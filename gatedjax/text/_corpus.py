@@ -5,7 +5,7 @@ import collections
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -212,18 +212,12 @@ def split_words(text: str, most: int | None = None) -> tuple[str, ...]:
     return tokenize(CONTROL.sub(" ", text), marks=True, most=most)
 
 
-def first_words(text: str) -> tuple[str, ...]:
-    """Returns the tokens of a text, as many as a model may read at most."""
-    return split_words(text, MOST_LENGTH)
-
-
 def read_corpus(
     table: Table,
     folder: Path,
     part: str,
     numbers: Numbers,
     *,
-    tokens: Callable[[str], Sequence[str]] = first_words,
     classes: Sequence[Label] | None = None,
     max_aside: float = 1.0,
 ) -> Corpus:
@@ -234,7 +228,6 @@ def read_corpus(
       folder: where the numbers are written.
       part: name of the file.
       numbers: of the words.
-      tokens: from a text to its words.
       classes: the labels that there may be; None takes those of the file.
       max_aside: the largest share of the lines that may be set aside.
 
@@ -252,7 +245,7 @@ def read_corpus(
             stack.enter_context(spool)
         for record in table:
             if isinstance(record, Record):
-                pieces = [numbers.of(tokens(text)) for text in record.inputs]
+                pieces = [numbers.of(split_words(text, MOST_LENGTH)) for text in record.inputs]
                 if not all(pieces):
                     record = Aside(record.where, record.line, "a text without a word")
             if isinstance(record, Aside):

@@ -2,9 +2,8 @@
 
 import contextlib
 import dataclasses
-import inspect
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -12,31 +11,19 @@ from gatedjax._utils.types import Json
 from gatedjax.export import ModelCard
 from gatedjax.text._labels import array_of
 from gatedjax.text._model import TrainedModel
-from gatedjax.text._training import Data, Options, Say, train_model
+from gatedjax.text._options import Options, check_options
+from gatedjax.text._training import Data, train_model
 from gatedjax.text._work_folder import WorkFolder
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class Estimator:
-    """A model with parameters in the manner of scikit-learn: those of `Options`, by name."""
+class Estimator(Options):
+    """A model in the manner of scikit-learn, whose parameters are the fields of `Options`."""
 
     _kind: ClassVar[str]
 
-    model: str = "ganet"
-    _: dataclasses.KW_ONLY
-    embeddings: str | Path | None = None
-    minutes: float | None = None
-    num_steps: int | None = None
-    density: float | None = None
-    max_len: int = 400
-    min_count: int | None = None
-    max_words: int = 100_000
-    lowercase: bool = True
-    held_out: float = 0.1
-    batch_size: int | None = None
-    seed: int = 0
-    network: Mapping[str, object] | None = None
-    training: Mapping[str, object] | None = None
+    def __post_init__(self) -> None:
+        """Keeps the parameters as they were given, because `sklearn.clone` compares identities."""
 
     def get_params(self, deep: bool = True) -> Json:
         """The parameters of the constructor, as scikit-learn wants them.
@@ -44,7 +31,7 @@ class Estimator:
         Args:
           deep: has no effect: no parameter has parameters.
         """
-        return {name: getattr(self, name) for name in _names(type(self))}
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def set_params(self, **params: Any) -> Self:
         """Sets parameters of the constructor.
@@ -52,7 +39,7 @@ class Estimator:
         Raises:
           ValueError: for one that it does not have.
         """
-        known = _names(type(self))
+        known = [field.name for field in dataclasses.fields(self)]
         for name, value in params.items():
             if name not in known:
                 raise ValueError(
@@ -88,31 +75,23 @@ class Estimator:
         made._take(trained)
         return made
 
-    def _train(
-        self,
-        table: Data,
-        validation: Data | None,
-        test: Data | None,
-        workdir: str | Path | None,
-        say: Say,
-        progress: bool,
-        max_aside: float,
-    ) -> None:
+    def _train(self, *tables: Data | None, workdir: str | Path | None = None, **more: Any) -> Self:
+        """Trains on the first of three tables; see `train_model`."""
         options = self.options
-        options.check(self._kind)
+        check_options(options, self._kind)
+        table, validation, test = tables
         with _folder(workdir) as folder:
             trained = train_model(
                 self._kind,
-                table,
+                table,  # type: ignore[arg-type]
                 options,
                 folder,
                 validation=validation,
                 test=test,
-                say=say,
-                progress=progress,
-                max_aside=max_aside,
+                **more,
             )
         self._take(trained)
+        return self
 
     def _take(self, trained: TrainedModel) -> None:
         self.model_ = trained
@@ -128,18 +107,9 @@ class Estimator:
         return hasattr(self, "model_")
 
     def __repr__(self) -> str:
-        defaults = _defaults(type(self))
-        given = {k: v for k, v in self.get_params().items() if v != defaults[k]}
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in given.items())})"
-
-
-def _defaults(cls: type) -> Json:
-    parameters = inspect.signature(cls).parameters
-    return {name: one.default for name, one in parameters.items()}
-
-
-def _names(cls: type) -> list[str]:
-    return list(_defaults(cls))
+        fields = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
+        given = (f"{field.name}={value!r}" for field, value in fields if value != field.default)
+        return f"{type(self).__name__}({', '.join(given)})"
 
 
 def _not_fitted(message: str) -> Exception:

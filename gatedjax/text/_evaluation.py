@@ -1,19 +1,19 @@
 """How good a trained model is on labelled texts."""
 
 import collections
-import itertools
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
 from gatedjax._utils.types import Json
 from gatedjax.text._asides import Asides
+from gatedjax.text._buckets import Shape, shape_of, sizes_of, width_of
 from gatedjax.text._labels import Classes
 from gatedjax.text._leak import Sample, measure_leak
 from gatedjax.text._metrics import classification_metrics
-from gatedjax.text._model import Failure, TrainedModel, check_inputs, edge_of, rows_of, sizes_of
-from gatedjax.text._read import Aside, Table
+from gatedjax.text._model import Failure, TrainedModel, check_inputs, chunks
+from gatedjax.text._read import Aside, Label, Table
 
 _CHUNK = 4096
 
@@ -42,17 +42,16 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
     fullest: collections.Counter[int] = collections.Counter()
     modes: dict[str, list[np.ndarray]] = {}
     asides = Asides(table.name)
-    for records in _chunks(table):
+    for records in chunks(table, _CHUNK):
         texts = []
         for record in records:
             if isinstance(record, Aside):
                 asides.add(record)
                 continue
-            texts.append(
-                (record.inputs, classes.place(record.label, record.where, record.line), record)
-            )
+            label = cast(Label, record.label)
+            texts.append((record.inputs, classes.place(label, record.where, record.line), record))
         used = []
-        edges: collections.Counter[int] = collections.Counter()
+        widths: collections.Counter[int] = collections.Counter()
         read = model.read([inputs for inputs, _, _ in texts])
         for (inputs, label, record), one in zip(texts, read, strict=True):
             if isinstance(one, Failure):
@@ -65,8 +64,8 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
             kept += one.density * size
             used.append(inputs)
             sample.add(one.tokens)
-            edges[edge_of(max(map(len, one.tokens)), model.max_len)] += 1
-        fullest |= edges  # the larger count of each padded length
+            widths[width_of(max(map(len, one.tokens)), model.max_len)] += 1
+        fullest |= widths  # the larger count of each width
         if model.entry.gated:
             for mode, right in _by_mode(model, used, labels[len(labels) - len(used) :]).items():
                 modes.setdefault(mode, []).append(right)
@@ -82,23 +81,17 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
         report["gate_modes"] = accuracy
         report["gate_gap"] = max(accuracy.values()) - min(accuracy.values())
 
-    def shape_of(size: int) -> tuple[int, int]:
+    def read_shape(size: int) -> Shape:
         """Returns the shape of the largest batch with texts of this size that was read above."""
-        edge = edge_of(size, model.max_len)
-        count = min(fullest[edge], rows_of(edge))
-        return next(rows for rows in sizes_of(edge) if rows >= count), edge
+        rows, width = shape_of(size, model.max_len)
+        count = min(fullest[width], rows)
+        return next(rows for rows in sizes_of(width) if rows >= count), width
 
     sampled = [tuple(map(model.ids, tokens)) for tokens in sample.texts()]
-    leak = measure_leak(model.run, sampled, shape_of)
+    leak = measure_leak(model.run, sampled, read_shape)
     if leak is not None:
         report["leak"] = leak
     return report
-
-
-def _chunks(table: Table) -> Iterator[list[Any]]:
-    iterator = iter(table)
-    while chunk := list(itertools.islice(iterator, _CHUNK)):
-        yield chunk
 
 
 def _by_mode(

@@ -1,6 +1,7 @@
 """Where a trained model is: a folder that `gatedjax export` wrote, or the work folder of a run."""
 
 import contextlib
+import dataclasses
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
@@ -9,10 +10,13 @@ from typing import Any, get_args
 
 from gatedjax import export
 from gatedjax._utils.limits import read_limited
-from gatedjax._utils.types import Json
+from gatedjax._utils.types import Json, Params, Tree
 from gatedjax._utils.write import recover
 from gatedjax.export._folder import CONFIG, PARAMS
 from gatedjax.export._kinds import Kind, check_kind
+from gatedjax.export._tensors import check_finite
+from gatedjax.training import average_params, load_params
+from gatedjax.training.log import read_json
 
 VOCABULARY, CHARACTERS, CLASSES, BYTE_PAIRS = (
     "vocabulary.json",
@@ -21,6 +25,7 @@ VOCABULARY, CHARACTERS, CLASSES, BYTE_PAIRS = (
     "bpe.json",
 )
 """What a run or an export has beside its parameters, as far as the task has it."""
+_RUNS = {"run": "GA-Net over texts", "cloze": "the GA Reader", "translation": "translation"}
 
 
 def is_exported(folder: Path) -> bool:
@@ -57,23 +62,70 @@ def kind_of(folder: Path) -> str:
     return "translation" if (folder / BYTE_PAIRS).is_file() else "run"
 
 
-def opened(folder: Path, kind: Kind, *names: str) -> Json:
-    """What config.json of an exported folder holds.
+@dataclasses.dataclass(frozen=True)
+class ModelFolder:
+    """A trained network on disk: the work folder of a run, or what `gatedjax export` made of it.
+
+    Attributes:
+      path: of the folder.
+      is_export: whether `gatedjax export` wrote it.
+      config: the content of its config.json.
+    """
+
+    path: Path
+    is_export: bool
+    config: Json
+
+    def params(self, like: Tree, average: int = 1) -> Params:
+        """Reads the parameters.
+
+        Args:
+          like: their shapes.
+          average: of a run, how many of the newest checkpoints the parameters are the mean of; 1
+            reads the best parameters.
+
+        Raises:
+          ValueError: if they have other shapes, or numbers that are not finite.
+          CheckpointDamaged, BadFile: if a file is not what was saved.
+        """
+        if self.is_export:
+            params, _ = export.load(self.path, like)
+        elif average == 1:
+            params, _ = load_params(self.path, like)
+        else:
+            params, _ = average_params(self.path, like, average)
+        check_finite(params, self.path)
+        return params
+
+
+def open_folder(path: Path, kind: Kind, *names: str) -> ModelFolder:
+    """Opens a run, or its export, whose model is of a kind.
 
     Args:
-      folder: what `gatedjax export` wrote.
+      path: the work folder of the run, or what `gatedjax export` wrote.
       kind: of the model that is wanted.
-      *names: further files that it must have, undamaged.
+      *names: files that it must have beside its parameters, undamaged.
 
     Raises:
-      FileNotFoundError, BadFile: as `export.load`.
-      ValueError: if the folder is of another kind or of a newer version.
+      FileNotFoundError: if there is no such folder, or it lacks one of the files.
+      BadFile: if a file of an export is damaged.
+      ValueError: if the folder has another kind of model, the vocabulary of another run, or a newer
+        version wrote it.
     """
-    config = export.read_config(folder)
-    check_kind(config, kind, folder)
-    for name in names:
-        export.read_file(folder, name)
-    return config
+    if is_exported(path):
+        config = export.read_config(path)
+        check_kind(config, kind, path)
+        for name in names:
+            export.read_file(path, name)
+        return ModelFolder(path, True, config)
+    missing = [name for name in (CONFIG, *names) if not (path / name).is_file()]
+    if missing:
+        raise FileNotFoundError(
+            f"{path} lacks {', '.join(missing)}: no run of {_RUNS[kind]} made it"
+        )
+    config = read_json(path / CONFIG, "config")
+    belongings(path, config)
+    return ModelFolder(path, False, config)
 
 
 def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[str, bytes]]:

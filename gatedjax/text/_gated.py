@@ -1,7 +1,7 @@
 """A trained GA-Net beside labelled texts, out of the folder of a run or of one's own model."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,11 @@ from gatedjax import export
 from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.data.batches._plan import pad_rows
 from gatedjax.export._kinds import check_kind
-from gatedjax.export._tensors import check_finite
 from gatedjax.models import GANet, GANetConfig
-from gatedjax.text._folders import CLASSES, VOCABULARY, belongings, described, is_exported
+from gatedjax.text._folders import CLASSES, VOCABULARY, described, is_exported, open_folder
 from gatedjax.text._labels import Classes
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._read import Aside, Columns, open_table
-from gatedjax.training import CheckpointStore, load_params
 from gatedjax.training.log import read_json
 
 _WIDTH = 32
@@ -83,14 +81,9 @@ def open_run(
       FileNotFoundError: if folder is none of a run, or the data are not there.
       ValueError: if the run is not of a GA-Net, or of other data, or its folder is damaged.
     """
-    exported = is_exported(folder)
-    if exported:
-        metadata = export.read_config(folder)
-        check_kind(metadata, "run", folder)
-    else:
-        metadata = _of_run(folder)
+    found = open_folder(folder, "run", VOCABULARY)
     with described(folder):
-        settings = metadata["config"]
+        settings = found.config["config"]
         model, texts = settings["model"], settings["data"]
         if not isinstance(model, dict) or "gates_on" not in model or not isinstance(texts, dict):
             raise ValueError(f"{folder} is not of python -m experiments.ga_net: no GA-Net is in it")
@@ -99,36 +92,14 @@ def open_run(
         cut = {"max_len": texts["max_len"], "truncate_side": texts["truncate_side"]}
     if data is not None and data != name:
         raise ValueError(f"{folder} was trained on {name!r}, not on {data!r}")
-    if not (folder / VOCABULARY).is_file():
-        raise FileNotFoundError(f"{folder} has no {VOCABULARY}: an older version made the run")
-    belongings(folder, metadata)
     vocabulary = gdata.Vocabulary.load(folder / VOCABULARY)
     source = gdata.load(name, "test", data_dir=data_dir, manual_dir=manual_dir)
     _check_classes(folder, source.info.class_names, name)
     encoded = gdata.encode(source, vocabulary, **cut)
     network = GANet(config, len(vocabulary), len(source.info.class_names))
-    read: Callable[[Tree], Params]
-    if exported:
-        read = lambda like: export.load(folder, like)[0]  # noqa: E731
-    else:
-        read = lambda like: load_params(folder, like)[0]  # noqa: E731
     batch = _batch(encoded.ids, encoded.labels, encoded.example_ids)
     title = f"{folder.resolve().name}: GA-Net on {name}, test"
-    params = read(_like(network))
-    check_finite(params, folder)
-    return GatedTexts(title, network, params, batch)
-
-
-def _of_run(folder: Path) -> Json:
-    """What the newest checkpoint of a run says of it."""
-    store = CheckpointStore(folder / "checkpoints")
-    step = store.latest()
-    if step is None:
-        raise FileNotFoundError(f"{folder} holds no trained network: no checkpoint is there")
-    record = store.record(step)
-    if "lanes" in record.get("run", {}):
-        raise ValueError(f"{folder} trained several seeds together: one network is wanted")
-    return record.get("metadata", {})
+    return GatedTexts(title, network, found.params(_like(network)), batch)
 
 
 def _check_classes(folder: Path, classes: Sequence[str], name: str) -> None:

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from gatedjax._utils.types import Json
-from gatedjax.data.batches._plan import pad_rows
-from gatedjax.text._model import LENGTHS, NAMES
+from gatedjax.text._buckets import Shape, grouped, padded
 
 TEXTS = 64
 """Texts of a sample, at most."""
@@ -43,7 +42,7 @@ class Sample:
 def measure_leak(
     run: Callable[[dict[str, np.ndarray]], Json],
     texts: Sequence[Ids],
-    shape_of: Callable[[int], tuple[int, int]],
+    shape_of: Callable[[int], Shape],
 ) -> Json | None:
     """Removes single words from texts, and compares the changes by whether the word was kept.
 
@@ -53,7 +52,7 @@ def measure_leak(
     Args:
       run: from a padded batch to "probabilities" and "kept" as `TrainedModel.run` returns them.
       texts: a sample of texts.
-      shape_of: from the number of words of a text to (rows, padded length) of its batch, so that
+      shape_of: from the number of words of a text to the shape of its batch, so that
         the batches are of shapes for which there is a program already.
 
     Returns:
@@ -116,27 +115,16 @@ def _run(
     run: Callable[[dict[str, np.ndarray]], Json],
     texts: Sequence[Ids],
     sizes: Sequence[int],
-    shape_of: Callable[[int], tuple[int, int]],
+    shape_of: Callable[[int], Shape],
 ) -> list[tuple[np.ndarray, list[np.ndarray]]]:
     """Returns (probabilities, masks of the kept words) of each text, padded for its size."""
     results: dict[int, tuple[np.ndarray, list[np.ndarray]]] = {}
-    groups: dict[tuple[int, int], list[int]] = {}
-    for number, size in enumerate(sizes):
-        groups.setdefault(shape_of(size), []).append(number)
-    for (rows, edge), numbers in groups.items():
-        for begin in range(0, len(numbers), rows):
-            some = numbers[begin : begin + rows]
-            batch: dict[str, np.ndarray] = {}
-            for place, ids in enumerate(zip(*(texts[i] for i in some), strict=True)):
-                lengths = np.ones(rows, np.int32)
-                lengths[: len(ids)] = [len(row) for row in ids]
-                batch[NAMES[place]] = pad_rows(ids, (rows, edge))
-                batch[LENGTHS[place]] = lengths
-            out = run(batch)
-            for row, number in enumerate(some):
-                kept = [
-                    mask[row, : len(ids)].astype(bool)
-                    for mask, ids in zip(out["kept"], texts[number], strict=True)
-                ]
-                results[number] = out["probabilities"][row], kept
+    for numbers, shape in grouped(sizes, shape_of):
+        out = run(padded([texts[i] for i in numbers], shape))
+        for row, number in enumerate(numbers):
+            kept = [
+                mask[row, : len(ids)].astype(bool)
+                for mask, ids in zip(out["kept"], texts[number], strict=True)
+            ]
+            results[number] = out["probabilities"][row], kept
     return [results[number] for number in range(len(texts))]

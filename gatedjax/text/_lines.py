@@ -3,15 +3,13 @@
 import codecs
 import contextlib
 import dataclasses
-import gzip
 import io
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from typing import BinaryIO, TextIO
 
 from gatedjax._utils.limits import MOST_CHARACTERS as LONGEST
-from gatedjax.data.files._unpack import Counted, allowance
+from gatedjax.data.files._unpack import allowance, gunzipped
 from gatedjax.text._table import fault
 
 _BINARY = {
@@ -21,7 +19,7 @@ _BINARY = {
     b"%PDF": "a PDF",
     b"PK\x03\x04": "a zip archive, as .xlsx is: export the sheet as .csv",
     b"\x1f\x8b": "packed by gzip: its name must end with .gz",
-    b"PAR1": "a Parquet file: give it as a pandas or polars frame",
+    b"PAR1": "a Parquet file: its name must end with .parquet",
     b"SQLite": "a database",
 }
 _WIDE = {  # UTF-32 first, because its mark begins with that of UTF-16
@@ -61,21 +59,6 @@ def line_fault(line: str, encoding: str) -> str | None:
     return fault(line, encoding)
 
 
-class _Raw(io.RawIOBase):
-    """An unpacked stream that ends with TooLarge, as a file of Python's."""
-
-    def __init__(self, file: Counted) -> None:
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
-        data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-
 def suggest_encoding(path: Path, encoding: str) -> str:
     """Names an encoding by which the lines of a file that are not of its encoding are texts.
 
@@ -91,7 +74,9 @@ def suggest_encoding(path: Path, encoding: str) -> str:
     try:
         codec = codecs.lookup(encoding).name
         fitting = [name for name in ("utf-8", "cp1252") if name != codec]
-        for _, line in TextFile(path, encoding).lines():
+        file = TextFile(path, encoding)
+        file.check()
+        for _, line in file.lines():
             if line.isascii():
                 continue
             escaped = "".join(c for c in line if "\udc80" <= c <= "\udcff")
@@ -102,7 +87,7 @@ def suggest_encoding(path: Path, encoding: str) -> str:
             raw = line.encode(codec, "surrogateescape")
             part = escaped.encode("ascii", "surrogateescape")
             fitting = [one for one in fitting if _fits(raw if one == "utf-8" else part, one)]
-    except (OSError, ValueError, LookupError):  # data in memory have no file and no encoding
+    except (OSError, ValueError, LookupError):  # data in memory or in Parquet have no encoding
         return ""
     if not bad or not fitting:
         return ""
@@ -195,11 +180,5 @@ class TextFile:
             if self.path.suffix.lower() != ".gz":
                 yield file
                 return
-            allowed = allowance(self.path.stat().st_size)
-            try:
-                with gzip.GzipFile(fileobj=file) as unpacked:
-                    counted = Counted(unpacked, self.path, allowed)
-                    yield cast(BinaryIO, io.BufferedReader(_Raw(counted)))
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                message = f"{self.path}: truncated or damaged compressed file: {error}"
-                raise ValueError(message) from error
+            with gunzipped(file, self.path, allowance(self.path)) as unpacked:
+                yield unpacked

@@ -6,19 +6,11 @@ pandas, polars and datasets are known by what their objects can do; nothing of t
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, cast
+from typing import Any, cast
 
 from gatedjax.text._table import Aside, Cells, Columns, Form, check_names
 
 _LOOK = 100
-
-
-class _Frame(Protocol):
-    """What pandas and polars have in common."""
-
-    columns: Iterable[object]
-
-    def __getitem__(self, name: object, /) -> Iterable[object]: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +54,10 @@ def _length(where: str, name: str, values: object) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class InRows:
-    """Dicts, of a list or of a data set; a label that is the number of a class gets its name."""
+    """Dicts, of a list or of a data set, and what is set aside of it.
+
+    A label that is the number of a class gets its name.
+    """
 
     name: str
     data: Iterable[object]
@@ -87,6 +82,9 @@ class InRows:
         """Every row, numbered from 1."""
         classes = self.classes.get(columns.label or "")
         for number, row in enumerate(self.data, 1):
+            if isinstance(row, Aside):
+                yield row
+                continue
             if not isinstance(row, Mapping):
                 yield Aside(self.name, number, f"not a dict but {_kind(row)}")
                 continue
@@ -174,7 +172,7 @@ def form_of(data: object, split: str) -> Form:
     if hasattr(data, "column_names") and hasattr(data, "features"):
         return dataset_form("rows", cast(Iterable[object], data))
     if hasattr(data, "columns") and hasattr(data, "__getitem__"):
-        return _frame_form(cast(_Frame, data))
+        return _frame_form(data)
     if not isinstance(data, Iterable) or isinstance(data, bytes):
         raise TypeError(
             "data must be a path, the name of a data set, rows, a dict of columns or a frame, "
@@ -186,7 +184,7 @@ def form_of(data: object, split: str) -> Form:
     return InTuples(rows)
 
 
-def _frame_form(frame: _Frame) -> Form:
+def _frame_form(frame: Any) -> Form:
     keys = list(frame.columns)
     twice = len(set(map(str, keys))) < len(keys)
     # of two columns with a name pandas gives a frame: the names say it, and nothing is read

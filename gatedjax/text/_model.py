@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import flax.linen as nn
 import jax
@@ -16,23 +16,17 @@ from gatedjax import export
 from gatedjax._utils.json import to_json
 from gatedjax._utils.limits import MOST_LENGTH, check_most
 from gatedjax._utils.types import Json, Output, Params, Tree
-from gatedjax.data.batches._plan import pad_rows
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.export import ModelCard, ParamsMismatch
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANet
+from gatedjax.text._buckets import FINE, grouped, padded, shape_of, sizes_of, width_of
 from gatedjax.text._corpus import split_words
 from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, Network, Reading
 from gatedjax.text._read import Columns, Label
 
+T = TypeVar("T")
 VOCABULARY, REPORT = "vocabulary.json", "report.json"
-NAMES = ("tokens", "hypothesis")
-"""Of the texts of an example in a batch."""
-LENGTHS = ("lengths", "hypothesis_lengths")
-EDGES = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-"""Padded lengths of prediction, and twice the last one again and again: programs are few."""
-CELLS = 8192
-"""Words of a batch of prediction, padding included."""
 _POWERS = tuple(2**n for n in range(3, 16))
 
 
@@ -182,8 +176,7 @@ class TrainedModel:
           examples: texts, as many each as the model reads.
           chunk: examples that are sorted into batches of one length together.
         """
-        iterator = iter(examples)
-        while part := list(itertools.islice(iterator, chunk)):
+        for part in chunks(examples, chunk):
             yield from self._read_chunk(part)
 
     def predict(self, examples: Iterable[Sequence[str]]) -> Iterator[Prediction | Failure]:
@@ -196,11 +189,7 @@ class TrainedModel:
         Raises:
           ValueError: if a text has no word.
         """
-        rows = []
-        for number, one in enumerate(self.read(examples)):
-            if isinstance(one, Failure):
-                raise ValueError(f"text {number}: {one.error}")
-            rows.append(one.probabilities)
+        rows = [one.probabilities for one in usable(self.read(examples))]
         return np.array(rows, np.float32).reshape(-1, len(self.classes))
 
     def _prediction(self, one: Read | Failure) -> Prediction | Failure:
@@ -249,14 +238,9 @@ class TrainedModel:
         self, examples: Sequence[tuple[tuple[str, ...], ...]]
     ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
         """Yields (which examples, their padded batch), the shortest texts first."""
-        groups: dict[int, list[int]] = {}
-        for number, words in enumerate(examples):
-            groups.setdefault(edge_of(max(map(len, words)), self.max_len), []).append(number)
-        for edge, numbers in sorted(groups.items()):
-            rows = rows_of(edge)
-            for begin in range(0, len(numbers), rows):
-                some = numbers[begin : begin + rows]
-                yield some, self.batch([examples[i] for i in some], edge)
+        lengths = (max(map(len, words)) for words in examples)
+        for numbers, (_, width) in grouped(lengths, lambda n: shape_of(n, self.max_len)):
+            yield numbers, self.batch([examples[i] for i in numbers], width)
 
     @functools.cached_property
     def modes(self) -> Any:
@@ -265,11 +249,11 @@ class TrainedModel:
 
     def with_gates(self, tokens: tuple[str, ...], gates: np.ndarray) -> np.ndarray:
         """The class probabilities [S, C] of one text under gates [S, T] that are given."""
-        edge = edge_of(len(tokens), self.max_len)
+        width = width_of(len(tokens), self.max_len)
         rows = next(size for size in _POWERS if size >= len(gates))
-        padded = np.zeros((rows, 1, edge), np.float32)
-        padded[: len(gates), 0, : gates.shape[1]] = gates
-        found = _forced(self.module, self._placed, self.batch([(tokens,)], edge), padded)
+        patterns = np.zeros((rows, 1, width), np.float32)
+        patterns[: len(gates), 0, : gates.shape[1]] = gates
+        found = _forced(self.module, self._placed, self.batch([(tokens,)], width), patterns)
         return np.asarray(found)[: len(gates), 0]
 
     def _unusable(self, texts: Sequence[str]) -> str:
@@ -279,18 +263,11 @@ class TrainedModel:
         return "" if bad is None else f"a text must be a str, got {type(bad).__name__}"
 
     def batch(
-        self, examples: Sequence[tuple[tuple[str, ...], ...]], edge: int
+        self, examples: Sequence[tuple[tuple[str, ...], ...]], width: int
     ) -> dict[str, np.ndarray]:
-        """The padded batch of tokenised texts; a few sizes of batches, whatever their number."""
-        size = next(s for s in sizes_of(edge) if s >= len(examples))
-        batch: dict[str, np.ndarray] = {}
-        for place, texts in enumerate(zip(*examples, strict=True)):
-            ids = [self.ids(words) for words in texts]
-            lengths = np.ones(size, np.int32)
-            lengths[: len(ids)] = [len(row) for row in ids]
-            batch[NAMES[place]] = pad_rows(ids, (size, edge))
-            batch[LENGTHS[place]] = lengths
-        return batch
+        """The padded batch of tokenised texts, of the smallest size that holds them."""
+        rows = next(size for size in sizes_of(width) if size >= len(examples))
+        return padded([tuple(map(self.ids, texts)) for texts in examples], (rows, width))
 
     def save(self, folder: str | Path, *, card: ModelCard | None = None, overwrite: bool) -> Path:
         """Writes the folder; see `gatedjax.export.save`."""
@@ -357,8 +334,23 @@ class TrainedModel:
 
     def _init(self) -> Params:
         example = (("a",),) * self.inputs
-        batch = self.batch([example], EDGES[0])
+        batch = self.batch([example], FINE[0])
         return self.module.init(jax.random.key(0), batch)["params"]
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yields lists of so many items, the last one shorter."""
+    iterator = iter(items)
+    while part := list(itertools.islice(iterator, size)):
+        yield part
+
+
+def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
+    """Yields the results; raises ValueError, with the number of the text, for a failure."""
+    for number, one in enumerate(results):
+        if isinstance(one, Failure):
+            raise ValueError(f"{noun} {number}: {one.error}")
+        yield one
 
 
 def networks(kind: str) -> dict[str, Network]:
@@ -405,27 +397,6 @@ def _positive(value: object) -> int:
         raise ValueError(f"wanted a number from 1 on, got {value!r}")
     check_most("max_len", value, MOST_LENGTH)
     return value
-
-
-def edge_of(length: int, longest: int) -> int:
-    """The padded length of a text of so many words."""
-    for edge in EDGES:
-        if length <= edge:
-            return min(edge, longest) if longest > EDGES[0] else edge
-    edge = EDGES[-1]
-    while edge < length:
-        edge *= 2
-    return min(edge, longest)
-
-
-def rows_of(edge: int) -> int:
-    """Rows of a full batch of this padded length."""
-    return max(8, min(256, CELLS // edge // 8 * 8))
-
-
-def sizes_of(edge: int) -> tuple[int, ...]:
-    """The sizes of batches: one text, a few, a full batch."""
-    return tuple(sorted({1, 8, rows_of(edge)}))
 
 
 def cut(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> Read:

@@ -3,13 +3,13 @@
 import contextlib
 import dataclasses
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gatedjax._utils.missing import TFDS, missing
 from gatedjax.data import load, names
 from gatedjax.data.files._source import Source
-from gatedjax.text._memory import InRows, class_name, dataset_form
-from gatedjax.text._table import Aside, Cells, Columns, Form, check_names
+from gatedjax.text._memory import InRows, dataset_form
+from gatedjax.text._table import Aside, Form
 
 
 def open_named(name: str, split: str) -> Form | None:
@@ -27,7 +27,8 @@ def open_named(name: str, split: str) -> Form | None:
         source = load(name, split)
         if not isinstance(source, Source) or not source.info.class_names or not _texts(source):
             raise ValueError(f"{name!r} is not a set of labelled texts")
-        return Own(name, source)
+        classes = {"label": source.info.class_names}
+        return InRows(name, _Examples(source), classes, (*_texts(source), "label"))
     if name.isidentifier():
         with contextlib.suppress(ImportError):
             import tensorflow_datasets as tfds  # takes a second
@@ -46,28 +47,16 @@ def _texts(source: Source) -> tuple[str, ...]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Own:
-    """A set of gatedjax.data: its tokens between spaces, its classes by name."""
+class _Examples:
+    """The examples of a set of gatedjax.data as rows, then what was set aside when it was read."""
 
-    name: str
     source: Source
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """As the columns of a file would be called."""
-        return (*_texts(self.source), "label")
-
-    def check(self, columns: Columns) -> None:
-        """Refuses other columns."""
-        check_names(self.name, self.names, columns)
-
-    def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Every example, then what was set aside when the set was read."""
+    def __iter__(self) -> Iterator[Mapping[str, object] | Aside]:
         keys = dict(zip(_texts(self.source), ("tokens", "hypothesis"), strict=False))
-        for number, example in enumerate(self.source, 1):
-            found = {name: " ".join(example[key]) for name, key in keys.items()}
-            label = class_name(self.source.info.class_names, example["label"])
-            yield self.name, number, [found.get(name, label) for name in columns.wanted]
+        for example in self.source:
+            texts = {name: " ".join(example[key]) for name, key in keys.items()}
+            yield {**texts, "label": example["label"]}
         for aside in self.source.quarantine:
             yield Aside(aside.file, aside.line, aside.reason)
 

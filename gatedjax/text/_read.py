@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from gatedjax._utils.terminal import clean
+from gatedjax.text._arrow import ENDS as ARROW
+from gatedjax.text._arrow import open_arrow
 from gatedjax.text._delimited import Delimited
 from gatedjax.text._formats import FastText, Folder, JsonLines
 from gatedjax.text._lines import TextFile, check_encoding
@@ -30,10 +32,11 @@ def open_table(
 
     Args:
       data: a path: .csv, .tsv (a header names the columns), .jsonl, .ndjson (an object a line),
-        .txt (fastText's "__label__x words"), each also .gz; or a folder with a folder per class.
-        Or "hf:NAME[:CONFIG]", "tfds:NAME", or a name that `gatedjax.data.load` or TFDS knows. Or
-        rows (text, label), (premise, hypothesis, label) or dicts; a dict of columns; a frame of
-        pandas or polars; a Dataset of datasets. Without a label also texts alone.
+        .txt (fastText's "__label__x words"), each also .gz; .parquet, .arrow, .feather (with
+        pyarrow); or a folder with a folder per class. Or "hf:NAME[:CONFIG]", "tfds:NAME", or a
+        name that `gatedjax.data.load` or TFDS knows. Or rows (text, label), (premise, hypothesis,
+        label) or dicts; a dict of columns; a frame of pandas or polars; a table of pyarrow; a
+        Dataset of datasets. Without a label also texts alone.
       columns: which are read; by default text and label.
       encoding: of files.
       split: of a data set by name.
@@ -75,7 +78,8 @@ def _ending(path: str | bytes) -> str:
 def _form(data: object, encoding: str, split: str) -> Form:
     check_encoding(encoding)
     if not isinstance(data, str | os.PathLike):
-        return form_of(data, split)
+        is_table = hasattr(data, "schema") and hasattr(data, "to_batches")
+        return open_arrow(data, "table") if is_table else form_of(data, split)
     given = os.fsdecode(data)
     if not given.strip():
         raise ValueError(f"data must be a path or the name of a data set, got {given!r}")
@@ -88,11 +92,14 @@ def _form(data: object, encoding: str, split: str) -> Form:
     path, ending = Path(given), _ending(given)
     if path.is_dir():
         return Folder(path, encoding)
+    if path.suffix.lower() in ARROW:
+        return open_arrow(path, given)
     if ending not in _ENDS:
         hint = "; files of tags are for the tagger" if ending in _TAGS else ""
         raise ValueError(
             f"{path}: a file of texts must end with {', '.join(_ENDS)} (or one of them and .gz), "
-            f"or be a folder with a folder per class, got {ending or 'no ending'!r}{hint}"
+            f"{', '.join(ARROW)}, or be a folder with a folder per class, got "
+            f"{ending or 'no ending'!r}{hint}"
         )
     file = TextFile(path, encoding)
     file.check()

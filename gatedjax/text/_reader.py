@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,11 @@ import jax
 import numpy as np
 
 from gatedjax import data as gdata
-from gatedjax import export
 from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.data.batches._encode_cloze import wrapped
 from gatedjax.data.sets import _cloze
-from gatedjax.export._tensors import check_finite
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
-from gatedjax.text._folders import CHARACTERS, VOCABULARY, described, is_exported, opened
-from gatedjax.training import load_params
+from gatedjax.text._folders import CHARACTERS, VOCABULARY, described, open_folder
 from gatedjax.training.log import read_json
 
 
@@ -69,44 +66,25 @@ class Reader:
     params: Params
 
     @classmethod
-    def load(cls, workdir: str | Path) -> "Reader":
-        """Reads the best parameters of a run of the GA Reader, and the words beside them."""
-        workdir = Path(workdir)
-        needed = ["config.json", VOCABULARY, CHARACTERS]
-        missing = [name for name in needed if not (workdir / name).is_file()]
-        if missing:
-            raise FileNotFoundError(
-                f"{workdir} is no work folder of python -m experiments.ga_reader: it has no "
-                + ", ".join(missing)
-            )
-        settings = read_json(workdir / "config.json", "config")["config"]
-        return cls._built(workdir, settings, lambda like: load_params(workdir, like)[0])
-
-    @classmethod
     def open(cls, folder: str | Path) -> "Reader":
-        """Reads what `gatedjax export` wrote of such a run, or, as `load`, the run itself."""
-        folder = Path(folder)
-        if not is_exported(folder):
-            return cls.load(folder)
-        config = opened(folder, "cloze", VOCABULARY, CHARACTERS)
-        with described(folder):
-            settings = config["config"]
-            return cls._built(folder, settings, lambda like: export.load(folder, like)[0])
+        """Reads the best parameters of a run of the GA Reader, or of its export, and its words.
 
-    @classmethod
-    def _built(cls, folder: Path, settings: Json, params: Callable[[Tree], Params]) -> "Reader":
-        """A reader of the words in a folder; `params` reads the parameters of these shapes."""
-        vocabulary = gdata.Vocabulary.load(folder / VOCABULARY)
-        alphabet = read_json(folder / CHARACTERS, "alphabet")["alphabet"]
-        config, data = GAReaderConfig(**settings["model"]), settings["data"]
-        reader = cls(config, data, vocabulary, gdata.Characters(alphabet), {})
-        # a batch, for the shapes of the parameters
-        batch: Tree = reader._batches(question("it", _cloze.PLACEHOLDER, ["it"]), 1)[0]
+        Raises:
+          FileNotFoundError, ValueError: for a folder that holds no such run.
+        """
+        folder = Path(folder)
+        found = open_folder(folder, "cloze", VOCABULARY, CHARACTERS)
+        with described(folder):
+            settings = found.config["config"]
+            vocabulary = gdata.Vocabulary.load(folder / VOCABULARY)
+            alphabet = read_json(folder / CHARACTERS, "alphabet")["alphabet"]
+            config, data = GAReaderConfig(**settings["model"]), settings["data"]
+            reader = cls(config, data, vocabulary, gdata.Characters(alphabet), {})
+            # a batch, for the shapes of the parameters
+            batch: Tree = reader._batches(question("it", _cloze.PLACEHOLDER, ["it"]), 1)[0]
         task = GAReaderTask(reader._network())
         like = jax.eval_shape(lambda key: task.init(key, batch), jax.random.key(0))
-        read = params(like)
-        check_finite(read, folder)
-        return dataclasses.replace(reader, params=read)
+        return dataclasses.replace(reader, params=found.params(like))
 
     def knowing(self, words: Sequence[str], vectors: str | Path | None = None) -> "Reader":
         """The reader with more words in its vocabulary: each gets a vector of its own.

@@ -5,14 +5,10 @@ from pathlib import Path
 
 import jax
 
-from gatedjax import export
-from gatedjax._utils.types import Json
 from gatedjax.data import Vocabulary
-from gatedjax.export._tensors import check_finite
 from gatedjax.models import GANetConfig
-from gatedjax.text._folders import CLASSES, VOCABULARY, belongings, described, is_exported, opened
+from gatedjax.text._folders import CLASSES, VOCABULARY, described, open_folder
 from gatedjax.text._model import TrainedModel
-from gatedjax.training import load_params
 from gatedjax.training.log import read_json
 
 _WORDS = 1000
@@ -28,39 +24,24 @@ def load_run(folder: Path) -> TrainedModel:
     Raises:
       FileNotFoundError, ValueError: for a folder that holds no such run.
     """
-    exported = is_exported(folder)
-    if exported:
-        metadata = opened(folder, "run", VOCABULARY, CLASSES)
-    else:
-        metadata = read_json(folder / "config.json", "config")
-        _, files = belongings(folder, metadata)
-        if missing := {VOCABULARY, CLASSES} - files.keys():
-            raise FileNotFoundError(
-                f"{folder} lacks {', '.join(sorted(missing))}: no run of GA-Net over texts made it"
-            )
+    found = open_folder(folder, "run", VOCABULARY, CLASSES)
     with described(folder):
-        made = _untrained(folder, metadata["config"])
-    like = jax.eval_shape(made._init)
-    params, _ = export.load(folder, like) if exported else load_params(folder, like)
-    check_finite(params, folder)
-    return dataclasses.replace(made, params=params)
+        settings = found.config["config"]
+        config, data = GANetConfig(**settings["model"]), settings["data"]
+        if data.get("truncate_side", "right") != "right" and data.get("max_len") is not None:
+            raise ValueError(f"{folder} reads the ends of long texts: only their beginnings can be")
+        made = TrainedModel(
+            kind="text",
+            network=config.system,
+            config=config,
+            vocabulary=Vocabulary.load(folder / VOCABULARY),
+            classes=tuple(read_json(folder / CLASSES)),
+            params={},
+            max_len=data.get("max_len") or _WORDS,
+        )
+    return dataclasses.replace(made, params=found.params(jax.eval_shape(made._init)))
 
 
 def data_of(folder: Path) -> str:
     """The name of the data set of a run."""
     return str(read_json(folder / "config.json", "config")["config"].get("data", {}).get("name"))
-
-
-def _untrained(folder: Path, settings: Json) -> TrainedModel:
-    config, data = GANetConfig(**settings["model"]), settings["data"]
-    if data.get("truncate_side", "right") != "right" and data.get("max_len") is not None:
-        raise ValueError(f"{folder} reads the ends of long texts: only their beginnings can be")
-    return TrainedModel(
-        kind="text",
-        network=config.system,
-        config=config,
-        vocabulary=Vocabulary.load(folder / VOCABULARY),
-        classes=tuple(read_json(folder / CLASSES)),
-        params={},
-        max_len=data.get("max_len") or _WORDS,
-    )

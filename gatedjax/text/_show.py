@@ -3,8 +3,8 @@
 import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from string import Template
 
+from gatedjax._utils.page import MARKED_WORDS, render_page
 from gatedjax._utils.terminal import clean, printable
 from gatedjax._utils.types import Json
 from gatedjax.analysis._text import render_table
@@ -166,7 +166,13 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
         + "if the word were not in the text."
     )
     articles = "\n".join(_article(e, i) for i, e in enumerate(explanations, 1))
-    return _PAGE.substitute(title=_escape(clean(title)), legend=" ".join(legend), articles=articles)
+    shown = printable(clean(title))
+    body = f"""<main>
+<h1>{_escape(shown)}</h1>
+<p class="legend">{" ".join(legend)}</p>
+{articles}
+</main>"""
+    return render_page(shown, body, _STYLE)
 
 
 def _article(e: Explanation, number: int) -> str:
@@ -322,31 +328,16 @@ def _escape(text: str) -> str:
     return html.escape(printable(text), quote=True)
 
 
-_PAGE = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
-style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
-<meta name="referrer" content="no-referrer">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title</title>
-<style>
-:root { color-scheme: light dark; --back: #ffffff; --front: #1a1a1a; --closed: #595959;
-  --shade: 0 114 178; --line: #0072b2; --other: #a33c00; --rule: #d5d5d5; }
-@media (prefers-color-scheme: dark) {
-  :root { --back: #14181d; --front: #f2f2f2; --closed: #a6a6a6; --shade: 86 180 233;
-    --line: #56b4e9; --other: #ffb37a; --rule: #3a4048; } }
-body { background: var(--back); color: var(--front); font: 1rem/1.5 system-ui, sans-serif;
-  max-width: 52rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.4rem; line-height: 1.3; overflow-wrap: anywhere; }
+_STYLE = (
+    MARKED_WORDS
+    + """
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 52rem; }
 h2 { font-size: 1.15rem; margin: 0; overflow-wrap: anywhere; }
 .share { font-weight: normal; color: var(--closed); }
 article { margin: 2.5rem 0; padding-top: 1rem; border-top: 1px solid var(--rule); }
-.text { font: 1.15rem/2 Georgia, serif; overflow-wrap: anywhere; }
-.w { background: rgb(var(--shade) / calc(var(--a, 0) * 0.5)); border-bottom: 2px solid var(--line);
-  border-radius: 0.2em 0.2em 0 0; padding: 0.1em 0.15em; font-weight: inherit; }
-.closed { color: var(--closed); text-decoration: line-through; }
+.text { font: 1.15rem/2 Georgia, serif; }
+.w { border-bottom: 2px solid var(--line); border-radius: 0.2em 0.2em 0 0; font-weight: inherit; }
+.closed { text-decoration: line-through; }
 .legend { border: 1px solid var(--rule); border-radius: 0.3em; padding: 0.4rem 0.8rem; }
 summary { cursor: pointer; margin: 0.5rem 0; }
 .scroll { overflow-x: auto; max-width: 100%; }
@@ -359,14 +350,5 @@ tbody th { font-weight: normal; overflow-wrap: anywhere; }
 .other { color: var(--other); font-weight: bold; }
 .bar { display: inline-block; margin-inline-start: 0.6em; height: 0.6em; vertical-align: baseline;
   width: calc(var(--a) * 6rem); background: var(--line); }
-</style>
-</head>
-<body>
-<main>
-<h1>$title</h1>
-<p class="legend">$legend</p>
-$articles
-</main>
-</body>
-</html>
-""")
+"""
+)

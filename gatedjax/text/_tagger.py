@@ -3,17 +3,19 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from gatedjax._utils.types import Json
 from gatedjax.text._asides import MAX_ASIDE
 from gatedjax.text._estimator import Estimator
-from gatedjax.text._model import Failure
+from gatedjax.text._model import usable
+from gatedjax.text._options import with_arguments
 from gatedjax.text._tagging import Tagging, evaluate_tags, tag_sentences
-from gatedjax.text._tags import SentenceTable, open_sentences
+from gatedjax.text._tags import open_sentences
 from gatedjax.text._training import Say
 
 
+@with_arguments
 @dataclasses.dataclass(eq=False, repr=False)
 class Tagger(Estimator):
     """Gives every word of a sentence a tag: a name's kind, a part of speech, whatever is learned.
@@ -21,26 +23,6 @@ class Tagger(Estimator):
         model = Tagger.train("ner.conll")
         model.predict(["John lives in Paris"])[0]   # Tagging(words=(...), tags=(...), ...)
         model.save("model"); model = Tagger.load("model")
-
-    Args:
-      model: ssan (attention over words that are selected) or san (over all words).
-      embeddings: text file of word vectors (GloVe, fastText); None starts from how often
-        words have which tag.
-      minutes: train for at most so long.
-      num_steps: train for at most so many steps; None is some twenty epochs.
-      density: None: a tagger has no gates.
-      max_len: words that are read at once. A longer sentence is learned in pieces, and tagged in
-        windows that overlap by half: every word gets a tag, from the window in which it has the
-        most words around it.
-      min_count: words that occur less often are known by their shape alone (capitals, digits, last
-        letters), as words are that training has not seen; None is 2, or 1 with `embeddings`.
-      max_words: words that are known at most.
-      lowercase: fold case, which tells names from other words: for vectors that have no capitals.
-      held_out: share of the training sentences that chooses the best parameters.
-      batch_size: sentences of a step; None is 32, or 64 for many sentences.
-      seed: of parameters, dropout, selections and order.
-      network: options of the network by name, as {"num_layers": 3}.
-      training: options of `gatedjax.training.TrainConfig` by dotted name.
 
     Attributes:
       classes_: the tags, sorted.
@@ -90,15 +72,12 @@ class Tagger(Estimator):
           FileNotFoundError, ValueError, TypeError: for data or options that cannot be used.
           StoppedBySignal: after Ctrl-C or SIGTERM.
         """
-        made = cls(**options)
-        tables = [
+        tables = (
             None if one is None else open_sentences(one, word=word, tag=tag, encoding=encoding)
             for one in (data, validation, test)
-        ]
-        made._train(
-            cast(SentenceTable, tables[0]), tables[1], tables[2], workdir, say, progress, max_aside
         )
-        return made
+        more: Json = {"say": say, "progress": progress, "max_aside": max_aside}
+        return cls(**options)._train(*tables, workdir=workdir, **more)
 
     def predict(self, X: Iterable[str | Sequence[str]]) -> list[Tagging]:
         """Tags sentences.
@@ -114,12 +93,7 @@ class Tagger(Estimator):
         """
         if isinstance(X, str):
             raise TypeError("X must be a list of sentences, got one text")
-        found = []
-        for number, one in enumerate(tag_sentences(self._fitted(), X)):
-            if isinstance(one, Failure):
-                raise ValueError(f"sentence {number}: {one.error}")
-            found.append(one)
-        return found
+        return list(usable(tag_sentences(self._fitted(), X), "sentence"))
 
     def evaluate(
         self,

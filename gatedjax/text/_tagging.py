@@ -11,7 +11,7 @@ from gatedjax._utils.types import Json
 from gatedjax.text._asides import Asides
 from gatedjax.text._corpus import split_words
 from gatedjax.text._labels import Classes
-from gatedjax.text._model import Failure, TrainedModel
+from gatedjax.text._model import Failure, TrainedModel, chunks
 from gatedjax.text._read import Aside, Label
 from gatedjax.text._table import compose
 from gatedjax.text._tagged import Scorer
@@ -54,8 +54,7 @@ def tag_sentences(
         model reads is read in windows that overlap by half: every word gets its tag from the window
         in which it has the most words around it.
     """
-    iterator = iter(sentences)
-    while part := list(itertools.islice(iterator, _CHUNK)):
+    for part in chunks(sentences, _CHUNK):
         checked = [_words(one) for one in part]
         usable = [one for one in checked if not isinstance(one, Failure)]
         found = iter(word_probabilities(model, usable))
@@ -128,8 +127,7 @@ def evaluate_tags(model: TrainedModel, table: SentenceTable, *, max_aside: float
     classes = Classes("tag", model.classes)
     scorer = Scorer(model.classes)
     asides = Asides(table.name, "sentences")
-    iterator = iter(table)
-    while chunk := list(itertools.islice(iterator, _CHUNK)):
+    for chunk in chunks(table, _CHUNK):
         records = []
         for record in chunk:
             if isinstance(record, Aside):

@@ -1,41 +1,41 @@
 """From labelled texts to a trained model."""
 
 import dataclasses
-import difflib
 import functools
 import hashlib
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast, get_type_hints
+from typing import Any, cast
 
 import numpy as np
 
-from gatedjax._utils.limits import (
-    MOST_BATCH,
-    MOST_LENGTH,
-    MOST_SEED,
-    MOST_STEPS,
-    MOST_WORDS,
-    check_most,
-)
-from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Json
 from gatedjax._utils.write import write_atomic
-from gatedjax.data import SequenceBatches, load_embeddings, plan_buckets, random_embeddings
-from gatedjax.data.batches._sequences import real_rows
+from gatedjax.data import SequenceBatches, load_embeddings, random_embeddings
 from gatedjax.data.batches._steps import for_schedule
 from gatedjax.data.text._embeddings import words_in
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.text import _corpus
 from gatedjax.text._asides import check_share
 from gatedjax.text._baseline import LinearBaseline
+from gatedjax.text._buckets import (
+    EVALUATED,
+    LENGTHS,
+    NAMES,
+    Shape,
+    grouped,
+    padded,
+    training_size,
+    training_widths,
+)
 from gatedjax.text._corpus import Corpus, Labels, Numbers, Rows
-from gatedjax.text._leak import Sample, measure_leak, render_leak
+from gatedjax.text._leak import Ids, Sample, measure_leak, render_leak
 from gatedjax.text._metrics import classification_metrics
-from gatedjax.text._model import LENGTHS, NAMES, TrainedModel, check_inputs, networks
+from gatedjax.text._model import TrainedModel, check_inputs, networks
 from gatedjax.text._networks import Config, Network, held_at
+from gatedjax.text._options import Options, check_options, network_config, train_config
 from gatedjax.text._read import Columns, Table
 from gatedjax.text._shapes import strange
 from gatedjax.text._tagged import (
@@ -48,7 +48,7 @@ from gatedjax.text._tagged import (
     said,
 )
 from gatedjax.text._tags import SentenceTable
-from gatedjax.training import CheckpointStore, FitResult, OptimizerConfig, TrainConfig, fit
+from gatedjax.training import CheckpointStore, FitResult, TrainConfig, fit
 from gatedjax.training.checkpoint import DAMAGED
 
 Say = Callable[[str], None]
@@ -56,154 +56,9 @@ Data = Table | SentenceTable
 _LARGEST_HELD = 20_000
 _MORE_WORDS = 50_000
 _NOISE = 0.1
-_FEWEST_STEPS = 400
-# texts of a batch that is evaluated
-_EVALUATED = 128
 OPTIONS = "options"
 """Name, in the metadata of checkpoints, of the options that change the data or the network and
 that neither the texts nor the network's configuration tell."""
-_MOST = {
-    "max_len": MOST_LENGTH,
-    "min_count": MOST_WORDS,
-    "max_words": MOST_WORDS,
-    "num_steps": MOST_STEPS,
-    "batch_size": MOST_BATCH,
-    "seed": MOST_SEED,
-}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """How a model is made. Every default is meant to be kept.
-
-    Attributes:
-      model: name of the network.
-      embeddings: GloVe text file (plain or .gz); None starts from the counts of words in classes.
-      minutes: train for at most so long; None has no limit.
-      num_steps: train for at most so many steps; None is some twenty epochs.
-      density: share of the words to keep (ganet); None keeps what the network says, a half.
-      max_len: words of a text that are used; a tagger learns a longer sentence in pieces.
-      min_count: words that occur less often are unknown; None is 2 (1 for 1,000 texts and fewer, 5
-        above 5,000, 10 above 20,000; with `embeddings` 1; of tagged sentences 2).
-      max_words: words that are known at most.
-      lowercase: fold case.
-      held_out: share of the training texts that is kept for choosing the best parameters, of
-        20,000 texts at most.
-      batch_size: texts of a step; None is 32, or 64 above 10,000 texts.
-      seed: of parameters, dropout, gates and order.
-      network: options of the network by name, as {"hidden": 128}.
-      training: options of `TrainConfig` by dotted name, as {"optimizer.learning_rate": 3e-4}.
-    """
-
-    model: str = "ganet"
-    embeddings: str | Path | None = None
-    minutes: float | None = None
-    num_steps: int | None = None
-    density: float | None = None
-    max_len: int = 400
-    min_count: int | None = None
-    max_words: int = 100_000
-    lowercase: bool = True
-    held_out: float = 0.1
-    batch_size: int | None = None
-    seed: int = 0
-    network: Mapping[str, object] | None = None
-    training: Mapping[str, object] | None = None
-
-    def __post_init__(self) -> None:
-        """Makes numbers of NumPy Python's."""
-        make_plain(self)
-
-    def check(self, kind: str) -> None:
-        """Refuses what no training could use, before a file is read."""
-        known = networks(kind)
-        if self.model not in known:
-            near = difflib.get_close_matches(str(self.model), known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"model must be one of {', '.join(known)}, got {self.model!r}.{hint}")
-        for name in ("max_len", "max_words"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("num_steps", "min_count", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        if self.seed < 0:
-            raise ValueError(f"seed must be at least 0, got {self.seed}")
-        for name, most in _MOST.items():
-            if getattr(self, name) is not None:
-                check_most(name, getattr(self, name), most)
-        if self.minutes is not None and not 0 < self.minutes < math.inf:
-            raise ValueError(f"minutes must be positive, got {self.minutes}")
-        if not 0 < self.held_out < 1:
-            raise ValueError(f"held_out must be between 0 and 1, got {self.held_out}")
-        entry = known[self.model]
-        if self.density is not None:
-            if not entry.gated:
-                raise ValueError(
-                    f"density needs model='ganet', got {self.model!r}: it has no gates"
-                )
-            if not 0 < self.density < 1:
-                raise ValueError(f"density must be between 0 and 1, got {self.density}")
-        self.configured(entry, entry.vectors)
-        self.trained(1)
-
-    def configured(self, entry: Network, width: int) -> Config:
-        """The network's configuration for word vectors of this width."""
-        usual = {} if self.embeddings is None else dict(entry.with_vectors)
-        if self.density is not None:
-            usual["density"] = self.density
-        config = entry.width(entry.config, width)
-        return _changed(config, {**usual, **(self.network or {})}, "network")
-
-    def trained(self, epoch: int) -> TrainConfig:
-        """How to train where an epoch has so many steps."""
-        every = min(max(epoch // 2, 20), 2000)
-        default = TrainConfig(
-            num_steps=max(20 * epoch, _FEWEST_STEPS),
-            log_every=max(every // 2, 1),
-            eval_every=every,
-            checkpoint_every=2 * every,
-            early_stop_patience=6,
-            best_metric="loss",
-            best_mode="min",
-            seed=self.seed,
-            optimizer=OptimizerConfig(
-                learning_rate=1e-3 if self.embeddings is None else 2e-3, clip_norm=5.0
-            ),
-        )
-        if self.num_steps is not None:
-            default = dataclasses.replace(default, num_steps=self.num_steps)
-        config: TrainConfig = _changed(default, self.training or {}, "training")
-        if config.seeds > 1 or config.sweep:
-            raise ValueError("training: a model is one seed; train it again with another `seed`")
-        planned = self.num_steps is not None or "num_steps" in (self.training or {})
-        ends = config.optimizer.schedule not in ("constant", "rsqrt", "staircase")
-        if self.minutes and not planned and ends:
-            raise ValueError(
-                f"minutes needs a schedule without an end, got {config.optimizer.schedule!r}: "
-                "give num_steps"
-            )
-        return config
-
-
-def _changed(config: Config, changes: Mapping[str, object], what: str) -> Config:
-    """A configuration with some options, by dotted name, changed."""
-    values: Json = {}
-    for name, value in changes.items():
-        first, _, rest = name.partition(".")
-        fields = get_type_hints(type(config))
-        if first not in fields:
-            near = difflib.get_close_matches(first, fields, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"{what}: there is no option {name!r}.{hint}")
-        if rest:
-            value = _changed(values.get(first, getattr(config, first)), {rest: value}, what)
-        elif isinstance(getattr(config, first), tuple) and isinstance(value, list):
-            value = tuple(value)
-        values[first] = value
-    # at once: some options have to agree with others
-    return dataclasses.replace(config, **values)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -215,6 +70,10 @@ class _Part:
 
     def lengths(self) -> np.ndarray:
         return np.max([[len(row) for row in rows] for rows in self.texts], axis=0)
+
+    def ids(self, numbers: Iterable[int]) -> list[Ids]:
+        """The ids of some of the texts."""
+        return [tuple(np.asarray(rows[i]) for rows in self.texts) for i in numbers]
 
     def batches(self, size: int, edges: Sequence[int], **options: Any) -> SequenceBatches:
         sequences = dict(zip(NAMES, self.texts, strict=False))
@@ -268,7 +127,7 @@ def train_model(
       ValueError: for data or options that no model can be made of.
       StoppedBySignal: after Ctrl-C or SIGTERM; the run is saved.
     """
-    options.check(kind)
+    check_options(options, kind)
     check_share(max_aside)
     for given in (table, validation, test):
         if isinstance(given, Table):
@@ -304,18 +163,16 @@ def train_model(
     train = parts["train"]
     width = entry.vectors if vectors is None else vectors.shape[1]
     embeddings = None if vectors is None else hashlib.sha256(vectors.tobytes()).hexdigest()[:16]
-    config = options.configured(entry, width)
+    config = network_config(options, entry, width)
     vectors = _start(vectors, entry, config, vocabulary, train, len(corpus.classes))
     module = entry.make(config, words=len(vocabulary), classes=len(corpus.classes), vectors=vectors)
     lengths = train.lengths()
-    buckets = 2 if len(lengths) <= 5000 else 4
     longest = max(int(part.lengths().max()) for part in parts.values())
-    planned = plan_buckets(lengths, buckets)
-    edges = (*planned[:-1], max(longest, planned[-1]))
-    size = options.batch_size or (32 if len(lengths) <= 10_000 else 64)
+    edges = training_widths(lengths, longest)
+    size = options.batch_size or training_size(len(lengths))
     batches = train.batches(size, edges, seed=options.seed)
-    checked = parts["validation"].batches(_EVALUATED, edges, shuffle=False).eval()
-    training = options.trained(batches.steps_per_epoch)
+    checked = parts["validation"].batches(EVALUATED, edges, shuffle=False).eval()
+    training = train_config(options, batches.steps_per_epoch)
     training = dataclasses.replace(training, progress=progress)
     facts = {
         "model": options.model,
@@ -554,11 +411,10 @@ def _report(
         theirs = float(np.mean(linear.argmax(axis=1) == part.labels))
         report[name] = {**ours, "density": density}
         report["baseline"][name] = theirs
-        accuracy = ours["accuracy"]
-        better = "" if accuracy >= theirs else ": THE BASELINE IS BETTER"
         say(
-            f"{name}: accuracy {accuracy:.4f}, macro F1 {ours['macro_f1']:.4f}, density "
-            f"{density:.3f}; linear baseline (words and bigrams) {theirs:.4f}{better}"
+            f"{name}: accuracy {ours['accuracy']:.4f}, macro F1 {ours['macro_f1']:.4f}, density "
+            f"{density:.3f}; linear baseline (words and bigrams) {theirs:.4f}"
+            f"{_worse(ours, theirs)}"
         )
     checked = "test" if "test" in parts else "validation"
     leak = _leak(model, parts[checked], edges)
@@ -568,14 +424,21 @@ def _report(
     return report
 
 
+def _worse(ours: Json, theirs: float) -> str:
+    return "" if ours["accuracy"] >= theirs else ": THE BASELINE IS BETTER"
+
+
+def _shapes(edges: Sequence[int]) -> Callable[[int], Shape]:
+    """Returns the rule by which texts are evaluated: the widths of training, and one size."""
+    return lambda length: (EVALUATED, edges[int(np.searchsorted(edges, length))])
+
+
 def _leak(model: TrainedModel, part: _Part, edges: Sequence[int]) -> Json | None:
     """Measures the leak on some of the texts, in batches of the shapes of `_outputs`."""
     sample = Sample()
     for number in range(len(part.labels)):
         sample.add(number)
-    texts = [tuple(np.asarray(rows[i]) for rows in part.texts) for i in sample.texts()]
-    shape_of = lambda length: (_EVALUATED, edges[int(np.searchsorted(edges, length))])  # noqa: E731
-    return measure_leak(model.run, texts, shape_of)
+    return measure_leak(model.run, part.ids(sample.texts()), _shapes(edges))
 
 
 def _probabilities(
@@ -584,27 +447,25 @@ def _probabilities(
     """(float32 [n, C], kept and all words of texts, gates of words) of texts that are numbers."""
     found = np.zeros((len(part.labels), len(model.classes)), np.float32)
     rest: dict[str, list[np.ndarray]] = {"kept": [], "words": [], "gates": []}
-    for batch, out in _outputs(model, part, edges):
-        real = batch["weight"] > 0
-        found[batch["example_id"][real]] = out["probabilities"][real]
-        words = np.sum([batch[name] for name in LENGTHS if name in batch], axis=0)
-        rest["words"].append(words[real])
-        rest["kept"].append((out["density"] * words)[real])
+    for numbers, texts, out in _outputs(model, part, edges):
+        found[numbers] = out["probabilities"][: len(numbers)]
+        words = np.array([sum(map(len, text)) for text in texts])
+        rest["words"].append(words)
+        rest["kept"].append(out["density"][: len(words)] * words)
         if "gates" in out:
-            real_words = np.arange(out["gates"].shape[1]) < batch[LENGTHS[0]][:, None]
-            rest["gates"].append(out["gates"][real_words])
+            rest["gates"] += [
+                row[: len(ids)] for row, (ids, *_) in zip(out["gates"], texts, strict=False)
+            ]
     return found, {name: np.concatenate(parts) for name, parts in rest.items() if parts}
 
 
 def _outputs(
     model: TrainedModel, part: _Part, edges: Sequence[int]
-) -> Iterator[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
-    """Yields (a batch of the texts, what the network says of it)."""
-    for batch in part.batches(_EVALUATED, edges, shuffle=False).eval():
-        inputs = {name: batch[name] for name in (*NAMES, *LENGTHS) if name in batch}
-        # filler rows have no word; a length of one keeps them finite
-        out = model.run({k: np.maximum(v, 1) if k in LENGTHS else v for k, v in inputs.items()})
-        yield batch, out
+) -> Iterator[tuple[list[int], list[Ids], dict[str, Any]]]:
+    """Yields the numbers of the texts of a batch, their ids, and what the network says of it."""
+    for numbers, shape in grouped(part.lengths().tolist(), _shapes(edges)):
+        texts = part.ids(numbers)
+        yield numbers, texts, model.run(padded(texts, shape))
 
 
 def _report_tags(
@@ -624,15 +485,15 @@ def _report_tags(
             continue
         theirs = rule_metrics(rule, _sentences(numbered[name]), classes)
         read = (
-            (number, out["probabilities"][row])
-            for batch, out in _outputs(model, parts[name], edges)
-            for row, number in real_rows(batch)
+            (number, probabilities)
+            for some, _, out in _outputs(model, parts[name], edges)
+            for number, probabilities in zip(some, out["probabilities"], strict=False)
         )
         ours = model_metrics(read, _sentences(parts[name]), classes, strange(model.vocabulary))
         report[name] = ours
         report["baseline"][name] = theirs["accuracy"]
-        better = "" if ours["accuracy"] >= theirs["accuracy"] else ": THE BASELINE IS BETTER"
-        say(f"{name}: word accuracy {said(ours)}; {RULE} {said(theirs)}{better}")
+        worse = _worse(ours, theirs["accuracy"])
+        say(f"{name}: word accuracy {said(ours)}; {RULE} {said(theirs)}{worse}")
     return report
 
 

@@ -9,11 +9,9 @@ import jax
 import numpy as np
 
 from gatedjax import data as gdata
-from gatedjax import export
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.data.batches._sequences import one_pass
-from gatedjax.export._tensors import check_finite
 from gatedjax.models import (
     SSANTranslationTask,
     SSANTranslator,
@@ -22,9 +20,7 @@ from gatedjax.models import (
 )
 from gatedjax.models._checks import check_at_least
 from gatedjax.models.ssan.translation import STOP
-from gatedjax.text._folders import BYTE_PAIRS, described, is_exported, opened
-from gatedjax.training import CheckpointStore, average_params, load_params
-from gatedjax.training.log import read_json
+from gatedjax.text._folders import BYTE_PAIRS, described, open_folder
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -112,65 +108,35 @@ def translate_texts(translator: Translator, texts: Sequence[str]) -> list[str]:
     return translations
 
 
-def load_run(workdir: Path, *, bpe: Path | None = None, average: int | None = None) -> Translator:
-    """Reads a finished run of translation; refuses another one, or another vocabulary.
-
-    `average` is how many checkpoints the parameters are the mean of (default: as it was tested).
-    """
-    place = workdir / "results.json"
-    if not place.exists():
-        raise FileNotFoundError(f"{place}: no finished run of translation is there")
-    record = read_json(place)
-    if "search" not in record:
-        raise ValueError(
-            f"{workdir} is not of a run of translation but of {record.get('data')!r}: it takes one "
-            "that python -m experiments.ssan --preset mt_multi30k (or another mt_) has made"
-        )
-    record = read_json(place, "config", "search", "vocabulary_size")
-    digest = saved_vocabulary(workdir)
-    pieces = _pieces(bpe or workdir / BYTE_PAIRS, digest, workdir, record["vocabulary_size"])
-    model = _model(record["config"]["model"], pieces)
-    search = SearchConfig(**record["search"])
-    like = parameters_like(model)
-    count = search.average if average is None else average
-    if count == 1:
-        params, _ = load_params(workdir, like)
-    else:
-        params, _ = average_params(workdir, like, count)
-    check_finite(params, workdir)
-    return Translator(model, params, pieces, search)
-
-
 def open_translator(
     folder: Path, *, bpe: Path | None = None, average: int | None = None
 ) -> Translator:
-    """Reads what `gatedjax export` wrote of such a run, or, as `load_run`, the run itself."""
-    if not is_exported(folder):
-        return load_run(folder, bpe=bpe, average=average)
-    config = opened(folder, "translation", BYTE_PAIRS)
-    if average is not None:
+    """Reads the translator of a run, or of its export.
+
+    Args:
+      folder: the work folder of the run, or what `gatedjax export` wrote of it.
+      bpe: the file of the byte pairs, which must be those of the run; None takes the folder's own.
+      average: of a run, how many of the newest checkpoints the parameters are the mean of; None
+        takes the number that the run was tested with.
+
+    Raises:
+      FileNotFoundError, ValueError: for a folder that holds no such run, or other byte pairs.
+    """
+    found = open_folder(folder, "translation", BYTE_PAIRS)
+    if found.is_export and average is not None:
         raise ValueError(
             f"{folder} holds one set of parameters: average is for the work folder of a run"
         )
     with described(folder):
-        settings = config["config"]
-        pieces = _pieces(bpe or folder / BYTE_PAIRS, config["vocabulary"], folder)
+        settings = found.config["config"]
+        place = bpe or folder / BYTE_PAIRS
+        pieces = gdata.BytePairs.load(place)
+        if pieces.digest() != found.config["vocabulary"]:
+            raise ValueError(f"{place} is not the vocabulary that {folder} was trained with")
         model = _model(settings["model"], pieces)
         search = SearchConfig(**settings["search"])
-        params, _ = export.load(folder, parameters_like(model))
+    params = found.params(parameters_like(model), search.average if average is None else average)
     return Translator(model, params, pieces, search)
-
-
-def _pieces(place: Path, digest: str, folder: Path, size: int | None = None) -> gdata.BytePairs:
-    """The byte pairs of a file, if they are those of a digest; `size` is what the network has."""
-    pieces = gdata.BytePairs.load(place)
-    if pieces.digest() != digest:
-        network = "" if size is None else f", the network {size:,}"
-        raise ValueError(
-            f"{place} is not the vocabulary that {folder} was trained with: it has "
-            f"{len(pieces):,} pieces{network}, or others"
-        )
-    return pieces
 
 
 def _model(settings: Json, pieces: gdata.BytePairs) -> SSANTranslator:
@@ -178,12 +144,3 @@ def _model(settings: Json, pieces: gdata.BytePairs) -> SSANTranslator:
     saved = {k: v for k, v in settings.items() if k in fields}
     saved["select_layers"] = tuple(saved["select_layers"])
     return SSANTranslator(SSANTranslatorConfig(**saved), len(pieces))
-
-
-def saved_vocabulary(workdir: Path) -> str:
-    """Digest of the vocabulary that a run was trained with, as its checkpoints have it."""
-    store = CheckpointStore(workdir / "checkpoints")
-    step = store.latest()
-    if step is None:
-        raise FileNotFoundError(f"{workdir}: no checkpoint is there")
-    return store.record(step)["metadata"]["vocabulary"]

@@ -249,10 +249,10 @@ def test_a_warm_up_that_is_too_long_is_refused_by_its_whole_name():
 
 
 def test_translate_refuses_the_folder_of_another_run_by_what_it_is(tmp_path, capsys):
-    record = {"data": "digits", "config": {}, "vocabulary_size": 3}
-    (tmp_path / "results.json").write_text(json.dumps(record))
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "config.json").write_text(json.dumps({"config": {"data": "digits"}}))
     message = refused(command("ssan"), ["translate", "--workdir", str(tmp_path)], capsys)
-    assert f"{tmp_path} is not of a run of translation but of 'digits'" in message
+    assert f"{tmp_path} lacks bpe.json: no run of translation made it" in message
     assert "delete" not in message
 
 

@@ -71,7 +71,7 @@ def test_answer_refuses_a_folder_that_is_none_of_a_run(tmp_path, capsys):
     document.write_text("Anna came.", encoding="utf-8")
     ask = ["answer", "--workdir", str(tmp_path), "--document", str(document)]
     for question, message in (
-        ("@placeholder came", "it has no config.json"),
+        ("@placeholder came", "is not a model: it has neither"),
         ("Anna came", "the query has no @placeholder"),
     ):
         args = [*ask, "--question", question, "--candidates", "Anna"]

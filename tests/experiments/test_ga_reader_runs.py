@@ -70,7 +70,7 @@ def test_a_run_counts_its_questions_and_keeps_fixed_vectors(cloze, trained):
     assert line["split"] == "train"
     assert 0 <= line["padding"] < 1
     assert line["tokens_per_s"] > 0
-    reader = Reader.load(trained)
+    reader = Reader.open(trained)
     table = reader.params["embed"]["table"]
     given = gdata.load_embeddings(cloze / "vectors.txt", reader.vocabulary, dim=8, oov_std=1.0)
     assert np.array_equal(table, given.matrix)
@@ -117,7 +117,7 @@ def test_a_trained_reader_answers_about_a_text_with_words_it_has_not_seen(
     with pytest.raises(SystemExit):
         main([*args, "--candidates", "Nobody", "None"])
     assert "none of the candidates occurs" in capsys.readouterr().err
-    reader = Reader.load(trained)
+    reader = Reader.open(trained)
     known = reader.knowing(["Zora", "anna"])
     assert len(known.vocabulary) == len(reader.vocabulary) + 1
     assert known.params["embed"]["table"].shape[0] == len(known.vocabulary)
@@ -126,7 +126,7 @@ def test_a_trained_reader_answers_about_a_text_with_words_it_has_not_seen(
 def test_what_a_reader_says_of_a_file_is_what_training_measured(cloze, trained):
     record = json.loads((trained / "results.json").read_text())
     source = gdata.load("cbt_ne", "test", manual_dir=cloze)
-    readings = Reader.load(trained).read(source)
+    readings = Reader.open(trained).read(source)
     right = "".join("1" if r.predicted == r.example["label"] else "0" for r in readings)
     assert right == record["correct"]
     for reading in readings[:5]:

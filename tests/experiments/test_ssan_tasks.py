@@ -232,7 +232,7 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
         assert message in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["translate", "--workdir", str(tmp_path / "nowhere")])
-    assert "no finished run of translation" in capsys.readouterr().err
+    assert "nowhere: there is no such folder" in capsys.readouterr().err
 
     sizes = {"num_layers": 2, "decoder_layers": 2, "hidden": 8, "filter_size": 16, "num_heads": 2}
     preset = changed(PRESETS["mt_multi30k"], {f"model.{name}": n for name, n in sizes.items()})

@@ -9,11 +9,12 @@ import pytest
 
 import gatedjax
 from gatedjax.explore import _sentences
-from gatedjax.explore._engine import EDGES, LONGEST, Explorer, Programs, gates_of, padded
+from gatedjax.explore._engine import LONGEST, Explorer, Programs, gates_of
 from gatedjax.explore._sentences import read_sentences, thresholds_of
 from gatedjax.explore._session import Session
 from gatedjax.explore._state import State, check_state
 from gatedjax.explore._widget import answered
+from gatedjax.text._buckets import COARSE, width_of
 from gatedjax.text._corpus import split_words
 from gatedjax.text._read import open_table
 from tests.explore._models import TEXT, model, pure
@@ -125,9 +126,10 @@ def test_five_thousand_words_are_cut_and_it_is_said():
 
 
 def test_padded_lengths_are_few():
-    lengths = {padded(n, 400) for n in range(1, 401)}
-    assert lengths == {*EDGES, 400}
-    assert padded(3, 5) == 5
+    lengths = {width_of(n, 400, COARSE) for n in range(1, 401)}
+    assert lengths == {*COARSE[:3], 400}
+    assert width_of(3, 5, COARSE) == 16
+    assert width_of(300, 2000, COARSE) == 1024
 
 
 @pytest.mark.parametrize(

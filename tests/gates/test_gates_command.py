@@ -233,10 +233,10 @@ def test_other_runs_and_damage_are_refused(here, tmp_path, capsys):
         return capsys.readouterr().err.splitlines()[-1]
 
     no_words = refused(lambda folder: (folder / "vocabulary.json").unlink())
-    assert "has no vocabulary.json" in no_words
+    assert "lacks vocabulary.json: no run of GA-Net over texts made it" in no_words
     other = gdata.Vocabulary(["a", "b"])
     assert "is not the vocabulary" in refused(lambda f: other.save(f / "vocabulary.json"))
-    assert "no checkpoint is there" in refused(
+    assert "no checkpoint in" in refused(
         lambda f: [shutil.rmtree(step) for step in (f / "checkpoints").iterdir()]
     )
     classes = json.dumps(["x", "y"])
@@ -247,7 +247,10 @@ def test_other_runs_and_damage_are_refused(here, tmp_path, capsys):
     with pytest.raises(SystemExit):
         report("--workdir", tmp_path / "onto")
     assert "gates_on='attention', got 'input'" in capsys.readouterr().err
+    words = gdata.Vocabulary(["a"])
+    words.save(tmp_path / "vocabulary.json")
     bare = {"config": {"model": {"hidden": 3}, "data": {"name": "ptb"}}}
+    bare["vocabulary"] = words.digest()
     saved(tmp_path, {"w": np.zeros(1, np.float32)}, bare)
     with pytest.raises(SystemExit):
         report("--workdir", tmp_path)

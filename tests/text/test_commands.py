@@ -23,6 +23,7 @@ from gatedjax._utils.cli import refusals
 from gatedjax.data.tfds import _prepared
 from gatedjax.text import TextClassifier, _named
 from gatedjax.text._model import TrainedModel
+from gatedjax.text._options import check_options
 from gatedjax.training._remove import TRAIN_LOCK
 from gatedjax.training.lock import WorkdirLock
 from tests._programs import environment
@@ -603,7 +604,7 @@ def test_an_option_that_is_switched_off_arrives(here, tmp_path, capsys, monkeypa
     (options,) = seen
     assert options.network == {"post_tanh": False}
     assert options.training == {"optimizer.schedule": "cosine", "progress": False}
-    options.check("text")  # steps end the schedule where minutes do not
+    check_options(options, "text")  # steps end the schedule where minutes do not
 
 
 def test_a_label_that_training_has_not_seen(here, tmp_path, capsys):

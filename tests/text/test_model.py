@@ -11,10 +11,12 @@ import pytest
 
 from gatedjax import export
 from gatedjax.models import GANet
-from gatedjax.text._model import CELLS, EDGES, Failure, TrainedModel, edge_of, rows_of, sizes_of
+from gatedjax.text._buckets import CELLS, FINE, rows_of, sizes_of, width_of
+from gatedjax.text._model import Failure, TrainedModel
 from gatedjax.text._networks import PAIR, TAGS, TEXT, held_at, likeliest
+from gatedjax.text._options import Options
 from gatedjax.text._read import open_table
-from gatedjax.text._training import COLUMNS, Options, train_model
+from gatedjax.text._training import COLUMNS, train_model
 from tests._programs import Plugin
 from tests._slow import slow_but
 from tests.text._own import PAIRS, TEXTS, options
@@ -126,12 +128,12 @@ def test_a_long_text_is_cut_where_the_model_ends(model):
 def test_the_shapes_of_batches_are_few(longest):
     shapes = set()
     for length in range(longest + 1):
-        edge = edge_of(length, longest)
-        assert length <= edge <= max(longest, EDGES[0])
+        edge = width_of(length, longest)
+        assert length <= edge <= max(longest, FINE[0])
         rows = rows_of(edge)
         assert rows * edge <= max(CELLS, 8 * edge)
         shapes |= {(size, edge) for size in sizes_of(edge)}
-    assert len(shapes) <= 3 * (len(EDGES) + 5)
+    assert len(shapes) <= 3 * (len(FINE) + 5)
 
 
 def test_batches_hold_every_text_once_in_those_shapes(model):
@@ -146,7 +148,7 @@ def test_batches_hold_every_text_once_in_those_shapes(model):
             np.testing.assert_array_equal(batch["tokens"][row, : len(ids)], ids)
             assert not batch["tokens"][row, len(ids) :].any()
     assert sorted(seen) == list(range(700))
-    edges = {edge_of(n, 40) for n in range(1, 41)}
+    edges = {width_of(n, 40) for n in range(1, 41)}
     assert shapes <= {(size, edge) for edge in edges for size in sizes_of(edge)}
 
 

@@ -645,9 +645,38 @@ def test_data_sets_of_another_package_have_their_classes_by_name():
     assert read(streamed) == [(1, "a", 1)]
 
 
+@pytest.mark.parametrize("end", [".parquet", ".arrow", ".feather"])
+def test_files_and_tables_of_arrow(end, tmp_path, monkeypatch):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import feather, parquet
+
+    facts = {"info": {"features": {"label": {"names": ["neg", "pos"], "_type": "ClassLabel"}}}}
+    columns = {"n": [1, 2, 3, 4], "text": ["a", None, "c", " d"], "label": [1, 0, -1, 0]}
+    named = pa.table(columns).replace_schema_metadata({"huggingface": json.dumps(facts)})
+    plain = pa.table(columns | {"label": pa.array(["x", "y", None, "y"]).dictionary_encode()})
+    path = tmp_path / f"a{end}"
+    save = parquet.write_table if end == ".parquet" else feather.write_feather
+    for table, labels in ((named, ("pos", "neg")), (plain, ("x", "y"))):
+        save(table, path)
+        wanted = [(1, "a", labels[0]), (2, "no text"), (3, "no label"), (4, " d", labels[1])]
+        assert read(path) == read(table) == wanted
+        assert read(path, Columns(("text",), None))[::3] == [(1, "a", None), (4, " d", None)]
+    assert infer_task(path) == "text"
+    assert _lines.suggest_encoding(path, "utf-8") == ""
+    assert "there is no column 'x'; there are 'n', 'text', 'label'" in refused(
+        path, Columns(("x",))
+    )
+    assert "there is no row" in refused(plain.slice(0, 0))
+    path.write_bytes(path.read_bytes()[:-9])
+    assert refused(path).startswith("FILE: damaged: ")
+    monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
+    assert refused(path) == "FILE needs pyarrow: pip install pyarrow"
+
+
 def test_no_package_is_imported_to_read_a_file(write):
     path = write("text,label\na,b\n")
-    heavy = "{'jax', 'flax', 'pandas', 'polars', 'sklearn', 'datasets', 'tensorflow_datasets'}"
+    heavy = "{'jax', 'flax', 'pyarrow', 'pandas', 'polars', 'sklearn', 'datasets', "
+    heavy += "'tensorflow_datasets'}"
     program = (
         "import sys; from gatedjax.text._read import open_table; "
         f"print(len(list(open_table({str(path)!r}))), {heavy} & set(sys.modules))"

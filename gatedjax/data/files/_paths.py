@@ -1,16 +1,12 @@
 """Paths of raw files: in a folder, in an archive, two that belong together, or a part of one."""
 
 import dataclasses
-import gzip
 import io
-import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gatedjax.data.files import _zip
-from gatedjax.data.files._tar import TarPath
-from gatedjax.data.files._unpack import gunzip
+from gatedjax.data.files._archives import ArchivePath
+from gatedjax.data.files._unpack import gunzipped
 
 BOM = b"\xef\xbb\xbf"
 
@@ -19,8 +15,8 @@ BOM = b"\xef\xbb\xbf"
 class PairPath:
     """Two files of which line i belongs to line i; where one file is asked for it is the source."""
 
-    source: Path | TarPath
-    target: Path | TarPath
+    source: Path | ArchivePath
+    target: Path | ArchivePath
 
     @property
     def suffix(self) -> str:
@@ -62,7 +58,7 @@ class PartPath:
         return f"{self.path}[{self.part}]"
 
 
-AnyPath = Path | zipfile.Path | TarPath | PairPath | PartPath
+AnyPath = Path | ArchivePath | PairPath | PartPath
 
 
 def find(folders: Sequence[Path], name: str) -> Path | None:
@@ -87,21 +83,15 @@ def find_pair(folders: Sequence[Path], source: str, target: str) -> PairPath | N
 
 def read_bytes(path: AnyPath) -> bytes:
     """Reads a file, unpacking .gz, without a byte-order mark."""
-    try:
-        if path.suffix != ".gz":
-            data = _raw(path)
-        elif isinstance(path, Path):
-            with path.open("rb") as file:
-                data = gunzip(file, path)
-        else:
-            data = gunzip(io.BytesIO(_raw(path)), path)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path}: truncated or damaged compressed file: {error}") from error
+    if path.suffix != ".gz":
+        data = path.read_bytes()
+    else:
+        with (
+            path.open("rb") if isinstance(path, Path) else io.BytesIO(path.read_bytes()) as packed,
+            gunzipped(packed, path) as file,
+        ):
+            data = file.read()
     return data.removeprefix(BOM)
-
-
-def _raw(path: AnyPath) -> bytes:
-    return _zip.read(path) if isinstance(path, zipfile.Path) else path.read_bytes()
 
 
 def split_lines(path: AnyPath) -> list[bytes]:

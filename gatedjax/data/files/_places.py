@@ -5,9 +5,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from gatedjax.data.files._archives import TarPath, ZipPath
 from gatedjax.data.files._paths import AnyPath, find
-from gatedjax.data.files._tar import TarPath
-from gatedjax.data.files._zip import in_zip
 
 Fetch = Callable[[str], Path]
 """Address -> the file, downloaded."""
@@ -80,6 +79,6 @@ class Files(Places):
 
     def _member(self, archive: Path, part: str) -> AnyPath:
         member = f"{self.inside}{self.names[part]}"
-        if self.archives[part].endswith(".zip"):  # a download may be called anything
-            return in_zip(archive, member)
-        return TarPath(archive, member)
+        # a download may be called anything
+        kind = ZipPath if self.archives[part].endswith(".zip") else TarPath
+        return kind(archive, member)

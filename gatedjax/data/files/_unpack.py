@@ -12,8 +12,10 @@ import gzip
 import io
 import os
 import re
+import zlib
 from collections.abc import Iterator
-from typing import BinaryIO, Protocol
+from pathlib import Path
+from typing import IO, BinaryIO, cast
 
 LIMIT = 1 << 30
 """Bytes, by default. The largest raw file of the sets that `load` knows has 0.8 GB (WMT14)."""
@@ -22,19 +24,28 @@ RATIO = 32
 VARIABLE = "GATEDJAX_UNPACK_LIMIT"
 """Environment variable with another limit, as `parse_size` reads it."""
 
-_PIECE = 1 << 20
 _chosen: contextvars.ContextVar[int | None] = contextvars.ContextVar("unpack_limit", default=None)
-
-
-class Stream(Protocol):
-    """What is read of an unpacked file."""
-
-    def read(self, size: int, /) -> bytes: ...
-    def readline(self, size: int, /) -> bytes: ...
 
 
 class TooLarge(ValueError):
     """More would be unpacked than the limit allows."""
+
+
+class Damaged(ValueError):
+    """A packed file is cut short or damaged.
+
+    Args:
+      name: of the file.
+      kind: of the file.
+      error: what the standard library says.
+
+    Attributes:
+      reason: the message without the name.
+    """
+
+    def __init__(self, name: object, kind: str, error: object) -> None:
+        self.reason = f"truncated or damaged {kind}: {error}"
+        super().__init__(f"{name}: {self.reason}")
 
 
 def parse_size(text: str) -> int:
@@ -70,9 +81,9 @@ def limited(size: int | None) -> Iterator[None]:
         _chosen.reset(token)
 
 
-def allowance(packed: int) -> int:
-    """Bytes that may come out of a file of `packed` bytes that is read a piece at a time."""
-    return max(limit(), RATIO * packed)
+def allowance(path: Path) -> int:
+    """Returns the bytes that may come out of a packed file that is read a piece at a time."""
+    return max(limit(), RATIO * path.stat().st_size)
 
 
 def too_large(name: object, allowed: int) -> TooLarge:
@@ -83,42 +94,50 @@ def too_large(name: object, allowed: int) -> TooLarge:
     )
 
 
-def read_limited(file: Stream, name: object) -> bytes:
-    """Reads an unpacked stream to its end."""
-    allowed = limit()
-    whole = io.BytesIO()
-    while piece := file.read(min(_PIECE, allowed + 1 - whole.tell())):
-        whole.write(piece)
-        if whole.tell() > allowed:
-            raise too_large(name, allowed)
-    return whole.getvalue()
+class _Bounded(io.RawIOBase):
+    """A stream that ends with TooLarge when more has come than is allowed."""
 
-
-def gunzip(file: BinaryIO, name: object) -> bytes:
-    """Unpacks a .gz file."""
-    with gzip.GzipFile(fileobj=file) as unpacked:
-        return read_limited(unpacked, name)
-
-
-class Counted:
-    """An unpacked stream that ends with TooLarge when more has come than is allowed."""
-
-    def __init__(self, file: Stream, name: object, allowed: int) -> None:
-        self._file = file
-        self._name = name
-        self._allowed = allowed
+    def __init__(self, file: IO[bytes], name: object, allowed: int) -> None:
+        self._file, self._name, self._allowed = file, name, allowed
         self._count = 0
 
-    def read(self, size: int) -> bytes:
-        """Up to `size` bytes."""
-        return self._checked(self._file.read(size))
+    def readable(self) -> bool:
+        return True
 
-    def readline(self, size: int) -> bytes:
-        """Up to `size` bytes of a line."""
-        return self._checked(self._file.readline(size))
-
-    def _checked(self, data: bytes) -> bytes:
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = self._file.read(len(buffer))
         self._count += len(data)
         if self._count > self._allowed:
             raise too_large(self._name, self._allowed)
-        return data
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def bounded(file: IO[bytes], name: object, allowed: int) -> BinaryIO:
+    """Returns an unpacked stream from which no more bytes come than are allowed.
+
+    Args:
+      file: the stream.
+      name: of the packed file, for the message of TooLarge.
+      allowed: how many bytes.
+    """
+    return cast(BinaryIO, io.BufferedReader(_Bounded(file, name, allowed)))
+
+
+@contextlib.contextmanager
+def gunzipped(file: IO[bytes], name: object, allowed: int | None = None) -> Iterator[BinaryIO]:
+    """Opens a .gz file for reading.
+
+    Args:
+      file: the packed file.
+      name: of it, for messages.
+      allowed: how many bytes may come out of it; None is the limit.
+
+    Raises:
+      Damaged, TooLarge: also from the code that reads the stream.
+    """
+    try:
+        with gzip.GzipFile(fileobj=file) as unpacked:
+            yield bounded(cast(IO[bytes], unpacked), name, limit() if allowed is None else allowed)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise Damaged(name, "compressed file", error) from error

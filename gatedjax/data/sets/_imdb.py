@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gatedjax.data.files import _tar
+from gatedjax.data.files._archives import members
 from gatedjax.data.files._lines import Rows, decode
 from gatedjax.data.files._paths import BOM
 from gatedjax.data.files._places import Places
@@ -55,7 +55,7 @@ def _folder_files(path: Path) -> Iterator[File]:
 def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, Rows]:
     """Reads both parts in a single pass, so that an archive is unpacked once."""
     parts: dict[str, list[File]] = {"train": [], "test": []}
-    for name, data in _tar.members(path, _is_listed) if path.is_file() else _folder_files(path):
+    for name, data in members(path, _is_listed) if path.is_file() else _folder_files(path):
         match = _MEMBER.search(name)
         if match:
             parts[match[1]].append((name, data))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from gatedjax.data.files._archives import ArchivePath, TarPath
 from gatedjax.data.files._lines import LineError, Row, Rows, checked, decode
 from gatedjax.data.files._paths import (
     AnyPath,
@@ -18,7 +19,6 @@ from gatedjax.data.files._paths import (
 )
 from gatedjax.data.files._places import Fetch, Places
 from gatedjax.data.files._source import Example, Quarantined
-from gatedjax.data.files._tar import TarPath
 from gatedjax.data.sets._declaration import DataSet, Examples, Options, RowExamples, TfdsForm
 
 CLASSES = ("sentence",)
@@ -138,7 +138,7 @@ CORPORA = {
 }
 
 
-def _lines(path: Path | TarPath, kind: str) -> Iterator[tuple[int, str | LineError]]:
+def _lines(path: Path | ArchivePath, kind: str) -> Iterator[tuple[int, str | LineError]]:
     """Yields (line number, text or the error) of each line with a sentence.
 
     Files of the IWSLT organisers also have lines of tags, which are skipped.
@@ -160,7 +160,7 @@ def _lines(path: Path | TarPath, kind: str) -> Iterator[tuple[int, str | LineErr
             yield number, error
 
 
-def _kind(path: Path | TarPath) -> str:
+def _kind(path: Path | ArchivePath) -> str:
     name = PurePosixPath(str(path)).name.removesuffix(".gz")
     return "xml" if name.endswith(".xml") else "tags" if ".tags." in name else "plain"
 

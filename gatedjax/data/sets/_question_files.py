@@ -20,17 +20,15 @@ cnn.tgz or dailymail.tgz of such a folder is read without unpacking.
 
 import dataclasses
 import functools
-import gzip
 import io
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from gatedjax.data.files import _tar
+from gatedjax.data.files._archives import members
 from gatedjax.data.files._lines import LineError, Rows, decode
 from gatedjax.data.files._paths import BOM, AnyPath
 from gatedjax.data.files._places import Fetch, Places
-from gatedjax.data.files._unpack import gunzip
+from gatedjax.data.files._unpack import Damaged, gunzipped
 from gatedjax.data.files._whole import File, files_of, read_files, stamp
 from gatedjax.data.sets import _cloze
 from gatedjax.data.sets._declaration import DataSet
@@ -95,16 +93,17 @@ def parse(data: bytes) -> _cloze.Question:
 
 
 def _content(name: str, data: bytes) -> bytes:
-    if name.endswith(".gz"):
-        try:
-            return gunzip(io.BytesIO(data), name)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise LineError(f"truncated or damaged compressed file: {error}") from error
-    return data
+    if not name.endswith(".gz"):
+        return data
+    try:
+        with gunzipped(io.BytesIO(data), name) as file:
+            return file.read()
+    except Damaged as error:
+        raise LineError(error.reason) from error
 
 
 def _archive_files(path: Path, part: str) -> Iterator[File]:
-    inside = _tar.members(path, lambda name: PurePosixPath(name).parent.name == PARTS[part])
+    inside = members(path, lambda name: PurePosixPath(name).parent.name == PARTS[part])
     for name, data in inside:
         yield PurePosixPath(name).name, data
 

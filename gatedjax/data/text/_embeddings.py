@@ -1,19 +1,18 @@
 """Word vectors from text files of GloVe, fastText and word2vec, and random vectors per word."""
 
 import collections
+import contextlib
 import dataclasses
-import gzip
 import hashlib
 import itertools
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from gatedjax.data.files._paths import BOM
-from gatedjax.data.files._unpack import Counted, allowance, limited
+from gatedjax.data.files._unpack import allowance, gunzipped, limited
 from gatedjax.data.text._vocabulary import PAD, Vocabulary
 
 OOV_RANGE = 0.25
@@ -138,7 +137,7 @@ def load_embeddings(
     matrix = np.zeros((len(vocabulary), dim), np.float32)
     in_file = np.zeros(len(vocabulary), bool)
     with limited(unpack_limit):
-        allowed = allowance(path.stat().st_size)
+        allowed = allowance(path)
     first = 0
     for number, line in _vectors(path, allowed):
         first = first or number
@@ -190,7 +189,7 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
     if not path.is_file():
         raise FileNotFoundError(f"no word vectors at {path}")
     with limited(None):
-        allowed = allowance(path.stat().st_size)
+        allowed = allowance(path)
     lines = (line for _, line in _vectors(path, allowed))
     start = list(itertools.islice(lines, _LOOK))
     widths = collections.Counter(map(_width, start))
@@ -245,21 +244,21 @@ def _width(line: bytes) -> int:
 
 def _numbered(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
     """Yields (number from 1, line without its end) of the lines that are not blank."""
-    packed = path.suffix == ".gz"
-    try:
-        with gzip.open(path, "rb") if packed else path.open("rb") as file:
-            lines = Counted(file, path, allowed)
-            number = 0
-            while line := lines.readline(_LONGEST_LINE):
-                number += 1
-                if len(line) == _LONGEST_LINE:
-                    raise ValueError(f"{path}, line {number}: longer than {_LONGEST_LINE:,} bytes")
-                line = line.removeprefix(BOM) if number == 1 else line
-                line = line.rstrip(b"\r\n ")
-                if line:
-                    yield number, line
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path}: truncated or damaged gzip file: {error}") from error
+    with (
+        path.open("rb") as raw,
+        gunzipped(raw, path, allowed)
+        if path.suffix == ".gz"
+        else contextlib.nullcontext(raw) as file,
+    ):
+        number = 0
+        while line := file.readline(_LONGEST_LINE):
+            number += 1
+            if len(line) == _LONGEST_LINE:
+                raise ValueError(f"{path}, line {number}: longer than {_LONGEST_LINE:,} bytes")
+            line = line.removeprefix(BOM) if number == 1 else line
+            line = line.rstrip(b"\r\n ")
+            if line:
+                yield number, line
 
 
 def _is_number(last_word_part: bytes) -> bool:

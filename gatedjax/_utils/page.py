@@ -1,0 +1,62 @@
+"""HTML pages that are one file: nothing is loaded, and a policy tells the browser so."""
+
+import base64
+import hashlib
+import html
+
+MARKED_WORDS = """
+:root { color-scheme: light dark; --back: #ffffff; --front: #1a1a1a; --closed: #595959;
+  --shade: 0 114 178; --line: #0072b2; --other: #a33c00; --rule: #d5d5d5; }
+@media (prefers-color-scheme: dark) {
+  :root { --back: #14181d; --front: #f2f2f2; --closed: #a6a6a6; --shade: 86 180 233;
+    --line: #56b4e9; --other: #ffb37a; --rule: #3a4048; } }
+body { background: var(--back); color: var(--front); margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.4rem; line-height: 1.3; overflow-wrap: anywhere; }
+.text { overflow-wrap: anywhere; }
+.w { background: rgb(var(--shade) / calc(var(--a, 0) * 0.5)); border-radius: 0.2em;
+  padding: 0.1em 0.15em; }
+.closed { color: var(--closed); }
+"""
+"""The style of texts whose words are shaded by their attention, `--a`, or closed."""
+
+
+def render_page(
+    title: str, body: str, style: str, *, script: str = "", css_class: str = "", lang: str = "en"
+) -> str:
+    """Returns a page that needs nothing but a browser.
+
+    Args:
+      title: text, which is escaped.
+      body: HTML, of which only a page without a script may have `style` attributes.
+      style: CSS.
+      script: a module of JavaScript that runs after the body is read.
+      css_class: class of the body element.
+      lang: language of the page.
+    """
+    # a policy allows style attributes only together with every style element
+    styles = f"'{_digest(style)}'" if script else "'unsafe-inline'"
+    scripts = f"script-src '{_digest(script)}'; " if script else ""
+    icon = '\n<link rel="icon" href="data:,">' if script else ""
+    images = "img-src data:; " if script else ""
+    policy = f"default-src 'none'; {scripts}style-src {styles}; {images}"
+    opening = f'<body class="{css_class}">' if css_class else "<body>"
+    module = f'\n<script type="module">{script}</script>' if script else ""
+    return f"""<!doctype html>
+<html lang="{html.escape(lang)}">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{html.escape(title)}</title>{icon}
+<style>{style}</style>
+</head>
+{opening}
+{body}{module}
+</body>
+</html>
+"""
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

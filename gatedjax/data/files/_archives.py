@@ -1,0 +1,143 @@
+"""Files inside archives, tar or zip: one that is read as a path, or all of a kind in one pass."""
+
+import bz2
+import contextlib
+import dataclasses
+import gzip
+import lzma
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Generator
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+from gatedjax.data.files import _unpack
+
+_OPENERS: dict[bytes, Callable[..., object]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
+_DAMAGED = (EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, OSError)
+_DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, struct.error)
+
+
+@dataclasses.dataclass(frozen=True)
+class ArchivePath:
+    """A member of an archive."""
+
+    archive: Path
+    member: str
+
+    @property
+    def suffix(self) -> str:
+        """Of the member."""
+        return PurePosixPath(self.member).suffix
+
+    def __str__(self) -> str:
+        return f"{self.archive}/{self.member}"
+
+    def read_bytes(self) -> bytes:
+        """Reads the member.
+
+        Raises:
+          ValueError: if the archive is damaged or has no such member.
+          TooLarge: if it unpacks to more than the limit.
+        """
+        raise NotImplementedError
+
+    def _missing(self) -> ValueError:
+        return ValueError(f"{self.archive}: no {self.member} in it")
+
+
+class TarPath(ArchivePath):
+    """A member of a tar file, packed or not; a leading "./" of its name does not matter."""
+
+    def read_bytes(self) -> bytes:
+        """See `ArchivePath.read_bytes`."""
+        contents = members(self.archive, lambda name: name.removeprefix("./") == self.member)
+        with contextlib.closing(contents):
+            for _, data in contents:
+                if data is not None:
+                    return data
+        raise self._missing()
+
+
+class ZipPath(ArchivePath):
+    """A member of a zip file."""
+
+    def read_bytes(self) -> bytes:
+        """See `ArchivePath.read_bytes`."""
+        try:
+            with zipfile.ZipFile(self.archive) as unpacked:
+                if self.member not in unpacked.namelist():
+                    raise self._missing()
+                info = unpacked.getinfo(self.member)
+                if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    # zipfile unpacks the others without a bound, and no data set uses them
+                    raise ValueError(
+                        f"{self}: packed by method {info.compress_type}, which is not read here"
+                    )
+                with unpacked.open(info) as file:
+                    data = _unpack.bounded(file, self, _unpack.limit()).read()
+        except _DAMAGED_ZIP as error:
+            raise _unpack.Damaged(self, "zip file", error) from error
+        if len(data) != info.file_size:
+            raise _unpack.Damaged(
+                self,
+                "zip file",
+                f"its directory says {info.file_size:,} bytes, it has {len(data):,}",
+            )
+        return data
+
+
+def members(
+    archive: Path, selects: Callable[[str], bool]
+) -> Generator[tuple[str, bytes | None], None, None]:
+    """Reads the members of a tar file in one pass.
+
+    Args:
+      archive: a tar file, plain or packed.
+      selects: name -> whether to read it.
+
+    Yields:
+      (name, content) of everything that is selected but folders; None for what is no regular file.
+
+    Raises:
+      Damaged: if the archive is cut short or damaged.
+      TooLarge: if any member is larger than the limit, or all together are larger than the
+        archive's allowance.
+    """
+    largest, allowed = _unpack.limit(), _unpack.allowance(archive)
+    size = 0
+    try:
+        # tarfile reads some headers whole, however long: it gets no more than is allowed
+        with (
+            _opened(archive) as file,
+            tarfile.open(fileobj=_unpack.bounded(file, archive, allowed), mode="r|") as unpacked,
+        ):
+            for member in unpacked:
+                if member.size > largest:
+                    raise _unpack.too_large(f"{archive}/{member.name}", largest)
+                if member.isdir() or not selects(member.name):
+                    continue
+                content = None
+                if member.isfile():
+                    # a member may have holes, which no stream counts
+                    size += member.size
+                    if size > allowed:
+                        raise _unpack.too_large(archive, allowed)
+                    reader = unpacked.extractfile(member)
+                    content = reader.read() if reader else b""
+                yield member.name, content
+    except _DAMAGED as error:
+        raise _unpack.Damaged(archive, "archive", error) from error
+
+
+def _opened(archive: Path) -> IO[bytes]:
+    with archive.open("rb") as file:
+        start = file.read(6)
+    opener = next((opener for magic, opener in _OPENERS.items() if start.startswith(magic)), open)
+    return cast(IO[bytes], opener(archive, "rb"))

@@ -1,0 +1,60 @@
+"""Labelled texts in the columns of Arrow: Parquet and Arrow files, and tables of pyarrow."""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gatedjax._utils.missing import missing
+from gatedjax.text._memory import InRows
+
+ENDS = {".parquet": "parquet", ".arrow": "ipc", ".feather": "ipc"}
+"""Endings of files, and what pyarrow calls their format."""
+_ROWS = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """The rows of a `pyarrow.dataset.Dataset` as dicts; memory holds a few thousand of them."""
+
+    name: str
+    data: Any
+
+    def __iter__(self) -> Iterator[dict[str, object]]:
+        with _faults(self.name):
+            for batch in self.data.to_batches(batch_size=_ROWS):
+                yield from batch.to_pylist()
+
+
+@contextlib.contextmanager
+def _faults(name: str) -> Iterator[None]:
+    """Turns the errors of pyarrow into one line that names the file."""
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{name}: damaged: {str(error).splitlines()[0]}") from error
+
+
+def open_arrow(data: Any, name: str) -> InRows:
+    """Opens a file that ends with one of `ENDS`, or a table.
+
+    A label that is the number of a class gets its name where the package `datasets` wrote it.
+
+    Raises:
+      ValueError: without pyarrow, or for a file of another format.
+    """
+    try:
+        from pyarrow.dataset import dataset
+    except ImportError:
+        raise ValueError(missing(f"{name} needs", "pyarrow")) from None
+    with _faults(name):
+        is_file = isinstance(data, Path)
+        found = dataset(data, format=ENDS[data.suffix.lower()]) if is_file else dataset(data)
+    facts = json.loads((found.schema.metadata or {}).get(b"huggingface", b"{}"))
+    features = facts.get("info", {}).get("features", {})
+    classes = {name: one["names"] for name, one in features.items() if one.get("names")}
+    return InRows(name, _Rows(name, found), classes, tuple(found.schema.names))

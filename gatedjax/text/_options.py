@@ -1,0 +1,223 @@
+"""The options of a model of texts: names, defaults, limits and descriptions, each in one place.
+
+`TextClassifier`, `PairClassifier`, `Tagger` and `gatedjax train` inherit the fields of `Options`.
+An option that is added here is a parameter, an option of the command, and an entry in both helps.
+"""
+
+import dataclasses
+import difflib
+import math
+import textwrap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from gatedjax._utils.limits import (
+    MOST_BATCH,
+    MOST_LENGTH,
+    MOST_SEED,
+    MOST_STEPS,
+    MOST_WORDS,
+    check_most,
+)
+from gatedjax._utils.numbers import make_plain
+from gatedjax._utils.types import Json
+from gatedjax.text._model import networks
+from gatedjax.text._networks import Config, Network
+from gatedjax.training import OptimizerConfig, TrainConfig
+
+C = TypeVar("C")
+Check = Callable[[str, Any], None]
+"""Raises ValueError, with the name in its message, for a value that an option cannot have."""
+_FEWEST_STEPS = 400
+_WIDTH = 100
+
+
+def _whole(least: int, most: int) -> Check:
+    def check(name: str, value: int) -> None:
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+        check_most(name, value, most)
+
+    return check
+
+
+def _positive(name: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} must be positive, got {value}")
+
+
+def _share(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise ValueError(f"{name} must be between 0 and 1, got {value}")
+
+
+def _option(default: Any, text: str, check: Check | None = None) -> Any:
+    return dataclasses.field(default=default, metadata={"text": text, "check": check})
+
+
+def with_arguments(cls: type[C]) -> type[C]:
+    """Adds the descriptions of the options to the docstring of a class, as its arguments."""
+    lines = ["Args:"]
+    for field in dataclasses.fields(Options):
+        lines += textwrap.wrap(
+            f"{field.name}: {field.metadata['text']}",
+            _WIDTH - 4,
+            initial_indent="  ",
+            subsequent_indent="    ",
+        )
+    section = textwrap.indent("\n".join(lines), "    ")
+    head, attributes, rest = (cls.__doc__ or "").rstrip().partition("\n\n    Attributes:")
+    cls.__doc__ = f"{head}\n\n{section}{attributes}{rest}\n    "
+    return cls
+
+
+@dataclasses.dataclass(eq=False)
+class Options:
+    """Options of a model of texts. Every default is meant to be kept."""
+
+    model: str = _option(
+        "ganet",
+        "Network: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan; for pairs and tags ssan "
+        "(attention over words that are selected) or san (over all words).",
+    )
+    _: dataclasses.KW_ONLY
+    embeddings: str | Path | None = _option(  # noqa: RUF009
+        None,
+        "Text file of word vectors (GloVe, fastText; plain or .gz); None starts from how often "
+        "words occur in which class.",
+    )
+    minutes: float | None = _option(None, "Train for at most so long.", _positive)
+    num_steps: int | None = _option(
+        None,
+        "Train for at most so many steps; None is some twenty epochs, or fewer where validation "
+        "does not improve.",
+        _whole(1, MOST_STEPS),
+    )
+    density: float | None = _option(
+        None, "Share of the words that gates keep (ganet); None is a half.", _share
+    )
+    max_len: int = _option(
+        400,
+        "Words of a text that are used. A tagger learns a longer sentence in pieces, and tags it "
+        "in windows that overlap by half, each word from the window that has the most words around "
+        "it.",
+        _whole(1, MOST_LENGTH),
+    )
+    min_count: int | None = _option(
+        None,
+        "Words that occur less often are unknown; a tagger knows them by their shape (capitals, "
+        "digits, last letters). None is 1 with word vectors; else 2 for a tagger, and 1 up to "
+        "1,000 texts, 2 up to 5,000, 5 up to 20,000, 10 above.",
+        _whole(1, MOST_WORDS),
+    )
+    max_words: int = _option(100_000, "Words that are known at most.", _whole(1, MOST_WORDS))
+    lowercase: bool = _option(
+        True, "Fold case; off by default for a tagger, because capitals tell names."
+    )
+    held_out: float = _option(
+        0.1,
+        "Share of the training texts that chooses the best parameters, 20,000 texts at most.",
+        _share,
+    )
+    batch_size: int | None = _option(
+        None, "Texts of a step; None is 32, or 64 above 10,000 texts.", _whole(1, MOST_BATCH)
+    )
+    seed: int = _option(
+        0, "Seed of parameters, dropout, gates and the order of the texts.", _whole(0, MOST_SEED)
+    )
+    network: Mapping[str, object] | None = _option(
+        None, 'Options of the network by name, as {"hidden": 128}.'
+    )
+    training: Mapping[str, object] | None = _option(
+        None,
+        "Options of `gatedjax.training.TrainConfig` by dotted name, as "
+        '{"optimizer.learning_rate": 3e-4}.',
+    )
+
+    def __post_init__(self) -> None:
+        """Converts numbers of NumPy to Python's."""
+        make_plain(self)
+
+
+with_arguments(Options)
+
+
+def check_options(options: Options, kind: str) -> None:
+    """Raises ValueError for options that no training of a kind could use; reads no file."""
+    known = networks(kind)
+    if options.model not in known:
+        raise ValueError(
+            f"model must be one of {', '.join(known)}, got {options.model!r}."
+            f"{_suggestion(options.model, known)}"
+        )
+    for field in dataclasses.fields(Options):
+        value, check = getattr(options, field.name), field.metadata["check"]
+        if check is not None and (value is not None or field.default is not None):
+            check(field.name, value)
+    entry = known[options.model]
+    if options.density is not None and not entry.gated:
+        raise ValueError(f"density needs model='ganet', got {options.model!r}: it has no gates")
+    network_config(options, entry, entry.vectors)
+    train_config(options, 1)
+
+
+def network_config(options: Options, entry: Network, width: int) -> Config:
+    """Returns the network's configuration for word vectors of this width."""
+    usual = {} if options.embeddings is None else dict(entry.with_vectors)
+    if options.density is not None:
+        usual["density"] = options.density
+    config = entry.width(entry.config, width)
+    return _changed(config, {**usual, **(options.network or {})}, "network")
+
+
+def train_config(options: Options, epoch: int) -> TrainConfig:
+    """Returns how to train where an epoch has so many steps."""
+    every = min(max(epoch // 2, 20), 2000)
+    default = TrainConfig(
+        num_steps=options.num_steps or max(20 * epoch, _FEWEST_STEPS),
+        log_every=max(every // 2, 1),
+        eval_every=every,
+        checkpoint_every=2 * every,
+        early_stop_patience=6,
+        best_metric="loss",
+        best_mode="min",
+        seed=options.seed,
+        optimizer=OptimizerConfig(
+            learning_rate=1e-3 if options.embeddings is None else 2e-3, clip_norm=5.0
+        ),
+    )
+    changes = options.training or {}
+    config: TrainConfig = _changed(default, changes, "training")
+    if config.seeds > 1 or config.sweep:
+        raise ValueError("training: a model is one seed; train it again with another `seed`")
+    planned = options.num_steps is not None or "num_steps" in changes
+    ends = config.optimizer.schedule not in ("constant", "rsqrt", "staircase")
+    if options.minutes and not planned and ends:
+        raise ValueError(
+            f"minutes needs a schedule without an end, got {config.optimizer.schedule!r}: "
+            "give num_steps"
+        )
+    return config
+
+
+def _changed(config: Config, changes: Mapping[str, object], what: str) -> Config:
+    """Returns a configuration with some options, by dotted name, changed."""
+    values: Json = {}
+    for name, value in changes.items():
+        first, _, rest = name.partition(".")
+        fields = get_type_hints(type(config))
+        if first not in fields:
+            raise ValueError(f"{what}: there is no option {name!r}.{_suggestion(first, fields)}")
+        if rest:
+            value = _changed(values.get(first, getattr(config, first)), {rest: value}, what)
+        elif isinstance(getattr(config, first), tuple) and isinstance(value, list):
+            value = tuple(value)
+        values[first] = value
+    # at once: some options have to agree with others
+    return dataclasses.replace(config, **values)
+
+
+def _suggestion(name: object, known: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(str(name), known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,37 @@
+"""The options of a model of texts: one list for the classes, the command and both helps."""
+
+import dataclasses
+import inspect
+import re
+
+import pytest
+
+from gatedjax.__main__ import main
+from gatedjax.text import PairClassifier, Tagger, TextClassifier
+from gatedjax.text._options import Options
+
+FIELDS = dataclasses.fields(Options)
+
+
+@pytest.mark.parametrize("cls", [TextClassifier, PairClassifier, Tagger])
+def test_every_option_is_a_parameter_and_an_entry_of_the_docstring(cls):
+    assert list(inspect.signature(cls).parameters) == [field.name for field in FIELDS]
+    documented = re.findall(
+        r"^      (\w+): ", cls.__doc__.partition("Attributes:")[0], re.MULTILINE
+    )
+    assert documented == [field.name for field in FIELDS]
+
+
+def test_every_option_is_one_of_the_command_with_the_same_description(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main(["train", "--help-all"])
+    shown = capsys.readouterr().out.replace(" ", "").replace("\n", "").replace("\u2502", "")
+    for field in FIELDS[:-2]:  # --network.NAME and --train.NAME stand for the last two
+        name, text = field.name.replace("_", "-"), field.metadata["text"].replace(" ", "")
+        assert re.search(rf"--{name}[A-Z{{,-][^.]*?{re.escape(text)}", shown), name
+
+
+def test_models_with_equal_options_are_different_models():
+    assert TextClassifier() != TextClassifier()
+    assert len({TextClassifier(), TextClassifier()}) == 2
