@@ -13,7 +13,7 @@ from gatedjax.functional._recurrence import (
     GateSums,
     form_for,
     matmul,
-    shifted,
+    shift_states,
     time_major,
     weight_gradient,
 )
@@ -54,7 +54,7 @@ def _forward(
     sums = GateSums(form, kernel, recurrent, bias)
 
     def body(h: Array, x: Array) -> tuple[Array, Array]:
-        blocks = sums.of_both(sums.read(x), h)
+        blocks = sums.of_both(sums.prepare(x), h)
         h = sum(form.part(blocks, k, k + hidden) for k in range(0, columns, hidden))
         return h, form.turn(h)
 
@@ -80,7 +80,7 @@ def _backward(
         return form.product(turned, gates, xs.dtype), form.turn(gates)
 
     gates = lax.scan(body, start, time_major(cotangent), reverse=not reverse)[1]
-    before = shifted(states, form.turn(start), reverse)
+    before = shift_states(states, form.turn(start), reverse)
     changes = (
         weight_gradient(time_major(xs), gates, xs.dtype),
         weight_gradient(before, gates, xs.dtype),
