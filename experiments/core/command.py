@@ -106,7 +106,7 @@ def missing_runs(job: Job, cell: Cell) -> Missing:
     missing = []
     for seed, config in cell.configs.items():
         path = job.store.path(cell.data, cell.variant, seed)
-        workdir = job.options.runs / f"{cell.data}-{cell.variant}-seed{seed}"
+        workdir = job.workdir(cell, seed)
         if job.options.rerun:
             if workdir.exists():
                 remove_workdir(workdir)  # a finished one would be taken as it is

@@ -514,6 +514,10 @@ class Job:
         configs = {seed: self.config(data, variant, seed) for seed in range(self.options.seeds)}
         return Cell(data, self.paper.record_name(data, name), configs)
 
+    def workdir(self, cell: Cell, seed: int) -> Path:
+        """The work folder of a run that is trained alone."""
+        return Path(self.options.runs) / f"{cell.data}-{cell.variant}-seed{seed}"
+
     def cells(self) -> Iterator[Cell]:
         """The cells that its table or figure needs."""
         for data in self.data:
