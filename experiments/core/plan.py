@@ -202,7 +202,7 @@ def _recorded_options(job: Job, data: str) -> Mapping[str, Any]:
     free = {
         name: path
         for name, path in OPTIONS.items()
-        if name not in paper.owned and getattr(job.options, name, "") is None
+        if name not in job.options.owned and getattr(job.options, name, "") is None
     }
     values: dict[str, set[Any]] = {name: set() for name in free}
     only = Job(paper, dataclasses.replace(job.options, data=(data,)))

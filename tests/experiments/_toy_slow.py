@@ -24,7 +24,8 @@ def experiment(config: _toy.Config) -> Experiment:
 
 PRESETS = {name: changed(one, STEPS) for name, one in _toy.PAPER.presets.items()}
 COMMAND_OF = reproduce.command_of
-PAPER = dataclasses.replace(_toy.PAPER, presets=PRESETS, experiment=experiment)
+START = dataclasses.replace(_toy.PAPER.start, presets=PRESETS)
+PAPER = dataclasses.replace(_toy.PAPER, start=START, experiment=experiment)
 
 
 def command_of(task: plan.Task) -> list[str]:

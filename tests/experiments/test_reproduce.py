@@ -154,7 +154,7 @@ def test_a_worker_makes_the_run_that_was_planned(name, tmp_path, monkeypatch):
     kind = command.options_of(paper)
     what = {"agt": "ablation", "rau": "table1", "ssan": "recipe"}.get(name, "table2")
     fields = {field.name for field in dataclasses.fields(kind)}
-    given = {k: v for k, v in GIVEN.items() if k in fields and k not in paper.owned}
+    given = {k: v for k, v in GIVEN.items() if k in fields and k not in kind.owned}
     job = Job(paper, kind(what=what, seeds=1, cpu_devices=1, **given))
     cell = next(job.cells())
     record = record_of(paper, cell.configs[0], "11", system="", cell="")
@@ -202,7 +202,8 @@ def test_word_vectors_are_those_of_the_records_of_a_data_set(tmp_path):
         """File."""
 
     preset = _toy.Config(data=Rows())
-    paper = dataclasses.replace(PAPER, presets={"toy": preset}, options=Options)
+    start = dataclasses.replace(PAPER.start, presets={"toy": preset})
+    paper = dataclasses.replace(PAPER, start=start, options=Options)
     config = changed(preset, {"model.noise": 0.0, "data.embeddings": "small.txt"})
     write_record(tmp_path, "plain", 0, config=config)
     found = planned(tmp_path, paper=paper)
