@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from types import FrameType
 from typing import Literal
@@ -190,7 +190,7 @@ def train(tasks: Sequence[Task], cores: Sequence[int | None], end: float) -> int
     with ThreadPoolExecutor(len(cores)) as pool, new_console().status("") as status:
         try:
             futures = [pool.submit(work, core) for core in cores]
-            while wait(futures, POLL, FIRST_EXCEPTION).not_done:
+            while wait(futures, POLL).not_done:
                 failed = waiting and any(future.done() for future in futures)
                 if signals or failed or time.monotonic() >= end:
                     stop.set()

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import statistics
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,37 +28,21 @@ Losses = list[tuple[int, float]]
 """(step, loss)."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Recorded:
-    """The first losses of a record.
+def losses_of(points: Sequence[Any]) -> Losses:
+    """Returns the points [step, loss, ...] that have a loss."""
+    return [(int(point[0]), float(point[1])) for point in points if point[1] is not None]
 
-    Attributes:
-      losses: the steps and losses.
-      together: each loss is the mean of so many logged lines, rounded to `DIGITS`; 0 for the loss
-        of one line with all digits.
+
+def recorded_losses(record: Record, steps: int) -> tuple[Losses, bool]:
+    """Returns the first losses of a record, and whether they have all digits.
+
+    Those up to a step, at least one. An older record has the first point of its training curve, the
+    mean of one or more logged losses. The list is empty if the record has neither.
     """
-
-    losses: Losses
-    together: int = 0
-
-    @classmethod
-    def of(cls, record: Record, steps: int) -> "Recorded":
-        """Returns the losses up to a step, at least the first; none if the record has no losses."""
-        exact = [p for p in record.get("first_losses") or () if p[1] is not None]
-        found = exact or [p for p in record.get("train_curve") or () if p[1] is not None]
-        near = [(int(p[0]), float(p[1])) for i, p in enumerate(found) if not i or p[0] <= steps]
-        if exact or not near:
-            return cls(near)
-        return cls(near, max(1, near[0][0] // record["config"]["train"]["log_every"]))
-
-    def from_lines(self, lines: Records) -> Losses:
-        """Returns the losses at the same steps from the logged lines of a run."""
-        points = first_losses(lines, self.losses[-1][0])
-        found = [(int(step or 0), loss) for step, loss in points if loss is not None]
-        if not self.together:
-            return found[: len(self.losses)]
-        groups = [found[i : i + self.together] for i in range(0, len(found), self.together)]
-        return [(g[-1][0], round(sum(x for _, x in g) / len(g), DIGITS)) for g in groups]
+    exact = losses_of(record.get("first_losses") or ())
+    if exact:
+        return [one for i, one in enumerate(exact) if not i or one[0] <= steps], True
+    return losses_of(record.get("train_curve") or ())[:1], False
 
 
 def recorded_config(paper: Paper, data: str, record: Record, files: Json) -> Config:
@@ -167,8 +152,8 @@ def verify(name: str, options: Any) -> int:
       options: has num_steps, results, data_dir, manual_dir and embeddings.
     """
     paper, data, record = find_record(name, options.results)
-    recorded = Recorded.of(record, options.num_steps or FIRST_STEPS)
-    if not recorded.losses:
+    there, exact = recorded_losses(record, options.num_steps or FIRST_STEPS)
+    if not there:
         cli.fail(
             f"--verify {name}: the record is older than curves of the training loss; of its first "
             "steps there is nothing to compare. --rerun of its table makes one that has them"
@@ -176,25 +161,30 @@ def verify(name: str, options: Any) -> int:
     if record["hardware"].get("platform") == "cpu":
         prepare_cpu(record["hardware"].get("devices", 1))
     files = {one: getattr(options, one) for one in ("data_dir", "manual_dir", "embeddings")}
-    config = recorded_config(paper, data, record, files)
-    lines = first_lines(paper, config, recorded.losses[-1][0])
-    return report(name, recorded, recorded.from_lines(lines), machine_differences(record))
+    last = there[-1][0]
+    lines = first_lines(paper, recorded_config(paper, data, record, files), last)
+    here = losses_of(first_losses(lines, last))[: len(there) if exact else None]
+    if not exact:
+        here = [(here[-1][0], round(statistics.fmean(loss for _, loss in here), DIGITS))]
+    return report(name, there, here, machine_differences(record), exact=exact)
 
 
-def report(name: str, recorded: Recorded, here: Losses, other: Sequence[str]) -> int:
+def report(
+    name: str, there: Losses, here: Losses, other: Sequence[str], *, exact: bool = True
+) -> int:
     """Prints losses, the meaning of "equal" here, and the verdict; returns the exit status.
 
     A loss may differ by `TOLERANCE` on another machine, and after `FIRST_STEPS`: a first line that
     is logged later is the mean of steps in which rounding has grown.
     """
     say(f"{name}: training loss")
-    is_equal, again = len(here) == len(recorded.losses), dict(here)
-    for step, loss in recorded.losses:
+    is_equal, again = len(here) == len(there), dict(here)
+    for step, loss in there:
         found = again.get(step, float("nan"))
         say(f"  step {step}: {loss!r} in the record, {found!r} again")
         allowed = TOLERANCE * max(1.0, abs(loss)) if other or step > FIRST_STEPS else 0.0
         is_equal = is_equal and abs(found - loss) <= allowed
-    digits = f"the {DIGITS} digits that the record has" if recorded.together else "all digits"
+    digits = "all digits" if exact else f"the {DIGITS} digits that the record has"
     if other:
         say(
             f"another machine or other cores ({'; '.join(other)}): equal means within "
@@ -204,6 +194,6 @@ def report(name: str, recorded: Recorded, here: Losses, other: Sequence[str]) ->
     else:
         means = f"{digits} up to step {FIRST_STEPS}, within {TOLERANCE:g} of the loss after it"
         say(f"same kind of machine and packages: equal means {means}")
-    exact = f", in {digits}" if recorded.losses == here else ""
-    say(f"verdict: {'equal' if is_equal else 'NOT equal'}{exact}")
+    ending = f", in {digits}" if there == here else ""
+    say(f"verdict: {'equal' if is_equal else 'NOT equal'}{ending}")
     return 0 if is_equal else 1

@@ -321,6 +321,14 @@ def test_a_run_that_fails_is_named_with_its_last_words_and_the_others_go_on(
     ]  # fmt: skip
 
 
+def test_a_folder_that_cannot_be_written_ends_every_run(toy, tmp_path, capsys):
+    logs = tmp_path / "runs" / "toy" / "tables" / "logs"
+    logs.parent.mkdir(parents=True)
+    logs.write_text("")
+    assert str(logs) in refused(reproduce.main, [*toy, "--workers", "2"], capsys)
+    assert not list(tmp_path.glob("results/toy/runs/*"))
+
+
 def test_one_cell_of_a_table_is_made_alone_and_another_name_is_refused(tmp_path, capsys):
     folders = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
     args = ["table1", "--seeds", "2", *folders, "--cell"]
@@ -455,7 +463,7 @@ def test_a_changed_loss_is_not_equal_but_another_machine_may_round(
 
 @pytest.mark.parametrize(("step", "change", "status"), [(50, 1e-4, 1), (51, 1e-4, 0), (51, 0.1, 1)])
 def test_what_is_first_logged_after_the_first_steps_may_round(step, change, status, capsys):
-    there = verify.Recorded([(step, 2.0)])
+    there = [(step, 2.0)]
     assert verify.report("toy", there, [(step, 2.0 + change)], []) == status
     text = plain(capsys.readouterr().out)
     assert "up to step 50, within 0.001 of the loss after it" in text
