@@ -248,10 +248,10 @@ def main(args: Sequence[str]) -> int:
     logging.getLogger("absl").setLevel(logging.ERROR)
     options = _read(args)
     with cli.refusals(WORDS):
-        if options.verify is not None:
-            return verify(options.verify, options)
         try:
+            if options.verify is not None:
+                return verify(options.verify, options)
             return reproduce(options)
         except KeyboardInterrupt:
-            say("stopped ahead of the first run", file=sys.stderr)
+            say("stopped", file=sys.stderr)
             return 130

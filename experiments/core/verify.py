@@ -97,7 +97,7 @@ def first_lines(paper: Paper, config: Config, last: int) -> Records:
 
     validation = made.validation
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(_LastStep):
-        gtraining.fit(
+        stopped = gtraining.fit(
             made.task,
             made.train(training.seed),
             validation(training.seed) if callable(validation) else validation,
@@ -105,7 +105,9 @@ def first_lines(paper: Paper, config: Config, last: int) -> Records:
             Path(folder) / "run",
             on_log=on_log,
             parallel=gtraining.make_parallel(training.parallel, accumulate=training.accumulate),
-        )
+        ).stopped
+        if stopped == "signal":
+            raise KeyboardInterrupt
     return lines
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -479,6 +480,14 @@ def test_a_record_that_does_not_say_the_cores_it_could_use_may_round(toy, tmp_pa
     text = plain(capsys.readouterr().out)
     assert "usable cores unknown there" in text
     assert "verdict: equal, in all digits" in text
+
+
+def test_a_stopped_comparison_has_no_verdict(toy, tmp_path, lines, monkeypatch, capsys):
+    recorded(tmp_path, lines)
+    stopped = SimpleNamespace(stopped="signal")
+    monkeypatch.setattr(verify.gtraining, "fit", lambda *args, **options: stopped)
+    assert reproduce.main([*toy, "--verify", "toy/toy/noisy/0"]) == 130
+    assert "verdict" not in capsys.readouterr().out
 
 
 def test_an_older_record_is_compared_by_its_curve(toy, tmp_path, lines, capsys):
