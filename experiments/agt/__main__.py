@@ -8,7 +8,7 @@ from experiments.core import cli
 
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    config = cli.parse(args, **START)
+    config = cli.parse(args, **vars(START))
     # what trains and draws is loaded for a run, not for a help or a refused option
     from experiments.agt.paper import PAPER
     from experiments.core import command

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from experiments.core.cli import option_value, preset_named
-from experiments.core.config import BY_LOSS, Changes, Files, RunConfig, changed, evaluated
-from experiments.core.kinds import Json
+from experiments.core.config import BY_LOSS, Changes, Files, RunConfig, Start, changed, evaluated
 from gatedjax.models import AGTConfig
 from gatedjax.training import OptimizerConfig
 
@@ -59,6 +58,11 @@ class Config(RunConfig):
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: AGTConfig = dataclasses.field(default_factory=AGTConfig)
     several: ClassVar[str | None] = "agt.tables table1"
+
+    @property
+    def run_name(self) -> str:
+        """The name of the default work folder."""
+        return f"{self.preset}-{self.model.system}"
 
 
 # The paper's rate multiplies an update that Adadelta starts at about 1e-3 of the gradient's scale:
@@ -132,13 +136,12 @@ PRESETS: dict[str, Config] = {
     ),
 }
 
-START: Json = {
-    "name": "agt",
-    "about": """Train an attention gated transformation network, or a baseline with --model.system,
+START = Start(
+    name="agt",
+    about="""Train an attention gated transformation network, or a baseline with --model.system,
 and evaluate it on the test sentences. Options that are not given come from --preset. Press Ctrl-C
 to stop: the run is saved, and the same command continues it.""",
-    "presets": PRESETS,
-    "default": "sst1",
-    "presets_for": presets_for,
-}
-"""What the command of a run reads of `paper.PAPER` before it loads the rest."""
+    presets=PRESETS,
+    default="sst1",
+    presets_for=presets_for,
+)

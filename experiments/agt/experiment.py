@@ -27,6 +27,12 @@ def resolved(config: Config) -> Config:
 def texts_of(config: Config) -> Texts:
     """The texts of a run; only those of training may be phrases."""
     data = config.data
+    path = find_embeddings(data.embeddings, data.manual_dir)
+    if path is not None and path.name.startswith("skipgram.") and not path.exists():
+        # the vectors of our records, which nobody can download
+        raise FileNotFoundError(
+            f"no word vectors at {path}: python -m experiments.agt.vectors --out {path} makes them"
+        )
     train = f"{data.name}_phrases" if data.train_on == "phrases" else data.name
     return read_texts((train, data.name, data.name), data, config.model.embedding_dim)
 

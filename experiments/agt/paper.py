@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from rich.console import Console
@@ -72,6 +72,8 @@ class AGTOptions(Options):
     layers with the last selection vector that is left, or with 0."""
     embeddings: str | None = None
     """GloVe file (default: the preset's); "none" starts from random vectors."""
+    owned: ClassVar = {"optimizers": ("optimizers",), "ablate_modes": ("ablation",)}
+    drawn: ClassVar = ("polarity",)
 
 
 def systems(store: Store) -> str:
@@ -180,7 +182,7 @@ HEADS = compared(
 )
 
 
-def winners(rows: Sequence[Row]) -> Iterator[str]:
+def winners(store: Store, rows: Sequence[Row]) -> Iterator[str]:
     """Which optimiser preset is best in validation, where every one has several seeds."""
     lines = []
     for label in dict.fromkeys(row.label for row in rows):
@@ -279,7 +281,7 @@ def level(store: Store) -> Iterator[tuple[str, str, str]]:
 
 
 PAPER = Paper(
-    **START,
+    start=START,
     title="AGT",
     source='Guo, "A Deep Network with Visual Text Composition Behavior" (2017)',
     names=NAMES,
@@ -323,10 +325,7 @@ PAPER = Paper(
     level=level,
     experiment=experiment,
     report=report,
-    workdir=lambda config: f"{config.preset}-{config.model.system}",
     keys=("config", "seed", "system", "validation", "test", "test_n", "correct"),
     resolve=resolved,
     options=AGTOptions,
-    drawn=("polarity",),
-    owned={"optimizers": ("optimizers",), "ablate_modes": ("ablation",)},
 )

@@ -20,7 +20,7 @@ from experiments.benchmarks import _recurrence_peers as peers
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
 from experiments.core.records import RESULTS, read_json, write_json
-from gatedjax._utils.terminal import new_console, say
+from gatedjax._utils.terminal import say
 
 PATH = RESULTS / "benchmarks" / "ratios.json"
 TOLERANCE = 1.10
@@ -60,34 +60,32 @@ class Options:
     """File of the committed ratios."""
 
 
-def _by_turn(taken: Mapping[str, Turns], ours: str, base: str) -> Turns:
-    return [a / b for a, b in zip(taken[ours], taken[base], strict=True)]
+def _by_turn(rows: Mapping[str, Json], ours: str, base: str, times: str = "all_ms") -> Turns:
+    """Returns the ratio of every turn, from rows of `_harness.measure` or those of a benchmark."""
+    return [a / b for a, b in zip(rows[ours][times], rows[base][times], strict=True)]
 
 
 def _recurrent(cell: peers.Cell, size: str, yardstick: str, repeats: int) -> Turns:
     batch, steps, hidden = recurrence.parse_size(size)
     case = peers.Case(cell=cell, batch=batch, steps=steps, hidden=hidden)
     rows = recurrence.measure(case, [peers.OURS, yardstick], repeats)["rows"]
-    return _by_turn(
-        {name: row["train_all_ms"] for name, row in rows.items()}, peers.OURS, yardstick
-    )
+    return _by_turn(rows, peers.OURS, yardstick, "train_all_ms")
 
 
 def _selective(repeats: int, *, train: bool) -> Turns:
     options = ssan.Options(batch=4, layers=("st",))
-    taken = _harness.times_ms(ssan.programs(options, train=train), repeats)
-    return _by_turn(taken, "st", ssan.BASE)
+    rows = _harness.measure(ssan.programs(options, train=train), repeats, ssan.BASE)
+    return _by_turn(rows, "st", ssan.BASE)
 
 
 def _compacted(repeats: int) -> Turns:
     case = compact_attention.Case(score="mlp1", steps=231, density=0.2, batch=32, width=200)
-    taken = compact_attention.measure(case, repeats)["all_ms"]
-    return _by_turn(taken, "compact", "dense")
+    return _by_turn(compact_attention.measure(case, repeats)["rows"], "compact", "dense")
 
 
 def _transformed(repeats: int) -> Turns:
-    taken = agt.measure(agt.Options(repeats=repeats), 300)["all_ms"]
-    return _by_turn(taken, "step", "products")
+    rows = agt.measure(agt.Options(repeats=repeats), 300)["rows"]
+    return _by_turn(rows, "step", "products")
 
 
 # A script of a plain scan needs nothing but JAX: what is above it is the price of the library.
@@ -131,7 +129,8 @@ def start_seconds(repeats: int) -> dict[str, list[float]]:
 
 
 def _started(repeats: int) -> Turns:
-    return _by_turn(start_seconds(repeats), "ours", "plain")
+    seconds = start_seconds(repeats)
+    return [a / b for a, b in zip(seconds["ours"], seconds["plain"], strict=True)]
 
 
 def _against(cell: peers.Cell, size: str, yardstick: str) -> Watched:
@@ -225,9 +224,7 @@ def main(options: Options) -> Records:
     now = {name: measured(name, options.repeats, committed.get(name)) for name in names}
     lines = [_line(name, one, committed.get(name)) for name, one in now.items()]
     heads = ("ratio", "ours / yardstick", "committed", "now", "verdict")
-    new_console().print(
-        _harness.screen_table("ratios of times, below 1 ours is faster", heads, lines, 2)
-    )
+    _harness.render("ratios of times, below 1 ours is faster", heads, lines, 2)
     if options.write:
         options.path.parent.mkdir(parents=True, exist_ok=True)
         others = {name: one for name, one in kept["ratios"].items() if name in WATCHED}

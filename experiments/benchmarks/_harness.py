@@ -5,6 +5,7 @@ alike; the ratios between them mean more than the milliseconds.
 """
 
 import contextlib
+import dataclasses
 import importlib.metadata
 import os
 import statistics
@@ -22,12 +23,23 @@ from experiments.core.cli import read
 from experiments.core.curves import hardware
 from experiments.core.kinds import Json
 from gatedjax._utils.json import to_json
+from gatedjax._utils.terminal import new_console
 from gatedjax._utils.write import write_atomic
 
 R = TypeVar("R")
 Times = dict[str, list[float]]
 """Of every contestant, in milliseconds, turn by turn."""
 PACKAGES = ("jax", "jaxlib", "flax", "dm-haiku", "equinox", "keras", "torch")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options that every benchmark has."""
+
+    repeats: int = 7
+    """Turns per contestant; the tables have their medians."""
+    json: Path | None = None
+    """Also write the figures to this file."""
 
 
 def command(main: Callable[[Any], Any], options: type) -> None:
@@ -72,6 +84,30 @@ def ratio(taken: Mapping[str, Sequence[float]], name: str, base: str) -> float:
     return statistics.median(a / b for a, b in zip(taken[name], taken[base], strict=True))
 
 
+def measure(
+    calls: Mapping[str, Callable[[], object]],
+    repeats: int,
+    base: str,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, Json]:
+    """Times calls that take turns.
+
+    Returns:
+      For each call the median "ms", the fastest turn "min_ms", the turns "all_ms", and the "ratio":
+      the median over the turns of its time over that of the call `base`.
+    """
+    taken = times_ms(calls, repeats, clock)
+    return {
+        name: {
+            "ms": statistics.median(times),
+            "min_ms": min(times),
+            "all_ms": times,
+            "ratio": ratio(taken, name, base),
+        }
+        for name, times in taken.items()
+    }
+
+
 def compiled(lowered: Any) -> tuple[Any, float]:
     """Compiles a lowered function; returns it and the seconds."""
     start = time.perf_counter()
@@ -114,21 +150,35 @@ def machine() -> Json:
     return {**hardware(), **more}
 
 
-def screen_table(
+def about(machine: Json) -> str:
+    """Returns the sentence that a document has of a machine."""
+    return (
+        f"{machine['device']} x{machine['devices']}, {machine['cores']} cores, load "
+        f"{machine['load']:.1f}, jax {machine['jax']}."
+    )
+
+
+def render(
     title: str,
     heads: Sequence[str],
     lines: Sequence[Sequence[str]],
     texts: int = 1,
     *,
     wrap: bool = True,
-) -> Table:
-    """A table for the terminal whose first `texts` columns are left-aligned."""
+) -> None:
+    """Prints a table whose first `texts` columns are left-aligned.
+
+    A table that must not wrap has at least 150 columns, because cut numbers are worse than lines
+    that the terminal wraps.
+    """
+    console = new_console()
+    console.width = console.width if wrap else max(console.width, 150)
     table = Table(title=title, title_justify="left")
     for place, head in enumerate(heads):
         table.add_column(head, justify="left" if place < texts else "right", no_wrap=not wrap)
     for line in lines:
         table.add_row(*line)
-    return table
+    console.print(table)
 
 
 def markdown_table(heads: Sequence[str], lines: Sequence[list[str]], texts: int = 1) -> list[str]:

@@ -8,22 +8,18 @@ a ratio is the median over the turns of a time over that of the products in the 
 import dataclasses
 import itertools
 import math
-import statistics
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from rich.table import Table
 
 from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Params, Records
 from gatedjax._utils.cpu import keep_freed_memory
-from gatedjax._utils.terminal import new_console
 from gatedjax.models import AGT, AGTConfig, AGTTask
 from gatedjax.models._types import Batch, Metrics
 from gatedjax.training import TrainState, lazy_rows, make_train_step
@@ -34,7 +30,7 @@ CONTESTANTS = ("products", "gradients", "step", "lazy_step", "fit_step", "fit_la
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(_harness.Options):
     """Time a training step of AGT against its matrix products alone.
 
     "gradients" is the loss and its gradients, "step" has dropout and Adam as well. Adam updates
@@ -52,9 +48,6 @@ class Options:
     layers: int = 15
     """Layers L."""
     repeats: int = 15
-    """Turns per contestant; the table has their medians."""
-    json: Path | None = None
-    """Also write the figures to this file."""
 
 
 def shapes(config: AGTConfig, batch: int, words: int, classes: int) -> list[tuple[int, ...]]:
@@ -141,7 +134,7 @@ def steps_of(task: AGTTask, batch: Batch, params: Params) -> tuple[dict[str, Any
 
 
 def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
-    """Times one size of the vocabulary: medians, their ratios to the products, and compile_s."""
+    """Times one size of the vocabulary; "rows" has the contestants beside the products."""
     config = AGTConfig(num_layers=options.layers)
     task = AGTTask(AGT(config, vocabulary, classes))
     rng = np.random.default_rng(0)
@@ -165,31 +158,28 @@ def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
         "gradients": lambda: gradients(params),
         **steps,
     }
-    taken = _harness.times_ms(calls, options.repeats)
-    medians = {name: statistics.median(times) for name, times in taken.items()}
     return {
         "vocabulary": vocabulary,
         "products_gflop": 3 * sum(2e-9 * math.prod(size) for size in sizes),
-        **{f"{name}_ms": median for name, median in medians.items()},
-        **{f"{name}_ratio": _harness.ratio(taken, name, "products") for name in taken},
-        "all_ms": taken,
         "compile_s": compile_s,
+        "rows": _harness.measure(calls, options.repeats, "products"),
     }
 
 
-def render(options: Options, rows: Records) -> Table:
-    """Returns the table."""
+def show(options: Options, results: Records) -> None:
+    """Prints the table."""
     title = f"AGT, B {options.batch}, N {options.words}, {options.layers} layers, float32"
     heads = ("of", "vocabulary", "ms", "over products", "GFLOP/s", "compile s")
     lines = []
-    for row in rows:
-        speed = f"{1e3 * row['products_gflop'] / row['products_ms']:.0f}"
+    for result in results:
+        rows = result["rows"]
+        speed = f"{1e3 * result['products_gflop'] / rows['products']['ms']:.0f}"
         for name in CONTESTANTS:
-            more = {"products": (speed, ""), "step": ("", f"{row['compile_s']:.1f}")}
-            figures = (f"{row[f'{name}_ms']:.1f}", f"{row[f'{name}_ratio']:.2f}")
-            about = (name.replace("_", " "), f"{row['vocabulary']:,}")
+            more = {"products": (speed, ""), "step": ("", f"{result['compile_s']:.1f}")}
+            figures = (f"{rows[name]['ms']:.1f}", f"{rows[name]['ratio']:.2f}")
+            about = (name.replace("_", " "), f"{result['vocabulary']:,}")
             lines.append([*about, *figures, *more.get(name, ("", ""))])
-    return _harness.screen_table(title, heads, lines)
+    _harness.render(title, heads, lines)
 
 
 def main(options: Options) -> Records:
@@ -199,7 +189,7 @@ def main(options: Options) -> Records:
         raise ValueError(f"vocabulary must be at least 3, got {options.vocabulary}")
     keep_freed_memory()  # as a run does
     rows = [measure(options, vocabulary) for vocabulary in options.vocabulary]
-    new_console().print(render(options, rows))
+    show(options, rows)
     _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})
     return rows
 

@@ -8,21 +8,17 @@ pays.
 import dataclasses
 import functools
 import itertools
-import statistics
 from collections.abc import Callable
-from pathlib import Path
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from rich.table import Table
 
 from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
 from gatedjax import functional as F
-from gatedjax._utils.terminal import new_console
 
 Score = Literal["mlp1", "zhou"]
 
@@ -107,9 +103,7 @@ def compact(case: Case, inputs: Inputs) -> tuple[jax.Array, jax.Array]:
 
 
 def measure(case: Case, repeats: int, seed: int = 0) -> Json:
-    """Times one case: medians, "ratio" (median over turns of compact / dense), and the largest
-    "difference" of weights and sums.
-    """
+    """Times one case; "difference" is the largest of the weights and sums of both forms."""
     inputs = make_inputs(case, seed)
     forms = {
         form.__name__: functools.partial(jax.jit(functools.partial(form, case)), inputs)
@@ -117,34 +111,31 @@ def measure(case: Case, repeats: int, seed: int = 0) -> Json:
     }
     results = [form() for form in forms.values()]
     difference = max(float(jnp.max(jnp.abs(a - b))) for a, b in zip(*results, strict=True))
-    taken = _harness.times_ms(forms, repeats)
     return {
         **dataclasses.asdict(case),
         "real_density": float(inputs.gates[inputs.mask].mean()),
         "capacity": inputs.capacity,
-        "dense_ms": statistics.median(taken["dense"]),
-        "compact_ms": statistics.median(taken["compact"]),
-        "ratio": _harness.ratio(taken, "compact", "dense"),
         "difference": difference,
-        "all_ms": taken,
+        "rows": _harness.measure(forms, repeats, "dense"),
     }
 
 
-def render(rows: Records) -> Table:
-    """Returns the table; a ratio below 1 means that scoring only open tokens is faster."""
+def show(results: Records) -> None:
+    """Prints the table; a ratio below 1 means that scoring only open tokens is faster."""
     sizes = ("score", "B", "T", "D", "density", "capacity")
     heads = (*sizes, "dense ms", "compact ms", "compact / dense", "pays")
     lines = [
         [
-            *(str(row[name]) for name in ("score", "batch", "steps", "width")),
-            f"{row['real_density']:.2f}",
-            str(row["capacity"]),
-            *(f"{row[name]:.2f}" for name in ("dense_ms", "compact_ms", "ratio")),
-            verdict(row["ratio"]),
+            *(str(result[name]) for name in ("score", "batch", "steps", "width")),
+            f"{result['real_density']:.2f}",
+            str(result["capacity"]),
+            *(f"{row['ms']:.2f}" for row in result["rows"].values()),
+            f"{result['rows']['compact']['ratio']:.2f}",
+            verdict(result["rows"]["compact"]["ratio"]),
         ]
-        for row in rows
+        for result in results
     ]
-    return _harness.screen_table("attention over open tokens, forward pass", heads, lines)
+    _harness.render("attention over open tokens, forward pass", heads, lines)
 
 
 def verdict(ratio: float) -> str:
@@ -155,7 +146,7 @@ def verdict(ratio: float) -> str:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(_harness.Options):
     """Time attention that scores only open tokens against attention that scores all, forward."""
 
     scores: tuple[Score, ...] = ("mlp1", "zhou")
@@ -169,11 +160,8 @@ class Options:
     width: int = 200
     """Width D of the states."""
     repeats: int = 15
-    """Turns per form."""
     seed: int = 0
     """Seed of states, lengths and gates."""
-    json: Path | None = None
-    """Also write the figures to this file."""
 
 
 def main(options: Options) -> Records:
@@ -187,7 +175,7 @@ def main(options: Options) -> Records:
     grid = itertools.product(options.scores, options.steps, options.densities)
     cases = [Case(score=one, steps=steps, density=share, **sizes) for one, steps, share in grid]
     rows = [measure(case, options.repeats, options.seed) for case in cases]
-    new_console().print(render(rows))
+    show(rows)
     _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})
     return rows
 

@@ -20,13 +20,11 @@ import jax
 import numpy as np
 import optax
 from flax import struct
-from rich.table import Table
 
 from experiments.benchmarks import _harness, ga_reader
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Array, Batch, Json, Records
-from gatedjax import analysis, models
-from gatedjax._utils.terminal import new_console
+from gatedjax import models
 from gatedjax.models._classification import ClassifierTask
 from gatedjax.training import init_state, make_train_step
 
@@ -42,7 +40,7 @@ FLAX = {"lstm": nn.OptimizedLSTMCell, "gru": nn.GRUCell}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(_harness.Options):
     """Time how long training steps take to compile.
 
     Depths are compiled at the first length, lengths at the first depth. Depth is the recurrent
@@ -57,11 +55,8 @@ class Options:
     words: tuple[int, ...] = (50, 200, 800)
     """Padded lengths T."""
     repeats: int = 3
-    """Turns per contestant."""
     clock: Literal["wall", "process"] = "wall"
     """Time on the wall, or of the processor in all threads, which a busy machine changes less."""
-    json: Path | None = None
-    """Also write the figures to this file."""
     docs: Path | None = None
     """Also write a page with the table to this file."""
 
@@ -207,13 +202,6 @@ def cells_of(row: Json) -> list[str]:
     ]
 
 
-def render(rows: Records) -> Table:
-    """Returns the table."""
-    return _harness.screen_table(
-        "a training step, compiled", HEADS, [cells_of(row) for row in rows]
-    )
-
-
 def docs_section(options: Options, rows: Records, machine: Json) -> str:
     """The table and how it was measured."""
     given = [
@@ -227,9 +215,8 @@ def docs_section(options: Options, rows: Records, machine: Json) -> str:
             f"Written by `{COMMAND[:-7]} {' '.join(given)} --docs docs/speed.md`.",
             f"Loss, gradients and Adam, batch {BATCH}, width {WIDTH}, seconds {clock}, medians of "
             f"{options.repeats}; MiB is what the program allots beside arguments and results. "
-            f"{machine['device']} x{machine['devices']}, {machine['cores']} cores, load "
-            f"{machine['load']:.1f}, jax {machine['jax']}.",
-            analysis.render_table(list(HEADS), [cells_of(row) for row in rows]).rstrip(),
+            + _harness.about(machine),
+            "\n".join(_harness.markdown_table(HEADS, [cells_of(row) for row in rows])),
         ]
     )
 
@@ -254,7 +241,7 @@ def main(options: Options) -> Records:
             for model in options.models
             for layers, words in sizes(options)
         ]
-    new_console().print(render(rows))
+    _harness.render("a training step, compiled", HEADS, [cells_of(row) for row in rows])
     machine = _harness.machine()
     if options.docs is not None:
         _harness.replace_section(options.docs, COMMAND, docs_section(options, rows, machine))

@@ -12,21 +12,18 @@ import dataclasses
 import functools
 import statistics
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
-from rich.table import Table
 
 from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Params, Records
 from gatedjax import functional as F
 from gatedjax._utils.cpu import keep_freed_memory
-from gatedjax._utils.terminal import new_console
 from gatedjax._utils.types import Output
 from gatedjax.models import GANet, GANetConfig
 from gatedjax.models._types import Batch
@@ -38,7 +35,7 @@ PARTS, KINDS = ("backbone", "auxiliary"), ("governed", "input")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(_harness.Options):
     """Time GA-Net's inference against the share of words that its gates open.
 
     A backbone that reads the open words alone is `--model.gates-on input`.
@@ -57,11 +54,8 @@ class Options:
     layers: int = 2
     """Layers of the backbone."""
     repeats: int = 11
-    """Turns per contestant."""
     seed: int = 0
     """Seed of parameters, words and lengths."""
-    json: Path | None = None
-    """Also write the figures to this file."""
 
 
 def make_batch(options: Options) -> Batch:
@@ -183,8 +177,8 @@ def measure(options: Options) -> Records:
     return rows
 
 
-def render(options: Options, rows: Records) -> Table:
-    """Returns the table: ms per text of call > compact (ratio), and of the parts."""
+def show(options: Options, rows: Records) -> None:
+    """Prints the table: ms per text of call > compact (ratio), and of the parts."""
     heads = ("density", "slots", *KINDS, *PARTS)
     lines = []
     for row in rows:
@@ -198,7 +192,7 @@ def render(options: Options, rows: Records) -> Table:
         f"GA-Net, ms per text, call > compact (ratio): B {options.batch}, T {options.words}, "
         f"width {options.width}, {options.layers} layers, score {options.score}, float32"
     )
-    return _harness.screen_table(title, heads, lines, texts=0)
+    _harness.render(title, heads, lines, texts=0)
 
 
 def main(options: Options) -> Records:
@@ -208,7 +202,7 @@ def main(options: Options) -> Records:
         raise ValueError(f"densities must be in (0, 1], got {options.densities}")
     keep_freed_memory()  # as a run does
     rows = measure(options)
-    new_console().print(render(options, rows))
+    show(options, rows)
     _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})
     return rows
 

@@ -6,7 +6,6 @@ gradients, clipping and Adam, compiled whole.
 
 import dataclasses
 import os
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Array, Batch, Json
 from experiments.core.records import read_json
-from gatedjax._utils.terminal import new_console
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask, ga_reader_optimizer
 from gatedjax.training import init_state, make_optimizer, make_train_step
 
@@ -32,7 +30,7 @@ SIZES = ("batch", "document", "query", "hidden", "hops", "embedding_dim", "repea
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(_harness.Options):
     """Time a training step of the GA Reader against the same network on Flax's recurrence.
 
     Words alone, multiplicative gating, no dropout, float32. Lengths are between 3/4 of the padded
@@ -52,12 +50,8 @@ class Options:
     """Hops K."""
     embedding_dim: int = 100
     """Width of the word vectors."""
-    repeats: int = 7
-    """Turns per contestant."""
     seed: int = 0
     """Seed of the texts."""
-    json: Path | None = None
-    """Also write the figures to this file."""
     docs: Path | None = None
     """Rewrite the table in this file, from the figures of this run or those of --figures."""
     figures: Path | None = None
@@ -189,18 +183,9 @@ def measure(options: Options) -> Json:
     batch = make_batch(options)
     with _harness.no_compilation_cache():
         ready = {name: compile_step(task, batch) for name, task in make_tasks(options).items()}
-    taken = _harness.times_ms(ready, options.repeats)
-    rows = {
-        name: {
-            "step_ms": statistics.median(taken[name]),
-            "fastest_ms": min(taken[name]),
-            "all_ms": taken[name],
-            "ratio": _harness.ratio(taken, name, OURS),
-            "compile_s": contestant.compile_s,
-            "memory_bytes": contestant.memory_bytes,
-        }
-        for name, contestant in ready.items()
-    }
+    rows = _harness.measure(ready, options.repeats, OURS)
+    for name, contestant in ready.items():
+        rows[name] |= {k: getattr(contestant, k) for k in ("compile_s", "memory_bytes")}
     return {
         "options": {name: getattr(options, name) for name in (*SIZES, "seed")},
         "machine": _harness.machine(),
@@ -216,8 +201,8 @@ def _lines(result: Json) -> list[list[str]]:
     return [
         [
             name,
-            f"{row['step_ms']:.0f}",
-            f"{row['fastest_ms']:.0f}",
+            f"{row['ms']:.0f}",
+            f"{row['min_ms']:.0f}",
             f"{row['ratio']:.2f}",
             "" if row["memory_bytes"] is None else f"{1e-6 * row['memory_bytes']:.0f}",
             f"{row['compile_s']:.1f}",
@@ -256,7 +241,7 @@ def main(options: Options) -> Json:
         result = read_json(options.figures)
     else:
         result = measure(options)
-        new_console().print(_harness.screen_table(_title(result), _HEADS, _lines(result)))
+        _harness.render(_title(result), _HEADS, _lines(result))
         _harness.write_figures(options.json, result)
     if options.docs is not None:
         _harness.replace_section(options.docs, COMMAND, docs_section(result))

@@ -8,7 +8,6 @@ is given.
 
 import dataclasses
 import os
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -16,21 +15,19 @@ from typing import Annotated
 import jax
 import jax.numpy as jnp
 import tyro
-from rich.table import Table
 
 from experiments.benchmarks import _harness
 from experiments.benchmarks import _recurrence_peers as peers
-from experiments.benchmarks._harness import markdown_table, replace_section, screen_table
+from experiments.benchmarks._harness import markdown_table, replace_section
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
 from experiments.core.records import read_json
-from gatedjax._utils.terminal import new_console
 
 SIZES = ("32,231,100", "32,400,128", "32,1000,256", "20,35,650", "128,28,128")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(_harness.Options):
     """Time our LSTM, GRU and RAU against other libraries, all in one process and taking turns.
 
     Inputs are float32 and as wide as the state, with random lengths. The loss is the sum of the
@@ -53,14 +50,10 @@ class Options:
     """Run every layer in both directions."""
     contestants: tuple[str, ...] = tuple(peers.CONTESTANTS)
     """Who takes part; a peer that is not installed is reported as such."""
-    repeats: int = 7
-    """Turns per contestant; the table has their medians."""
     devices: int = 1
     """CPU devices that JAX's contestants split the batch over; torch keeps its threads."""
     seed: int = 0
     """Seed of the inputs and lengths."""
-    json: Path | None = None
-    """Also write the figures to this file, after every case."""
     docs: Path | None = None
     """Rewrite the tables in this file, from the figures of this run or those of --figures."""
     figures: tuple[Path, ...] = ()
@@ -133,11 +126,6 @@ def _title(result: Json) -> str:
         f"{case.cell.upper()} {case.size}, {case.devices} device(s), {result['real_steps']:.0%} of "
         f"the steps real, {case.gflop:.2f} GFLOP forward, peak {result['gemm_gflops']:.0f} GFLOP/s"
     )
-
-
-def console_table(result: Json) -> Table:
-    """Returns the table of one case for the terminal."""
-    return screen_table(_title(result), _HEADS, _rows(result), wrap=False)
 
 
 def _pair(result: Json, names: tuple[str, ...], ours: str = peers.OURS) -> str:
@@ -302,15 +290,12 @@ def measure(case: peers.Case, contestants: list[str], repeats: int, seed: int = 
     gemm_ms = []
     for kind, passes in (("forward", 1), ("train", 3)):
         calls = {name: getattr(runs, kind) for name, runs in ready.items()}
-        times = _harness.times_ms({"": gemm, **calls}, repeats)
-        gemm_ms += times.pop("")
-        for name, taken in times.items():
+        measured = _harness.measure({"": gemm, **calls}, repeats, "")
+        gemm_ms += measured.pop("")["all_ms"]
+        for name, row in measured.items():
             counted = dataclasses.replace(case, cell="gru") if name == peers.OUR_GRU else case
-            median = statistics.median(taken)
-            rows[name][f"{kind}_ms"] = median
-            rows[name][f"{kind}_min_ms"] = min(taken)
-            rows[name][f"{kind}_all_ms"] = taken
-            rows[name][f"{kind}_gflops"] = 1e3 * passes * counted.gflop / median
+            rows[name] |= {f"{kind}_{part}": row[part] for part in ("ms", "min_ms", "all_ms")}
+            rows[name][f"{kind}_gflops"] = 1e3 * passes * counted.gflop / row["ms"]
     return {
         "case": dataclasses.asdict(case),
         "real_steps": float(lengths.sum() / (case.batch * case.steps)),
@@ -358,14 +343,13 @@ def main(options: Options) -> Records:
     _harness.use_devices(options.devices)
     if jax.device_count() < options.devices:
         raise ValueError(f"devices must be at most {jax.device_count()}, got {options.devices}")
-    console = new_console()
-    console.width = max(console.width, 150)  # numbers that are cut off are worse than wrapped lines
     results: Records = []
     file: Json = {"machine": _harness.machine(), "results": results}
     with _harness.no_compilation_cache():
         for case in cases:
             results.append(measure(case, list(options.contestants), options.repeats, options.seed))
-            console.print(console_table(results[-1]))
+            title, lines = _title(results[-1]), _rows(results[-1])
+            _harness.render(title, _HEADS, lines, wrap=False)
             _harness.write_figures(options.json, file)
     if options.docs is not None:
         write_docs(options.docs, [file], SIZES)

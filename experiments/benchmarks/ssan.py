@@ -6,7 +6,6 @@ is never run.
 """
 
 import dataclasses
-import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,6 @@ import jax.numpy as jnp
 from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
-from gatedjax import analysis
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.terminal import new_console
@@ -45,7 +43,7 @@ Name = Literal["st", "st_remat", "soft", "expect", "shared"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(_harness.Options):
     """Time selective self-attention against standard attention, in training and inference."""
 
     batch: int = 16
@@ -59,13 +57,10 @@ class Options:
     layers: tuple[Name, ...] = ("st", "soft", "expect", "shared")
     """Which layers, beside standard attention and that of flax."""
     repeats: int = 11
-    """Turns per layer."""
     clock: Literal["wall", "process"] = "wall"
     """Time on the wall, or of the processor in all threads, which a busy machine changes less."""
     memory_size: int = 2048
     """Tokens N for the memory of one row; 0 leaves it out."""
-    json: Path | None = None
-    """Also write the figures to this file."""
     docs: Path | None = None
     """Also write a page with the tables to this file."""
 
@@ -114,15 +109,11 @@ def programs(options: Options, *, train: bool) -> dict[str, Callable[[], object]
 def measure(options: Options, *, train: bool) -> Records:
     """Times all layers in turns: medians, and their ratios to standard attention and to flax's."""
     clock = time.perf_counter if options.clock == "wall" else time.process_time
-    taken = _harness.times_ms(programs(options, train=train), options.repeats, clock)
+    rows = _harness.measure(programs(options, train=train), options.repeats, BASE, clock)
+    taken = {name: row["all_ms"] for name, row in rows.items()}
     return [
-        {
-            "layer": name,
-            "ms": statistics.median(times),
-            "to_standard": _harness.ratio(taken, name, BASE),
-            "to_flax": _harness.ratio(taken, name, "flax"),
-        }
-        for name, times in taken.items()
+        {"layer": name, **row, "to_flax": _harness.ratio(taken, name, "flax")}
+        for name, row in rows.items()
     ]
 
 
@@ -157,13 +148,14 @@ def time_table(rows: Records, limit: float) -> str:
         [
             title_of(row["layer"]),
             f"{row['ms']:.1f}",
-            f"{row['to_standard']:.2f}",
+            f"{row['ratio']:.2f}",
             f"{row['to_flax']:.2f}",
             f"{limit}" if row["layer"] == "st" else "-",
         ]
         for row in rows
     ]
-    return analysis.render_table(["layer", "ms", "/ standard", "/ flax", "limit"], cells)
+    heads = ("layer", "ms", "/ standard", "/ flax", "limit")
+    return "\n".join(_harness.markdown_table(heads, cells))
 
 
 def memory_table(rows: Records) -> str:
@@ -173,7 +165,8 @@ def memory_table(rows: Records) -> str:
         + [f"{row[f'{one}_mib']:.0f} ({row[f'{one}_arrays']:.1f})" for one in KINDS]
         for row in rows
     ]
-    return analysis.render_table(["layer", "training, MiB", "inference, MiB"], cells)
+    heads = ("layer", "training, MiB", "inference, MiB")
+    return "\n".join(_harness.markdown_table(heads, cells))
 
 
 def docs_section(options: Options, figures: Json) -> str:
@@ -186,21 +179,20 @@ def docs_section(options: Options, figures: Json) -> str:
         "--docs docs/selective_attention.md`.",
         f"One layer, B {options.batch}, M {options.heads}, N {options.size}, d {options.width}, "
         f"float32, {clock}, medians of {options.repeats} turns in one process; "
-        f"{machine['device']} x{machine['devices']}, {machine['cores']} cores, load "
-        f"{machine['load']:.1f}, jax {machine['jax']}.",
+        + _harness.about(machine),
         "A selector adds two of the four projections and one of the two products over pairs: "
         f"{flops_ratio(options):.2f} times the multiplications of standard attention.",
         "## Training: the layer and the gradients of parameters and inputs",
-        time_table(figures["training"], TRAINING_LIMIT).rstrip(),
+        time_table(figures["training"], TRAINING_LIMIT),
         "## Inference",
-        time_table(figures["inference"], INFERENCE_LIMIT).rstrip(),
+        time_table(figures["inference"], INFERENCE_LIMIT),
     ]
     if figures["memory"]:
         parts += [
             f"## Memory of one row of {options.memory_size:,} tokens",
             "What the compiled program allots beside arguments and results; in brackets, as how "
             "many float32 arrays [B, M, N, N].",
-            memory_table(figures["memory"]).rstrip(),
+            memory_table(figures["memory"]),
             "`block` computes weights for so many queries at a time, and again for the gradient: "
             "nothing over pairs is stored. `remat` leaves the same to the compiler all at once; "
             "that of a CPU merges the two computations, and nothing is saved.",

@@ -22,7 +22,6 @@ from experiments.core.kinds import Batch, Params
 from gatedjax import data as gdata
 from gatedjax import training
 from gatedjax._utils.cpu import usable_cores
-from gatedjax._utils.terminal import new_console
 from gatedjax.models import GANet, GANetConfig, GANetTask
 
 Parallel = Literal["sharding", "single"]
@@ -31,7 +30,7 @@ Pair = dict[str, list[float]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(_harness.Options):
     """What is timed, and how often."""
 
     what: Literal["all", "overhead", "lanes"] = "all"
@@ -45,9 +44,6 @@ class Options:
     seeds: int = 8
     """Lanes."""
     repeats: int = 5
-    """Turns of each side."""
-    json: Path | None = None
-    """Also write the times to this file."""
 
 
 class Products:
@@ -217,7 +213,7 @@ def main(options: Options) -> None:
         lines.append([title.format(seeds=options.seeds), *medians, shown])
     heads = ("comparison", "first, ms", "second, ms", "second / first, median (range)")
     where = f"{jax.devices()[0].device_kind}, {jax.local_device_count()} devices"
-    new_console().print(_harness.screen_table(where, heads, lines))
+    _harness.render(where, heads, lines)
     _harness.write_figures(options.json, times)
 
 

@@ -262,10 +262,10 @@ PROGRESS = (each("steps", "steps"), each("best steps", "best_step"), seconds(), 
 
 def verdicts(
     systems: Callable[[Row], tuple[str, str] | None],
-) -> Callable[[Sequence[Row]], list[str]]:
+) -> Callable[[Store, Sequence[Row]], list[str]]:
     """What stands below paired tests: a sentence for every row that compares two systems."""
 
-    def below(rows: Sequence[Row]) -> list[str]:
+    def below(store: Store, rows: Sequence[Row]) -> list[str]:
         pairs = [(row, names) for row in rows if (names := systems(row)) is not None]
         lines = (f"- {sentence(row.label, *names, row.comparison)}" for row, names in pairs)
         return ["\n".join(lines)]

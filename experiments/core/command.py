@@ -106,7 +106,7 @@ def missing_runs(job: Job, cell: Cell) -> Missing:
     missing = []
     for seed, config in cell.configs.items():
         path = job.store.path(cell.data, cell.variant, seed)
-        workdir = job.options.runs / f"{cell.data}-{cell.variant}-seed{seed}"
+        workdir = job.workdir(cell, seed)
         if job.options.rerun:
             if workdir.exists():
                 remove_workdir(workdir)  # a finished one would be taken as it is
@@ -208,7 +208,7 @@ def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
     while fresh:
         first, config = fresh[0]
         neighbours = sum(seed == first + place for place, (seed, _) in enumerate(fresh))
-        count = min(options.lanes, neighbours) if paper.together(config) else 1
+        count = min(options.lanes, neighbours) if config.allows_lanes else 1
         if count > 1:
             count = min(count, lanes_that_fit(paper.experiment(config), config.train))
         if count == 1:
@@ -233,15 +233,14 @@ def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
 
 def parse(paper: Paper, args: list[str] | None) -> Config:
     """Reads a run's options; those that are not given come from the preset."""
-    names = ("name", "about", "presets", "default", "presets_for")
-    return cli.parse(args, **{name: getattr(paper, name) for name in names})
+    return cli.parse(args, **vars(paper.start))
 
 
 def runs_of(paper: Paper, config: Config) -> list[Run]:
     """Makes the run of a configuration, or those of its seeds and its sweep side by side."""
     config = paper.resolve(config)
     if config.train.seeds > 1 or config.train.sweep:
-        if not paper.together(config):
+        if not config.allows_lanes:
             raise ValueError(
                 "train.seeds must be 1 and train.sweep empty where runs cannot be trained side by "
                 f"side, got {config.train.seeds} and {config.train.sweep}"
@@ -304,13 +303,13 @@ def tables(paper: Paper, args: list[str] | None = None) -> int:
     for name in options.data:
         cli.preset_named(name, paper.presets)
     for field in dataclasses.fields(options):
-        owners = paper.owned.get(field.name, (options.what,))
+        owners = options.owned.get(field.name, (options.what,))
         if getattr(options, field.name) != field.default and options.what not in owners:
             option = f"--{field.name.replace('_', '-')}"
             *early, last = owners
             names = f"{', '.join(early)} and {last}" if early else last
             cli.fail(f"{option} is an option of {names}, not of {options.what}")
-    paper.check(options)
+    options.check()
     job = Job(paper, options)
     prepare_cpu(options.cpu_devices)
     with cli.refusals(cli.TABLE_OPTIONS):

@@ -1,7 +1,7 @@
 """Configurations of runs: frozen dataclasses, changed by the dotted paths of their fields."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -42,6 +42,18 @@ class RunConfig:
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     several: ClassVar[str | None] = None
     """The command for several seeds, where this one makes a single run; None allows several."""
+    recorded: ClassVar[tuple[str, ...]] = ()
+    """Fields that a record has beside data, model and train."""
+
+    @property
+    def run_name(self) -> str:
+        """The name of the default work folder."""
+        return self.preset
+
+    @property
+    def allows_lanes(self) -> bool:
+        """Whether several seeds can be trained side by side."""
+        return True
 
     def __post_init__(self) -> None:
         """Refuses what this command does not do."""
@@ -50,6 +62,25 @@ class RunConfig:
                 "train.seeds must be 1 and train.sweep empty; for several seeds use "
                 f"python -m experiments.{self.several} --seeds N"
             )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Start:
+    """What the command of a run reads before it loads the rest of a paper.
+
+    Attributes:
+      name: of the paper's package and folders.
+      about: what the help says.
+      presets: configurations by name.
+      default: the preset without --preset.
+      presets_for: (command line, presets) -> presets as other options make them.
+    """
+
+    name: str
+    about: str
+    presets: Mapping[str, Config]
+    default: str
+    presets_for: Callable[[list[str], Mapping[str, Any]], Mapping[str, Any]] | None = None
 
 
 BY_LOSS: Changes = {"train.best_metric": "loss", "train.best_mode": "min"}
@@ -118,17 +149,12 @@ def value_at(record: Any, path: str) -> Any:
     return record
 
 
-def public_config(config: Config, *more: str) -> Json:
-    """A run's configuration without what belongs to one machine: data, model and train.
-
-    Args:
-      config: of the run; its folders and file names are left out.
-      *more: other fields that make a run what it is.
-    """
+def public_config(config: Config) -> Json:
+    """Returns the configuration that a record has, without the folders of one machine."""
     recorded = dataclasses.asdict(config)
     data = recorded["data"]
     for folder in ("data_dir", "manual_dir"):
         data.pop(folder, None)
     if data.get("embeddings") is not None:
         data["embeddings"] = Path(data["embeddings"]).name.removesuffix(".gz")
-    return {name: recorded[name] for name in (*more, "data", "model", "train")}
+    return {name: recorded[name] for name in (*config.recorded, "data", "model", "train")}

@@ -4,15 +4,15 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from rich.console import Console
 
 from experiments.core import claims
-from experiments.core.comparison import Comparison, Groups, compare_all, holm_note, paragraphs
-from experiments.core.config import Changes, changed, public_config
+from experiments.core.comparison import Comparison, compare_all, holm_note, paragraphs
+from experiments.core.config import Changes, Start, changed, public_config
 from experiments.core.experiment import Experiment
-from experiments.core.kinds import Config, Json
+from experiments.core.kinds import Array, Config, Json, Record
 from experiments.core.origins import NOT_RUN, apart, columns
 from experiments.core.records import (
     DIVERGED,
@@ -94,6 +94,21 @@ class Options:
     """CPU devices to split a batch over (default: one per core)."""
     cell: str | None = None
     """Only this run of the table, DATA/VARIANT/SEED: its record alone is written."""
+    owned: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """The tables that an option belongs to, by its name; the other tables refuse it."""
+    drawn: ClassVar[tuple[str, ...]] = ()
+    """Presets whose word vectors --embeddings does not change."""
+
+    def check(self) -> None:
+        """Exits with status 2 if the options do not go together."""
+
+    def changes(self, preset: Config) -> Changes:
+        """Returns the changes that the options of one paper make to a preset."""
+        return {}
+
+    def with_steps(self, config: Config, steps: int) -> Config:
+        """Returns a configuration with another number of steps."""
+        return changed(config, {"train.num_steps": steps})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,10 +176,7 @@ class Table:
       columns: of the table.
       pair: (data set, variant) -> the two systems that the row compares; the p-values of a table
         are corrected together.
-      groups: of a record, which test examples depend on one another (see `comparison.Groups`).
-      above: rows of the paper alone, ahead of ours; the cells that they lack are dashes.
-      below: what stands between table and note, from the rows.
-      remarks: as `below`, from the rows and what else the folder of results has.
+      below: (store, rows) -> the paragraphs between table and note.
       body: makes the whole table in place of columns.
       after: what the command does when the runs are done, such as counting or printing.
     """
@@ -179,12 +191,17 @@ class Table:
     seen: tuple[str, ...] | None = None
     columns: tuple[Column, ...] = ()
     pair: Callable[[str, str], tuple[str, str] | None] | None = None
-    groups: Groups = lambda record: None
-    above: Sequence[Sequence[str]] = ()
-    below: Callable[[Sequence[Row]], Iterable[str]] = lambda rows: ()
-    remarks: Callable[[Store, Sequence[Row]], Iterable[str]] = lambda store, rows: ()
+    below: Callable[[Store, Sequence[Row]], Iterable[str]] = lambda store, rows: ()
     body: Callable[[Store], str] | None = None
     after: "Callable[[Job], None] | None" = None
+
+    def quoted_rows(self) -> Sequence[Sequence[str]]:
+        """Returns rows of the paper alone, ahead of ours; the cells that they lack are dashes."""
+        return ()
+
+    def groups(self, record: Record) -> Array:
+        """Returns which test examples depend on one another (see `comparison.Groups`)."""
+        return None
 
     def grid(self, paper: "Paper", store: Store) -> Grid:
         """(data set, variant) of every row."""
@@ -237,14 +254,14 @@ class Table:
         words = {"theirs": theirs, "mine": mine, "other": "" if mine == "ours" else f"{mine}: "}
         headings = [one.heading.format(**words) for one in self.columns]
         named = any(one.heading != text for one, text in zip(self.columns, headings, strict=True))
-        lines = [[*line, *["-"] * (len(headings) - len(line))] for line in self.above]
+        lines = [[*line, *["-"] * (len(headings) - len(line))] for line in self.quoted_rows()]
         kinds = [column.of for column in self.columns]
         for row in rows:
             cells = [row.cell(column) for column in self.columns]
             lines += [cells] if named else apart(cells, kinds, row.records)
         table = analysis.render_table(headings, lines) if lines else NOT_RUN
         tests = {(row.data, row.variant): row.comparison for row in rows}
-        return paragraphs(table, *self.below(rows), *self.remarks(store, rows), holm_note(tests))
+        return paragraphs(table, *self.below(store, rows), holm_note(tests))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -311,70 +328,52 @@ def _tables(section: Section, store: Store) -> list[Table]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Paper:
-    """What `core.command` needs to know.
+    """A paper, as the commands and RESULTS.md use it.
 
     Attributes:
-      name: of its package and folders.
+      start: name, help and presets.
       title: its short name, for RESULTS.md.
       source: authors, title and year.
-      presets: configurations by name.
-      default: the preset without --preset.
       names: data sets in the order of tables, and what tables call them.
       variants: its systems.
       tables: what `python -m experiments.PAPER.tables` makes, in the order of its help.
       page: RESULTS.md, from the top.
-      claims: what the first section of RESULTS.md judges.
-      level: (store) -> (data set, the paper's number, ours) of its main system.
       experiment: makes the run of a configuration.
       report: prints finished runs (console, records, work folder).
-      workdir: from a configuration to the name of its default work folder.
-      about: what the help of `python -m experiments.PAPER` says.
-      settings: what a record has of a configuration.
+      claims: what the first section of RESULTS.md judges.
+      level: (store) -> (data set, the paper's number, ours) of its main system.
       keys: what every record has.
       resolve: what a configuration becomes before it is run, as the width of a file.
       options: of the command for tables.
-      given: (options, preset) -> what options of one paper change in the configuration of a run.
-      budget: (configuration, steps) -> the configuration with another number of steps.
-      owned: tables that an option belongs to; the others refuse it.
-      drawn: presets whose word vectors --embeddings does not change.
-      check: refuses options that do not go together.
-      presets_for: (command line) -> presets as other options make them.
-      together: whether seeds can be trained side by side.
       twins: whether a record with equal settings is that of the same run, whatever its name. Not
         where two systems differ in a file that a record names by its last part alone.
     """
 
-    name: str
+    start: Start
     title: str
     source: str
-    presets: Mapping[str, Config]
-    default: str
     names: Mapping[str, str]
     variants: Mapping[str, Variant]
     tables: Mapping[str, Table | Figure]
     page: Sequence[Section]
     experiment: Callable[[Config], Experiment]
     report: Callable[[Console, Records, Path], None]
-    about: str
     claims: tuple[Claim, ...] = ()
     level: Callable[[Store], Iterable[tuple[str, str, str]]] = lambda store: ()
-    workdir: Callable[[Config], str] = lambda config: config.preset
-    settings: Callable[[Config], Json] = public_config
     keys: tuple[str, ...] = ("config", "seed", "test", "correct")
     resolve: Callable[[Config], Config] = lambda config: config
     options: type[Options] = Options
-    given: Callable[[Any, Config], Changes] = lambda options, preset: {}
-    budget: Callable[[Config, int], Config] = lambda config, steps: changed(
-        config, {"train.num_steps": steps}
-    )
-    owned: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    drawn: tuple[str, ...] = ()
-    check: Callable[[Any], None] = lambda options: None
-    presets_for: Callable[[list[str], Mapping[str, Config]], Mapping[str, Config]] = (
-        lambda args, presets: presets
-    )
-    together: Callable[[Config], bool] = lambda config: True
     twins: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of its package and folders."""
+        return self.start.name
+
+    @property
+    def presets(self) -> Mapping[str, Config]:
+        """Configurations by name."""
+        return self.start.presets
 
     @property
     def folder(self) -> Path:
@@ -389,17 +388,17 @@ class Paper:
         """A configuration with defaults, for records that are older than an option."""
         presets = [self.presets[data]] if data in self.presets else self.presets.values()
         kinds = {type(preset) for preset in presets}
-        return jsonable(self.settings(kinds.pop()())) if len(kinds) == 1 else {}
+        return jsonable(public_config(kinds.pop()())) if len(kinds) == 1 else {}
 
     def recorded(self, config: Config) -> Json:
         """What the record of a run has as "config"."""
-        return jsonable(self.settings(config))
+        return jsonable(public_config(config))
 
     def workdir_of(self, config: Config) -> Path:
         """Where a run is: as it says, or runs/PAPER/NAME."""
         if config.workdir is not None:
             return Path(config.workdir)
-        return Path("runs") / self.name / self.workdir(config)
+        return Path("runs") / self.name / config.run_name
 
     def record_name(self, data: str, variant: str) -> str:
         """The name of the records of a variant on a data set, see `Variant.same_as`."""
@@ -500,12 +499,12 @@ class Job:
             value = getattr(options, name, None)
             if value is None or not hasattr(preset.data, name):
                 continue
-            if name != "embeddings" or data not in self.paper.drawn:
+            if name != "embeddings" or data not in options.drawn:
                 changes[f"data.{name}"] = value
-        changes |= {**self.paper.given(options, preset), **variant.on(data)}
+        changes |= {**options.changes(preset), **variant.on(data)}
         config = changed(preset, changes)
         if options.num_steps is not None:
-            config = self.paper.budget(config, options.num_steps)
+            config = options.with_steps(config, options.num_steps)
         return self.paper.resolve(config)
 
     def cell(self, data: str, variant: Variant | str) -> Cell:
@@ -513,6 +512,10 @@ class Job:
         name = variant if isinstance(variant, str) else variant.name
         configs = {seed: self.config(data, variant, seed) for seed in range(self.options.seeds)}
         return Cell(data, self.paper.record_name(data, name), configs)
+
+    def workdir(self, cell: Cell, seed: int) -> Path:
+        """The work folder of a run that is trained alone."""
+        return Path(self.options.runs) / f"{cell.data}-{cell.variant}-seed{seed}"
 
     def cells(self) -> Iterator[Cell]:
         """The cells that its table or figure needs."""

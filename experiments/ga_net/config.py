@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Literal
 
-from experiments.core.config import BY_LOSS, Changes, Files, RunConfig, changed, evaluated
-from experiments.core.kinds import Json
+from experiments.core.config import BY_LOSS, Changes, Files, RunConfig, Start, changed, evaluated
 from gatedjax.models import GANetConfig
 from gatedjax.training import DistributedConfig, OptimizerConfig
 
@@ -47,6 +46,11 @@ class Config(RunConfig):
     model: GANetConfig = dataclasses.field(default_factory=GANetConfig)
     distributed: DistributedConfig = dataclasses.field(default_factory=DistributedConfig)
     """Several processes as one run; see docs/training.md."""
+
+    @property
+    def run_name(self) -> str:
+        """The name of the default work folder."""
+        return f"{self.data.name}-{self.model.system}"
 
 
 GLOVE = "glove.6B.100d.txt"
@@ -119,12 +123,11 @@ def swept(values: Mapping[str, float]) -> Changes:
     return {path: value for name, value in values.items() for path in SWEPT[name][1:]}
 
 
-START: Json = {
-    "name": "ga_net",
-    "about": """Train GA-Net, or a baseline with --model.system, and evaluate it on the test set.
+START = Start(
+    name="ga_net",
+    about="""Train GA-Net, or a baseline with --model.system, and evaluate it on the test set.
 Options that are not given come from --preset. Press Ctrl-C to stop: the run is saved, and the
 same command continues it.""",
-    "presets": PRESETS,
-    "default": "polarity",
-}
-"""What the command of a run reads of `paper.PAPER` before it loads the rest."""
+    presets=PRESETS,
+    default="polarity",
+)

@@ -5,7 +5,7 @@ import functools
 import statistics
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from rich.console import Console
@@ -103,6 +103,13 @@ class GANetOptions(Options):
     """Of the words that roar masks, increasing, in [0, 1]; none and all are always trained."""
     texts: int = 1000
     """Test texts of faithfulness, at most."""
+    owned: ClassVar = {"measures": ("roar",), "shares": ("roar",), "texts": ("faithfulness",)}
+    drawn: ClassVar = ("polarity",)
+
+    def check(self) -> None:
+        """Refuses options that do not go together."""
+        cli.check_counts(self, "texts")
+        roar.check(self)
 
 
 def gated(row: Row) -> bool:
@@ -415,12 +422,6 @@ RUNS = c.runs(
 )
 
 
-def check(options: GANetOptions) -> None:
-    """Refuses options that do not go together."""
-    cli.check_counts(options, "texts")
-    roar.check(options)
-
-
 def report(console: Console, records: Records, workdir: Path) -> None:
     """Prints the test results: of one run under every kind of gates, of several their mean."""
     one, several = records[0], len(records) > 1
@@ -502,7 +503,7 @@ def level(store: Store) -> list[tuple[str, str, str]]:
 
 
 PAPER = Paper(
-    **START,
+    start=START,
     title="GA-Net",
     source='Xue, Li and Zhang, "Not All Attention Is Needed" (AAAI 2020)',
     names=reported.NAMES,
@@ -526,11 +527,7 @@ PAPER = Paper(
     ),
     experiment=experiment,
     report=report,
-    workdir=lambda config: f"{config.data.name}-{config.model.system}",
     options=GANetOptions,
-    owned={"measures": ("roar",), "shares": ("roar",), "texts": ("faithfulness",)},
-    check=check,
-    drawn=("polarity",),
     claims=tuple(
         Claim(says=f"GA-Net is better than {VARIANTS[name].title}", table=PAIRED, rows=(name,))
         for name in PAIRED.variants

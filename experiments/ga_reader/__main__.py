@@ -15,7 +15,7 @@ def main(args: list[str] | None = None) -> int:
 
         other = answer if args[0] == "answer" else make_cloze
         return other.main(args[1:])
-    config = cli.parse(args, **START)
+    config = cli.parse(args, **vars(START))
     from experiments.core import command
     from experiments.ga_reader.paper import PAPER
 

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import ClassVar, Literal
 
-from experiments.core.config import Files, RunConfig, changed
+from experiments.core.config import Files, RunConfig, Start, changed
 from experiments.core.kinds import Json
 from gatedjax.models import GAReaderConfig, ga_reader_optimizer
 from gatedjax.training import OptimizerConfig, TrainConfig
@@ -53,6 +53,7 @@ class DataConfig(Files):
 class Config(RunConfig):
     """One training run: data, network, training."""
 
+    recorded: ClassVar[tuple[str, ...]] = ("epochs", "halve_after", "patience_epochs")
     preset: str = "toy"
     """Starting point that the other options change: toy, cbt_ne, cbt_cn, cnn, daily_mail, wdw,
     wdw_relaxed."""
@@ -164,15 +165,14 @@ def feature_of(data: str) -> str:
     return f"feature_{base_of(data)}"
 
 
-START: Json = {
-    "name": "ga_reader",
-    "about": """Train a gated-attention reader, or a baseline with --model.hops 1 or --model.gating
+START = Start(
+    name="ga_reader",
+    about="""Train a gated-attention reader, or a baseline with --model.hops 1 or --model.gating
 none, and evaluate it on the test questions. Options that are not given come from --preset. Press
 Ctrl-C to stop: the run is saved, and the same command continues it.
 
 Other commands: `answer` asks a trained reader one's own question; `make-cloze` makes questions of
 books.""",
-    "presets": PRESETS,
-    "default": "toy",
-}
-"""What the command of a run reads of `paper.PAPER` before it loads the rest."""
+    presets=PRESETS,
+    default="toy",
+)

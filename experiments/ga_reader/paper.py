@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.console import Console
 
@@ -12,7 +12,7 @@ from experiments.core import columns
 from experiments.core.cli import fail
 from experiments.core.columns import print_metrics, print_parameters, print_time
 from experiments.core.comparison import SHOWN, paragraphs, sentence
-from experiments.core.config import Changes, public_config
+from experiments.core.config import Changes
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN, origin_of, other_data
 from experiments.core.paper import (
@@ -88,30 +88,29 @@ class ReaderOptions(Options):
     """Another learning rate, for all readers."""
     eval_every: int | None = None
     """Steps between evaluations, and between checkpoints."""
+    drawn: ClassVar = ("toy",)
 
+    def changes(self, preset: Config) -> Changes:
+        """What the options of this paper change in a run."""
+        every = self.eval_every
+        changes = {
+            "data.batch_size": self.batch_size,
+            "data.max_doc_len": self.max_doc_len,
+            "data.fraction": self.fraction,
+            "model.hidden": self.hidden,
+            "train.optimizer.learning_rate": self.learning_rate,
+            "train.eval_every": every,
+            "train.checkpoint_every": every,
+            "train.log_every": None if every is None else min(preset.train.log_every, every),
+        }
+        return {name: value for name, value in changes.items() if value is not None}
 
-def given(options: ReaderOptions, preset: Config) -> Changes:
-    """What the options of this paper change in a run."""
-    every = options.eval_every
-    changes = {
-        "data.batch_size": options.batch_size,
-        "data.max_doc_len": options.max_doc_len,
-        "data.fraction": options.fraction,
-        "model.hidden": options.hidden,
-        "train.optimizer.learning_rate": options.learning_rate,
-        "train.eval_every": every,
-        "train.checkpoint_every": every,
-        "train.log_every": None if every is None else min(preset.train.log_every, every),
-    }
-    return {name: value for name, value in changes.items() if value is not None}
-
-
-def check(options: ReaderOptions) -> None:
-    """Refuses options that a table does not have."""
-    if options.variants and options.what in ("figure3", "statistics", "curves", "render"):
-        fail(f"--variants is not an option of {options.what}")
-    if options.fraction is not None and options.what == "figure2":
-        fail("--fraction is not an option of figure2, which trains on its own shares")
+    def check(self) -> None:
+        """Refuses options that a table does not have."""
+        if self.variants and self.what in ("figure3", "statistics", "curves", "render"):
+            fail(f"--variants is not an option of {self.what}")
+        if self.fraction is not None and self.what == "figure2":
+            fail("--fraction is not an option of figure2, which trains on its own shares")
 
 
 def readers(names: Iterable[str], data: str) -> tuple[str, ...]:
@@ -207,7 +206,7 @@ def compared(store: Store, table: Table, data: str) -> Table:
     def one_sided(row: Row) -> str:
         return "-" if row.comparison is None else single[row.variant]
 
-    def below(rows: Sequence[Row]) -> Iterator[str]:
+    def below(store: Store, rows: Sequence[Row]) -> Iterator[str]:
         lines = [
             sentence(row.label, VARIANTS[base].title, row.title, row.comparison)
             for row in rows
@@ -215,7 +214,7 @@ def compared(store: Store, table: Table, data: str) -> Table:
         ]
         if "helps" in single:
             lines.append(f"{HELPS}: {single['helps']}.")
-        lines += table.below(rows)
+        lines += table.below(store, rows)
         ours = [record for row in rows for record in row.records]
         if other_data(ours):
             origins = sorted({origin_of(record) for record in ours})
@@ -283,7 +282,7 @@ TABLE2 = _Table(
     about="gating functions and hops",
     data=("wdw",),
     variants=("sum", "concat", "BASE", "hops_1", "hops_2", "hops_4"),
-    below=lambda rows: [ONE_HOP] * (rows[0].data == "wdw"),
+    below=lambda store, rows: [ONE_HOP] * (rows[0].data == "wdw"),
 )
 TABLE3 = dataclasses.replace(
     TABLE1,
@@ -406,7 +405,7 @@ def compared_readers(store: Store) -> Iterator[Table]:
 
 
 PAPER = Paper(
-    **START,
+    start=START,
     title="GA Reader",
     source='Dhingra et al., "Gated-Attention Readers for Text Comprehension" (2017)',
     names=reported.NAMES,
@@ -460,10 +459,6 @@ PAPER = Paper(
     ),
     experiment=experiment,
     report=report,
-    settings=lambda config: public_config(config, "epochs", "halve_after", "patience_epochs"),
     keys=("config", "seed", "data", "validation", "test", "test_n", "correct"),
     options=ReaderOptions,
-    given=given,
-    drawn=("toy",),
-    check=check,
 )

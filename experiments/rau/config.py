@@ -3,8 +3,7 @@
 import dataclasses
 from typing import ClassVar, Literal
 
-from experiments.core.config import BY_LOSS, Changes, Files, RunConfig, changed
-from experiments.core.kinds import Json
+from experiments.core.config import BY_LOSS, Changes, Files, RunConfig, Start, changed
 from gatedjax.models import RAUConfig
 
 DataName = Literal["digits", "mnist", "fashion_mnist", "imdb", "ptb"]
@@ -49,6 +48,16 @@ class Config(RunConfig):
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: RAUConfig = dataclasses.field(default_factory=RAUConfig)
     several: ClassVar[str | None] = "rau.tables table1"
+
+    @property
+    def run_name(self) -> str:
+        """The name of the default work folder."""
+        return f"{self.preset}-{self.model.cell}"
+
+    @property
+    def allows_lanes(self) -> bool:
+        """Whether seeds can be trained side by side; the state of a language model is carried."""
+        return self.data.name != "ptb"
 
 
 TRAIN_EXAMPLES = {"digits": 1_294, "mnist": 55_000, "fashion_mnist": 55_000, "imdb": 20_000}
@@ -130,12 +139,11 @@ _PRESETS = (
 )
 PRESETS: dict[str, Config] = {config.preset: config for config in _PRESETS}
 
-START: Json = {
-    "name": "rau",
-    "about": """Train a recurrent attention unit, or a baseline with --model.cell, and evaluate it
+START = Start(
+    name="rau",
+    about="""Train a recurrent attention unit, or a baseline with --model.cell, and evaluate it
 on the test set. Options that are not given come from --preset. Press Ctrl-C to stop: the run is
 saved, and the same command continues it.""",
-    "presets": PRESETS,
-    "default": "digits",
-}
-"""What the command of a run reads of `paper.PAPER` before it loads the rest."""
+    presets=PRESETS,
+    default="digits",
+)

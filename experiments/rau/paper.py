@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from rich.console import Console
 
@@ -69,16 +69,16 @@ class RAUOptions(Options):
     learning_rate: float | None = None
     """table1: another learning rate, in rows of its own; figure7: the runs to draw (default: 1e-5,
     as in the paper)."""
+    owned: ClassVar = {"hidden": ("table1",), "learning_rate": ("table1", "figure7")}
 
-
-def check(options: Any) -> None:
-    """Refuses options that the table or figure does not have."""
-    if options.hidden is not None and options.learning_rate is not None:
-        fail("--hidden and --learning-rate make rows of their own each: give one of them")
-    if options.what in ("learning_rates", "figure7", "variants", "matched"):
-        for name in options.data:
-            if name in LANGUAGE:
-                fail(f"{options.what} is for classifiers, not for --data {name}")
+    def check(self) -> None:
+        """Refuses options that the table or figure does not have."""
+        if self.hidden is not None and self.learning_rate is not None:
+            fail("--hidden and --learning-rate make rows of their own each: give one of them")
+        if self.what in ("learning_rates", "figure7", "variants", "matched"):
+            for name in self.data:
+                if name in LANGUAGE:
+                    fail(f"{self.what} is for classifiers, not for --data {name}")
 
 
 def asked(job: Job, data: str) -> Iterable[Variant | str]:
@@ -343,7 +343,7 @@ def level(store: Store) -> Iterator[tuple[str, str, str]]:
 
 
 PAPER = Paper(
-    **START,
+    start=START,
     twins=True,
     title="RAU",
     source='Zhong, Yue and Ling, "Recurrent Attention Unit" (2018)',
@@ -374,10 +374,6 @@ PAPER = Paper(
     level=level,
     experiment=experiment,
     report=report,
-    workdir=lambda config: f"{config.preset}-{config.model.cell}",
     keys=("config", "seed", "cell", "validation", "test", "test_n"),
     options=RAUOptions,
-    owned={"hidden": ("table1",), "learning_rate": ("table1", "figure7")},
-    check=check,
-    together=lambda config: config.data.name != "ptb",  # its state is carried from step to step
 )

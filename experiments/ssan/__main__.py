@@ -14,7 +14,7 @@ def main(args: list[str] | None = None) -> int:
         from experiments.ssan import translation
 
         return translation.main(args[1:])
-    config = cli.parse(args, **START)
+    config = cli.parse(args, **vars(START))
     from experiments.core import command
     from experiments.ssan.paper import PAPER
 

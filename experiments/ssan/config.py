@@ -168,6 +168,16 @@ class RunConfig(config.RunConfig):
     holds a checkpoint of the same configuration is resumed."""
     several: ClassVar[str | None] = "ssan.tables table2"
 
+    @property
+    def system(self) -> str:
+        """ "san" without a layer that selects, else "ssan"."""
+        return "ssan" if any(self.model.select_layers) else "san"
+
+    @property
+    def run_name(self) -> str:
+        """The name of the default work folder."""
+        return f"{self.preset}-{self.system}"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProbeConfig(RunConfig):
@@ -225,6 +235,11 @@ class TranslationConfig(RunConfig):
                 f"search.average must be at most train.keep_checkpoints {kept}, got "
                 f"{self.search.average}"
             )
+
+    @property
+    def allows_lanes(self) -> bool:
+        """Whether seeds can be trained side by side; a mean of checkpoints is of one run."""
+        return self.search.average == 1
 
 
 def short_warmup(train: TrainConfig, num_steps: int) -> TrainConfig:
@@ -382,7 +397,7 @@ def short_presets(args: list[str], presets: Mapping[str, RunConfig]) -> Mapping[
         name: dataclasses.replace(config, train=short_warmup(config.train, int(given)))
         for name, config in presets.items()
     }
-    name = option_value(args, "--preset") or START["default"]
+    name = option_value(args, "--preset") or START.default
     if name in presets:
         usual, warmup = (one[name].train.optimizer.warmup_steps for one in (presets, short))
         if warmup < usual:
@@ -394,15 +409,14 @@ def short_presets(args: list[str], presets: Mapping[str, RunConfig]) -> Mapping[
     return short
 
 
-START: Json = {
-    "name": "ssan",
-    "about": """Train a network with selective self-attention (SSAN), or the standard one (SAN)
+START = config.Start(
+    name="ssan",
+    about="""Train a network with selective self-attention (SSAN), or the standard one (SAN)
 with --model.select-layers 0, and evaluate it on the test data. Options that are not given come from
 --preset, which also decides which options there are. Press Ctrl-C to stop: the run is saved, and
 the same command continues it. Translate with a finished run:
 python -m experiments.ssan translate --workdir W < in.txt""",
-    "presets": PRESETS,
-    "default": "bshift",
-    "presets_for": short_presets,
-}
-"""What the command of a run reads of `paper.PAPER` before it loads the rest."""
+    presets=PRESETS,
+    default="bshift",
+    presets_for=short_presets,
+)

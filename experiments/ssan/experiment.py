@@ -22,18 +22,13 @@ KINDS: dict[type[configs.RunConfig], Callable[[Any], Experiment]] = {
 }
 
 
-def system_of(model: Config) -> str:
-    """ "san" without a layer that selects, else "ssan"."""
-    return "ssan" if any(model.select_layers) else "san"
-
-
 def experiment(config: configs.RunConfig) -> Experiment:
     """The run of a configuration."""
     of_task, model = KINDS[type(config)](config), config.model
     return dataclasses.replace(
         of_task,
         train=lambda seed: for_schedule(of_task.train(seed), model),
-        facts={"data": config.preset, "system": system_of(model), **of_task.facts},
+        facts={"data": config.preset, "system": config.system, **of_task.facts},
         count=count_parameters,
         logged=lambda metrics: {"selection_curve": selection_curve(metrics)},
         score=lambda predictions: of_task.score(predictions) | selection(model, predictions),

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from rich.console import Console
@@ -28,7 +28,7 @@ from experiments.core.comparison import (
     verdict,
 )
 from experiments.core.config import Changes, changed
-from experiments.core.kinds import Json
+from experiments.core.kinds import Array, Json
 from experiments.core.origins import NOT_RUN, beside, other_data, substitute_of
 from experiments.core.origins import columns as whose
 from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
@@ -54,12 +54,11 @@ from experiments.ssan.config import (
     MENDED,
     START,
     RunConfig,
-    TranslationConfig,
     bounded,
     local,
     with_budget,
 )
-from experiments.ssan.experiment import experiment, system_of
+from experiments.ssan.experiment import experiment
 from experiments.ssan.sentences import sentence_of_each
 from gatedjax import analysis
 from gatedjax._utils.terminal import say
@@ -145,6 +144,9 @@ VARIANTS = by_name(
 )
 
 
+OF_ATTENTION = ("table6", "table7", *analyses.FIGURES)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANOptions(Options):
     """Options of the tables of this paper."""
@@ -169,6 +171,38 @@ class SSANOptions(Options):
     """GloVe file for inference and semantic roles (default: random vectors)."""
     note: str | None = None
     """What the files are, if not the published ones; tables name it."""
+    owned: ClassVar = {
+        "layers": ("table2", "table3", "bound"),
+        "modes": ("modes",),
+        **dict.fromkeys(("layer", "head", "local"), OF_ATTENTION),
+        "sentence": ("figure3", "figure5", "figure6"),
+    }
+
+    def changes(self, preset: RunConfig) -> Changes:
+        """What the files are, and the width of their word vectors where it is not the preset's."""
+        changes: Json = {} if self.note is None else {"data.note": self.note}
+        if self.embeddings is None or not hasattr(preset.data, "embeddings"):
+            return changes
+        path = find_embeddings(self.embeddings, self.manual_dir)
+        width = width_of(path) if path is not None and path.is_file() else None
+        if width is not None and width != preset.model.embedding_dim:
+            changes["model.embedding_dim"] = width
+            if not preset.preset.startswith("nli"):
+                changes["model.hidden"] = 2 * width
+        return changes
+
+    def check(self) -> None:
+        """Refuses unknown layers, and a preset that tables have as networks of another preset."""
+        if "bshift_local" in self.data:
+            cli.fail(
+                "--data bshift_local is for single runs; table2 trains these networks on bshift"
+            )
+        if unknown := sorted(set(self.layers) - set(reported.LAYERS)):
+            cli.fail(f"--layers must be among {reported.LAYERS}, got {unknown}")
+
+    def with_steps(self, config: RunConfig, steps: int) -> RunConfig:
+        """Returns a configuration with another number of steps and a warm-up that fits them."""
+        return changed(config, {"train": with_budget(config.train, steps)})
 
 
 # tables of networks against the standard one -----------------------------------------------------
@@ -241,16 +275,32 @@ def show(job: Job) -> None:
                 say(f"{name}: no row, its runs collapsed; `tables recipe` shows how")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Networks(Table):
+    """A table of networks, some of whose test examples are moves of one sentence."""
+
+    quoted: Sequence[Sequence[str]] = ()
+    """Rows of the paper alone."""
+
+    def quoted_rows(self) -> Sequence[Sequence[str]]:
+        """Returns the rows of the paper alone."""
+        return self.quoted
+
+    def groups(self, record: Record) -> Array:
+        """Returns the sentence of each test example, because its moves depend on one another."""
+        return sentence_of_each(record)
+
+
 def against_san(
     *ahead: Column, more: Sequence[Column] = (), pair: Pair = with_san, **fields: Any
 ) -> Table:
     """Networks and what the tests say of each against the standard one, between other columns."""
     headings = ("minus SAN", "95 % interval", "bootstrap p", "McNemar p (each seed)")
     tests = columns.paired(headings, seeds=False)
-    return Table(
+    return Networks(
         columns=(*ahead, *tests, *more, STEPS),
         pair=pair,
-        remarks=functools.partial(verdicts, pair=pair),
+        below=functools.partial(verdicts, pair=pair),
         after=show,
         **fields,
     )
@@ -284,7 +334,7 @@ TABLE2 = against_san(
     variants=tuple(map(local, NETWORKS)),
     seen=(),
     trained=of_local_layers,
-    above=(("SAN, earlier report", f"{reported.BSHIFT_EARLIER:.2f}", "quoted, not trained here"),),
+    quoted=(("SAN, earlier report", f"{reported.BSHIFT_EARLIER:.2f}", "quoted, not trained here"),),
 )
 
 
@@ -301,7 +351,6 @@ BOUND = against_san(
     columns.data(),
     columns.variant("network"),
     *columns.ACCURACY,
-    groups=sentence_of_each,
     pair=with_san_that_learns,
     title="A selector whose gradient is bounded",
     note="Keys that a hard draw does not select have a gradient, which grows by e with every nat "
@@ -348,7 +397,7 @@ RECIPE = Table(
     variants=RECIPES,
     seen=(),
     pair=as_the_paper,
-    remarks=functools.partial(verdicts, pair=as_the_paper),
+    below=functools.partial(verdicts, pair=as_the_paper),
     after=show,
 )
 REORDERED = ("wrd", "wrd_small", "wrd_published")
@@ -357,7 +406,6 @@ TABLE3 = against_san(
     columns.variant("network"),
     *(percent(f"{name} (%)", f"test.{name}") for name in ("insert", "original")),
     *columns.with_last("both (%)", 2, times=100),
-    groups=sentence_of_each,
     title="Table 3: word reordering detection, selector in one layer",
     note="Tests are of both positions. Every sentence of Multi30k is moved several times, and its "
     "moves are not independent: there the bootstrap draws whole sentences, and there is no McNemar "
@@ -372,7 +420,7 @@ TABLE3 = against_san(
         for network in NETWORKS
     ],
     trained=of_layers,
-    above=[
+    quoted=[
         ("WMT14, paper", VARIANTS[name].title, *(f"{value:.2f}" for value in values))
         for name, values in zip(NETWORKS, reported.WRD, strict=True)
     ],
@@ -394,7 +442,6 @@ def selectors(titles: Mapping[str, str], what: str, data: str, **fields: Any) ->
             of_selector("empty (%)", "test.empty_1"),
         ),
         data=(data,),
-        groups=sentence_of_each,
         variants=tuple(titles),
         seen=tuple(name for name in titles if name not in (BASE, FULL)),
         **fields,
@@ -698,7 +745,6 @@ DRAWINGS = {
     "figure5": ("as figure3", analyses.heat_maps),
     "figure6": ("trees of a sentence", analyses.tree_figure),
 }
-OF_ATTENTION = ("table6", "table7", *DRAWINGS)
 
 
 def selected(store: Store) -> str:
@@ -758,33 +804,6 @@ RUNS = columns.runs(
 # the commands ------------------------------------------------------------------------------------
 
 
-def given(options: SSANOptions, preset: RunConfig) -> Changes:
-    """What the files are, and the width of their word vectors where it is not the preset's."""
-    changes: Json = {} if options.note is None else {"data.note": options.note}
-    if options.embeddings is None or not hasattr(preset.data, "embeddings"):
-        return changes
-    path = find_embeddings(options.embeddings, options.manual_dir)
-    width = width_of(path) if path is not None and path.is_file() else None
-    if width is not None and width != preset.model.embedding_dim:
-        changes["model.embedding_dim"] = width
-        if not preset.preset.startswith("nli"):
-            changes["model.hidden"] = 2 * width
-    return changes
-
-
-def check(options: SSANOptions) -> None:
-    """Refuses layers that there are not, and a preset that tables have as networks of another."""
-    if "bshift_local" in options.data:
-        cli.fail("--data bshift_local is for single runs; table2 trains these networks on bshift")
-    if unknown := sorted(set(options.layers) - set(reported.LAYERS)):
-        cli.fail(f"--layers must be among {reported.LAYERS}, got {unknown}")
-
-
-def together(config: RunConfig) -> bool:
-    """Whether seeds can share a work folder: a mean of checkpoints is of one run."""
-    return not isinstance(config, TranslationConfig) or config.search.average == 1
-
-
 def report(console: Console, records: Records, workdir: Path) -> None:
     """Prints the metrics of validation and test, what was selected, parameters and time."""
     (record,) = records
@@ -810,7 +829,7 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 
 PAPER = Paper(
-    **START,
+    start=START,
     title="SSAN",
     source='Geng et al., "How Does Selective Mechanism Improve Self-Attention Networks?" (2020)',
     names=reported.NAMES,
@@ -868,17 +887,6 @@ PAPER = Paper(
     ),
     experiment=experiment,
     report=report,
-    workdir=lambda config: f"{config.preset}-{system_of(config.model)}",
     keys=("config", "seed", "system", "validation", "test", "test_n"),
     options=SSANOptions,
-    owned={
-        "layers": ("table2", "table3", "bound"),
-        "modes": ("modes",),
-        **dict.fromkeys(("layer", "head", "local"), OF_ATTENTION),
-        "sentence": ("figure3", "figure5", "figure6"),
-    },
-    given=given,
-    budget=lambda config, steps: changed(config, {"train": with_budget(config.train, steps)}),
-    check=check,
-    together=together,
 )

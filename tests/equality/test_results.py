@@ -2,10 +2,12 @@
 
 import difflib
 import importlib
+import re
 import shutil
 
 import pytest
 
+from experiments.core import claims
 from experiments.core.papers import PAPERS
 from tests._slow import slow_but
 from tests.conftest import ROOT
@@ -37,3 +39,24 @@ def test_a_page_is_rendered_from_its_records_byte_for_byte(folder, tmp_path):
     found = rendered(folder, tmp_path / "results")
     lines = (text.decode().splitlines() for text in (wanted, found))
     assert found == wanted, "\n".join(difflib.unified_diff(*lines, lineterm="", n=0))
+
+
+@pytest.mark.parametrize("folder", PAGES)
+def test_a_page_is_short_at_first_and_has_no_verdict_of_one_seed(folder):
+    text = (RESULTS / folder / "RESULTS.md").read_text(encoding="utf-8")
+    short = text.split("## ")[1]
+    assert short.startswith("In short\n")
+    lines = [line for line in short.splitlines()[1:] if line.strip()]
+    assert 4 <= len(lines) <= 12
+    assert lines[0].startswith("**Comparisons with two seeds or more: ")
+    assert lines[-1] == claims.NOTE
+    for line in text.splitlines():
+        if "bootstrap, 1 seed" in line or (line.startswith("|") and "(n=1 seeds)" in line):
+            assert "one seed: no verdict" in line, line
+            assert not ("bootstrap, 1 seed" in line and " p = " in line), line
+        assert "beats" not in line or "(bootstrap, 1 seed" not in line, line
+
+
+def test_records_hold_nothing_of_one_machine():
+    for path in sorted(RESULTS.glob("**/*.json")):
+        assert not re.search(r'"(/|~|[A-Z]:\\)', path.read_text(encoding="utf-8")), path

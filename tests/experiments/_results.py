@@ -3,7 +3,9 @@
 import json
 import math
 
+from experiments.core.command import options_of
 from experiments.core.config import changed
+from experiments.core.paper import Job
 
 
 def config_of(paper, preset, seed, **model):
@@ -15,7 +17,7 @@ def config_of(paper, preset, seed, **model):
 def record_of(paper, config, correct, **more):
     """What a run of a classifier leaves, from which of its test examples are right."""
     return {
-        "data": config.data.name,
+        "data": getattr(config.data, "name", config.preset),
         "substitute": None,
         "seed": config.train.seed,
         "config": paper.recorded(config),
@@ -42,6 +44,32 @@ def save(store, data, variant, records):
         path = store.path(data, variant, record["seed"])
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record), encoding="utf-8")
+
+
+# of the data and the network, in the records of some paper
+FACTS = {"system": "", "cell": "", "train_n": 9, "train_on": "phrases", "embedding_dim": 300,
+         "parameters_without_embeddings": 9}  # fmt: skip
+
+
+def store_of(paper, folder, cells, **more):
+    """Returns a small store with records of the presets' runs.
+
+    Args:
+      paper: the paper.
+      folder: where the records are written.
+      cells: (data set, variant) -> which test examples are right ("1101"), by seed.
+      **more: further fields of every record.
+    """
+    store = paper.store(folder)
+    for (data, variant), rights in cells.items():
+        job = Job(paper, options_of(paper)(what="render", seeds=len(rights)))
+        cell = job.cell(data, variant)
+        found = [
+            record_of(paper, cell.configs[seed], right, **{**FACTS, **more})
+            for seed, right in enumerate(rights)
+        ]
+        save(store, cell.data, cell.variant, found)
+    return store
 
 
 def rendered(paper, store):

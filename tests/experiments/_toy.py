@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from experiments.core import columns
-from experiments.core.config import Files, RunConfig
+from experiments.core.config import Files, RunConfig, Start
 from experiments.core.experiment import Experiment
 from experiments.core.paper import Figure, Paper, Table, Variant, variants
 from gatedjax.training import OptimizerConfig, TrainConfig
@@ -47,9 +47,10 @@ TABLE = Table(
     title="Table 1", note="Means over seeds.", about="accuracy", data=("toy",), columns=COLUMNS,
     variants=("plain", "noisy", "again"), pair=lambda data, name: (name, "plain"),
 )  # fmt: skip
+PRESETS = {"toy": Config(), "wide": Config(preset="wide", data=Rows(rows=16))}
 PAPER = Paper(
-    name="toy", title="Toy", source='Nobody, "Nothing" (2000)', about="Train a toy.",
-    presets={"toy": Config(), "wide": Config(preset="wide", data=Rows(rows=16))}, default="toy",
+    start=Start(name="toy", about="Train a toy.", presets=PRESETS, default="toy"),
+    title="Toy", source='Nobody, "Nothing" (2000)',
     names={"toy": "Toy", "wide": "Toy, wide"}, experiment=experiment,
     variants=variants(Variant("plain", "plain", {"model.noise": 0.0}), Variant("noisy", "noise"),
                       Variant("again", "noise, again", {"model.noise": 0.1}, same_as="noisy")),

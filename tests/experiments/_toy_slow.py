@@ -4,7 +4,7 @@ import dataclasses
 import os
 import sys
 
-from experiments.core import plan, pool, reproduce, verify
+from experiments.core import plan, reproduce, verify
 from experiments.core.config import changed
 from experiments.core.experiment import Experiment
 from tests.experiments import _toy
@@ -23,17 +23,23 @@ def experiment(config: _toy.Config) -> Experiment:
 
 
 PRESETS = {name: changed(one, STEPS) for name, one in _toy.PAPER.presets.items()}
-PAPER = dataclasses.replace(_toy.PAPER, presets=PRESETS, experiment=experiment)
+COMMAND_OF = reproduce.command_of
+START = dataclasses.replace(_toy.PAPER.start, presets=PRESETS)
+PAPER = dataclasses.replace(_toy.PAPER, start=START, experiment=experiment)
+
+
+def command_of(task: plan.Task) -> list[str]:
+    """Returns the command of a run, of this module's paper."""
+    return [{"experiments.toy.paper": MODULE}.get(part, part) for part in COMMAND_OF(task)]
 
 
 def in_place_of_papers() -> list[tuple[object, str, object]]:
-    """What makes `reproduce` know this paper alone: (module, name, value)."""
-    here = ("cpu", "this one")
+    """Returns what makes `reproduce` use this paper alone: (module, name, value)."""
     return [
         *((module, "PAPERS", {"toy": None}) for module in (reproduce, verify)),
         *((module, "paper_named", lambda name: PAPER) for module in (reproduce, verify)),
-        *((module, "hardware_here", lambda: here) for module in (reproduce, plan)),
-        (pool, "module_of", lambda task: MODULE),
+        (reproduce, "default_platform", lambda: "cpu"),
+        (reproduce, "command_of", command_of),
     ]
 
 

@@ -245,3 +245,9 @@ def test_a_run_of_sst_trains_on_phrases_and_tests_on_sentences(tmp_path, capsys)
     assert "word vectors of width 4 where the paper has 300" in record["substitute"]
     assert [point[0] for point in record["curve"]] == [1, 2]
     assert "14 phrases" in plain(capsys.readouterr().out)
+
+
+def test_missing_vectors_of_our_own_are_named_with_the_command_that_makes_them():
+    config = changed(PAPER.presets["sst1"], {"data.embeddings": "skipgram.x.txt"})
+    with pytest.raises(FileNotFoundError, match=r"agt\.vectors --out skipgram\.x\.txt makes them"):
+        PAPER.experiment(config)

@@ -7,7 +7,7 @@ import pytest
 from experiments.core import claims
 from experiments.core.comparison import compare_all
 from experiments.core.paper import Claim, Table
-from experiments.core.records import RESULTS, Store
+from experiments.core.records import Store
 from tests.experiments._toy import PAPER
 
 
@@ -92,15 +92,3 @@ def test_a_paper_with_claims_opens_its_page_with_them_and_one_without_does_not(t
     first = text.split("## ")[1]
     assert first.startswith("In short\n\n**Comparisons with two seeds or more: none of ")
     assert "- it is better: not run on " in first
-
-
-@pytest.mark.parametrize(
-    "page", sorted(RESULTS.glob("**/RESULTS.md")), ids=lambda page: page.parent.name
-)
-def test_every_page_is_short_at_first(page):
-    section = page.read_text("utf-8").split("## ")[1]
-    assert section.startswith("In short\n")
-    lines = [line for line in section.splitlines()[1:] if line.strip()]
-    assert 4 <= len(lines) <= 12
-    assert lines[0].startswith("**Comparisons with two seeds or more: ")
-    assert lines[-1] == claims.NOTE

@@ -3,7 +3,6 @@
 import importlib
 import importlib.util
 import json
-import re
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from experiments.core import text
 from experiments.core.cli import RUN_OPTIONS, TABLE_OPTIONS
 from experiments.core.config import changed
 from experiments.core.papers import BENCHMARKS, PAPERS
-from experiments.core.records import RESULTS
 from gatedjax import __version__
 from gatedjax import data as gdata
 from tests.conftest import ROOT
@@ -111,11 +109,6 @@ def test_a_preset_of_few_validation_examples_chooses_by_loss(paper, name):
     preset = importlib.import_module(f"experiments.{paper}.config").PRESETS[name]
     assert len(gdata.load(preset.data.name, "validation")) < 2000
     assert (preset.train.best_metric, preset.train.best_mode) == ("loss", "min")
-
-
-def test_records_of_the_repository_hold_nothing_of_one_machine():
-    for path in sorted(RESULTS.glob("**/*.json")):
-        assert not re.search(r'"(/|~|[A-Z]:\\)', path.read_text(encoding="utf-8")), path
 
 
 @pytest.mark.parametrize("paper", TABLES)

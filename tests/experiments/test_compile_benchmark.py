@@ -32,7 +32,7 @@ def test_one_turn_gives_every_figure(tmp_path):
     assert min(parts) > 0
     assert rows[0]["ratio"] == pytest.approx(sum(parts[2:]) / sum(parts[:2]))
     assert rows[0]["ours_temp_mib"] > 0
-    assert "| lstm  | " in page.read_text()
+    assert "| lstm | " in page.read_text()
     assert json.loads(target.read_text())["rows"] == rows
 
 

@@ -33,14 +33,11 @@ class MoreOptions(Options):
     rows: int | None = None
     """Rows of a batch."""
 
+    def changes(self, preset):
+        return {} if self.rows is None else {"data.rows": self.rows}
 
-def given(options, preset):
-    return {} if options.rows is None else {"data.rows": options.rows}
 
-
-PAPER = dataclasses.replace(
-    TOY, options=MoreOptions, given=given, keys=("config", "seed", "test"), twins=True
-)
+PAPER = dataclasses.replace(TOY, options=MoreOptions, keys=("config", "seed", "test"), twins=True)
 OPTIONS = command.options_of(PAPER)
 
 
@@ -339,10 +336,12 @@ def test_the_last_parameters_are_those_that_evaluations_saw_and_are_in_no_folder
 
 
 def test_seeds_that_cannot_share_a_work_folder_are_refused_before_they_are_trained(tmp_path):
-    paper = dataclasses.replace(PAPER, together=lambda config: False)
-    config = changed(Config(), {"workdir": str(tmp_path / "run"), "train.seeds": 2})
+    class Alone(Config):
+        allows_lanes = False
+
+    config = changed(Alone(), {"workdir": str(tmp_path / "run"), "train.seeds": 2})
     with pytest.raises(ValueError, match=r"train\.seeds must be 1 .*, got 2"):
-        command.runs_of(paper, config)
+        command.runs_of(PAPER, config)
     assert not (tmp_path / "run").exists()
 
 
@@ -447,7 +446,8 @@ def test_an_option_of_some_tables_is_refused_by_the_others(tmp_path, capsys):
         ("table1", "table2"): "table1 and table2",
         ("table1", "table2", "table3"): "table1, table2 and table3",
     }.items():
-        paper = dataclasses.replace(PAPER, owned={"rows": owners})
+        owning = type("Owning", (MoreOptions,), {"owned": {"rows": owners}})
+        paper = dataclasses.replace(PAPER, options=owning)
         message = refused(lambda args, paper=paper: command.tables(paper, args), args, capsys)
         assert message == f"error: --rows is an option of {named}, not of figure1"
 

@@ -175,9 +175,9 @@ def test_several_seeds_are_for_the_tables_and_a_mean_of_checkpoints_is_of_one_ru
     message = refused(main, ["--preset", "bshift", "--train.seeds", "2"], capsys)
     assert "python -m experiments.ssan.tables table2 --seeds N" in message
     mean = PRESETS["mt_multi30k"]
-    assert PAPER.together(PRESETS["bshift"])
-    assert not PAPER.together(mean)
-    assert PAPER.together(changed(mean, {"search.average": 1}))
+    assert PRESETS["bshift"].allows_lanes
+    assert not mean.allows_lanes
+    assert changed(mean, {"search.average": 1}).allows_lanes
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """Results that can be trusted: what is kept, what is averaged, and what a number is beside."""
 
+import dataclasses
 import importlib
 import json
 import math
-import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,47 +12,31 @@ import pytest
 from experiments.core import origins, records
 from experiments.core.command import run_cells
 from experiments.core.comparison import compare, compare_all, holm_note
-from experiments.core.paper import Cell
-from experiments.core.records import RESULTS, Store, averaged, read_json
-from tests.experiments._results import rows_of
+from experiments.core.paper import Cell, Claim, Job
+from experiments.core.records import Store, averaged, read_json
+from tests.experiments._results import rendered, rows_of, store_of
+from tests.experiments._toy import PAPER as TOY
 
-# paper -> (a table of it at another budget, data set and cell, the setting that is named first)
+EARLIER = "45,000 questions where the official file has 120,769"
+"""What records say of rebuilt questions that were read before their reader knew them."""
+
+# paper -> a table, and data set and variant of a cell of it
 PAPERS = {
-    "ga_net": (
-        ["table2", "--data", "trec", "--systems", "bilstm", "--embeddings", "none"],
-        ("trec", "bilstm"),
-        "data.embeddings glove.6B.100d.subset.txt, wanted none (and 1 more)",
-    ),
-    "agt": (["table1"], ("sst1", "agt"), "data.embeddings skipgram.reviews.300d.txt, wanted"),
-    "rau": (
-        ["table1", "--data", "mnist", "--cells", "gru"],
-        ("mnist", "gru"),
-        "train.num_steps 2580, wanted 5",
-    ),
-    "ga_reader": (
-        ["cbt", "--variants", "fix"],
-        ("cbt_ne", "fix"),
-        "data.embeddings glove.6B.100d.subset.txt, wanted",
-    ),
-    "ssan": (
-        [
-            "table2",
-            "--layers",
-            "1",
-            "--note",
-            "rebuilt from IMDB reviews by the published procedure",
-        ],
-        ("bshift", "san_local"),
-        "train.num_steps 4000, wanted 5",
-    ),
+    "ga_net": (["table2", "--data", "trec", "--systems", "bilstm"], ("trec", "bilstm")),
+    "agt": (["table1"], ("sst1", "agt")),
+    "rau": (["table1", "--data", "mnist", "--cells", "gru"], ("mnist", "gru")),
+    "ga_reader": (["cbt", "--variants", "fix"], ("cbt_ne", "fix")),
+    "ssan": (["table2", "--layers", "1"], ("bshift", "san_local")),
 }
 
 
-def copied(paper, data, variant, folder):
-    """The committed records of a cell in another folder."""
-    (folder / "runs").mkdir(parents=True)
-    for path in sorted((RESULTS / paper / "runs").glob(f"{data}-{variant}-seed*.json")):
-        shutil.copy(path, folder / "runs")
+def paper_of(name):
+    return importlib.import_module(f"experiments.{name}.paper").PAPER
+
+
+def written(name, cell, folder, seeds=2):
+    """The files of a small store with the records of one cell."""
+    store_of(paper_of(name), folder, {cell: ["1101", "1011"][:seeds]})
     return {path: path.read_bytes() for path in sorted(folder.rglob("*.json"))}
 
 
@@ -72,22 +56,25 @@ def told(tables, args, capsys):
 def test_records_of_other_settings_are_kept_and_named_before_anything_is_trained(
     paper, tmp_path, monkeypatch, capsys
 ):
-    args, cell, named = PAPERS[paper]
+    args, cell = PAPERS[paper]
+    steps = paper_of(paper).presets[cell[0]].train.num_steps
     tables = importlib.import_module(f"experiments.{paper}.tables")
     monkeypatch.setattr("experiments.core.command.run_one", lambda *_, **__: pytest.fail("trained"))
-    before = copied(paper, *cell, tmp_path / "results")
+    before = written(paper, cell, tmp_path / "results")
     places = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
     budget = ["--seeds", "1", "--num-steps", "5"]
     message = told(tables, [*args, *budget, *places], capsys)
-    assert f"{cell[0]}, {cell[1]}: the record of seed 0 has {named}" in message
+    assert (
+        f"{cell[0]}, {cell[1]}: the record of seed 0 has train.num_steps {steps}, wanted 5"
+        in message
+    )
     assert "--results DIR" in message
     assert "--rerun" in message
     assert {path: path.read_bytes() for path in sorted(tmp_path.rglob("*.*"))} == before
-    if len(before) > 1:
-        # replacing one seed of several would leave seeds that nobody may average
-        message = told(tables, [*args, *budget, "--rerun", *places], capsys)
-        assert "the record of seed 1 has" in message
-        assert {path: path.read_bytes() for path in sorted(tmp_path.rglob("*.*"))} == before
+    # replacing one seed of several would leave seeds that nobody may average
+    message = told(tables, [*args, *budget, "--rerun", *places], capsys)
+    assert "the record of seed 1 has" in message
+    assert {path: path.read_bytes() for path in sorted(tmp_path.rglob("*.*"))} == before
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -96,11 +83,8 @@ def test_records_of_two_configurations_or_of_two_origins_are_never_averaged(
 ):
     tables = importlib.import_module(f"experiments.{paper}.tables")
     data, variant = PAPERS[paper][1]
-    path = next(iter(copied(paper, data, variant, tmp_path)))
+    (path,) = written(paper, (data, variant), tmp_path, seeds=1)
     first = json.loads(path.read_text())
-    for other in tmp_path.glob("runs/*"):
-        other.unlink()
-    path.write_text(json.dumps(first))
     second = first | {"seed": 7}
     place = path.with_name(f"{data}-{variant}-seed7.json")
     steps = first["config"]["train"]["num_steps"]
@@ -123,7 +107,7 @@ def test_records_of_two_configurations_or_of_two_origins_are_never_averaged(
 
 
 def test_seeds_of_other_data_do_not_join_the_records_of_a_cell(tmp_path):
-    before = copied("rau", "mnist", "gru", tmp_path)
+    before = written("rau", ("mnist", "gru"), tmp_path)
     config = read_json(next(iter(before)))["config"]
     of_seed = lambda seed: config | {"train": config["train"] | {"seed": seed}}  # noqa: E731
     seeds = {seed: of_seed(seed) for seed in range(len(before))}
@@ -132,32 +116,26 @@ def test_seeds_of_other_data_do_not_join_the_records_of_a_cell(tmp_path):
         paper = SimpleNamespace(
             recorded=lambda config: config,
             experiment=lambda config: SimpleNamespace(substitute=substitute),
+            store=lambda folder: Store(tmp_path),
         )
-        options = SimpleNamespace(rerun=False, runs=tmp_path / "w")
-        return SimpleNamespace(paper=paper, options=options, store=Store(tmp_path))
+        options = SimpleNamespace(rerun=False, results=tmp_path, runs=tmp_path / "w", lanes=1)
+        return Job(paper, options)
 
     other = job("9 of 60,000 images")
     with pytest.raises(ValueError, match="origin of the data official files, wanted 9 of 60,000"):
         run_cells(other, [Cell("mnist", "gru", {**seeds, 9: of_seed(9)})])
     # without a new seed nothing is read at all
-    other.options.lanes = 1
     run_cells(other, [Cell("mnist", "gru", seeds)])
     assert {path: path.read_bytes() for path in sorted(tmp_path.rglob("*.*"))} == before
 
 
-def committed():
-    return {path: read_json(path) for path in sorted(RESULTS.glob("**/runs/*.json"))}
-
-
-def test_every_record_of_questions_made_of_books_says_so():
-    found = {path: record for path, record in committed().items() if record["data"][:3] == "cbt"}
-    assert len(found) == 20
-    for record in found.values():
-        assert origins.origin_of(record).startswith(origins.BOOKS + ": 4")
-        assert origins.other_data([record])
-    for record in committed().values():
-        if record["data"] in ("mnist", "imdb", "trec", "sst2", "ptb_small", "sst1"):
-            assert origins.origin_of(record) == origins.OFFICIAL  # whatever its word vectors are
+def test_questions_made_of_books_have_an_origin_of_their_own():
+    counted = {"data": "cbt_cn", "substitute": EARLIER}
+    assert origins.origin_of(counted) == f"{origins.BOOKS}: {EARLIER}"
+    assert origins.other_data([counted])
+    for vectors in (None, "word vectors of width 4 where the paper has 300", "random word vectors"):
+        # whatever the word vectors are
+        assert origins.origin_of({"data": "trec", "substitute": vectors}) == origins.OFFICIAL
     assert origins.origin_of({"data": "two_facts"}) == "made by gatedjax"
 
 
@@ -173,23 +151,22 @@ def test_earlier_records_have_the_origin_that_the_reader_of_their_files_tells_no
     assert parts == [origins.BOOKS] * 2
     train = f"{origins.BOOKS}: 45,000 questions where the official file has 120,769"
     read = {"data": name, "substitute": origins.joined([train, *parts])}
-    earlier = read_json(RESULTS / "ga_reader" / "runs" / "cbt_cn-fix-seed0.json")
-    assert origins.origin_of(read) == origins.origin_of(earlier)
+    assert origins.origin_of(read) == origins.origin_of({"data": name, "substitute": EARLIER})
 
 
-def test_no_number_of_other_questions_stands_in_the_papers_column():
-    for folder in (RESULTS / "ga_reader", RESULTS / "ga_reader" / "steps_4000"):
-        text = (folder / "RESULTS.md").read_text(encoding="utf-8")
-        rows = rows_of(text, "Table 3: CNN, Daily Mail and CBT, accuracy (%)")
-        ours = [row for row in rows if row[-1] == "ours"]
-        assert len(ours) == 5
-        assert {cell for row in ours for cell in row[1:-1]} == {"not run"}
-        other = [row for row in rows if row[-1].startswith(origins.BOOKS)]
-        assert other
-        assert "paper, official data: validation" in text
-        assert "a part of" not in text
-        tests = rows_of(text, "Proportion tests against the second best")
-        assert all(set(row[6:]) == {"-"} for row in tests if row[4].startswith("ours"))
+def test_no_number_of_other_questions_stands_in_the_papers_column(tmp_path):
+    paper = paper_of("ga_reader")
+    store = store_of(paper, tmp_path, {("cbt_cn", "fix"): ["1101"]}, substitute=EARLIER)
+    text = rendered(paper, store)
+    rows = rows_of(text, "Table 3: CNN, Daily Mail and CBT, accuracy (%)")
+    ours = [row for row in rows if row[-1] == "ours"]
+    assert len(ours) == 5
+    assert {cell for row in ours for cell in row[1:-1]} == {"not run"}
+    assert [row for row in rows if row[-1].startswith(origins.BOOKS)]
+    assert "paper, official data: validation" in text
+    assert "a part of" not in text
+    tests = rows_of(text, "Proportion tests against the second best")
+    assert all(set(row[6:]) == {"-"} for row in tests if row[4].startswith("ours"))
 
 
 def test_on_other_data_the_papers_number_has_a_row_of_its_own():
@@ -205,31 +182,15 @@ def test_on_other_data_the_papers_number_has_a_row_of_its_own():
     assert origins.joined([None]) is None
 
 
-def test_the_records_that_collapsed_are_those_of_bshift_and_one_of_adadelta():
-    lost = {path.name for path, record in committed().items() if records.collapsed(record)}
-    assert lost == {
-        *(f"bshift-{name}-seed0.json" for name in ("san", "ssan_expect", "ssan_layer1")),
-        *(f"bshift-{name}-seed1.json" for name in ("san", "ssan_layer1")),
-        "bshift-san_local_rectified-seed0.json",
-        "bshift-ssan_soft-seed0.json",
-        "sst1-agt_paper-seed0.json",
-    }
-
-
-def test_what_collapsed_is_neither_a_percentage_nor_a_p_value():
-    text = (RESULTS / "ssan" / "RESULTS.md").read_text(encoding="utf-8")
-    recipe = "BShift: recipes"
-    rows = {row[1]: row for row in rows_of(text, recipe)}
-    for network in ("SAN", "SSAN, layer 1"):
-        assert rows[network][2:6] == ["collapsed (n=2)"] * 3 + ["0.693 ± 0.000 (n=2)"]
-    # no other section compares what collapsed with anything
-    head, _, rest = text.partition(f"## {recipe}\n")
-    others = head.replace(records.RULE, "") + rest.partition("\n## ")[2]
-    short = "- SSAN is better than SAN at swapped words: collapsed on BShift, other data.\n"
-    assert short in others
-    assert "collapsed" not in others.replace(short, "").replace(", 1 collapsed,", "")
-    assert "- BShift: SSAN, layer 1 against SAN: collapsed, nothing to compare." in text
-    assert records.RULE in text
+def test_what_collapsed_is_neither_a_percentage_nor_a_p_value(tmp_path):
+    claim = Claim(says="noise is better", table=TOY.tables["table1"], rows=("noisy",))
+    paper = dataclasses.replace(TOY, claims=(claim,))
+    store_of(paper, tmp_path, {("toy", "plain"): ["1101", "1011"]})
+    lost = {"predicted_classes": [4, 0]}
+    text = rendered(paper, store_of(paper, tmp_path, {("toy", "noisy"): ["1100", "1100"]}, **lost))
+    rows = {row[1]: row for row in rows_of(text, "Table 1")}
+    assert rows["noise"][3:] == ["collapsed (n=2)", "-", "-"]
+    assert "- noise is better: collapsed on Toy.\n" in text
 
 
 def curve(*losses):
@@ -306,17 +267,6 @@ def test_systems_on_data_of_two_origins_are_not_compared():
         compare(systems(30, 30), systems(20, 20, substitute="other questions"))
 
 
-def test_no_results_page_has_a_p_value_of_one_seed():
-    for path in sorted(RESULTS.glob("**/RESULTS.md")):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            if "bootstrap, 1 seed" in line:
-                assert "one seed: no verdict" in line, (path, line)
-                assert " p = " not in line, (path, line)
-            assert "beats" not in line or "(bootstrap, 1 seed" not in line, (path, line)
-            if line.startswith("|") and "(n=1 seeds)" in line:
-                assert "one seed: no verdict" in line, (path, line)
-
-
 def test_what_was_measured_is_replaced_only_with_rerun(tmp_path):
     from experiments.core.records import refuse_other
 
@@ -334,13 +284,17 @@ def test_what_was_measured_is_replaced_only_with_rerun(tmp_path):
 def test_a_count_of_other_files_does_not_replace_the_one_that_is_there(tmp_path, capsys):
     from experiments.ga_net import tables
 
-    shutil.copy(RESULTS / "ga_net" / "table1.json", tmp_path)
-    before = (tmp_path / "table1.json").read_bytes()
+    def write(count):
+        for name in ("train_5500.label", "TREC_10.label"):
+            lines = [f"{c}:x what is this {i} ?" for i in range(count) for c in ("HUM", "LOC")]
+            (tmp_path / "trec" / name).write_text("\n".join(lines) + "\n", encoding="latin-1")
+
     (tmp_path / "trec").mkdir()
-    for name in ("train_5500.label", "TREC_10.label"):
-        lines = [f"{label}:x what is this {i} ?" for i in range(20) for label in ("HUM", "LOC")]
-        (tmp_path / "trec" / name).write_text("\n".join(lines) + "\n", encoding="latin-1")
+    write(20)
     args = ["table1", "--data", "trec", "--manual-dir", str(tmp_path), "--results", str(tmp_path)]
+    assert tables.main(args) == 0
+    before = (tmp_path / "table1.json").read_bytes()
+    write(30)
     message = told(tables, args, capsys)
     assert "table1.json has another count of trec" in message
     assert (tmp_path / "table1.json").read_bytes() == before
