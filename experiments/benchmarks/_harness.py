@@ -18,7 +18,7 @@ import jax
 from jax.experimental.compilation_cache import compilation_cache
 from rich.table import Table
 
-from experiments.core.cli import read
+from experiments.core.cli import parse_options
 from experiments.core.curves import hardware
 from experiments.core.kinds import Json
 from gatedjax._utils.json import to_json
@@ -33,7 +33,11 @@ PACKAGES = ("jax", "jaxlib", "flax", "dm-haiku", "equinox", "keras", "torch")
 def command(main: Callable[[Any], Any], options: type) -> None:
     """Runs a benchmark with the options of the command line; an impossible one ends it."""
     try:
-        main(read(options, sys.argv[1:]))
+        main(
+            parse_options(
+                options, sys.argv[1:], f"python -m {sys.modules['__main__'].__spec__.name}"
+            )
+        )
     except ValueError as error:
         raise SystemExit(f"error: {error}") from None
 

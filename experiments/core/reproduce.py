@@ -315,9 +315,7 @@ def main(args: Sequence[str]) -> int:
     """The command, with what follows its name; returns the exit status."""
     # TFDS warns of every folder where a set is not prepared yet
     logging.getLogger("absl").setLevel(logging.ERROR)
-    cli.show_version(args)
-    prog = "python -m experiments reproduce"
-    options = cli.read(Options, args, prog=prog)
+    options = cli.parse_options(Options, args, "python -m experiments reproduce")
     _check(options)
     with cli.refusals(WORDS):
         if options.verify is not None:

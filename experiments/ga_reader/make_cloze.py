@@ -15,7 +15,7 @@ from typing import Annotated
 import numpy as np
 import tyro
 
-from experiments.core.cli import check_folder, read, refusals, show_version
+from experiments.core.cli import check_folder, parse_options, refusals
 from experiments.core.records import write_json, write_text
 from experiments.ga_reader import books
 from gatedjax._utils.terminal import say
@@ -59,8 +59,7 @@ OUTCOMES = (
 
 def main(args: list[str]) -> int:
     """Runs the command; returns its exit status."""
-    show_version(args)
-    options = read(MakeClozeConfig, args, prog="python -m experiments.ga_reader make-cloze")
+    options = parse_options(MakeClozeConfig, args, "python -m experiments.ga_reader make-cloze")
     check_folder(options.out, "--out")
     with refusals():
         make_cloze(options)
