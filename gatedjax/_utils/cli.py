@@ -220,7 +220,8 @@ def _wrapped(text: str, indent: int = 0) -> str:
     """Wraps the lines of a help that are wider than the terminal."""
     width = shutil.get_terminal_size().columns
     lines: list[str] = []
-    for line in text.split("\n"):
+    # tyro puts a second empty line ahead of a paragraph that begins with no letter
+    for line in text.replace("\n\n\n", "\n\n").split("\n"):
         following = " " * (7 if line.startswith("usage: ") else indent)
         wrap = textwrap.TextWrapper(width, subsequent_indent=following, break_on_hyphens=False)
         lines += wrap.wrap(line) if len(line) > width else [line]

@@ -18,6 +18,8 @@ Unset = Annotated[
     tyro.conf.arg(help_behavior_hint=""),
 ]
 """None where the option is not given. The docstring of the field names the default in its place."""
+Several = Annotated[tuple[T, ...], tyro.conf.arg(help_behavior_hint="")]
+"""Any number of values. The docstring of the field names the default in the place of ()."""
 
 
 def joined_docstrings() -> tyro.constructors.ConstructorRegistry:
