@@ -32,12 +32,10 @@ PACKAGES = ("jax", "jaxlib", "flax", "dm-haiku", "equinox", "keras", "torch")
 
 def command(main: Callable[[Any], Any], options: type) -> None:
     """Runs a benchmark with the options of the command line; an impossible one ends it."""
+    name = f"{Path(sys.argv[0]).parent.name}.{Path(sys.argv[0]).stem}".removesuffix(".__main__")
+    prog = f"python -m experiments.{name}"
     try:
-        main(
-            parse_options(
-                options, sys.argv[1:], f"python -m {sys.modules['__main__'].__spec__.name}"
-            )
-        )
+        main(parse_options(options, sys.argv[1:], prog))
     except ValueError as error:
         raise SystemExit(f"error: {error}") from None
 

@@ -73,9 +73,9 @@ class ExploreOptions:
 
 def _models(options: ExploreOptions) -> tuple[list[Any], list[str]]:
     """The models and what the page calls them."""
-    if (options.model is None) == (options.workdir is None):
+    folders = [*filter(None, (options.model, options.workdir))]
+    if len(folders) != 1:
         raise ValueError("give the folder of a model, or --workdir with that of a run")
-    folders = [options.workdir if options.model is None else options.model]
     if options.against is not None:
         folders.append(options.against)
     elif options.workdir is not None and (options.workdir / SOFT / "checkpoints").is_dir():
@@ -113,7 +113,7 @@ def _run(options: ExploreOptions) -> None:
         if getattr(options, name) is not None:
             explorer.check_gates(f"--{name}")
     table = _table(options)
-    if options.html is None:
+    if options.html is None or options.text is None:
         _serve(options, explorer, table)
         return
     from gatedjax.explore._offline import offline_page

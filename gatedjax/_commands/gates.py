@@ -105,7 +105,7 @@ def _opened(options: Report) -> tuple[Any, Path]:
     """The network with its texts, and where the report goes unless --out says it."""
     from gatedjax.text._gated import is_run, open_own, open_run
 
-    folder = options.model if options.workdir is None else options.workdir
+    (folder,) = filter(None, (options.model, options.workdir))
     if is_run(folder):
         if options.file is not None:
             raise ValueError(f"--file is for what gatedjax train wrote; {folder} is of a run")

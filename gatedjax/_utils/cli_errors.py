@@ -1,4 +1,4 @@
-"""What a wrong command line is refused with, in one line."""
+"""The messages with which a wrong command line is refused, each in one line."""
 
 import dataclasses
 import difflib
