@@ -1,11 +1,9 @@
 """`gatedjax COMMAND ...`, or `python -m gatedjax COMMAND ...`: trained models, runs and data."""
 
-import difflib
 import importlib
 import sys
 
-from gatedjax import __version__
-from gatedjax._utils.cli import program
+from gatedjax._utils.cli import choose, program
 from gatedjax._utils.terminal import say, while_read
 
 COMMANDS = {
@@ -24,34 +22,13 @@ COMMANDS = {
 }
 
 
-def usage() -> str:
-    """What is shown without a command, and with --help."""
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
-    called = program()
-    return (
-        f"usage: {called} COMMAND ...\n\ncommands:\n"
-        + "\n".join(lines)
-        + f"\n\n{called} COMMAND --help shows the options of a command, and\n"
-        f"{called} --version the version."
-    )
-
-
 def main(args: list[str] | None = None) -> int:
     """Runs a command; returns its exit status."""
     args = sys.argv[1:] if args is None else args
-    if not args or args[0] in ("-h", "--help"):
-        say(usage())
-        return 0 if args else 2
-    if args[0] == "--version":
-        say(f"gatedjax {__version__}")
-        return 0
-    name, rest = args[0], args[1:]
-    if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        say(f"error: no command {name!r}.{hint}\n\n{usage()}", file=sys.stderr)
-        return 2
+    try:
+        name, rest = choose(COMMANDS, args, program()), args[1:]
+    except SystemExit as stop:  # after a list of the commands, the version or a refusal
+        return int(stop.code or 0)
     module = importlib.import_module(f"gatedjax._commands.{name.replace('-', '_')}")
     try:
         with while_read(sys.stdout):

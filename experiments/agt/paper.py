@@ -20,6 +20,7 @@ from experiments.core.kinds import Json
 from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.paper import variants as by_name
 from experiments.core.records import Records, Store, alive, averaged
+from gatedjax._utils.options import Unset
 from gatedjax.models.agt import AblateMode
 
 MODES: tuple[AblateMode, ...] = get_args(AblateMode)
@@ -66,12 +67,12 @@ class AGTOptions(Options):
     """Options of the tables of this paper."""
 
     optimizers: tuple[OptimizerName, ...] = get_args(OptimizerName)
-    """optimizers: which presets."""
+    """The optimisers that are compared in optimizers."""
     ablate_modes: tuple[AblateMode, ...] = ("highway",)
-    """ablation: what layers without a selection vector become: plain highway layers, or the same
-    layers with the last selection vector that is left, or with 0."""
-    embeddings: str | None = None
-    """GloVe file (default: the preset's); "none" starts from random vectors."""
+    """What layers without a selection vector become in ablation: plain highway layers, or the
+    same layers with the last selection vector that is left, or with 0."""
+    embeddings: Unset[str] = None
+    """The GloVe file, or "none" for random vectors (default: the preset's)."""
     owned: ClassVar = {"optimizers": ("optimizers",), "ablate_modes": ("ablation",)}
     drawn: ClassVar = ("polarity",)
 

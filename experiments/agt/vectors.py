@@ -39,15 +39,15 @@ class VectorsConfig(Files):
     """
 
     out: Path
-    """File to write: a word and its numbers per line, as GloVe's."""
+    """The file to write, with a word and its numbers in each line, as GloVe's."""
     width: int = 300
-    """Numbers per word."""
+    """The number of numbers per word."""
     min_count: int = 5
-    """Words that stand less often in the texts are left out."""
+    """The least number of occurrences of a word. Rarer words are left out."""
     epochs: int = 5
-    """Times that the texts are read."""
+    """The number of times that the texts are read."""
     seed: int = 0
-    """Seed of the first vectors and of the draws."""
+    """The seed of the first vectors and of the draws."""
 
 
 def sentences(options: Files) -> list[list[str]]:

@@ -19,7 +19,7 @@ import jax
 from jax.experimental.compilation_cache import compilation_cache
 from rich.table import Table
 
-from experiments.core.cli import read
+from experiments.core.cli import parse_options
 from experiments.core.curves import hardware
 from experiments.core.kinds import Json
 from gatedjax._utils.json import to_json
@@ -44,8 +44,10 @@ class Options:
 
 def command(main: Callable[[Any], Any], options: type) -> None:
     """Runs a benchmark with the options of the command line; an impossible one ends it."""
+    name = f"{Path(sys.argv[0]).parent.name}.{Path(sys.argv[0]).stem}".removesuffix(".__main__")
+    prog = f"python -m experiments.{name}"
     try:
-        main(read(options, sys.argv[1:]))
+        main(parse_options(options, sys.argv[1:], prog))
     except ValueError as error:
         raise SystemExit(f"error: {error}") from None
 

@@ -11,8 +11,7 @@ from experiments.core.kinds import Config
 from experiments.core.papers import PAPERS, owners
 from gatedjax._utils import cli as _cli
 from gatedjax._utils.cli import fail as fail
-from gatedjax._utils.cli import show_version as show_version
-from gatedjax._utils.help import read
+from gatedjax._utils.cli import parse as parse_options
 
 C = TypeVar("C")
 
@@ -92,12 +91,11 @@ def parse(
     prog = f"python -m experiments.{name}"
     if presets_for is not None:
         presets = presets_for(args, presets)
-    show_version(args)
     if args and not args[0].startswith("-"):
         fail(_not_a_command(args[0], prog))
     given = option_value(args, "--preset")
     preset: Config = preset_named(default if given is None else given, presets)
-    config: Config = read(type(preset), args, prog=prog, description=about, default=preset)
+    config: Config = parse_options(type(preset), args, prog, description=about, default=preset)
     _cli.check_devices(config.cpu_devices)
     if config.data.manual_dir is not None:
         check_folder(config.data.manual_dir, "--data.manual-dir", exists=True)
@@ -124,8 +122,7 @@ def _not_a_command(word: str, prog: str) -> str:
 def parse_many(kind: type[C], args: list[str] | None, prog: str) -> C:
     """Reads the options of a command that makes many runs; refuses what none of them could use."""
     args = sys.argv[1:] if args is None else args
-    show_version(args)
-    options: Any = read(kind, args, prog=prog)
+    options: Any = parse_options(kind, args, prog)
     _cli.check_devices(getattr(options, "cpu_devices", None))
     check_counts(options, "seeds", "lanes", "num_steps")
     for name in ("results", "runs", "workdir"):

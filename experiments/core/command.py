@@ -281,9 +281,9 @@ def run_config(paper: Paper, config: Config) -> int:
 def options_of(paper: Paper) -> type[Options]:
     """The options of the command for tables, with the paper's names of tables and its folders."""
     named = {**paper.tables, "render": RENDER}
-    about = "; ".join(f"{name}: {one.about}" for name, one in named.items())
+    about = "\n".join(f"{name}: {one.about}" for name, one in named.items())
     names: Any = Literal.__getitem__(tuple(named))
-    what: Any = Annotated[names, tyro.conf.Positional, tyro.conf.arg(help=f"{about}.")]
+    what: Any = Annotated[names, tyro.conf.Positional, tyro.conf.arg(metavar="TABLE", help=about)]
     types = {field.name: field.type for field in dataclasses.fields(paper.options)}
     fields: list[Any] = [
         ("what", what),

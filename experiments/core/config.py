@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from experiments.core.kinds import Config, Fields, Json
+from gatedjax._utils.options import Unset
 from gatedjax.training import TrainConfig
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ Changes = Fields
 class Files:
     """Where the files of a data set are."""
 
-    data_dir: str | None = None
-    """Where prepared TFDS data sets are (default: TFDS's own folder)."""
-    manual_dir: str | None = None
-    """Folder with the raw files as they are downloaded, to work without a network."""
+    data_dir: Unset[str] = None
+    """The folder with prepared TFDS data sets (default: TFDS's own)."""
+    manual_dir: Unset[str] = None
+    """The folder with the raw files as they are downloaded, to work without a network."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,12 +32,12 @@ class RunConfig:
     """One training run: data, network, training."""
 
     preset: str = ""
-    """Starting point that the other options change."""
-    workdir: str | None = None
-    """Where metrics.jsonl, checkpoints and results go (default: below runs, named by the preset). A
-    workdir that holds a checkpoint of the same configuration is resumed."""
-    cpu_devices: int | None = None
-    """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""
+    """The preset that the other options change."""
+    workdir: Unset[str] = None
+    """The folder for metrics.jsonl, checkpoints and results (default: below runs, named by the
+    preset). A folder that holds a checkpoint of the same configuration is resumed."""
+    cpu_devices: Unset[int] = None
+    """The number of CPU devices that split a batch (default: one per core)."""
     data: Any
     model: Any
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)

@@ -24,6 +24,7 @@ from experiments.core.records import (
     write_results,
 )
 from gatedjax import analysis
+from gatedjax._utils.options import Several, Unset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,30 +71,30 @@ class Options:
 
     what: str
     """What to reproduce."""
-    data: tuple[str, ...] = ()
-    """Data sets, by preset (default: those of the paper's table or figure)."""
+    data: Several[str] = ()
+    """The data sets, by preset (default: those of the paper's table or figure)."""
     seeds: int = 3
-    """Runs per cell, with seeds 0, 1, ..."""
-    data_dir: str | None = None
-    """Where prepared TFDS data sets are."""
-    manual_dir: str | None = None
-    """Folder with the raw files, to work without a network."""
-    num_steps: int | None = None
-    """Steps per run (default: the preset's)."""
+    """The number of runs per cell, with seeds 0, 1, ..."""
+    data_dir: Unset[str] = None
+    """The folder with prepared TFDS data sets (default: TFDS's own)."""
+    manual_dir: Unset[str] = None
+    """The folder with the raw files, to work without a network."""
+    num_steps: Unset[int] = None
+    """The number of steps per run (default: the preset's)."""
     results: Path = RESULTS
-    """Where records, figures and RESULTS.md are written."""
+    """The folder for records, figures and RESULTS.md."""
     runs: Path = Path("runs")
-    """Work folders of the runs; an interrupted run continues from here."""
+    """The folder for the work folders of the runs. An interrupted run continues from there."""
     rerun: bool = False
     """Run again, from the start, what has a record or a work folder."""
     lanes: int = 1
-    """Seeds of a cell that are trained side by side in one program; as many of them as fit into
-    memory. A cell with a run that was interrupted continues that run alone. Figures that look into
-    a network need a run that was trained alone."""
-    cpu_devices: int | None = None
-    """CPU devices to split a batch over (default: one per core)."""
-    cell: str | None = None
-    """Only this run of the table, DATA/VARIANT/SEED: its record alone is written."""
+    """The number of seeds of a cell that are trained side by side in one program, as far as they
+    fit into memory. A cell with an interrupted run continues that run by itself. Figures that look
+    into a network need a run that was trained by itself."""
+    cpu_devices: Unset[int] = None
+    """The number of CPU devices that split a batch (default: one per core)."""
+    cell: Unset[str] = None
+    """Make only this run of the table, DATA/VARIANT/SEED, and write only its record."""
     owned: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """The tables that an option belongs to, by its name; the other tables refuse it."""
     drawn: ClassVar[tuple[str, ...]] = ()
@@ -184,7 +185,7 @@ class Table:
     title: str = ""
     note: str = ""
     about: str = ""
-    data: tuple[str, ...] = ()
+    data: Several[str] = ()
     variants: tuple[str, ...] = ()
     trained: "Callable[[Job, str], Iterable[Variant | str]] | None" = None
     shown: Callable[[Store], Grid] | None = None
@@ -278,7 +279,7 @@ class Figure:
 
     draw: "Callable[[Job], None]"
     about: str = ""
-    data: tuple[str, ...] = ()
+    data: Several[str] = ()
     variants: tuple[str, ...] = ()
     trained: "Callable[[Job, str], Iterable[Variant | str]] | None" = None
 
@@ -305,7 +306,7 @@ class Claim:
     says: str
     table: Section | None = None
     rows: tuple[str, ...] = ()
-    data: tuple[str, ...] = ()
+    data: Several[str] = ()
     flip: bool = False
     found: Callable[[Store], Iterable[claims.Finding]] | None = None
 

@@ -21,6 +21,7 @@ from experiments.ga_net.paper import PAPER, operations
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._utils.cpu import prepare_cpu
+from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import clean, new_console
 
 
@@ -29,13 +30,13 @@ class DemoConfig:
     """Trains two small models on the embedded corpus (no download) and compares them."""
 
     workdir: Path = Path("runs/demo")
-    """Where metrics, checkpoints and the heat map go; finished work there is not repeated."""
-    num_steps: int | None = None
-    """Training steps per model (default: the preset's)."""
+    """The folder for metrics, checkpoints and the heat map. Finished work there is not repeated."""
+    num_steps: Unset[int] = None
+    """The number of training steps per model (default: the preset's)."""
     seed: int = 0
-    """Seed of parameters, data order and gates."""
-    cpu_devices: int | None = None
-    """CPU devices to split a batch over (default: one per core)."""
+    """The seed of parameters, data order and gates."""
+    cpu_devices: Unset[int] = None
+    """The number of CPU devices that split a batch (default: one per core)."""
 
 
 SYSTEMS = {"soft": "soft attention", "ganet": "GA-Net"}

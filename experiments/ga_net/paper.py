@@ -22,6 +22,7 @@ from experiments.ga_net import faithfulness, figures, reported, roar
 from experiments.ga_net.config import BY_ACCURACY, START, SystemName, swept
 from experiments.ga_net.experiment import experiment
 from gatedjax import analysis
+from gatedjax._utils.options import Unset
 from gatedjax.models.ga_net import GATE_MODES
 
 WIDTHS = tuple(f"ganet_width_{width}" for width in reported.AUX_WIDTHS)
@@ -94,15 +95,15 @@ class GANetOptions(Options):
     """Options of the tables of this paper."""
 
     systems: tuple[SystemName, ...] = tuple(reported.SYSTEMS)
-    """Systems of table2 and table3; those of roar are ganet and soft."""
-    embeddings: str | None = None
-    """GloVe file (default: the preset's); "none" starts from random vectors."""
+    """The systems of table2 and table3. Those of roar are ganet and soft."""
+    embeddings: Unset[str] = None
+    """The GloVe file, or "none" for random vectors (default: the preset's)."""
     measures: tuple[roar.Measure, ...] = roar.MEASURES
-    """Importances of roar, as far as a system has them. All its seeds are trained side by side."""
+    """The importances of roar, as far as a system has them. Their seeds train side by side."""
     shares: tuple[float, ...] = analysis.ROAR_SHARES
-    """Of the words that roar masks, increasing, in [0, 1]; none and all are always trained."""
+    """The shares of the words that roar masks, increasing, in [0, 1]. It always trains 0 and 1."""
     texts: int = 1000
-    """Test texts of faithfulness, at most."""
+    """The most test texts of faithfulness."""
     owned: ClassVar = {"measures": ("roar",), "shares": ("roar",), "texts": ("faithfulness",)}
     drawn: ClassVar = ("polarity",)
 

@@ -16,6 +16,7 @@ from experiments.ga_net.config import PRESETS, SWEPT, Config, DataName, SystemNa
 from experiments.ga_net.paper import PAPER
 from gatedjax import analysis
 from gatedjax._utils.cpu import prepare_cpu
+from gatedjax._utils.options import Several, Unset
 from gatedjax._utils.terminal import say
 
 
@@ -28,31 +29,32 @@ class TuneConfig(Files):
     """
 
     data: DataName
-    """Data set."""
+    """The data set."""
     system: SystemName = "ganet"
-    """System."""
-    learning_rates: tuple[float, ...] = ()
-    """Learning rates to try."""
-    batch_sizes: tuple[int, ...] = ()
-    """Batch sizes to try."""
-    dropouts: tuple[float, ...] = ()
-    """Dropout rates to try, on word vectors and on the pooled state alike."""
-    temperatures: tuple[float, ...] = ()
-    """Temperatures of the gates to try."""
-    penalties: tuple[float, ...] = ()
-    """Gate penalties (lambda) to try."""
-    num_steps: int | None = None
-    """Steps per trial (default: the preset's)."""
+    """The system."""
+    learning_rates: Several[float] = ()
+    """The learning rates to try (default: the preset's)."""
+    batch_sizes: Several[int] = ()
+    """The batch sizes to try (default: the preset's)."""
+    dropouts: Several[float] = ()
+    """The dropout rates to try, on word vectors and on the pooled state alike
+    (default: the preset's)."""
+    temperatures: Several[float] = ()
+    """The temperatures of the gates to try (default: the preset's)."""
+    penalties: Several[float] = ()
+    """The gate penalties (lambda) to try (default: the preset's)."""
+    num_steps: Unset[int] = None
+    """The number of steps per trial (default: the preset's)."""
     seed: int = 0
-    """Seed of every trial."""
-    embeddings: str | None = None
-    """GloVe file (default: the preset's)."""
+    """The seed of every trial."""
+    embeddings: Unset[str] = None
+    """The GloVe file (default: the preset's)."""
     results: Path = RESULTS / "ga_net"
-    """Where tuning.json and TUNING.md are written."""
+    """The folder for tuning.json and TUNING.md."""
     runs: Path = Path("runs/ga_net/tune")
-    """Work folders of the trials; an interrupted trial continues from here."""
-    cpu_devices: int | None = None
-    """CPU devices to split a batch over (default: one per core)."""
+    """The folder for the work folders of the trials. An interrupted trial continues from there."""
+    cpu_devices: Unset[int] = None
+    """The number of CPU devices that split a batch (default: one per core)."""
 
 
 OF_GATES = ("tau", "lambda")

@@ -15,7 +15,7 @@ class AnswerConfig(_answer.AnswerOptions):
     """Answers a question about a document, and shows where the reader looked."""
 
     folder: Annotated[Path, tyro.conf.arg(name="workdir")]
-    """Work folder of a run of this paper."""
+    """The work folder of a run of this paper."""
 
 
 def main(args: list[str]) -> int:

@@ -15,7 +15,7 @@ from typing import Annotated
 import numpy as np
 import tyro
 
-from experiments.core.cli import check_folder, read, refusals, show_version
+from experiments.core.cli import check_folder, parse_options, refusals
 from experiments.core.records import write_json, write_text
 from experiments.ga_reader import books
 from gatedjax._utils.terminal import say
@@ -29,21 +29,24 @@ SHORTEST, LONGEST = 4, 80
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MakeClozeConfig:
-    """Makes cloze questions of books: cbtest_NE_*.txt and cbtest_CN_*.txt, as the data sets cbt_ne
-    and cbt_cn have them (--data.manual-dir OUT), and make_cloze.json with the counts. The same
-    books, options and seed give the same files."""
+    """Makes cloze questions of books.
+
+    It writes cbtest_NE_*.txt and cbtest_CN_*.txt in the form of the data sets cbt_ne and cbt_cn,
+    and make_cloze.json with the counts. A reader trains on them with --data.manual-dir DIR. The
+    same books, options and seed give the same files.
+    """
 
     books: tuple[Path, ...]
-    """Text files (UTF-8), one book each."""
+    """The text files, in UTF-8, one for each book."""
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")]
-    """Where the files are written."""
+    """The folder for the files."""
     stride: int = 5
-    """Sentences from one query to the next that is tried; 21 gives questions that share nothing."""
+    """The number of sentences from one query to the next. With 21, questions share nothing."""
     held_out: float = 0.1
-    """Share of the books (at least one), or of each book if there are fewer than three, for
+    """The share of the books (at least one), or of each book if there are fewer than three, for
     validation, and the same for test."""
     seed: int = 0
-    """Chooses the books that are held out, the words that are asked for, and the candidates."""
+    """The seed of the books that are held out, of the words and of the candidates."""
 
 
 OUTCOMES = (
@@ -59,8 +62,7 @@ OUTCOMES = (
 
 def main(args: list[str]) -> int:
     """Runs the command; returns its exit status."""
-    show_version(args)
-    options = read(MakeClozeConfig, args, prog="python -m experiments.ga_reader make-cloze")
+    options = parse_options(MakeClozeConfig, args, "python -m experiments.ga_reader make-cloze")
     check_folder(options.out, "--out")
     with refusals():
         make_cloze(options)

@@ -32,6 +32,7 @@ from experiments.ga_reader import figures, reported, statistics
 from experiments.ga_reader.config import START, Config, base_of, feature_of
 from experiments.ga_reader.experiment import experiment
 from gatedjax import analysis
+from gatedjax._utils.options import Several, Unset
 from gatedjax._utils.terminal import say
 
 
@@ -69,25 +70,25 @@ FROM_CORPUS = ("minus", "corpus")
 class ReaderOptions(Options):
     """Options of the tables of this paper."""
 
-    variants: tuple[str, ...] = ()
-    """Train only these readers of the table, by the names of their records."""
-    embeddings: str | None = None
-    """GloVe file (default: the preset's); "none" draws all vectors."""
-    corpus_vectors: str | None = None
-    """Text file in GloVe's form of vectors that were trained on the training documents; without it
-    the readers that start from such vectors are not run."""
-    hidden: int | None = None
+    variants: Several[str] = ()
+    """The readers of the table that are trained, by the names of their records (default: all)."""
+    embeddings: Unset[str] = None
+    """The GloVe file, or "none" for random vectors (default: the preset's)."""
+    corpus_vectors: Unset[str] = None
+    """A file in GloVe's form with vectors of the training documents. Without it the readers
+    that start from such vectors are not run."""
+    hidden: Unset[int] = None
     """Another width of the GRUs, for all readers."""
-    batch_size: int | None = None
+    batch_size: Unset[int] = None
     """Another batch size, for all readers."""
-    fraction: float | None = None
-    """Train on this share of the questions; not for figure2, which has its own."""
-    max_doc_len: int | None = None
-    """Cut documents to so many tokens."""
-    learning_rate: float | None = None
+    fraction: Unset[float] = None
+    """The share of the questions to train on. Figure2 has its own."""
+    max_doc_len: Unset[int] = None
+    """The most tokens of a document; the rest is cut."""
+    learning_rate: Unset[float] = None
     """Another learning rate, for all readers."""
-    eval_every: int | None = None
-    """Steps between evaluations, and between checkpoints."""
+    eval_every: Unset[int] = None
+    """The number of steps between evaluations, and between checkpoints."""
     drawn: ClassVar = ("toy",)
 
     def changes(self, preset: Config) -> Changes:

@@ -19,6 +19,7 @@ from experiments.rau import figures, reported
 from experiments.rau.config import START, CellName
 from experiments.rau.experiment import experiment
 from experiments.rau.figures import at, at_rate, matched_width, rate_of, table2, table4
+from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say
 from gatedjax.functional import RAUAttention
 
@@ -60,15 +61,15 @@ class RAUOptions(Options):
     """Options of the tables of this paper."""
 
     cells: tuple[CellName, ...] = ("rau", "gru", "lstm")
-    """Cells to train."""
+    """The cells that are trained."""
     forms: tuple[RAUAttention, ...] = LIGHT
-    """Forms of the attention that variants trains; the default leaves out matrix, whose weights
-    are a matrix [H, D + H] per example and step."""
-    hidden: int | None = None
-    """table1: another width of the state, such as 28 (the paper's Table 2), in rows of its own."""
-    learning_rate: float | None = None
-    """table1: another learning rate, in rows of its own; figure7: the runs to draw (default: 1e-5,
-    as in the paper)."""
+    """The forms of the attention that variants trains. The default leaves out matrix, whose
+    weights are a matrix [H, D + H] per example and step."""
+    hidden: Unset[int] = None
+    """Another width of the state for table1, such as 28 (Table 2), in rows of its own."""
+    learning_rate: Unset[float] = None
+    """Another learning rate for table1, in rows of its own, or the rate of the runs that
+    figure7 draws (default: 1e-5, as in the paper)."""
     owned: ClassVar = {"hidden": ("table1",), "learning_rate": ("table1", "figure7")}
 
     def check(self) -> None:

@@ -61,6 +61,7 @@ from experiments.ssan.config import (
 from experiments.ssan.experiment import experiment
 from experiments.ssan.sentences import sentence_of_each
 from gatedjax import analysis
+from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say
 
 Mode = Literal["st", "soft", "expect", "reinforce"]
@@ -152,25 +153,25 @@ class SSANOptions(Options):
     """Options of the tables of this paper."""
 
     layers: tuple[int, ...] = reported.LAYERS
-    """table2, table3, bound: layers that get a selector, one at a time."""
+    """The layers that get a selector, one at a time, in table2, table3 and bound."""
     modes: tuple[Mode, ...] = ("st", "soft", "expect", "reinforce")
-    """modes: which."""
+    """The modes that are trained for modes."""
     layer: int = 1
-    """table6, table7, figures: layer of the encoder whose attention is shown."""
-    head: int | None = None
-    """table6, table7, figures: its head, from 0 (default: the mean over heads)."""
+    """The layer of the encoder whose attention table6, table7 and the figures show."""
+    head: Unset[int] = None
+    """The head whose attention they show, from 0 (default: the mean over heads)."""
     local: bool = True
-    """table6, table7, figures: of BShift, look into the networks of table2, with local heads."""
+    """For BShift, show the networks of table2, which have local heads."""
     sentence: int = 0
-    """figure3, figure5, figure6: which of the sentences of 8 to 14 words."""
+    """The number of the sentence of 8 to 14 words in figure3, figure5 and figure6."""
     seeds: int = 1
-    """Runs per cell, with seeds 0, 1, ..."""
-    num_steps: int | None = None
-    """Steps per run (default: the preset's); warm-up and evaluations become as many fewer."""
-    embeddings: str | None = None
-    """GloVe file for inference and semantic roles (default: random vectors)."""
-    note: str | None = None
-    """What the files are, if not the published ones; tables name it."""
+    """The number of runs per cell, with seeds 0, 1, ..."""
+    num_steps: Unset[int] = None
+    """The number of steps per run, with as many fewer of warm-up (default: the preset's)."""
+    embeddings: Unset[str] = None
+    """The GloVe file for inference and semantic roles (default: random vectors)."""
+    note: Unset[str] = None
+    """What the files are, if they are not the published ones. Tables name it."""
     owned: ClassVar = {
         "layers": ("table2", "table3", "bound"),
         "modes": ("modes",),

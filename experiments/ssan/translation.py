@@ -158,9 +158,7 @@ class TranslateConfig(_translate.TranslateOptions):
     """Translates the lines of standard input with a finished run."""
 
     folder: Annotated[Path, tyro.conf.arg(name="workdir")]
-    """Work folder of the run."""
-    bpe: Path | None = None
-    """File of the run's byte pairs (default: that in the work folder)."""
+    """The work folder of the run."""
 
 
 def main(args: list[str], lines: TextIO = sys.stdin, out: TextIO = sys.stdout) -> int:

@@ -3,52 +3,59 @@
 It takes no lock and runs on the CPU, so that it may be used beside a run.
 """
 
-import argparse
+import dataclasses
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import jax
 import numpy as np
+import tyro
 
-from gatedjax._utils.cli import program, reason
+from gatedjax._utils.cli import parse_command, program, reason
+from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import clean, say
 from gatedjax._utils.types import Tree
 from gatedjax.analysis import render_table
 from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
 from gatedjax.training.identity import describe, flatten
 
+_Workdir = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="WORKDIR")]
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"{program()} checkpoints",
-        description="List, verify and compare the checkpoints of a work folder.",
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="ls|verify|diff")
-    for name, text in (
-        ("ls", "steps, times, sizes, whether whole, best metric"),
-        ("verify", "hash every file and array again; exit status 1 if one is damaged"),
-        ("diff", "arrays and settings in which two checkpoints differ"),
-    ):
-        command = commands.add_parser(name, help=text, description=text)
-        command.add_argument("workdir", type=Path, help="what `fit` was given")
-        if name == "diff":
-            command.add_argument("other", type=Path, nargs="?", help="another work folder")
-            command.add_argument(
-                "--steps",
-                type=int,
-                nargs=2,
-                metavar=("A", "B"),
-                help="default: the newest of each, or the last two of one",
-            )
-            command.add_argument(
-                "--part",
-                choices=("state", "best"),
-                default="state",
-                help="the whole train state (default) or the best parameters",
-            )
-    return parser
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ls:
+    """Lists steps, times, sizes and the best metric, and whether each checkpoint is whole."""
+
+    workdir: _Workdir
+    """The work folder of the run."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verify:
+    """Hashes every file and array again. The exit status is 1 if a checkpoint is damaged."""
+
+    workdir: _Workdir
+    """The work folder of the run."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Diff:
+    """Shows the arrays and settings in which two checkpoints differ."""
+
+    workdir: _Workdir
+    """The work folder of the run."""
+    other: Annotated[Unset[Path], tyro.conf.Positional, tyro.conf.arg(metavar="[OTHER]")] = None
+    """The work folder of another run."""
+    steps: Annotated[Unset[tuple[int, int]], tyro.conf.arg(metavar="A B")] = None
+    """The steps of the checkpoints (default: the newest of each run, or the last two of one)."""
+    part: Literal["state", "best"] = "state"
+    """What is compared: the whole train state, or the best parameters."""
+
+
+COMMANDS = {"ls": Ls, "verify": Verify, "diff": Diff}
 
 
 def _open(workdir: Path) -> CheckpointStore:
@@ -140,7 +147,7 @@ def _compare(a: np.ndarray | None, b: np.ndarray | None) -> tuple[str, str, str]
     return first, second, f"{greatest} ({unequal} NaN)" if unequal else greatest
 
 
-def _diff(stores: list[CheckpointStore], steps: list[int] | None, part: Any) -> int:
+def _diff(stores: list[CheckpointStore], steps: Sequence[int] | None, part: Any) -> int:
     if steps is None:
         newest = [store.steps()[-2:] for store in stores]
         steps = newest[0] if len(stores) == 1 else [s for two in newest for s in two[-1:]]
@@ -180,14 +187,15 @@ def _diff(stores: list[CheckpointStore], steps: list[int] | None, part: Any) -> 
 
 def main(args: list[str]) -> int:
     """Runs the command; 0, or 1 for damage found by verify, or 2 for what cannot be done."""
-    options = _parser().parse_args(args)
+    about = "Lists, verifies and compares the checkpoints of a work folder."
+    options: Ls | Verify | Diff = parse_command(COMMANDS, args, f"{program()} checkpoints", about)
     # Orbax asks JAX for its processes, which starts a backend: a GPU belongs to the run.
     jax.config.update("jax_platforms", "cpu")
     try:
         store = _open(options.workdir)
-        if options.command == "ls":
+        if isinstance(options, Ls):
             return _ls(store)
-        if options.command == "verify":
+        if isinstance(options, Verify):
             return _verify(store)
         stores = [store] + ([] if options.other is None else [_open(options.other)])
         return _diff(stores, options.steps, options.part)

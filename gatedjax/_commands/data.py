@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from gatedjax._utils.cli import program, reason
+from gatedjax._utils.cli import parse_command, program, reason
 from gatedjax._utils.missing import missing
+from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
 
 if TYPE_CHECKING:
@@ -20,79 +21,63 @@ if TYPE_CHECKING:
 
     from gatedjax.data.sets._declaration import DataSet
 
-PROG = f"{program()} data"
-
-_Folder = Annotated[str | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
-_Size = Annotated[str | None, tyro.conf.arg(metavar="SIZE", help_behavior_hint="")]
+_Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prepare:
-    """Builds a data set in TFDS form from its raw files (sets that are not TFDS's own: without
-    TensorFlow)."""
+    """Builds a data set in TFDS form from its raw files.
 
-    name: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="NAME")]]
-    """Data set, as in gatedjax.data.load."""
-    manual_dir: _Folder = None
-    """Folder with the raw files, plain or .gz (default: download them)."""
-    data_dir: _Folder = None
-    """Where the prepared set is written (default: TFDS's own, ~/tensorflow_datasets)."""
-    unpack_limit: _Size = None
-    """What may come out of one .gz file or member of an archive, as in 8GiB (default: 1GiB)."""
+    Only the sets that are TFDS's own need TensorFlow.
+    """
+
+    name: _Name
+    """The name of the data set, as in gatedjax.data.load."""
+    manual_dir: Unset[str] = None
+    """The folder with the raw files, plain or .gz (default: they are downloaded)."""
+    data_dir: Unset[str] = None
+    """The folder for the prepared set (default: TFDS's own, ~/tensorflow_datasets)."""
+    unpack_limit: Unset[str] = None
+    """The most that may come out of one .gz file or archive member, as 8GiB (default: 1GiB)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Check:
-    """Reads every line of a data set and reports: used or quarantined, overlap of the splits,
-    labels, lengths. Writes and downloads nothing. Exit status 1: a line is not accounted for, or a
-    file is missing or unreadable."""
+    """Reads every line of a data set and reports what became of it.
 
-    name: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="NAME")]]
-    """Data set, as in gatedjax.data.load."""
-    manual_dir: _Folder = None
-    """Folder with the raw files (default: the prepared set in data-dir is read)."""
-    data_dir: _Folder = None
-    """Where prepared sets are (default: TFDS's own, ~/tensorflow_datasets)."""
-    strict: bool = False
-    """Exit status 1 if anything was quarantined."""
-    limit: Annotated[int, tyro.conf.arg(metavar="N")] = 20
-    """How many quarantined lines to print."""
-    unpack_limit: _Size = None
-    """What may come out of one .gz file or member of an archive, as in 8GiB (default: 1GiB)."""
+    It counts the lines that are used and quarantined, and reports the overlap of the splits, the
+    labels and the lengths. It writes and downloads nothing. The exit status is 1 if a line is not
+    accounted for, or if a file is missing or unreadable.
+    """
+
+    name: _Name
+    """The name of the data set, as in gatedjax.data.load."""
+    manual_dir: Unset[str] = None
+    """The folder with the raw files (default: the prepared set in --data-dir is read)."""
+    data_dir: Unset[str] = None
+    """The folder with prepared sets (default: TFDS's own, ~/tensorflow_datasets)."""
+    strict: Flag = False
+    """Exit with status 1 if a line was quarantined."""
+    limit: int = 20
+    """The number of quarantined lines that are printed."""
+    unpack_limit: Unset[str] = None
+    """The most that may come out of one .gz file or archive member, as 8GiB (default: 1GiB)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class List:
-    """Lists the data sets: what each needs and where its files come from."""
+    """Lists the data sets, with what each needs and where its files come from."""
 
 
-DESCRIPTION = """Prepares and checks data sets.
-
-data prepare NAME [--manual-dir DIR] [--data-dir DIR] [--unpack-limit SIZE]
-
-data check NAME [--manual-dir DIR] [--data-dir DIR] [--strict] [--limit N]
-                [--unpack-limit SIZE]
-
-data list
-"""
-
-Command = (
-    Annotated[Prepare, tyro.conf.subcommand("prepare")]
-    | Annotated[Check, tyro.conf.subcommand("check")]
-    | Annotated[List, tyro.conf.subcommand("list")]
-)
+COMMANDS = {"prepare": Prepare, "check": Check, "list": List}
 
 
 def main(args: list[str]) -> int:
     """Runs `data`; returns its exit status: 0, 1 (a check failed) or 2 (it could not run)."""
     # TFDS warns of every folder where a set is not prepared yet
     logging.getLogger("absl").setLevel(logging.ERROR)
-    options: Prepare | Check | List = tyro.cli(
-        Command,
-        args=args,
-        prog=PROG,
-        description=DESCRIPTION,
-        config=(tyro.conf.FlagCreatePairsOff,),
+    options: Prepare | Check | List = parse_command(
+        COMMANDS, args, f"{program()} data", "Prepares and checks data sets."
     )
     try:
         if isinstance(options, List):
@@ -158,7 +143,7 @@ def _need_tensorflow(declared: "DataSet", options: Prepare) -> None:
         f"data set {name!r} is not prepared, and to prepare it "
         f"{missing('TFDS needs', 'tensorflow-cpu')} (once, not for reading). "
         f"Without it: gatedjax.data.load({name!r}, split, manual_dir=...) and "
-        f"{PROG} check {name} --manual-dir DIR read the raw files as they are. "
+        f"{program()} data check {name} --manual-dir DIR read the raw files as they are. "
         f"They are at {declared.where}."
     )
 

@@ -1,11 +1,14 @@
 """`gatedjax evaluate MODEL DATA`: how good a model is on labelled texts."""
 
-import argparse
+import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from gatedjax._utils.cli import RAW_FILES, program, refusals
+import tyro
+
+from gatedjax._utils.cli import RAW_FILES, parse, program, refusals
 from gatedjax._utils.json import to_json
+from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.types import Json
 from gatedjax._utils.write import check_place, write_atomic
@@ -18,32 +21,37 @@ _ARGUMENTS = {
 """What the library says, and what it is called here."""
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"{program()} evaluate",
-        description="Accuracy, macro F1, confusion, calibration, density, and the gap between gate "
-        "modes, on labelled texts. Of a tagger: accuracy of words and F1 of spans.",
-    )
-    parser.add_argument("model", type=Path, help="the folder that `gatedjax train` wrote")
-    parser.add_argument("data", help="labelled texts, as `gatedjax train` reads them")
-    parser.add_argument("--text", nargs="+", metavar="COLUMN", help="columns of the texts")
-    parser.add_argument("--label", default="label", help="column of the label (default: label)")
-    parser.add_argument("--word", type=int, metavar="N", help="of a tagger: column of the words")
-    parser.add_argument("--tag", type=int, metavar="N", help="of a tagger: column of the tags")
-    parser.add_argument("--encoding", default="utf-8", help="of files (default: utf-8)")
-    parser.add_argument(
-        "--max-aside",
-        type=float,
-        default=0.01,
-        metavar="SHARE",
-        help="of the lines that may be set aside; with more the command ends (default: 0.01)",
-    )
-    parser.add_argument("--split", default="test", help="of a data set by name (default: test)")
-    parser.add_argument("--out", type=Path, help="also write everything as JSON to this file")
-    return parser
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """Measures a model on labelled texts.
+
+    It prints accuracy, macro F1, confusion, calibration, density and the gap between gate modes.
+    For a tagger it prints the accuracy of words and the F1 of spans.
+    """
+
+    model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """The folder that `gatedjax train` wrote."""
+    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    """Labelled texts, as `gatedjax train` reads them."""
+    text: Unset[tuple[str, ...]] = None
+    """The columns of the texts (default: text, or premise and hypothesis)."""
+    label: str = "label"
+    """The column of the label."""
+    word: Unset[int] = None
+    """The column of the words, for a tagger (default: as `gatedjax train` reads the file)."""
+    tag: Unset[int] = None
+    """The column of the tags, for a tagger (default: as `gatedjax train` reads the file)."""
+    encoding: str = "utf-8"
+    """The encoding of the files."""
+    max_aside: float = 0.01
+    """The share of the lines that may be set aside. With more of them the command ends."""
+    split: str = "test"
+    """The split of a data set that is given by its name."""
+    out: Unset[Path] = None
+    """A file to which everything is also written as JSON."""
 
 
-def _run(options: argparse.Namespace) -> None:
+def _run(options: EvaluateOptions) -> None:
     from gatedjax.text._asides import check_share
     from gatedjax.text._model import TrainedModel
 
@@ -58,7 +66,7 @@ def _run(options: argparse.Namespace) -> None:
         write_atomic(options.out, (to_json(metrics, indent=1) + "\n").encode())
 
 
-def _of_texts(model: Any, options: argparse.Namespace) -> Json:
+def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     from gatedjax.text._evaluation import evaluate_model
     from gatedjax.text._leak import render_leak
     from gatedjax.text._metrics import render_metrics
@@ -67,7 +75,7 @@ def _of_texts(model: Any, options: argparse.Namespace) -> Json:
 
     if options.word is not None or options.tag is not None:
         raise ValueError("--word and --tag are for taggers")
-    inputs = tuple(options.text or COLUMNS[model.kind].inputs)
+    inputs = options.text or COLUMNS[model.kind].inputs
     columns = Columns(inputs, options.label)
     table = open_table(options.data, columns, encoding=options.encoding, split=options.split)
     metrics = evaluate_model(model, table, max_aside=options.max_aside)
@@ -81,7 +89,7 @@ def _of_texts(model: Any, options: argparse.Namespace) -> Json:
     return metrics
 
 
-def _of_tags(model: Any, options: argparse.Namespace) -> Json:
+def _of_tags(model: Any, options: EvaluateOptions) -> Json:
     from gatedjax.text._metrics import render_metrics
     from gatedjax.text._tagging import evaluate_tags
     from gatedjax.text._tags import open_sentences
@@ -103,7 +111,7 @@ def _of_tags(model: Any, options: argparse.Namespace) -> Json:
 
 def main(args: list[str]) -> int:
     """Runs the command; 0, or 2 for what cannot be done."""
-    options = _parser().parse_args(args)
+    options = parse(EvaluateOptions, args, f"{program()} evaluate")
     with refusals(_ARGUMENTS | RAW_FILES):
         _run(options)
     return 0

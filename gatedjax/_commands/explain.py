@@ -1,29 +1,41 @@
 """`gatedjax explain MODEL TEXT`: what a prediction rests on."""
 
-import argparse
+import dataclasses
 from pathlib import Path
+from typing import Annotated
+
+import tyro
 
 from gatedjax._commands._lines import in_turns, say_json
-from gatedjax._utils.cli import program, refusals
+from gatedjax._utils.cli import fail, parse, program, refusals
+from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.write import check_place, write_atomic
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"{program()} explain",
-        description="Show the words that a prediction rests on: which were kept, what attention "
-        "they got, and what changes if each gate flips or each word is removed.",
-    )
-    parser.add_argument("model", type=Path, help="the folder that `gatedjax train` wrote")
-    parser.add_argument("texts", nargs="+", help="texts (pairs: premise and hypothesis in turns)")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--html", type=Path, help="write a page that any browser shows offline")
-    form.add_argument("--json", action="store_true", help="print a line of JSON for each text")
-    return parser
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExplainOptions:
+    """Shows the words that a prediction rests on.
+
+    It shows which words were kept, what attention they got, and what changes if each gate flips or
+    each word is removed.
+    """
+
+    model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """The folder that `gatedjax train` wrote."""
+    texts: Annotated[
+        tuple[str, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="TEXT [TEXT ...]", help_behavior_hint="(required)"),
+    ]
+    """The texts. Of pairs, premise and hypothesis are given in turns."""
+    html: Unset[Path] = None
+    """A file for a page that any browser shows offline."""
+    json: Flag = False
+    """Print a line of JSON for each text."""
 
 
-def _run(options: argparse.Namespace) -> None:
+def _run(options: ExplainOptions) -> None:
     from gatedjax.text._explanation import explain_texts
     from gatedjax.text._model import TrainedModel
     from gatedjax.text._show import html_page
@@ -51,7 +63,11 @@ def _run(options: argparse.Namespace) -> None:
 
 def main(args: list[str]) -> int:
     """Runs the command; 0, or 2 for what cannot be done."""
-    options = _parser().parse_args(args)
+    options = parse(ExplainOptions, args, f"{program()} explain", words="texts")
+    if not options.texts:
+        fail("TEXT must be given")
+    if options.json and options.html is not None:
+        fail("give --html or --json, not both")
     with refusals({}):
         _run(options)
     return 0

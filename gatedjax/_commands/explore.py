@@ -1,7 +1,7 @@
 """`gatedjax explore MODEL`: a page on this machine that shows gates and lets one force them."""
 
-import argparse
 import contextlib
+import dataclasses
 import html
 import os
 import sys
@@ -10,9 +10,12 @@ import threading
 import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from gatedjax._utils.cli import program, refusals
+import tyro
+
+from gatedjax._utils.cli import parse, program, refusals
+from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.write import check_place, write_atomic
 
@@ -26,55 +29,53 @@ EMBEDDED = "polarity"
 """The data set that is part of gatedjax; the demo's."""
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"{program()} explore",
-        description="Open a page on this machine: type a sentence, see gates, attention and class "
-        "probabilities, force a gate and see what changes; of a reader what every hop reads, of a "
-        "translator the alignment. Nothing leaves the machine.",
-        epilog="examples: gatedjax explore model --file test.csv; gatedjax explore model "
-        '--html page.html --text "a dull film"',
-    )
-    parser.add_argument(
-        "model",
-        type=Path,
-        nargs="?",
-        help="the folder that `gatedjax train` or `gatedjax export` wrote, or that of a run",
-    )
-    parser.add_argument(
-        "--workdir", type=Path, help="in its place the work folder of a run of experiments.ga_net"
-    )
-    parser.add_argument(
-        "--against", type=Path, metavar="MODEL", help="a second model, shown beside the first"
-    )
-    parser.add_argument("--file", help="labelled texts, as `gatedjax train` reads them, to browse")
-    parser.add_argument("--column", metavar="COLUMN", default="text", help="of the texts in --file")
-    parser.add_argument("--label", default="label", help="column of the label (default: label)")
-    parser.add_argument("--encoding", default="utf-8", help="of the file (default: utf-8)")
-    parser.add_argument("--text", help="the sentence that is shown first")
-    parser.add_argument(
-        "--tokenized",
-        action="store_true",
-        help="what a reader of documents is given is tokens between spaces already",
-    )
-    parser.add_argument(
-        "--html", type=Path, help="write one page that needs no server, with every pattern of gates"
-    )
-    parser.add_argument("--port", type=int, default=0, help="default: any free one")
-    parser.add_argument(
-        "--token",
-        help=f"part of the address, at least {TOKEN} letters, digits and hyphens (default: a new "
-        "one), so that links stay valid",
-    )
-    parser.add_argument("--no-browser", action="store_true", help="only print the address")
-    return parser
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExploreOptions:
+    """Opens a page on this machine that shows the gates of a model.
+
+    Type a sentence, see gates, attention and class probabilities, force a gate and see what
+    changes. The page shows what every hop of a reader reads, and the alignment of a translator.
+    Nothing leaves the machine.
+
+    For example:
+    $ gatedjax explore model --file test.csv
+    $ gatedjax explore model --html page.html --text "a dull film"
+    """
+
+    model: Annotated[Unset[Path], tyro.conf.Positional, tyro.conf.arg(metavar="[MODEL]")] = None
+    """The folder that `gatedjax train` or `gatedjax export` wrote, or the work folder of a run."""
+    workdir: Unset[Path] = None
+    """The work folder of a run of experiments.ga_net, in place of MODEL."""
+    against: Unset[Path] = None
+    """The folder of a second model, which is shown beside the first."""
+    file: Unset[str] = None
+    """Labelled texts to browse, as `gatedjax train` reads them."""
+    column: str = "text"
+    """The column of the texts in --file."""
+    label: str = "label"
+    """The column of the labels in --file."""
+    encoding: str = "utf-8"
+    """The encoding of --file."""
+    text: Unset[str] = None
+    """The sentence that is shown first."""
+    tokenized: Flag = False
+    """The documents for a reader are tokens between spaces already."""
+    html: Unset[Path] = None
+    """A file for one page that needs no server and holds every pattern of the gates."""
+    port: Annotated[int, tyro.conf.arg(help_behavior_hint="")] = 0
+    """The port of the page on this machine (default: any free one)."""
+    token: Unset[str] = None
+    """A part of the address, at least 16 letters, digits and hyphens, so that links stay valid
+    (default: a new one)."""
+    no_browser: Flag = False
+    """Only print the address."""
 
 
-def _models(options: argparse.Namespace) -> tuple[list[Any], list[str]]:
+def _models(options: ExploreOptions) -> tuple[list[Any], list[str]]:
     """The models and what the page calls them."""
-    if (options.model is None) == (options.workdir is None):
+    folders = [*filter(None, (options.model, options.workdir))]
+    if len(folders) != 1:
         raise ValueError("give the folder of a model, or --workdir with that of a run")
-    folders = [options.workdir if options.model is None else options.model]
     if options.against is not None:
         folders.append(options.against)
     elif options.workdir is not None and (options.workdir / SOFT / "checkpoints").is_dir():
@@ -88,7 +89,7 @@ def _models(options: argparse.Namespace) -> tuple[list[Any], list[str]]:
     return models, names
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: ExploreOptions) -> None:
     check_place(options.html)
     if options.html is not None and options.text is None:
         raise ValueError("--html shows one sentence: give it with --text")
@@ -103,7 +104,7 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError(f"--token must have at least {TOKEN} letters, digits and hyphens")
 
 
-def _run(options: argparse.Namespace) -> None:
+def _run(options: ExploreOptions) -> None:
     from gatedjax.explore._engine import Explorer
 
     _check(options)
@@ -112,7 +113,7 @@ def _run(options: argparse.Namespace) -> None:
         if getattr(options, name) is not None:
             explorer.check_gates(f"--{name}")
     table = _table(options)
-    if options.html is None:
+    if options.html is None or options.text is None:
         _serve(options, explorer, table)
         return
     from gatedjax.explore._offline import offline_page
@@ -122,7 +123,7 @@ def _run(options: argparse.Namespace) -> None:
     say(f"wrote {options.html} ({len(page) / 1000:,.0f} kB)")
 
 
-def _table(options: argparse.Namespace) -> Any:
+def _table(options: ExploreOptions) -> Any:
     """Labelled texts to browse: those that were given, or the demo's."""
     from gatedjax.text._read import Columns, open_table
 
@@ -137,7 +138,7 @@ def _table(options: argparse.Namespace) -> Any:
     return open_table(name, columns, encoding=options.encoding, split="test")
 
 
-def _serve(options: argparse.Namespace, explorer: Any, table: Any) -> None:
+def _serve(options: ExploreOptions, explorer: Any, table: Any) -> None:
     from gatedjax.explore._sentences import read_sentences
     from gatedjax.explore._server import Server
     from gatedjax.explore._session import Session
@@ -210,7 +211,7 @@ def _show(address: str) -> None:
 
 def main(args: list[str]) -> int:
     """Runs the command; 0, or 2 for what cannot be done."""
-    options = _parser().parse_args(args)
+    options = parse(ExploreOptions, args, f"{program()} explore")
     with refusals({"columns.inputs must": "--column must"}):
         _run(options)
     return 0

@@ -3,16 +3,18 @@
 Like `checkpoints` it takes no lock and runs on the CPU.
 """
 
-import argparse
 import dataclasses
 import json
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import jax
+import tyro
 
-from gatedjax._utils.cli import program, reason
+from gatedjax._utils.cli import parse, program, reason
 from gatedjax._utils.limits import read_limited
+from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.types import Tree
 from gatedjax.export import ModelCard, save
@@ -25,25 +27,29 @@ from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
 from gatedjax.training.identity import flatten
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"{program()} export",
-        description="Save the best parameters of a run with its configuration, its vocabulary and "
-        "names of classes as far as its work folder has them, and a model card.",
-    )
-    parser.add_argument("workdir", type=Path, help="what `fit` was given")
-    parser.add_argument("--out", type=Path, required=True, help="the folder to write")
-    parser.add_argument("--step", type=int, help="checkpoint to read (default: the newest)")
-    parser.add_argument(
-        "--average",
-        type=int,
-        help="save the mean of so many of the newest checkpoints (default: as a run of translation "
-        "was tested; else the best parameters)",
-    )
-    parser.add_argument("--name", help="title of the card (default: the work folder's name)")
-    parser.add_argument("--licence", default="", help='of the parameters, as in "Apache-2.0"')
-    parser.add_argument("--overwrite", action="store_true", help="replace an earlier export")
-    return parser
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """Saves the best parameters of a run in a folder.
+
+    The folder also has the configuration and a model card, and the vocabulary and the names of the
+    classes as far as the work folder has them.
+    """
+
+    workdir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="WORKDIR")]
+    """The work folder of the run."""
+    out: Path
+    """The folder to write."""
+    step: Unset[int] = None
+    """The step of the checkpoint to read (default: the newest)."""
+    average: Unset[int] = None
+    """Save the mean of so many of the newest checkpoints (default: as a run of translation was
+    tested; else the best parameters)."""
+    name: Unset[str] = None
+    """The title of the card (default: the name of the work folder)."""
+    licence: str = ""
+    """The licence of the parameters, as in "Apache-2.0"."""
+    overwrite: Flag = False
+    """Replace an earlier export."""
 
 
 def _results(workdir: Path, best_step: int) -> dict[str, Tree]:
@@ -58,7 +64,7 @@ def _results(workdir: Path, best_step: int) -> dict[str, Tree]:
     return results if isinstance(results, dict) and results.get("best_step") == best_step else {}
 
 
-def _card(options: argparse.Namespace, record: dict[str, Tree], step: int) -> ModelCard:
+def _card(options: ExportOptions, record: dict[str, Tree], step: int) -> ModelCard:
     run = record.get("run", {})
     best_step = run.get("best_step") if run.get("best_metrics") else step
     results = _results(options.workdir, best_step)
@@ -81,7 +87,7 @@ def _card(options: argparse.Namespace, record: dict[str, Tree], step: int) -> Mo
     )
 
 
-def _export(options: argparse.Namespace) -> None:
+def _export(options: ExportOptions) -> None:
     check_target(options.out, options.overwrite, "--overwrite")
     store = CheckpointStore(options.workdir / "checkpoints")
     steps = store.steps()
@@ -125,7 +131,7 @@ def _export(options: argparse.Namespace) -> None:
         )
 
 
-def _averaged(options: argparse.Namespace, kind: str, metadata: dict[str, Tree]) -> int:
+def _averaged(options: ExportOptions, kind: str, metadata: dict[str, Tree]) -> int:
     """Of how many checkpoints the mean is wanted; 1 takes the best parameters."""
     if options.average is not None and options.average < 1:
         raise ValueError(f"--average must be at least 1, got {options.average}")
@@ -140,7 +146,7 @@ def _averaged(options: argparse.Namespace, kind: str, metadata: dict[str, Tree])
 
 def main(args: list[str]) -> int:
     """Runs the command; 0, or 1 for a damaged checkpoint, or 2 for what cannot be done."""
-    options = _parser().parse_args(args)
+    options = parse(ExportOptions, args, f"{program()} export")
     # Orbax asks JAX for its processes, which starts a backend: a GPU belongs to the run.
     jax.config.update("jax_platforms", "cpu")
     try:

@@ -1,13 +1,16 @@
 """`gatedjax gates report`: a trained GA-Net under every kind of gate, and estimators beside it."""
 
-import argparse
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from gatedjax._utils.cli import program, refusals
+import tyro
+
+from gatedjax._utils.cli import parse_command, program, refusals
 from gatedjax._utils.json import to_json
 from gatedjax._utils.limits import MOST_DRAWS, MOST_SEED, check_most
+from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.write import write_atomic
 
@@ -17,61 +20,55 @@ _PLACE = "gates-report"
 _OWN = {"text": "--text", "label": "--label", "encoding": "--encoding"}
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"{program()} gates", description="What gates do, and whether it can be trusted."
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="report")
-    about = (
-        "Loss and accuracy of a trained GA-Net under every kind of gate, the exact expectation "
-        "over all 2^n patterns among them, and bias and variance of gradient estimators at its "
-        "parameters: tables, a figure and JSON."
-    )
-    report = commands.add_parser(
-        "report", help="exact gate modes and estimators", description=about
-    )
-    which = report.add_argument_group("what", "one of the three")
-    which.add_argument(
-        "model", nargs="?", type=Path, help="what `gatedjax train` wrote; with --file"
-    )
-    which.add_argument("--workdir", type=Path, help="of a run of GA-Net: its test set is read")
-    which.add_argument("--toy", action="store_true", help="the classic problems, without data")
-    texts = report.add_argument_group("texts")
-    texts.add_argument("--preset", metavar="NAME", help="data set that the run must be of")
-    texts.add_argument("--manual-dir", metavar="DIR", help="raw files of the data set of the run")
-    texts.add_argument("--data-dir", metavar="DIR", help="prepared data set of the run")
-    texts.add_argument("--file", help="labelled texts for MODEL, as `gatedjax evaluate` reads them")
-    texts.add_argument("--text", metavar="COLUMN", help="column of the text (default: text)")
-    texts.add_argument("--label", metavar="COLUMN", help="column of the label (default: label)")
-    texts.add_argument("--encoding", help="of the file (default: utf-8)")
-    texts.add_argument(
-        "--longest", type=int, default=20, metavar="N", help="leave out texts of more words (20)"
-    )
-    sizes = report.add_argument_group("measurement")
-    sizes.add_argument(
-        "--samples", type=int, default=100, metavar="S", help="draws behind the sampled mean (100)"
-    )
-    sizes.add_argument("--tau", type=float, help="of relaxed gates (default: that of the model)")
-    sizes.add_argument(
-        "--texts", type=int, default=32, metavar="N", help="texts for the estimators (32)"
-    )
-    sizes.add_argument(
-        "--draws",
-        type=int,
-        metavar="N",
-        help="gradients per text and estimator (1,024; with --toy 16,384)",
-    )
-    sizes.add_argument("--seed", type=int, default=0, help="of all draws (0)")
-    report.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help=f"where to write {STEM}.json, .png and .svg (default: the work folder, else {_PLACE})",
-    )
-    return parser
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Report:
+    """Reports the gates of a trained GA-Net, and what estimators of gradients are worth there.
+
+    It measures loss and accuracy under every kind of gate, the exact expectation over all 2^n
+    patterns among them, and the bias and variance of gradient estimators at its parameters. It
+    prints tables, and writes a figure and JSON.
+
+    Give one of MODEL, --workdir and --toy.
+    """
+
+    model: Annotated[Unset[Path], tyro.conf.Positional, tyro.conf.arg(metavar="[MODEL]")] = None
+    """The folder that `gatedjax train` wrote. It needs --file."""
+    workdir: Unset[Path] = None
+    """The work folder of a run of GA-Net, whose test set is read."""
+    toy: Flag = False
+    """Report the classic problems, which need no data."""
+    preset: Unset[str] = None
+    """The data set that the run must be of."""
+    manual_dir: Unset[str] = None
+    """The folder with the raw files of the data set of the run."""
+    data_dir: Unset[str] = None
+    """The folder with the prepared data set of the run."""
+    file: Unset[str] = None
+    """Labelled texts for MODEL, as `gatedjax evaluate` reads them."""
+    text: Unset[str] = None
+    """The column of the texts in --file (default: text)."""
+    label: Unset[str] = None
+    """The column of the labels in --file (default: label)."""
+    encoding: Unset[str] = None
+    """The encoding of --file (default: utf-8)."""
+    longest: int = 20
+    """The most words that a text may have. Longer texts are left out."""
+    samples: int = 100
+    """The number of draws behind the sampled mean."""
+    tau: Unset[float] = None
+    """The temperature of relaxed gates (default: that of the model)."""
+    texts: int = 32
+    """The number of texts at which estimators are measured."""
+    draws: Unset[int] = None
+    """The number of gradients per text and estimator (default: 1,024; with --toy 16,384)."""
+    seed: int = 0
+    """The seed of all draws."""
+    out: Unset[Path] = None
+    """The folder for gates_report.json, .png and .svg (default: the work folder, else
+    gates-report)."""
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: Report) -> None:
     """Refuses options that do not go together, before anything is read."""
     given = [options.model is not None, options.workdir is not None, options.toy]
     if sum(given) != 1:
@@ -104,11 +101,11 @@ def _check(options: argparse.Namespace) -> None:
         raise NotADirectoryError(f"--out must be a folder, {options.out} is a file")
 
 
-def _opened(options: argparse.Namespace) -> tuple[Any, Path]:
+def _opened(options: Report) -> tuple[Any, Path]:
     """The network with its texts, and where the report goes unless --out says it."""
     from gatedjax.text._gated import is_run, open_own, open_run
 
-    folder = options.model if options.workdir is None else options.workdir
+    (folder,) = filter(None, (options.model, options.workdir))
     if is_run(folder):
         if options.file is not None:
             raise ValueError(f"--file is for what gatedjax train wrote; {folder} is of a run")
@@ -130,7 +127,7 @@ def _opened(options: argparse.Namespace) -> tuple[Any, Path]:
     return open_own(folder, options.file, **columns), Path(_PLACE)
 
 
-def _study(found: Any, options: argparse.Namespace) -> Any:
+def _study(found: Any, options: Report) -> Any:
     """The gate modes of all texts, and the estimators at some of them."""
     import sys
 
@@ -198,7 +195,7 @@ def _write(studies: Sequence[Any], folder: Path, title: str | None) -> None:
     say(f"wrote {folder / STEM}.json, .png and .svg")
 
 
-def _run(options: argparse.Namespace) -> None:
+def _run(options: Report) -> None:
     _check(options)
     if options.toy:
         import jax
@@ -219,7 +216,8 @@ def _run(options: argparse.Namespace) -> None:
 
 def main(args: list[str]) -> int:
     """Runs the command; 0, or 2 for what cannot be done."""
-    options = _parser().parse_args(args)
+    about = "Measures what gates do, and whether it can be trusted."
+    options: Report = parse_command({"report": Report}, args, f"{program()} gates", about)
     names = {
         "longest must": "--longest must",
         "columns.inputs must": "--text must",

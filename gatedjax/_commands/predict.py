@@ -1,16 +1,19 @@
 """`gatedjax predict MODEL TEXT ...`: labels of texts, and the words attention kept; or tags."""
 
-import argparse
+import dataclasses
 import functools
 import itertools
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import tyro
 
 from gatedjax._commands._lines import in_turns, lines_to
-from gatedjax._utils.cli import program, refusals
+from gatedjax._utils.cli import parse, program, refusals
+from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.write import check_place
 
@@ -18,39 +21,46 @@ _SECONDS = 1.0
 """Between two messages of progress."""
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"{program()} predict",
-        description="Say which class texts belong to: a line of JSON each, with label, "
-        "probability, kept words and density, or with error. Of a tagger: words, tags and "
-        "probabilities.",
-        epilog='examples: gatedjax predict model "a dull film"; gatedjax predict model --file '
-        "in.csv --out out.jsonl; cat lines.txt | gatedjax predict model",
-    )
-    parser.add_argument("model", type=Path, help="the folder that `gatedjax train` wrote")
-    parser.add_argument("texts", nargs="*", help="texts (pairs: premise and hypothesis in turns)")
-    parser.add_argument(
-        "--file",
-        type=Path,
-        help="read the texts from a .csv, .tsv or .jsonl file, the lines of a .txt file (without "
-        "fastText's labels), a folder of .txt files, or for a tagger the words of a .conll file "
-        "(default: the lines of standard input, if no text is given)",
-    )
-    parser.add_argument("--out", type=Path, help="the file to write (default: standard output)")
-    parser.add_argument("--text", nargs="+", metavar="COLUMN", help="columns of the texts")
-    parser.add_argument(
-        "--word", type=int, metavar="N", help="column of the words of a .conll file"
-    )
-    parser.add_argument("--encoding", default="utf-8", help="of the file (default: utf-8)")
-    parser.add_argument("--overwrite", action="store_true", help="replace the file of --out")
-    return parser
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PredictOptions:
+    """Predicts the classes of texts.
+
+    It writes a line of JSON for each text, with label, probability, kept words and density, or with
+    the error. For a tagger the line has words, tags and probabilities.
+
+    For example:
+    $ gatedjax predict model "a dull film"
+    $ gatedjax predict model --file in.csv --out out.jsonl
+    $ cat lines.txt | gatedjax predict model
+    """
+
+    model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """The folder that `gatedjax train` wrote."""
+    texts: Annotated[
+        Unset[tuple[str, ...]], tyro.conf.Positional, tyro.conf.arg(metavar="[TEXT ...]")
+    ] = None
+    """The texts. Of pairs, premise and hypothesis are given in turns."""
+    file: Unset[Path] = None
+    """A file with the texts: .csv, .tsv or .jsonl, the lines of a .txt file (without fastText's
+    labels), a folder of .txt files, or for a tagger the words of a .conll file (default: the lines
+    of standard input, if no text is given)."""
+    out: Unset[Path] = None
+    """The file to write (default: standard output)."""
+    text: Unset[tuple[str, ...]] = None
+    """The columns of the texts (default: text, or premise and hypothesis)."""
+    word: Unset[int] = None
+    """The column of the words of a .conll file (default: as `gatedjax train` reads the file)."""
+    encoding: str = "utf-8"
+    """The encoding of the file."""
+    overwrite: Flag = False
+    """Replace the file of --out."""
 
 
 Line = tuple[Sequence[str] | None, str]
 """The texts of a line, or None and why there are none."""
 
 
-def _sentences(options: argparse.Namespace) -> Iterable[Line]:
+def _sentences(options: PredictOptions) -> Iterable[Line]:
     """What is to be tagged, one item for every sentence."""
     from gatedjax.text._read import Aside, infer_task, open_tags
 
@@ -60,7 +70,7 @@ def _sentences(options: argparse.Namespace) -> Iterable[Line]:
     return ((None, one.reason) if isinstance(one, Aside) else (one.words, "") for one in table)
 
 
-def _lines(options: argparse.Namespace, kind: str) -> Iterable[Line]:
+def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
     """What is to be predicted, one item for every line."""
     from gatedjax.text._model import check_inputs
     from gatedjax.text._read import Aside, Columns, open_table
@@ -77,7 +87,7 @@ def _lines(options: argparse.Namespace, kind: str) -> Iterable[Line]:
         whys = [next(found, "") for found in faults]
         return [(None if why else part, why) for part, why in zip(turns, whys, strict=True)]
     if options.file is not None:
-        columns = Columns(tuple(options.text or inputs), None)
+        columns = Columns(options.text or inputs, None)
         check_inputs(columns, kind)
         table = open_table(options.file, columns, encoding=options.encoding)
         return ((None, one.reason) if isinstance(one, Aside) else (one.inputs, "") for one in table)
@@ -97,7 +107,7 @@ def _piped(encoding: str) -> Iterator[Line]:
         yield ([line.rstrip("\r\n")], "") if problem is None else (None, problem)
 
 
-def _run(options: argparse.Namespace) -> None:
+def _run(options: PredictOptions) -> None:
     from gatedjax.text._lines import suggest_encoding
     from gatedjax.text._model import Failure, TrainedModel
     from gatedjax.text._tagging import tag_sentences
@@ -139,8 +149,7 @@ def _run(options: argparse.Namespace) -> None:
 
 def main(args: list[str]) -> int:
     """Runs the command; 0, or 2 for what cannot be done."""
-    # a text may follow the options
-    options = _parser().parse_intermixed_args(args)
+    options = parse(PredictOptions, args, f"{program()} predict", words="texts")
     with refusals({"columns.inputs must": "--text must"}):
         _run(options)
     return 0

@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from gatedjax._utils.cli import RAW_FILES, check_devices, program, refusals
+from gatedjax._utils.cli import RAW_FILES, check_devices, parse, program, refusals
 from gatedjax._utils.cpu import prepare_cpu
-from gatedjax._utils.help import read
 from gatedjax._utils.terminal import say
 from gatedjax.export import ModelCard
 from gatedjax.export._folder import check_target
@@ -178,7 +177,7 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
         "TrainOptions", fields, bases=(TrainOptions,), kw_only=True
     )
     shown.__doc__ = TrainOptions.__doc__
-    made: TrainOptions = read(shown, args, prog=f"{program()} train")
+    made: TrainOptions = parse(shown, args, f"{program()} train")
     options = {field.name: getattr(made, field.name) for field in dataclasses.fields(Options)}
     options |= {
         "network": {one: _at(made.network, one) for one in _given(args, "network")},

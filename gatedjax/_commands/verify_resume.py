@@ -1,6 +1,6 @@
 """`python -m gatedjax verify-resume -- COMMAND`: proof that a killed run continues bit-equal."""
 
-import argparse
+import dataclasses
 import json
 import os
 import random
@@ -11,32 +11,44 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from gatedjax._utils.cli import program, reason
+import tyro
+
+from gatedjax._utils.cli import parse, program, reason
+from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.types import Tree
 from gatedjax.training._verify import DIGESTS, KILL_AT, RESUMES
 
-DESCRIPTION = """Runs COMMAND once unbroken, and once more with SIGKILL at random steps, half of
-them during a save, starting it again after each. Then compares digests of parameters, optimiser
-state, best parameters, data position, the next batches, metrics and the record of the run. COMMAND
-must train with gatedjax.training.fit and take --workdir, which is added to it."""
-
 LONGEST_SAVE_S = 0.2
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"{program()} verify-resume",
-        description=DESCRIPTION,
-        usage="%(prog)s [--kills N] [--seed N] [--keep DIR] -- COMMAND ...",
-    )
-    parser.add_argument("--kills", type=int, default=4, help="how often to kill (default: 4)")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments of the kills")
-    parser.add_argument("--keep", type=Path, help="keep work folders and logs in this new folder")
-    parser.add_argument("command", nargs="+", metavar="COMMAND", help="what trains, after --")
-    return parser
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VerifyOptions:
+    """Proves that a killed run continues with the same bits.
+
+    It runs COMMAND once unbroken, and once more with SIGKILL at random steps, half of them during a
+    save, and starts it again after each. Then it compares digests of parameters, optimiser state,
+    best parameters, data position, the next batches, metrics and the record of the run. COMMAND
+    must train with gatedjax.training.fit and take --workdir, which is added to it.
+
+    For example:
+    $ gatedjax verify-resume --kills 2 -- python train.py
+    """
+
+    kills: int = 4
+    """How often to kill the run."""
+    seed: int = 0
+    """The seed of the moments of the kills."""
+    keep: Unset[Path] = None
+    """A new folder that keeps the work folders and logs."""
+    command: Annotated[
+        tuple[str, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="-- COMMAND ...", help_behavior_hint="(required)"),
+    ]
+    """The command that trains, after --."""
 
 
 def kill_points(last: int, every: int, count: int, seed: int) -> list[str]:
@@ -159,8 +171,11 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
 
 def main(args: list[str]) -> int:
     """Runs the command; 0 if bit-equal, 1 if not, 2 if the run itself failed."""
-    options = _parser().parse_args(args)
+    options = parse(VerifyOptions, args, f"{program()} verify-resume")
     command = list(options.command)
+    if not command:
+        say("error: COMMAND must be given, after --", file=sys.stderr)
+        return 2
     if options.kills < 1:
         say(f"error: --kills must be at least 1, got {options.kills}", file=sys.stderr)
         return 2

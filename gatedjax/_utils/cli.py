@@ -1,18 +1,25 @@
 """Parts that the commands share: how one is called, and how it refuses."""
 
 import contextlib
+import difflib
+import io
+import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from gatedjax._utils.terminal import say
 from gatedjax._version import __version__
+
+C = TypeVar("C")
 
 RAW_FILES = {"(manual_dir=...)": "(gatedjax data prepare NAME --manual-dir DIR)"}
 """For `refusals` of a command that cannot be given a folder of raw files itself."""
 # More of them wait for each other until XLA gives up and ends the process.
 _MOST_DEVICES = 128
+_HELP = ("-h", "--help", "--help-all")
 
 
 def program() -> str:
@@ -62,8 +69,160 @@ def check_devices(count: int | None) -> None:
         fail(f"--cpu-devices must be at most {_MOST_DEVICES}, got {count}")
 
 
-def show_version(args: Sequence[str]) -> None:
-    """Prints the version and exits if that was asked for."""
-    if "--version" in args:
-        say(f"gatedjax {__version__}")
-        sys.exit(0)
+def parse(
+    kind: type[C], args: Sequence[str], prog: str, *, words: str | None = None, **more: Any
+) -> C:
+    """Parses the options of a command; shows its help or the version where that is asked for.
+
+    A wrong command line is refused by `fail`.
+
+    Args:
+      kind: a dataclass of options. Its docstring and those of its fields are the help.
+      args: what follows the name of the command.
+      prog: the name of the command in the help.
+      words: the field of positional words, for a command that takes them after options too.
+      **more: `default` and `description`, passed on to `tyro.cli`.
+    """
+    # `gatedjax --version` does not need these, which take as long to load as the rest of it
+    import dataclasses
+
+    import tyro
+
+    from gatedjax._utils.cli_errors import is_option, message_of, unknown_option
+    from gatedjax._utils.options import joined_docstrings
+
+    def refuse(event: Any) -> None:
+        with contextlib.suppress(AttributeError):  # tyro draws a frame in its place
+            if message := message_of(event, kind, ahead):
+                fail(message)
+
+    ahead, rest = _split(args)
+    if "--version" in ahead:
+        show_version()
+    if wants_help := any(word in _HELP for word in ahead):
+        ahead, rest = ["--help"], []  # tyro leaves out what the words ahead of it have given
+    ahead = _attached(ahead)
+    encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+    output = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace")
+    try:
+        with contextlib.redirect_stdout(output), _on_parse_error(refuse):
+            options, unknown = tyro.cli(
+                kind,
+                prog=prog,
+                args=[*ahead, *rest],
+                return_unknown_args=True,
+                registry=joined_docstrings(),
+                **more,
+            )
+    except SystemExit:
+        output.seek(0)
+        shown = output.read()
+        say(_wrapped(shown) if wants_help else shown, end="")
+        raise
+    if not unknown:
+        return options
+    literal = len(rest) - 1 if rest and unknown[1 - len(rest) :] == rest[1:] else 0
+    if option := next(filter(is_option, unknown[: len(unknown) - literal]), None):
+        fail(unknown_option(kind, option))
+    if words is None:
+        fail(f"unexpected argument {unknown[0]!r}")
+    return dataclasses.replace(options, **{words: (*(getattr(options, words) or ()), *unknown)})
+
+
+def parse_command(commands: Mapping[str, type], args: Sequence[str], prog: str, about: str) -> Any:
+    """Parses the options of a command that is one of several, named by the first argument.
+
+    Args:
+      commands: the dataclass of options of every command; see `parse`.
+      args: the name of the command and what follows it.
+      prog: what comes ahead of the name in the help.
+      about: what the commands are for.
+    """
+    from gatedjax._utils.cli_errors import option_names
+
+    texts = {}
+    for name, kind in commands.items():
+        options = ", ".join(option_names(kind))
+        first = " ".join(str(kind.__doc__).partition("\n\n")[0].split())
+        texts[name] = f"{first} Options: {options}." if options else first
+    name = choose(texts, args, prog, about)
+    return parse(commands[name], args[1:], f"{prog} {name}")
+
+
+def choose(commands: Mapping[str, str], args: Sequence[str], prog: str, about: str = "") -> str:
+    """Returns the first argument, which must name a command; lists the commands or the version.
+
+    Args:
+      commands: the names, and what each command does.
+      args: the name of the command and what follows it.
+      prog: what comes ahead of the name in the help.
+      about: what the commands are for.
+    """
+    name = args[0] if args else ""
+    if name in commands:
+        return name
+    width = max(map(len, commands)) + 4
+    lines = [f"usage: {prog} COMMAND ...", *(("", _wrapped(about)) if about else ())]
+    lines += ["", "commands:"]
+    lines += [
+        _wrapped(f"  {command:<{width - 2}}{commands[command]}", width) for command in commands
+    ]
+    lines += ["", "options:", "  -h, --help  show this list; after a command, show its options"]
+    usage = "\n".join([*lines, "  --version   show the version"])
+    if not args or name in _HELP:
+        say(usage)
+        sys.exit(0 if args else 2)
+    if name == "--version":
+        show_version()
+    near = difflib.get_close_matches(name, commands, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    fail(f"no command {name!r}.{hint} Commands: {', '.join(commands)}.")
+
+
+def show_version() -> NoReturn:
+    """Prints the version and exits."""
+    say(f"gatedjax {__version__}")
+    sys.exit(0)
+
+
+def _split(args: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Splits a command line ahead of "--", behind which nothing is an option."""
+    end = args.index("--") if "--" in args else len(args)
+    return list(args[:end]), list(args[end:])
+
+
+def _on_parse_error(hook: Callable[[Any], None]) -> contextlib.AbstractContextManager[None]:
+    """Calls a function with what tyro is about to refuse.
+
+    This is not part of tyro's public interface. A tyro without it draws a frame around its message
+    and exits with the same status.
+    """
+    try:
+        from tyro._errors import on_parse_error
+    except ImportError:
+        return contextlib.nullcontext()
+    return on_parse_error(hook)
+
+
+def _attached(words: Sequence[str]) -> list[str]:
+    """Writes "--text" and "-what a film" as "--text=-what a film", which tyro takes as a value."""
+    out: list[str] = []
+    for word in words:
+        follows = out and out[-1].startswith("--") and "=" not in out[-1]
+        if follows and word.startswith("-") and len(word.split()) > 1:
+            out[-1] += f"={word}"
+        else:
+            out.append(word)
+    return out
+
+
+def _wrapped(text: str, indent: int = 0) -> str:
+    """Wraps the lines of a help that are wider than the terminal."""
+    width = shutil.get_terminal_size().columns
+    lines: list[str] = []
+    # tyro puts a second empty line ahead of a paragraph that begins with no letter
+    for line in text.replace("\n\n\n", "\n\n").split("\n"):
+        following = " " * (7 if line.startswith("usage: ") else indent)
+        wrap = textwrap.TextWrapper(width, subsequent_indent=following, break_on_hyphens=False)
+        lines += wrap.wrap(line) if len(line) > width else [line]
+    return "\n".join(lines)

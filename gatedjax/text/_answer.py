@@ -9,9 +9,9 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from gatedjax._utils.cli import refusals, show_version
-from gatedjax._utils.help import read as read_options
+from gatedjax._utils.cli import parse, refusals
 from gatedjax._utils.limits import MOST_TEXT_BYTES, check_most, read_limited
+from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import new_console
 from gatedjax.data.text._tokenize import treebank_tokens
 from gatedjax.text._reader import Reader, question
@@ -28,21 +28,21 @@ class AnswerOptions:
     """Answers a question about a document, and shows where the reader looked."""
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """Folder that gatedjax export wrote of a run of the GA Reader, or that run's work folder."""
+    """The folder that `gatedjax export` wrote of a GA Reader, or the work folder of its run."""
     document: Path
-    """Text file (UTF-8); - reads standard input."""
+    """The text file with the document in UTF-8, or - for standard input."""
     question: str
-    """A sentence with @placeholder (or XXXXX) where the answer belongs."""
+    """The sentence with @placeholder (or XXXXX) in the place of the answer."""
     candidates: tuple[str, ...]
-    """What to choose from; a candidate of several words is one argument in quotes."""
-    embeddings: Path | None = None
-    """GloVe file for words that training has not seen; without it they get random vectors."""
+    """The possible answers. An answer of several words is one argument in quotes."""
+    embeddings: Unset[Path] = None
+    """A GloVe file for words that are new to the model (default: they get random vectors)."""
     tokenized: bool = False
-    """Document, question and candidates are tokens between spaces already."""
+    """Take document, question and candidates as tokens between spaces."""
     top: int = 5
-    """How many places to show."""
-    figure: Path | None = None
-    """Also draw the heat map, as FIGURE.png and FIGURE.svg."""
+    """The number of places that are shown."""
+    figure: Unset[Path] = None
+    """The heat map is also drawn as FIGURE.png and FIGURE.svg."""
 
 
 def run(
@@ -56,8 +56,7 @@ def run(
       prog: how the command is called, for its help.
       read: opens the folder.
     """
-    show_version(args)
-    options = read_options(kind, args, prog=prog)
+    options = parse(kind, args, prog)
     with refusals(OPTIONS):
         answer(options, read, new_console())
     return 0

@@ -8,9 +8,9 @@ from typing import Annotated, TextIO
 
 import tyro
 
-from gatedjax._utils.cli import refusals, show_version
-from gatedjax._utils.help import read as read_options
+from gatedjax._utils.cli import parse, refusals
 from gatedjax._utils.limits import MOST_TEXT_BYTES, check_most, read_limited
+from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say, while_read
 from gatedjax.analysis._bleu import corpus_bleu
 from gatedjax.text._translator import Translator, translate_texts
@@ -21,19 +21,19 @@ class TranslateOptions:
     """Translates the lines of standard input with a trained network."""
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """Folder that gatedjax export wrote of a run of translation, or that run's work folder."""
-    beam_size: int | None = None
-    """Targets that are followed (default: as the run was tested); 1 is greedy search."""
-    length_penalty: float | None = None
-    """Exponent of the length that scores are divided by (default: as the run was tested)."""
-    average: int | None = None
-    """Use the mean of so many of the newest checkpoints (default: as the run was tested)."""
-    batch_sentences: int | None = None
-    """Sentences that are translated at once (default: as the run was tested)."""
-    bpe: Path | None = None
-    """File of the run's byte pairs (default: that in the folder)."""
-    references: Path | None = None
-    """Text to score the translations against: BLEU is printed to standard error."""
+    """The folder that `gatedjax export` wrote of a run of translation, or the run's work folder."""
+    beam_size: Unset[int] = None
+    """The number of targets that are followed, 1 for greedy search (default: as in the test)."""
+    length_penalty: Unset[float] = None
+    """The exponent of the length that divides the scores (default: as in the test)."""
+    average: Unset[int] = None
+    """The number of newest checkpoints whose mean translates (default: as in the test)."""
+    batch_sentences: Unset[int] = None
+    """The number of sentences that are translated at once (default: as in the test)."""
+    bpe: Unset[Path] = None
+    """The file of the run's byte pairs (default: that in the folder)."""
+    references: Unset[Path] = None
+    """The file of reference translations. Their BLEU score is printed to standard error."""
 
 
 def run(
@@ -57,8 +57,7 @@ def run(
       lines: what is translated.
       out: where translations go.
     """
-    show_version(args)
-    options = read_options(kind, args, prog=prog)
+    options = parse(kind, args, prog)
     changes = {
         name: value
         for name in ("beam_size", "length_penalty", "batch_sentences")

@@ -89,9 +89,7 @@ def options(command: str) -> list[str]:
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         # one column of options, whatever the terminal
         patch.setenv("COLUMNS", "100")
-        # the short help of a run and of tables names some options without what they begin with
-        long = command in PAPERS or command.endswith((".tables", ".demo", ".tune"))
-        assert status(command, "--help-all" if long else "--help") == 0, command
+        assert status(command, "--help") == 0, command
     text = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
     lines = [line.split("  ")[0] for line in LINE.findall(text)]
     return sorted({name for line in lines for name in OPTION.findall(line)})

@@ -19,9 +19,9 @@ def refused(command, args, capsys):
 
 
 def left_out_of_help(command, options, capsys):
-    """The options that --help-all of a command does not list."""
+    """The options that --help of a command does not list."""
     with pytest.raises(SystemExit) as stop:
-        command(["--help-all"])
+        command(["--help"])
     assert stop.value.code == 0
     shown = plain(capsys.readouterr().out)
     return [option for option in options if option not in shown]

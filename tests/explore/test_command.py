@@ -24,6 +24,7 @@ from gatedjax.explore._engine import Explorer
 from gatedjax.explore._server import Server
 from gatedjax.text._run import load_run
 from tests._programs import environment
+from tests.experiments._commands import plain
 from tests.explore._models import TEXT, WORDS, model, pair
 from tests.text import _runs
 from tests.text._runs import reader_run, saved
@@ -127,7 +128,7 @@ def test_the_token_is_not_on_the_command_line_of_the_browser(place, stopped, cap
 
 def test_help_states_the_rule_of_tokens(capsys):
     assert explore("--help") == 0
-    text = " ".join(capsys.readouterr().out.split())
+    text = plain(capsys.readouterr().out)
     assert "at least 16 letters, digits and hyphens" in text
 
 

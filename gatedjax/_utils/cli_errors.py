@@ -1,0 +1,104 @@
+"""The messages with which a wrong command line is refused, each in one line."""
+
+import dataclasses
+import difflib
+import itertools
+import typing
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tyro
+
+_COMMON = ("--help", "--version")
+_TYPES = {"INT": "an integer", "FLOAT": "a number"}
+
+
+def is_option(word: str) -> bool:
+    """True for what looks like an option: "-5" and "-what a film" are values."""
+    return word.startswith("-") and word.lstrip("-")[:1].isalpha() and len(word.split()) == 1
+
+
+def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
+    """Yields the names of the options of a dataclass, those of its groups included."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        marks = getattr(hint, "__metadata__", ())
+        base = hint.__origin__ if marks else hint
+        renamed = (getattr(mark, "name", None) for mark in marks)
+        name = next(filter(None, renamed), field.name.replace("_", "-"))
+        if dataclasses.is_dataclass(base):
+            yield from option_names(base, f"{prefix}{name}.")
+        elif tyro.conf.Positional not in marks:
+            yield f"{prefix}{name}"
+            if base is bool and tyro.conf.FlagCreatePairsOff not in marks:
+                yield f"{prefix}no-{name}"
+
+
+def unknown_option(kind: Any, word: str) -> str:
+    """Returns the message about an option that a command does not have."""
+    name = _name_in(word)
+    names = [*option_names(kind), *_COMMON]
+    last = name.lstrip("-").rpartition(".")[2]
+    near = [option for option in names if option.rpartition(".")[2] == last]
+    near += difflib.get_close_matches(name, names, n=1)
+    return f"unknown option {word}." + (f" Did you mean {near[0]}?" if near else "")
+
+
+def message_of(event: Any, kind: Any, args: Sequence[str]) -> str | None:
+    """Returns the message of a `tyro._errors.ParseErrorEvent`, or None for an unknown event.
+
+    Args:
+      event: what tyro is about to refuse.
+      kind: the dataclass of the options.
+      args: the command line.
+
+    Raises:
+      AttributeError: where an event has other fields than those of tyro 1.0.17.
+    """
+    names = {*option_names(kind), *_COMMON}
+    unknown = [word for word in args if is_option(word) and _name_in(word) not in names]
+    if unknown:  # it may be meant to be the option that is missing
+        return unknown_option(kind, unknown[0])
+    what = type(event).__name__
+    if what == "MissingArgs":
+        missing = [_shown_name(one.arg) for one in event.missing_arguments]
+        return f"{_listed(missing, 'and')} must be given"
+    if what == "InstantiationFailure" and event.argument is None:
+        return str(event.message)
+    if what not in ("InvalidChoice", "BadValue", "InstantiationFailure"):
+        return None
+    name, wanted = _shown_name(event.argument), event.argument.lowered.metavar
+    wanted = wanted.removeprefix("{None}|")
+    if what == "InvalidChoice":
+        return f"{name} must be {_listed(event.choices, 'or')}, got {event.value!r}"
+    if what == "BadValue":
+        return f"{name} needs a value ({wanted})"
+    values = _values(args, name)
+    return f"{name} must be {_TYPES.get(wanted, wanted)}, got {' '.join(values)!r}"
+
+
+def _name_in(word: str) -> str:
+    return word.partition("=")[0].replace("_", "-")
+
+
+def _shown_name(argument: Any) -> str:
+    """Returns the name of an argument of tyro as the help shows it."""
+    lowered = argument.lowered
+    return str(lowered.metavar if argument.is_positional() else lowered.name_or_flags[0])
+
+
+def _listed(names: Sequence[str], conjunction: str) -> str:
+    *early, last = names
+    return f"{', '.join(early)} {conjunction} {last}" if early else last
+
+
+def _values(args: Sequence[str], option: str) -> list[str]:
+    """Returns the values that a command line gives an option the last time."""
+    values: list[str] = []
+    for place, word in enumerate(args):
+        if _name_in(word) == option:
+            _, equals, value = word.partition("=")
+            following = itertools.takewhile(lambda one: not is_option(one), args[place + 1 :])
+            values = [value] if equals else list(following)
+    return values

@@ -1,0 +1,228 @@
+"""The one parser of command lines: whole sentences in the help, one line for a refusal."""
+
+import dataclasses
+import importlib
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+import tyro
+
+from gatedjax.__main__ import COMMANDS, main
+from gatedjax._commands import train
+from gatedjax._utils.cli import parse, parse_command
+from gatedjax._utils.options import Flag, Unset
+from gatedjax._utils.terminal import UNREAD
+from tests._streams import unread
+from tests.experiments._commands import plain
+
+HELPS = {
+    **{f"gatedjax {name}": ("gatedjax.__main__", [name]) for name in COMMANDS},
+    **{
+        f"gatedjax {name}": ("gatedjax.__main__", name.split())
+        for name in ("checkpoints diff", "data check", "gates report")
+    },
+    "experiments.ga_net": ("experiments.ga_net.__main__", []),
+    "experiments.ssan translation": ("experiments.ssan.__main__", ["--preset", "mt_multi30k"]),
+    "experiments.ga_reader.tables": ("experiments.ga_reader.tables", []),
+    "experiments reproduce": ("experiments.__main__", ["reproduce"]),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inner:
+    """Options of a group."""
+
+    seed: int = 3
+    """The seed."""
+    rate: float | None = None
+    """The rate."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Does what the command does.
+
+    This paragraph is longer than a line of eighty columns, so that it must be wrapped at a word and
+    not in the middle of it.
+    """
+
+    model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """The folder."""
+    texts: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[TEXT ...]")
+    ] = ()
+    """The texts."""
+    out: Path
+    """The file to write, with a docstring of two lines, which the help shows whole and without a
+    break after the words of the first (default: standard output)."""
+    count: Unset[int] = None
+    """The count."""
+    columns: Unset[tuple[str, ...]] = None
+    """The columns."""
+    part: Literal["state", "best"] = "state"
+    """The part."""
+    lower_case: bool = True
+    """Whether to fold case."""
+    overwrite: Flag = False
+    """Whether to replace the file."""
+    train: Inner = Inner()
+
+
+def read(*args):
+    return parse(Options, args, "prog", words="texts")
+
+
+def shown(call, capsys, monkeypatch, columns=80):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit) as stop:
+        raise SystemExit(call())
+    assert stop.value.code in (0, None)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.parametrize("command", HELPS)
+def test_a_help_fits_the_terminal_and_cuts_nothing(command, columns, capsys, monkeypatch):
+    module, args = HELPS[command]
+    main = importlib.import_module(module).main
+    text = shown(lambda: main([*args, "--help"]), capsys, monkeypatch, columns)
+    assert text.startswith("usage: ")
+    assert max(map(len, text.splitlines())) <= columns
+    assert " ...\n" not in text.partition("\n")[2]
+
+
+def test_a_help_shows_every_docstring_whole(capsys, monkeypatch):
+    text = shown(lambda: read("--help"), capsys, monkeypatch)
+    assert (
+        "The file to write, with a docstring of two lines, which the help shows whole and without "
+        "a break after the words of the first (default: standard output). (required)"
+    ) in plain(text)
+    assert "This paragraph is longer than a line of eighty columns, so that it must be" in text
+    assert "with a docstring of two lines, which the help shows\n" not in text
+    for name in ("MODEL", "--count INT", "--lower-case, --no-lower-case", "--train.seed INT"):
+        assert name in text
+    assert "--no-overwrite" not in text
+    for more in (["-h"], ["--help-all"], ["model", "--count", "3", "--help"]):
+        assert shown(lambda more=more: read(*more), capsys, monkeypatch) == text
+
+
+def test_a_help_is_drawn_in_the_characters_of_the_stream(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    with pytest.raises(SystemExit, match="0"):
+        read("--help")
+    text = sys.stdout.buffer.getvalue().decode("ascii")
+    assert "--count INT" in text
+    assert "\\u" not in text
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "data", "translate"])
+def test_a_help_that_nobody_reads_is_no_error(command, capfd, monkeypatch):
+    with unread() as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        with pytest.raises(SystemExit) as ended:
+            sys.exit(main([command, "--help"]))
+    assert ended.value.code == UNREAD
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "fields"),
+    [
+        (["a", "--count", "3", "b"], {"texts": ("a", "b"), "count": 3}),
+        (["a", "-b c", "--count=-3", "-d e"], {"texts": ("a", "-b c", "-d e"), "count": -3}),
+        (["--count", "-3", "--count", "4"], {"count": 4}),
+        (["a", "--overwrite", "--", "--count", "-h"], {"texts": ("a", "--count", "-h")}),
+        (["a", "--", "--version", "--"], {"texts": ("a", "--version", "--")}),
+        (["--part", "best", "-5"], {"texts": ("-5",), "part": "best"}),
+        (["--columns", "x", "y", "--no-lower_case"], {"columns": ("x", "y"), "lower_case": False}),
+        (["--columns", "-x y"], {"columns": ("-x y",)}),
+        (["--train.rate", "None", "--train.seed=1"], {"train": Inner(seed=1)}),
+    ],
+)
+def test_what_a_command_takes(args, fields):
+    options = read("model", "--out", "file", *args)
+    assert {name: getattr(options, name) for name in fields} == fields
+    assert options.model == Path("model")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "MODEL and --out must be given"),
+        (["m"], "--out must be given"),
+        (["m", "--ouut", "x"], "unknown option --ouut. Did you mean --out?"),
+        (["--coumt=3", "m", "--out", "x"], "unknown option --coumt=3. Did you mean --count?"),
+        (["m", "--out", "x", "--seed", "1"], "unknown option --seed. Did you mean --train.seed?"),
+        (["m", "--out", "x", "--zzz"], "unknown option --zzz."),
+        (["m", "--out", "x", "-v"], "unknown option -v."),
+        (["m", "--out", "x", "--no-overwrite"], "Did you mean --overwrite?"),
+        (["m", "--out"], "--out needs a value (PATH)"),
+        (["m", "--out", "--count", "3"], "--out needs a value (PATH)"),
+        (["m", "--out", "x", "--count", "many"], "--count must be an integer, got 'many'"),
+        (["m", "--out", "x", "--count", "None"], "--count must be an integer, got 'None'"),
+        (["m", "--out", "x", "--train.rate=1,5"], "--train.rate must be a number, got '1,5'"),
+        (["m", "--out", "x", "--part", "all"], "--part must be state or best, got 'all'"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(args, message, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")  # a message is never wrapped
+    with pytest.raises(SystemExit, match="2"):
+        read(*args)
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("error: ")
+    assert output.err.endswith(f"{message}\n")
+    assert output.err.count("\n") == 1
+
+
+def test_a_word_too_many_is_refused(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        parse(Inner, ["--seed", "1", "--", "--help"], "prog")
+    assert capsys.readouterr().err == "error: unexpected argument '--help'\n"
+
+
+def test_without_the_hook_tyro_refuses_with_the_same_status(capsys, monkeypatch):
+    monkeypatch.delattr("tyro._errors.on_parse_error")
+    with pytest.raises(SystemExit, match="2"):
+        read("m")
+    assert "--out" in capsys.readouterr().err
+
+
+def test_a_value_that_a_configuration_refuses_is_one_line(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    for options, message in (
+        (["--model.hidden", "1000000000"], "hidden must be at most 65,536, got 1,000,000,000"),
+        (["--train.seed", str(2**70)], f"seed must be at most 4,294,967,295, got {2**70:,}"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            train.main(["texts.csv", "--out", "model", *options])
+        assert capsys.readouterr().err == f"error: {message}\n"
+    assert os.environ["COLUMNS"] == "60"
+
+
+def test_one_of_several_commands(capsys):
+    commands = {"first": Inner, "second": Options}
+    assert parse_command(commands, ["first", "--seed", "4"], "prog", "") == Inner(seed=4)
+    for args, status in (([], 2), (["--help"], 0)):
+        with pytest.raises(SystemExit, match=str(status)):
+            parse_command(commands, args, "prog", "Does both.")
+        text = capsys.readouterr().out
+        assert "Does both." in text
+        assert "first   Options of a group. Options: --seed, --rate." in text
+    with pytest.raises(SystemExit, match="2"):
+        parse_command(commands, ["secnd", "m"], "prog", "")
+    err = capsys.readouterr().err
+    assert err == "error: no command 'secnd'. Did you mean 'second'? Commands: first, second.\n"
+
+
+def test_the_version_needs_no_parser():
+    code = (
+        "import sys; from gatedjax.__main__ import main; "
+        "main(['--version']); main(['--help']); assert 'tyro' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
