@@ -128,3 +128,14 @@ def test_a_wrong_value_is_one_line(options, message, capsys, monkeypatch):
     assert stop.value.code == 2
     assert capsys.readouterr().err == f"error: {message}\n"
     assert os.environ["COLUMNS"] == "60"
+
+
+@pytest.mark.parametrize("option", ["lazy-rows", "no-lazy_rows", "lazy_rows=True"])
+@pytest.mark.parametrize("command", ["gatedjax train", "experiments.ga_net"])
+def test_a_removed_option_is_explained_in_a_line(command, option, capsys):
+    module, args = LONG[command]
+    with pytest.raises(SystemExit) as stop:
+        importlib.import_module(module).main([*args, f"--train.optimizer.{option}"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert stop.value.code == 2
+    assert line.startswith("error: --train.optimizer.lazy-rows was removed in 0.1.0: every ")

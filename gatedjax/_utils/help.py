@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import tyro
 
+from gatedjax._utils.cli import fail
+from gatedjax._utils.removed import explain_removed_option
 from gatedjax._utils.terminal import say, while_read
 
 C = TypeVar("C")
@@ -31,6 +33,8 @@ def read(kind: type[C], args: Sequence[str], **more: Any) -> C:
       args: the command line.
       **more: of `tyro.cli`.
     """
+    if (reason := explain_removed_option(args)) is not None:
+        fail(reason)
     ahead = list(args[: args.index("--")]) if "--" in args else list(args)
     if ALL not in ahead and ("--help" in ahead or "-h" in ahead):
         # frames are drawn in UTF-8 alone

@@ -3,9 +3,10 @@
 Knows of a model only what `Task` says.
 """
 
+import typing as _typing
+
+from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.training._agreement import ProcessMismatch as ProcessMismatch
-from gatedjax.training._rows import LazyRows as LazyRows
-from gatedjax.training._rows import lazy_rows as lazy_rows
 from gatedjax.training.checkpoint import CheckpointDamaged as CheckpointDamaged
 from gatedjax.training.checkpoint import CheckpointMismatch as CheckpointMismatch
 from gatedjax.training.checkpoint import CheckpointNotSaved as CheckpointNotSaved
@@ -45,4 +46,6 @@ from gatedjax.training.task import ModelStateTask as ModelStateTask
 from gatedjax.training.task import StatefulTask as StatefulTask
 from gatedjax.training.task import Task as Task
 from gatedjax.training.task import frozen_parameters as frozen_parameters
-from gatedjax.training.task import table_lookups as table_lookups
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _removed_from(__name__)

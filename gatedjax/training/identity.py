@@ -12,8 +12,8 @@ import numpy as np
 import optax
 
 from gatedjax._utils.numbers import json_number
+from gatedjax._utils.removed import REMOVED_FIELDS
 from gatedjax._utils.terminal import printable
-from gatedjax.training._rows import LazyRows
 from gatedjax.training._transforms import call_update
 from gatedjax.training.config import TrainConfig
 
@@ -74,8 +74,6 @@ def program_of(tx: optax.GradientTransformation, params: Any) -> str:
       tx: the transformation.
       params: shapes and dtypes of the parameters.
     """
-    if isinstance(tx, LazyRows):
-        return f"lazy rows of an {program_of(tx.inner, params)}"
     state = jax.eval_shape(tx.init, params)
     # what stands for the loss is not in the program of an optimizer that does not ask for it
     loss = lambda params: optax.tree.norm(params, squared=True)  # noqa: E731
@@ -130,6 +128,11 @@ def check_metadata(
         group, _, option = name.partition("train.")
         if group in ("", "config.") and option in default:
             old[name] = default[option]
+    # an option that was removed since is the same run if it has its default
+    for group in ("train", "config.train"):
+        for name, (unchanged, _) in REMOVED_FIELDS["OptimizerConfig"].items():
+            if old.get(f"{group}.optimizer.{name}") == unchanged:
+                del old[f"{group}.optimizer.{name}"]
     names = [
         name
         for name in sorted(old.keys() | new.keys())

@@ -403,16 +403,13 @@ def test_word_embedding_starts_from_the_table_and_keeps_padding_zero(rng):
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16])
-def test_a_token_below_zero_or_of_rows_that_are_not_there_is_nan_in_a_narrow_dtype_too(dtype):
+def test_a_token_below_zero_is_nan_in_a_narrow_dtype_too(dtype):
     size = 40_000
-    module, tokens = gnn.WordEmbedding(size, 2), np.array([5, 0, -1, 7, 6], dtype)
-    rows = {"table": np.float32([[1, 2], [3, 4], [0, 0]]), "table_rows": np.int32([5, 7, size])}
-    whole = np.zeros((size, 2), np.float32)
-    whole[[5, 7, 6]] = *rows["table"][:2], [np.nan] * 2
-    want = np.float32([[1, 2], [0, 0], [np.nan] * 2, [3, 4], [np.nan] * 2])
-    for params in (rows, {"table": whole}):
-        got = jax.jit(module.apply)({"params": params}, tokens)
-        np.testing.assert_array_equal(got, want)
+    module, tokens = gnn.WordEmbedding(size, 2), np.array([5, 0, -1, 7], dtype)
+    table = np.zeros((size, 2), np.float32)
+    table[[5, 7]] = [1, 2], [3, 4]
+    got = jax.jit(module.apply)({"params": {"table": table}}, tokens)
+    np.testing.assert_array_equal(got, np.float32([[1, 2], [0, 0], [np.nan] * 2, [3, 4]]))
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint32])

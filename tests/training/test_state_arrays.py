@@ -15,7 +15,6 @@ from gatedjax.training import (
     eval_params,
     fit,
     fit_lanes,
-    lazy_rows,
     load_params,
     make_parallel,
     params_ema,
@@ -47,23 +46,17 @@ def test_a_key_in_the_state_of_an_optimizer_is_saved_and_goes_on(kind, tmp_path)
     assert_close(whole.state.params, loop(noisy(), 4)[0])
 
 
-@pytest.mark.parametrize("wrap", [lambda tx: tx, lazy_rows], ids=["plain", "lazy_rows"])
-def test_keys_as_data_draws_the_same_bits(wrap):
+def test_keys_as_data_draws_the_same_bits():
     params = {"table": np.ones((2, 3), np.float32)}
-    ids = {"table": np.arange(2)}
-    tx = wrap(noisy("rbg"))
+    tx = noisy("rbg")
     data = keys_as_data(tx)
     state, raw = jax.jit(tx.init)(params), jax.jit(data.init)(params)
     assert all(leaf.dtype != jax.random.key(0, impl="rbg").dtype for leaf in jax.tree.leaves(raw))
-    more = {"ids": ids} if wrap is lazy_rows else {}
-    update, other = (
-        jax.jit(lambda s, t=t: t.update(params, s, params, **more)) for t in (tx, data)
-    )
+    update, other = (jax.jit(lambda s, t=t: t.update(params, s, params)) for t in (tx, data))
     for _ in range(2):
         updates, state = update(state)
         found, raw = other(raw)
         same(found, updates)
-    assert isinstance(data, type(tx))
 
 
 class Odd(Plane):
