@@ -27,7 +27,7 @@ from gatedjax.training import (
     fit_lanes,
     lanes_of,
 )
-from gatedjax.training._remove import mark_run
+from gatedjax.training._run_files import mark_run
 from gatedjax.training.distributed import is_main
 
 Predictions = dict[str, np.ndarray]

@@ -23,7 +23,7 @@ from gatedjax._utils.cli import refusals
 from gatedjax.data.tfds import _prepared
 from gatedjax.text import TextClassifier, _named
 from gatedjax.text._model import TrainedModel
-from gatedjax.training._remove import TRAIN_LOCK
+from gatedjax.training._run_files import TRAIN_LOCK
 from gatedjax.training.lock import WorkdirLock
 from tests._programs import environment
 from tests._slow import slow_but
