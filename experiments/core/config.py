@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from experiments.core.kinds import Config, Fields, Json
+from gatedjax._utils.json import to_json_values
 from gatedjax.training import TrainConfig
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def public_config(config: Config, *more: str) -> Json:
       config: of the run; its folders and file names are left out.
       *more: other fields that make a run what it is.
     """
-    recorded = dataclasses.asdict(config)
+    recorded = to_json_values(config)
     data = recorded["data"]
     for folder in ("data_dir", "manual_dir"):
         data.pop(folder, None)

@@ -22,7 +22,7 @@ from gatedjax.export._names import unflatten
 from gatedjax.text._folders import BYTE_PAIRS, VOCABULARY, belongings
 from gatedjax.training import average_params
 from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
-from gatedjax.training.identity import flatten
+from gatedjax.training.identity import saved_description, saved_settings
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,14 +69,13 @@ def _card(options: argparse.Namespace, record: dict[str, Tree], step: int) -> Mo
         for name, value in values.items()
         if isinstance(value, int | float)
     }
-    settings = flatten(record.get("metadata", {}))
-    seeds = {value for name, value in settings.items() if name.endswith("train.seed")}
+    seed = saved_settings(record).get("train", {}).get("seed")
     return ModelCard(
         name=options.name or options.workdir.resolve().name,
         description=f"The parameters of step {best_step} of a run, from its checkpoint {step}.",
         data=str(results.get("data", "")),
         metrics=metrics,
-        seeds=tuple(sorted(seeds)),
+        seeds=() if seed is None else (seed,),
         licence=options.licence,
     )
 
@@ -95,11 +94,11 @@ def _export(options: argparse.Namespace) -> None:
             f"{options.workdir} trained several seeds together: save the best_params of one of "
             "the results of fit_lanes with gatedjax.export.save"
         )
-    metadata = record.get("metadata", {})
-    kind, files = belongings(options.workdir, metadata)
+    about = saved_description(record)
+    kind, files = belongings(options.workdir, about)
     params, card = unflatten(store.arrays(step, "best")), _card(options, record, step)
     taken = f"checkpoint {step}"
-    count = _averaged(options, kind, metadata)
+    count = _averaged(options, kind, about)
     if count > 1:
         params, averaged = average_params(options.workdir, params, count)
         taken = f"checkpoints {', '.join(map(str, averaged))}"
@@ -109,14 +108,14 @@ def _export(options: argparse.Namespace) -> None:
     folder = save(
         options.out,
         params,
-        config={**metadata, **facts_of(kind)},
+        config={**about, **facts_of(kind)},
         card=card,
         files=files,
         overwrite=options.overwrite,
     )
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
     say(f"{folder}: {size:,} parameters of {taken}")
-    if "vocabulary" in metadata and not {VOCABULARY, BYTE_PAIRS} & files.keys():
+    if "vocabulary" in about and not {VOCABULARY, BYTE_PAIRS} & files.keys():
         say(
             f"note: {options.workdir} has no vocabulary, so {folder} has none: an older version "
             "made the run. Its own command, given again, writes the vocabulary and trains nothing "
@@ -125,7 +124,7 @@ def _export(options: argparse.Namespace) -> None:
         )
 
 
-def _averaged(options: argparse.Namespace, kind: str, metadata: dict[str, Tree]) -> int:
+def _averaged(options: argparse.Namespace, kind: str, about: dict[str, Tree]) -> int:
     """Of how many checkpoints the mean is wanted; 1 takes the best parameters."""
     if options.average is not None and options.average < 1:
         raise ValueError(f"--average must be at least 1, got {options.average}")
@@ -134,7 +133,7 @@ def _averaged(options: argparse.Namespace, kind: str, metadata: dict[str, Tree])
             raise ValueError("--average takes the newest checkpoints: give it, or --step")
         return 1
     if options.average is None and kind == "translation":
-        return metadata["config"]["search"].get("average", 1)
+        return about["config"]["search"].get("average", 1)
     return options.average or 1
 
 

@@ -20,6 +20,7 @@ from gatedjax.text._labels import Classes
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._read import Aside, Columns, open_table
 from gatedjax.training import CheckpointStore, load_params
+from gatedjax.training.identity import saved_description
 from gatedjax.training.log import read_json
 
 _WIDTH = 32
@@ -128,7 +129,7 @@ def _of_run(folder: Path) -> Json:
     record = store.record(step)
     if "lanes" in record.get("run", {}):
         raise ValueError(f"{folder} trained several seeds together: one network is wanted")
-    return record.get("metadata", {})
+    return saved_description(record)
 
 
 def _check_classes(folder: Path, classes: Sequence[str], name: str) -> None:

@@ -24,6 +24,7 @@ from gatedjax.models._checks import check_at_least
 from gatedjax.models.ssan.translation import STOP
 from gatedjax.text._folders import BYTE_PAIRS, described, is_exported, opened
 from gatedjax.training import CheckpointStore, average_params, load_params
+from gatedjax.training.identity import saved_settings
 from gatedjax.training.log import read_json
 
 
@@ -186,4 +187,4 @@ def saved_vocabulary(workdir: Path) -> str:
     step = store.latest()
     if step is None:
         raise FileNotFoundError(f"{workdir}: no checkpoint is there")
-    return store.record(step)["metadata"]["vocabulary"]
+    return saved_settings(store.record(step))["vocabulary"]

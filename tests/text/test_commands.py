@@ -397,8 +397,8 @@ def facts_of(folder, monkeypatch, **changes):
     """What the checkpoints of a training would know it by."""
     told = []
 
-    def fit(*_args, metadata, **_options):
-        told.append(metadata)
+    def fit(*_args, settings, **_options):
+        told.append(settings)
         raise Stopped
 
     monkeypatch.setattr(training_module, "fit", fit)
@@ -430,7 +430,7 @@ def test_a_run_of_an_older_version_is_continued(known, here, tmp_path, monkeypat
             return 3
 
         def record(self, step):
-            return {"metadata": {"options": {}} if known else {}}
+            return {"settings": {"options": {}} if known else {}}
 
     monkeypatch.setattr(training_module, "CheckpointStore", Store)
     assert ("options" in facts_of(tmp_path / "run", monkeypatch)) == known
