@@ -12,7 +12,7 @@ from gatedjax.text import _options
 from tests.conftest import ROOT
 
 PAGES = [
-    ("training", 7),
+    ("training", 8),
     ("recurrence", 3),
     ("masks", 2),
     ("selective_attention", 2),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections import ChainMap
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +12,12 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from gatedjax import export, functional, models, training
+from gatedjax._utils.json import to_json, to_json_values
 from gatedjax._utils.numbers import make_plain, plain
 from gatedjax.text import PairClassifier, Tagger, TextClassifier, _estimator
 from gatedjax.text._options import Options, check_options, train_config
 from gatedjax.text._translator import SearchConfig
-from gatedjax.training.identity import as_json, identity
+from gatedjax.training.identity import settings_of
 from gatedjax.training.log import read_json, write_json
 
 CONFIGS = {
@@ -140,7 +142,7 @@ def test_parameters_of_a_search_train_as_python_numbers(kind, monkeypatch):
         )  # fmt: skip
 
 
-def test_metadata_and_the_configuration_of_a_folder_may_have_them(tmp_path):
+def test_settings_and_the_configuration_of_a_folder_may_have_them(tmp_path):
     given = {
         "fold": np.int64(3),
         "rate": np.float32(0.5),
@@ -148,8 +150,12 @@ def test_metadata_and_the_configuration_of_a_folder_may_have_them(tmp_path):
         "ids": (np.int8(1),),
     }
     wanted = {"fold": 3, "rate": 0.5, "name": "x", "ids": [1]}
-    assert as_json(given) == wanted
-    found = identity(dict(given), training.TrainConfig(seed=np.int64(2)))
+    assert to_json_values(given) == wanted
+    optimizer = training.OptimizerConfig(beta2=np.float32(0.5))
+    inner = to_json_values({"a": (optimizer,), "b": ChainMap({"c": np.float64("inf")})})
+    assert inner == {"a": [dataclasses.asdict(optimizer)], "b": {"c": float("inf")}}
+    assert to_json(inner["b"]) == '{"c": null}'
+    found = settings_of(given, training.TrainConfig(seed=np.int64(2)))
     assert json.loads(json.dumps(found))["fold"] == 3
     write_json(tmp_path / "a.json", given)
     assert read_json(tmp_path / "a.json") == wanted

@@ -22,11 +22,9 @@ from experiments.core.kinds import Json, Params, Records
 from gatedjax._utils.cpu import keep_freed_memory
 from gatedjax.models import AGT, AGTConfig, AGTTask
 from gatedjax.models._types import Batch, Metrics
-from gatedjax.training import TrainState, lazy_rows, make_train_step
-from gatedjax.training._rows import batch_rows, parameters_of, put_rows, take_rows, with_ids
-from gatedjax.training.task import table_lookups
+from gatedjax.training import TrainState, make_train_step
 
-CONTESTANTS = ("products", "gradients", "step", "lazy_step", "fit_step", "fit_lazy_step")
+CONTESTANTS = ("products", "gradients", "step", "fit_step")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,9 +32,8 @@ class Options(_harness.Options):
     """Time a training step of AGT against its matrix products alone.
 
     "gradients" is the loss and its gradients, "step" has dropout and Adam as well. Adam updates
-    every row of the word vectors, so its share grows with the vocabulary; "lazy step" updates those
-    of the batch alone (`lazy_rows`). Each is also timed as `fit` makes it, which looks for numbers
-    that are not finite, and undoes them.
+    every row of the word vectors, so its share grows with the vocabulary. "fit step" is the step as
+    `fit` makes it, which also undoes an update with numbers that are not finite.
     """
 
     vocabulary: tuple[int, ...] = (300, 18_000)
@@ -86,22 +83,16 @@ def products(sizes: list[tuple[int, ...]], seed: int = 0) -> tuple[Callable[...,
     return run, arrays
 
 
-def plain_step(task: AGTTask, tx: optax.GradientTransformation, lazy: bool) -> Any:
-    """What `make_train_step` returns, without a look at whether numbers are finite."""
-    lookups = table_lookups(task) if lazy else {}
+def plain_step(task: AGTTask, tx: optax.GradientTransformation) -> Any:
+    """Returns a step like that of `make_train_step`, which does not check for finite numbers."""
 
     def step(state: TrainState, batch: Batch, key: jax.Array) -> tuple[TrainState, Metrics]:
-        tables = parameters_of(state.params)
-        rows = batch_rows(lookups, tables, batch)
-        small, moments = (take_rows(rows, tables, x) for x in (state.params, state.opt_state))
-
         def loss(params: Params) -> tuple[jax.Array, Metrics]:
-            return task.loss(with_ids(params, rows), batch, {"dropout": key})
+            return task.loss(params, batch, {"dropout": key})
 
-        gradients, metrics = jax.grad(loss, has_aux=True)(small)
-        updates, moments = tx.update(gradients, moments)
-        params = put_rows(rows, tables, state.params, optax.apply_updates(small, updates))
-        moments = put_rows(rows, tables, state.opt_state, moments)
+        gradients, metrics = jax.grad(loss, has_aux=True)(state.params)
+        updates, moments = tx.update(gradients, state.opt_state)
+        params = optax.apply_updates(state.params, updates)
         return TrainState(step=state.step + 1, params=params, opt_state=moments), metrics
 
     return step
@@ -127,9 +118,8 @@ def steps_of(task: AGTTask, batch: Batch, params: Params) -> tuple[dict[str, Any
 
         calls[name] = call
 
-    for name, lazy in (("step", False), ("lazy_step", True)):
-        add(name, plain_step(task, tx, lazy))
-        add(f"fit_{name}", make_train_step(task, lazy_rows(tx) if lazy else tx))
+    add("step", plain_step(task, tx))
+    add("fit_step", make_train_step(task, tx))
     return calls, seconds["step"]
 
 

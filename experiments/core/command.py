@@ -26,7 +26,7 @@ from experiments.core.records import (
 from gatedjax._utils.cpu import prepare_cpu
 from gatedjax._utils.terminal import new_console, say
 from gatedjax.training import NonFiniteError
-from gatedjax.training._remove import remove_run
+from gatedjax.training._run_files import remove_run
 from gatedjax.training.distributed import initialize, is_main
 from gatedjax.training.log import write_json
 

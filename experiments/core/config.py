@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from experiments.core.kinds import Config, Fields, Json
+from gatedjax._utils.json import to_json_values
 from gatedjax._utils.options import Unset
 from gatedjax.training import TrainConfig
 
@@ -152,7 +153,7 @@ def value_at(record: Any, path: str) -> Any:
 
 def public_config(config: Config) -> Json:
     """Returns the configuration that a record has, without the folders of one machine."""
-    recorded = dataclasses.asdict(config)
+    recorded = to_json_values(config)
     data = recorded["data"]
     for folder in ("data_dir", "manual_dir"):
         data.pop(folder, None)

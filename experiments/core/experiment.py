@@ -26,7 +26,7 @@ from gatedjax.training import (
     fit_lanes,
     lanes_of,
 )
-from gatedjax.training._remove import mark_run
+from gatedjax.training._run_files import mark_run
 from gatedjax.training.distributed import is_main
 from gatedjax.training.lanes import Lane
 
@@ -124,10 +124,18 @@ def _of_seed(batches: Batches, seed: int) -> Batches:
     return batches(seed) if callable(batches) else batches
 
 
-def _metadata(made: Experiment, settings: Json) -> Json:
-    """What a checkpoint must share with the run that continues it."""
+def _identity(made: Experiment, config: Json) -> Json:
+    """Returns the arguments of `fit` that say what a run is.
+
+    The training options are those of the configuration. The options in use may follow from the
+    number of examples, which the digests of the data know.
+    """
     words = {} if made.vocabulary is None else {"vocabulary": made.vocabulary}
-    return {"config": settings, **words}
+    rest = {name: value for name, value in config.items() if name != "train"}
+    return {
+        "settings": {"config": rest, "train": config["train"], **words},
+        "metadata": {"config": config, **words},
+    }
 
 
 def _begun(made: Experiment, settings: Json, result: FitResult) -> Record:
@@ -186,7 +194,7 @@ def run(
         _of_seed(made.validation, training.seed),
         training,
         place.workdir,
-        metadata=_metadata(made, place.settings),
+        **_identity(made, place.settings),
         parallel=parallel,
         on_event=clock.on_event,
     )
@@ -240,7 +248,7 @@ def run_lanes(
         made.validation,
         training,
         place.workdir,
-        metadata=_metadata(made, recorded),
+        **_identity(made, recorded),
         on_event=clock.on_event,
     )
     parallel = gtraining.make_parallel("sharding")

@@ -20,7 +20,6 @@ from experiments.core.records import (
     Records,
     Store,
     alive,
-    jsonable,
     write_results,
 )
 from gatedjax import analysis
@@ -389,11 +388,11 @@ class Paper:
         """A configuration with defaults, for records that are older than an option."""
         presets = [self.presets[data]] if data in self.presets else self.presets.values()
         kinds = {type(preset) for preset in presets}
-        return jsonable(public_config(kinds.pop()())) if len(kinds) == 1 else {}
+        return public_config(kinds.pop()()) if len(kinds) == 1 else {}
 
     def recorded(self, config: Config) -> Json:
         """What the record of a run has as "config"."""
-        return jsonable(public_config(config))
+        return public_config(config)
 
     def workdir_of(self, config: Config) -> Path:
         """Where a run is: as it says, or runs/PAPER/NAME."""

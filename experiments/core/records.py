@@ -12,9 +12,10 @@ from experiments.core.kinds import Array, Config, Fields, Json, Record, Records
 from experiments.core.origins import NOT_RUN as NOT_RUN
 from experiments.core.origins import origin_of, substitute_of
 from gatedjax import analysis
+from gatedjax._utils.json import to_json_values
+from gatedjax._utils.removed import without_removed_fields
 from gatedjax._utils.terminal import say
 from gatedjax.training import TrainConfig
-from gatedjax.training.identity import as_json as jsonable
 from gatedjax.training.log import read_json as read_json
 from gatedjax.training.log import write_json as write_json
 from gatedjax.training.log import write_text as write_text
@@ -195,11 +196,18 @@ def best(found: Records) -> Json | None:
 
 
 def train_settings(saved: Json) -> Json:
-    """How a record's run was trained; an option younger than the record has its default."""
-    default = jsonable(dataclasses.asdict(TrainConfig()))
+    """Returns how a record's run was trained, with the options of this version.
+
+    An option younger than the record has its default; an option that was removed since is left out.
+
+    Raises:
+      ValueError: if a removed option has another value than its default.
+    """
+    default = to_json_values(TrainConfig())
     given = saved.get("train", {})
     train = default | given
-    train["optimizer"] = default["optimizer"] | given.get("optimizer", {})
+    optimizer = without_removed_fields("OptimizerConfig", given.get("optimizer", {}))
+    train["optimizer"] = default["optimizer"] | optimizer
     return train
 
 
@@ -212,7 +220,7 @@ def refuse_other(
     """
     if known is None or rerun:
         return
-    pair = ({"": {**one, "hardware": None}, "train": {}} for one in (known, jsonable(found)))
+    pair = ({"": {**one, "hardware": None}, "train": {}} for one in (known, to_json_values(found)))
     other = differences(*pair)  # what it ran on is not what it measured
     if other:
         one = other[0]

@@ -20,7 +20,7 @@ from gatedjax._utils.terminal import clean, say
 from gatedjax._utils.types import Tree
 from gatedjax.analysis import render_table
 from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
-from gatedjax.training.identity import describe, flatten
+from gatedjax.training.identity import describe, flatten, saved_settings
 
 _Workdir = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="WORKDIR")]
 
@@ -76,13 +76,12 @@ def _gone(store: CheckpointStore, step: int) -> bool:
 
 
 def _best(record: dict[str, Tree]) -> str:
-    flat = flatten(record)
-    settings = (f"metadata.{group}train.best_metric" for group in ("config.", ""))
-    name = next((flat[setting] for setting in settings if setting in flat), None)
-    value = flat.get(f"run.best_metrics.{name}")
+    run = flatten(record.get("run", {}))
+    name = saved_settings(record).get("train", {}).get("best_metric")
+    value = run.get(f"best_metrics.{name}")
     if not isinstance(value, int | float):
         return "-"
-    return f"{name} {value:.6g} (step {flat.get('run.best_step')})"
+    return f"{name} {value:.6g} (step {run.get('best_step')})"
 
 
 def _ls(store: CheckpointStore) -> int:
@@ -172,7 +171,7 @@ def _diff(stores: list[CheckpointStore], steps: Sequence[int] | None, part: Any)
     if rows:
         _show(("array", *titles, "max abs difference"), rows)
     say(f"{len(old.keys() | new.keys()) - len(rows)} identical arrays, {len(rows)} differ")
-    before, after = (flatten(store.record(step).get("metadata", {})) for store, step in pairs)
+    before, after = (flatten(saved_settings(store.record(step))) for store, step in pairs)
     changed = [
         (name, repr(before.get(name, "nothing")), repr(after.get(name, "nothing")))
         for name in sorted(before.keys() | after.keys())

@@ -24,7 +24,7 @@ from gatedjax.export._names import unflatten
 from gatedjax.text._folders import BYTE_PAIRS, VOCABULARY, belongings
 from gatedjax.training import average_params
 from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
-from gatedjax.training.identity import flatten
+from gatedjax.training.identity import saved_description, saved_settings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,14 +75,13 @@ def _card(options: ExportOptions, record: dict[str, Tree], step: int) -> ModelCa
         for name, value in values.items()
         if isinstance(value, int | float)
     }
-    settings = flatten(record.get("metadata", {}))
-    seeds = {value for name, value in settings.items() if name.endswith("train.seed")}
+    seed = saved_settings(record).get("train", {}).get("seed")
     return ModelCard(
         name=options.name or options.workdir.resolve().name,
         description=f"The parameters of step {best_step} of a run, from its checkpoint {step}.",
         data=str(results.get("data", "")),
         metrics=metrics,
-        seeds=tuple(sorted(seeds)),
+        seeds=() if seed is None else (seed,),
         licence=options.licence,
     )
 
@@ -101,11 +100,11 @@ def _export(options: ExportOptions) -> None:
             f"{options.workdir} trained several seeds together: save the best_params of one of "
             "the results of fit_lanes with gatedjax.export.save"
         )
-    metadata = record.get("metadata", {})
-    kind, files = belongings(options.workdir, metadata)
+    about = saved_description(record)
+    kind, files = belongings(options.workdir, about)
     params, card = unflatten(store.arrays(step, "best")), _card(options, record, step)
     taken = f"checkpoint {step}"
-    count = _averaged(options, kind, metadata)
+    count = _averaged(options, kind, about)
     if count > 1:
         params, averaged = average_params(options.workdir, params, count)
         taken = f"checkpoints {', '.join(map(str, averaged))}"
@@ -115,14 +114,14 @@ def _export(options: ExportOptions) -> None:
     folder = save(
         options.out,
         params,
-        config={**metadata, **facts_of(kind)},
+        config={**about, **facts_of(kind)},
         card=card,
         files=files,
         overwrite=options.overwrite,
     )
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
     say(f"{folder}: {size:,} parameters of {taken}")
-    if "vocabulary" in metadata and not {VOCABULARY, BYTE_PAIRS} & files.keys():
+    if "vocabulary" in about and not {VOCABULARY, BYTE_PAIRS} & files.keys():
         say(
             f"note: {options.workdir} has no vocabulary, so {folder} has none: an older version "
             "made the run. Its own command, given again, writes the vocabulary and trains nothing "
@@ -131,7 +130,7 @@ def _export(options: ExportOptions) -> None:
         )
 
 
-def _averaged(options: ExportOptions, kind: str, metadata: dict[str, Tree]) -> int:
+def _averaged(options: ExportOptions, kind: str, about: dict[str, Tree]) -> int:
     """Of how many checkpoints the mean is wanted; 1 takes the best parameters."""
     if options.average is not None and options.average < 1:
         raise ValueError(f"--average must be at least 1, got {options.average}")
@@ -140,7 +139,7 @@ def _averaged(options: ExportOptions, kind: str, metadata: dict[str, Tree]) -> i
             raise ValueError("--average takes the newest checkpoints: give it, or --step")
         return 1
     if options.average is None and kind == "translation":
-        return metadata["config"]["search"].get("average", 1)
+        return about["config"]["search"].get("average", 1)
     return options.average or 1
 
 

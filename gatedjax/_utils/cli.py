@@ -90,6 +90,10 @@ def parse(
 
     from gatedjax._utils.cli_errors import is_option, message_of, unknown_option
     from gatedjax._utils.options import joined_docstrings
+    from gatedjax._utils.removed import explain_removed_option
+
+    if (reason := explain_removed_option(args)) is not None:
+        fail(reason)
 
     def refuse(event: Any) -> None:
         with contextlib.suppress(AttributeError):  # tyro draws a frame in its place

@@ -1,9 +1,13 @@
-"""JSON that every reader accepts."""
+"""JSON that every reader accepts, and configurations as JSON holds them."""
 
+import dataclasses
 import json
 import math
 import numbers
+from collections.abc import Mapping
 from typing import Any
+
+from gatedjax._utils.numbers import plain
 
 
 def to_json(value: Any, **layout: Any) -> str:
@@ -13,19 +17,65 @@ def to_json(value: Any, **layout: Any) -> str:
     readers refuse the whole text.
 
     Args:
-      value: what `json.dumps` takes.
+      value: what `to_json_values` takes.
       **layout: further arguments of `json.dumps`, as `indent`.
     """
     try:
-        return json.dumps(value, allow_nan=False, **layout)
+        return json.dumps(value, allow_nan=False, default=_convert, **layout)
     except ValueError:
-        return json.dumps(_finite(value), allow_nan=False, **layout)
+        return json.dumps(_finite(to_json_values(value)), allow_nan=False, **layout)
+
+
+def to_json_values(value: Any, name: str = "the value") -> Any:
+    """Returns a configuration, or any other value, as it is read back from JSON.
+
+    Dataclasses become dictionaries, tuples become lists, and numbers of NumPy and JAX become
+    Python's. NaN and infinities stay.
+
+    Args:
+      value: texts, numbers, None, and lists, mappings and dataclasses of those.
+      name: what the value is called in a message.
+
+    Raises:
+      TypeError: for a value of another type, or with one in it.
+    """
+
+    def convert(inner: Any) -> Any:
+        try:
+            return _convert(inner)
+        except TypeError:
+            kind = type(inner).__name__
+            raise TypeError(f"{name} must be what JSON can hold, got {kind}") from None
+
+    return json.loads(json.dumps(value, default=convert))
+
+
+def field_values(config: Any) -> dict[str, Any]:
+    """Returns the fields of a dataclass under the names that records and checkpoints have them.
+
+    This is the one place that chooses these names.
+
+    Args:
+      config: an instance of a dataclass.
+    """
+    return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+
+
+def _convert(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return field_values(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    number = plain(value)
+    if number is value:
+        raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    return number
 
 
 def _finite(value: Any) -> Any:
     """Returns a copy with None for every number that is not finite."""
     if isinstance(value, dict):
         return {name: _finite(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return [_finite(inner) for inner in value]
     return None if isinstance(value, numbers.Real) and not math.isfinite(value) else value

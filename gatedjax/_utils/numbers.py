@@ -53,15 +53,3 @@ def _fields(kind: Any) -> tuple[tuple[str, bool], ...]:
     hints = get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]
     return tuple((n, {*(get_args(hints[n]) or (hints[n],))} - {type(None)} == {int}) for n in names)
-
-
-def json_number(value: object) -> Any:
-    """Returns a number of NumPy as JSON can hold it; for the argument `default` of `json.dumps`.
-
-    Raises:
-      TypeError: for a value that is not a number, with the message of `json.dumps`.
-    """
-    number = plain(value)
-    if number is not value:
-        return number
-    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")

@@ -1,6 +1,5 @@
 """Model folders: parameters, configuration, model card, and optionally an inference program."""
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -9,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gatedjax._utils.json import to_json_values
 from gatedjax._utils.limits import read_limited
-from gatedjax._utils.numbers import json_number
 from gatedjax._utils.types import Params, Tree
 from gatedjax._utils.write import new_folder, recover
 from gatedjax.export._card import ModelCard, render_card
@@ -220,17 +219,9 @@ def _config_text(config: Any) -> str:
     if not isinstance(config, Mapping):
         raise TypeError(f"config must be a dict, got {type(config).__name__}")
 
-    def other(value: Tree) -> Tree:
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return dataclasses.asdict(value)
-        try:
-            return json_number(value)
-        except TypeError:
-            message = f"config must be what JSON can hold, got {type(value).__name__}"
-            raise TypeError(message) from None
-
+    values = to_json_values(dict(config), "config")
     try:
-        return json.dumps(dict(config), indent=1, sort_keys=True, allow_nan=False, default=other)
+        return json.dumps(values, indent=1, sort_keys=True, allow_nan=False)
     except ValueError as error:
         raise ValueError(f"config must be what JSON can hold: {error}") from None
 

@@ -78,11 +78,6 @@ class ClassifierTask:
         """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
         return frozen_embeddings(self.model)
 
-    @property
-    def lookups(self) -> dict[str, tuple[str, ...]]:
-        """Word vectors, and by which arrays of a batch they are looked up."""
-        return {"embed/table": ("tokens",)} if getattr(self.model, "vocab_size", None) else {}
-
     def init(self, key: Array, batch: Batch) -> Tree:
         """Returns parameters for batches with the widths of this one."""
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))

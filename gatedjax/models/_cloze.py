@@ -136,11 +136,6 @@ class ClozeTask(ClassifierTask):
       model: the network.
     """
 
-    @property
-    def lookups(self) -> dict[str, tuple[str, ...]]:
-        """Word vectors, and by which arrays of a batch they are looked up."""
-        return {"embed/table": ("document", "query")}
-
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
         """Returns the loss summed over the examples that have an answer, and metrics."""
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)

@@ -1,7 +1,7 @@
 """How GA-Net and its baselines are trained and evaluated."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -62,9 +62,6 @@ class GANetTask:
     penalty: float | Array | None = None
     temperature: float | Array | None = None
     estimator: Estimator | None = None
-
-    lookups: ClassVar[dict[str, tuple[str, ...]]] = {"embed/table": ("tokens",)}
-    """Word vectors, and by which arrays of a batch they are looked up."""
 
     def __post_init__(self) -> None:
         if self.estimator is None:

@@ -274,7 +274,7 @@ class TrainedModel:
         config = {
             **facts_of(self.kind),  # type: ignore[arg-type]
             "network": self.network,
-            "model": dataclasses.asdict(self.config),
+            "model": self.config,
             "classes": list(self.classes),
             "vocab_size": len(self.vocabulary),
             "max_len": self.max_len,

@@ -50,6 +50,7 @@ from gatedjax.text._tagged import (
 from gatedjax.text._tags import SentenceTable
 from gatedjax.training import CheckpointStore, FitResult, TrainConfig, fit
 from gatedjax.training.checkpoint import DAMAGED
+from gatedjax.training.identity import saved_settings
 
 Say = Callable[[str], None]
 Data = Table | SentenceTable
@@ -57,7 +58,7 @@ _LARGEST_HELD = 20_000
 _MORE_WORDS = 50_000
 _NOISE = 0.1
 OPTIONS = "options"
-"""Name, in the metadata of checkpoints, of the options that change the data or the network and
+"""Name, in the settings of checkpoints, of the options that change the data or the network and
 that neither the texts nor the network's configuration tell."""
 
 
@@ -176,7 +177,7 @@ def train_model(
     training = dataclasses.replace(training, progress=progress)
     facts = {
         "model": options.model,
-        "network": dataclasses.asdict(config),
+        "network": config,
         "texts": _corpus.digest_of(corpora),
         "vocabulary": vocabulary.digest(),
         OPTIONS: {
@@ -225,7 +226,7 @@ def _knows_options(folder: Path) -> bool:
     if latest is None:
         return True
     try:
-        return OPTIONS in store.record(latest)["metadata"]
+        return OPTIONS in saved_settings(store.record(latest))
     except DAMAGED:  # `fit` reports it
         return True
 
@@ -377,7 +378,7 @@ def _fit(
         validation,
         config,
         folder,
-        metadata=dict(facts),
+        settings=facts,
         on_event=on_event,
         raise_on_signal=True,
         stop_when=None if minutes is None else lambda step: seconds() >= 60 * minutes,

@@ -3,7 +3,7 @@
 import contextlib
 from pathlib import Path
 
-from gatedjax.training._remove import TRAIN_LOCK, foreign_files, remove_run
+from gatedjax.training._run_files import TRAIN_LOCK, foreign_files, remove_run
 from gatedjax.training.lock import LOCK, WorkdirBusy, WorkdirLock
 
 

@@ -7,8 +7,6 @@ import typing as _typing
 
 from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.training._agreement import ProcessMismatch as ProcessMismatch
-from gatedjax.training._rows import LazyRows as LazyRows
-from gatedjax.training._rows import lazy_rows as lazy_rows
 from gatedjax.training.checkpoint import CheckpointDamaged as CheckpointDamaged
 from gatedjax.training.checkpoint import CheckpointMismatch as CheckpointMismatch
 from gatedjax.training.checkpoint import CheckpointNotSaved as CheckpointNotSaved

@@ -1,6 +1,5 @@
 """Several processes are one run only if they were given the same; they say so before a step."""
 
-import dataclasses
 import hashlib
 import itertools
 import json
@@ -8,10 +7,11 @@ from typing import Any
 
 import jax
 
+from gatedjax._utils.json import to_json_values
 from gatedjax.training._digests import array_digests
 from gatedjax.training.config import TrainConfig
 from gatedjax.training.distributed import gather_text
-from gatedjax.training.identity import as_json, described, flatten
+from gatedjax.training.identity import described, flatten
 from gatedjax.training.task import Batch
 
 # What a process may have for itself: it changes no number and no moment of the run.
@@ -24,7 +24,7 @@ class ProcessMismatch(ValueError):
 
 
 def given(
-    identity: dict[str, Any],
+    settings: dict[str, Any],
     config: TrainConfig,
     digests: dict[str, Any],
     params: Any,
@@ -37,18 +37,14 @@ def given(
     the parameters.
 
     Args:
-      identity: settings of the run, see `identity`.
+      settings: of the run, see `settings_of`.
       config: how this process trains.
       digests: of the task and the data, see `run_digests`.
       params: shapes and dtypes of the parameters.
       eval_data: the evaluation data; all batches are read and hashed.
       step: a digest of the program of a step, with its optimizer.
     """
-    train = flatten(as_json(dataclasses.asdict(config)), "train")
-    settings = train | {
-        name.replace("config.train.", "train.", 1): value
-        for name, value in flatten(identity).items()
-    }
+    settings = flatten({"train": to_json_values(config)}) | flatten(settings)
     later = Seen(0)
     for batch in itertools.islice(() if eval_data is None else eval_data, 1, None):
         later.add(batch)

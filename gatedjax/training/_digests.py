@@ -169,13 +169,12 @@ def run_digests(
     return digests
 
 
-def shared_by(metadata: dict[str, Any], digests: dict[str, Any]) -> dict[str, Any]:
-    """Returns the metadata and the digests that the checkpoints of a run must share.
+def compared_digests(settings: dict[str, Any], digests: dict[str, Any]) -> dict[str, Any]:
+    """Returns the digests that the checkpoints of a run must share.
 
-    A value in the metadata with the name of a digest takes its place, as "optimizer" does.
+    A setting with the name of a digest takes its place, as "optimizer" does.
     """
-    compared = {k: v for k, v in digests.items() if k not in _TITLES or k not in metadata}
-    return {"metadata": metadata, "digests": compared}
+    return {k: v for k, v in digests.items() if k not in _TITLES or k not in settings}
 
 
 def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> str | None:

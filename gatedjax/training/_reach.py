@@ -10,7 +10,6 @@ import numpy as np
 import optax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from gatedjax.training._rows import LazyRows, parameters_of
 from gatedjax.training._transforms import call_update
 from gatedjax.training.step import init_carry, step_rngs
 from gatedjax.training.task import Batch, call_loss, frozen_parameters
@@ -58,7 +57,7 @@ def unreached_parameters(
     carry = jax.eval_shape(lambda: init_carry(task, batch))
     program = jax.make_jaxpr(jax.grad(loss))(state.params, batch, rngs, carry, state.model_state)
     zero = _inner(program, [False] * len(program.jaxpr.invars))
-    named = zip(parameters_of(state.params).items(), zero, strict=True)
+    named = zip(_by_path(state.params).items(), zero, strict=True)
     return frozenset(path for (path, leaf), is_zero in named if is_zero and math.prod(leaf.shape))
 
 
@@ -119,20 +118,25 @@ class Reach:
         )
 
 
+def _by_path(params: Any) -> dict[str, Any]:
+    """Returns the parameters by path, such as "embed/table"."""
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {jax.tree_util.keystr(p, simple=True, separator="/"): leaf for p, leaf in leaves}
+
+
 def _not_updated(tx: optax.GradientTransformation, state: Any) -> set[str]:
     """Returns the paths of the parameters whose update is 0, or the gradient itself."""
-    inner = tx.inner if isinstance(tx, LazyRows) else tx
 
     def update(grads: Any, params: Any, opt_state: Any) -> Any:
         # a value is needed by some, and makes no difference to what is not updated
         value_fn = lambda params: optax.tree.norm(params) ** 2  # noqa: E731
         extra = {"value": value_fn(params), "grad": grads, "value_fn": value_fn}
-        return call_update(inner, grads, opt_state, params, **extra)[0]
+        return call_update(tx, grads, opt_state, params, **extra)[0]
 
     program = jax.make_jaxpr(update)(state.params, state.params, state.opt_state)
     zero = _inner(program, [False] * len(program.jaxpr.invars))
     given = program.jaxpr.invars
-    named = zip(parameters_of(state.params), program.jaxpr.outvars, zero, given, strict=False)
+    named = zip(_by_path(state.params), program.jaxpr.outvars, zero, given, strict=False)
     return {path for path, new, is_zero, grad in named if is_zero or new is grad}
 
 

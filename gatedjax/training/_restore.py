@@ -18,10 +18,11 @@ from gatedjax.training.checkpoint import (
     CheckpointDamaged,
     CheckpointMismatch,
     CheckpointStore,
-    check_metadata,
+    check_settings,
 )
 from gatedjax.training.config import TO_ZERO, TrainConfig
 from gatedjax.training.distributed import broadcast_json
+from gatedjax.training.identity import saved_settings
 from gatedjax.training.log import environment, write_json
 from gatedjax.training.step import TrainState, best_of
 
@@ -35,6 +36,21 @@ class Restored:
     best: Params
 
 
+@dataclasses.dataclass(frozen=True)
+class Shared:
+    """Entries of the record of every checkpoint of a run, beside its progress.
+
+    Attributes:
+      settings: what a checkpoint must share with the run, see `settings_of`.
+      metadata: what is recorded and not compared, see `fit`.
+      digests: of the task and the data, see `run_digests`; compared.
+    """
+
+    settings: dict[str, Any]
+    metadata: dict[str, Any]
+    digests: dict[str, Any]
+
+
 def records_of(saved: Sequence[dict[str, Any]], step: int, config: TrainConfig) -> list[Record]:
     """The records that a checkpoint at a step holds, of runs that go on or are over."""
     records = [Record(**one) for one in saved]
@@ -46,22 +62,20 @@ def records_of(saved: Sequence[dict[str, Any]], step: int, config: TrainConfig) 
     return records
 
 
-def restore_everywhere(
-    work: Workdir, shared: dict[str, Any], metadata: dict[str, Any], like: TrainState
-) -> Restored | None:
+def restore_everywhere(work: Workdir, shared: Shared, like: TrainState) -> Restored | None:
     """As `restore_or_begin` in process 0, which sends it to the others: they need no shared disk.
 
     Every process must call it at the same point.
     """
     if not work.several:
-        return restore_or_begin(work, shared, metadata, like)
+        return restore_or_begin(work, shared, like)
     from jax.experimental import multihost_utils
 
     saved: Restored | None = None
     error: Exception | None = None
     if work.writes:
         try:
-            saved = restore_or_begin(work, shared, metadata, like)
+            saved = restore_or_begin(work, shared, like)
         except Exception as caught:  # the others wait for an answer
             error = caught
     told = None if error is None else f"{type(error).__name__}: {error}"
@@ -79,35 +93,30 @@ def restore_everywhere(
     return Restored(run, *jax.device_get(multihost_utils.broadcast_one_to_all(trees)))
 
 
-def restore_or_begin(
-    work: Workdir, shared: dict[str, Any], metadata: dict[str, Any], like: TrainState
-) -> Restored | None:
+def restore_or_begin(work: Workdir, shared: Shared, like: TrainState) -> Restored | None:
     """Takes the workdir and reads where its run is, or writes what it is beside the logs to come.
 
     Args:
       work: where the run is.
-      shared: what its checkpoints must share with this run: metadata, see `identity`, and
-        digests, see `run_digests`.
-      metadata: see `fit`.
+      shared: entries of the record of every checkpoint.
       like: shapes and dtypes of the state.
     """
-    config, settings = work.config, shared["metadata"]
+    config, settings = work.config, shared.settings
     to_zero = config.optimizer.schedule in TO_ZERO
 
     def check(saved: dict[str, Any]) -> None:
-        check_metadata(saved["metadata"], settings, work.path, same_length=to_zero)
+        check_settings(saved_settings(saved), settings, work.path, same_length=to_zero)
 
     def check_program(saved: dict[str, Any]) -> None:
-        note = check_digests(saved.get("digests"), shared["digests"], work.path)
+        note = check_digests(saved.get("digests"), shared.digests, work.path)
         if note is not None:
             work.view.notice(note)
 
     log = work.take()
     newest = restore_newest(work.store, check, like, check_program)
     if newest is None:
-        named = {k: settings[k] for k in ("optimizer",) if k in settings}
-        train = {"train": dataclasses.asdict(config)}
-        write_json(work.path / "config.json", metadata | train | named)
+        described = settings | shared.metadata | {"train": config}
+        write_json(work.path / "config.json", described)
         write_json(work.path / "environment.json", environment(config.seed))
         log.begin(None)
         return None

@@ -8,8 +8,6 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from gatedjax.training._rows import LazyRows, lazy_rows
-
 
 def train_all_but(
     tx: optax.GradientTransformation, frozen: tuple[str, ...]
@@ -23,9 +21,6 @@ def train_all_but(
     Raises:
       ValueError: in `init`, if there is no parameter of a name.
     """
-
-    if isinstance(tx, LazyRows):  # it stays the outermost
-        return lazy_rows(train_all_but(tx.inner, frozen))
 
     def labels(params: Any) -> Any:
         def label(path: Any, _: Any) -> str:
@@ -141,8 +136,6 @@ def keys_as_data(tx: optax.GradientTransformation) -> optax.GradientTransformati
     Args:
       tx: the transformation; its random bits stay what they are.
     """
-    if isinstance(tx, LazyRows):  # it stays the outermost
-        return lazy_rows(keys_as_data(tx.inner))
 
     def data(tree: Any) -> Any:
         return jax.tree.map(lambda x: jax.random.key_data(x) if is_key(x) else x, tree)

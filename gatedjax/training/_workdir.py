@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from gatedjax.training._remove import check_workdir
+from gatedjax.training._run_files import check_workdir
 from gatedjax.training._verify import killer
 from gatedjax.training.checkpoint import CheckpointNotSaved, CheckpointStore
 from gatedjax.training.config import TrainConfig

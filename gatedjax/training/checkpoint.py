@@ -16,17 +16,17 @@ from typing import Any, Literal, TypeVar
 import jax
 import numpy as np
 
+from gatedjax._utils.json import to_json_values
 from gatedjax.training import manifest
 from gatedjax.training.identity import CheckpointMismatch as CheckpointMismatch
 from gatedjax.training.identity import (
-    as_json,
     check_leaves,
     describe,
     described,
     differences,
     named_leaves,
 )
-from gatedjax.training.identity import check_metadata as check_metadata
+from gatedjax.training.identity import check_settings as check_settings
 from gatedjax.training.identity import flatten as flatten
 from gatedjax.training.manifest import CheckpointDamaged as CheckpointDamaged
 
@@ -122,7 +122,7 @@ class CheckpointStore:
         leaves = {item: named_leaves(tree) for item, tree in trees.items()}
         # Orbax refuses arrays without numbers: the manifest alone holds their shapes
         trees = jax.tree.map(lambda x: x if x.size else None, trees)
-        task = self._writer.submit(self._write, step, trees, leaves, as_json(record))
+        task = self._writer.submit(self._write, step, trees, leaves, to_json_values(record))
         self._saving = (step, task)
 
     def _write(self, step: int, trees: dict, leaves: dict, record: dict) -> None:

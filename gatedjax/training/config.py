@@ -10,23 +10,20 @@ import optax
 from gatedjax._utils.choices import check_choices
 from gatedjax._utils.limits import MOST_BATCH, MOST_SEED, MOST_STEPS, check_most
 from gatedjax._utils.numbers import make_plain
+from gatedjax._utils.removed import accepts_removed_fields
 from gatedjax.training._averages import EmaState as EmaState
 from gatedjax.training._averages import eval_params as eval_params
 from gatedjax.training._averages import params_ema as params_ema
-from gatedjax.training._rows import lazy_rows
 from gatedjax.training._transforms import reset_where, train_all_but
 
 
+@accepts_removed_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
     """Update rule and learning rate."""
 
     name: Literal["adam", "adamw", "adadelta", "adagrad", "sgd"] = "adam"
     """Update rule."""
-    lazy_rows: bool = False
-    """Update only those word vectors that are in the batch, with their moments: the same numbers
-    for adagrad and sgd, others for the rest (lazy Adam), and a step whose time does not grow with
-    the vocabulary."""
     learning_rate: float = 1e-3
     """Peak learning rate."""
     schedule: Literal["constant", "cosine", "linear", "rsqrt", "staircase"] = "constant"
@@ -158,8 +155,7 @@ def make_optimizer(
 
     Raises:
       ValueError: if a number is out of range, weight_decay is given without adamw or adadelta,
-        reset_moments without adam or adamw and a staircase, or lazy_rows with what must touch every
-        row: reset_moments or ema_decay.
+        or reset_moments without adam or adamw and a staircase.
     """
     _check_optimizer(config, num_steps)
     rate = _schedule(config, num_steps, learning_rate)
@@ -181,8 +177,7 @@ def make_optimizer(
         links = [train_all_but(optax.chain(*links), frozen)]
     if config.ema_decay is not None:
         links.append(params_ema(config.ema_decay))
-    chain = links[0] if len(links) == 1 else optax.chain(*links)
-    return lazy_rows(chain) if config.lazy_rows else chain
+    return links[0] if len(links) == 1 else optax.chain(*links)
 
 
 def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
@@ -214,11 +209,6 @@ def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
         raise ValueError(
             "reset_moments needs adam or adamw and the schedule staircase, got "
             f"{config.name!r} and {config.schedule!r}"
-        )
-    if config.lazy_rows and (config.reset_moments or config.ema_decay is not None):
-        raise ValueError(
-            "lazy_rows excludes reset_moments and ema_decay, which change every row, got "
-            f"{config.reset_moments} and {config.ema_decay}"
         )
     for name in ("beta2", "rho"):
         if not 0 < getattr(config, name) < 1:

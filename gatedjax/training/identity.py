@@ -1,8 +1,6 @@
 """Whether a checkpoint belongs to a run: its settings, and the names and shapes of its arrays."""
 
-import dataclasses
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,9 +9,9 @@ import jax
 import numpy as np
 import optax
 
-from gatedjax._utils.numbers import json_number
+from gatedjax._utils.json import to_json_values
+from gatedjax._utils.removed import REMOVED_FIELDS
 from gatedjax._utils.terminal import printable
-from gatedjax.training._rows import LazyRows
 from gatedjax.training._transforms import call_update
 from gatedjax.training.config import TrainConfig
 
@@ -37,31 +35,62 @@ class CheckpointMismatch(ValueError):
         super().__init__(printable(message))
 
 
-def as_json(value: Any) -> Any:
-    """The value as JSON gives it back: tuples become lists."""
-    return json.loads(json.dumps(value, default=json_number))
-
-
-def identity(
-    metadata: dict[str, Any], config: TrainConfig, optimizer: str | None = None
-) -> dict[str, Any]:
-    """What a checkpoint must share with a run: its metadata and the training options.
+def settings_of(given: object, config: TrainConfig, optimizer: str | None = None) -> dict[str, Any]:
+    """Returns the settings that a checkpoint must share with a run.
 
     Args:
-      metadata: see `fit`.
-      config: how to train.
+      given: `settings` of `fit`. Its "train", if there is one, is put over the training options.
+      config: how to train; its options are the settings below "train".
       optimizer: what an optimizer is known by that takes the place of the configured one, see
         `program_of`.
+
+    Raises:
+      TypeError: if `given`, or its "train", is no mapping and no dataclass, or for a value that
+        JSON cannot hold.
     """
-    given = metadata.get("config")
-    if optimizer is not None:
-        metadata = {"optimizer": optimizer} | metadata
-    if isinstance(given, dict) and "train" in given:
-        return as_json(metadata)
-    train = dataclasses.asdict(config)
+    settings = _mapping("settings", given)
+    train = to_json_values(config) | _mapping("settings['train']", settings.get("train", {}))
     if optimizer is not None:
         del train["optimizer"]
-    return as_json({"train": train} | metadata)
+        settings = {"optimizer": optimizer} | settings
+    return settings | {"train": train}
+
+
+def metadata_of(given: object) -> dict[str, Any]:
+    """Returns `metadata` of `fit` as JSON holds it.
+
+    Raises:
+      TypeError: as `settings_of`.
+    """
+    return _mapping("metadata", given)
+
+
+def _mapping(name: str, given: object) -> dict[str, Any]:
+    values = {} if given is None else to_json_values(given, name)
+    if not isinstance(values, dict):
+        raise TypeError(f"{name} must be a mapping or a dataclass, got {type(given).__name__}")
+    return values
+
+
+def saved_settings(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings in the record of a checkpoint; {} if another program wrote it.
+
+    Before 0.1.0 they were the metadata of the record, where a run of `experiments` had its training
+    options below "config". They are returned as such a run has them today.
+    """
+    if "settings" in record:
+        return record["settings"]
+    settings = dict(record.get("metadata", {}))
+    config = settings.get("config")
+    if "train" not in settings and isinstance(config, dict) and "train" in config:
+        rest = {name: value for name, value in config.items() if name != "train"}
+        settings |= {"config": rest, "train": config["train"]}
+    return settings
+
+
+def saved_description(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns settings and metadata in the record of a checkpoint, as config.json has them."""
+    return saved_settings(record) | record.get("metadata", {})
 
 
 def program_of(tx: optax.GradientTransformation, params: Any) -> str:
@@ -74,8 +103,6 @@ def program_of(tx: optax.GradientTransformation, params: Any) -> str:
       tx: the transformation.
       params: shapes and dtypes of the parameters.
     """
-    if isinstance(tx, LazyRows):
-        return f"lazy rows of an {program_of(tx.inner, params)}"
     state = jax.eval_shape(tx.init, params)
     # what stands for the loss is not in the program of an optimizer that does not ask for it
     loss = lambda params: optax.tree.norm(params, squared=True)  # noqa: E731
@@ -106,30 +133,26 @@ def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def check_metadata(
+def check_settings(
     saved: dict[str, Any], wanted: dict[str, Any], where: Path, *, same_length: bool = False
 ) -> None:
-    """Raises CheckpointMismatch with every leaf in which two runs differ.
+    """Raises CheckpointMismatch with every setting in which two runs differ.
 
     Args:
-      saved: metadata of the checkpoint.
-      wanted: metadata of this run. Training options are below "train" or "config.train".
+      saved: settings of the checkpoint, see `saved_settings`.
+      wanted: settings of this run, see `settings_of`.
       where: the workdir, for the message.
       same_length: num_steps may not differ, as where a schedule falls to 0 after the last step.
     """
-    free = {
-        f"{group}.{name}"
-        for group in ("train", "config.train")
-        for name in _FREE
-        if not (same_length and name == "num_steps")
-    }
+    free = {f"train.{name}" for name in _FREE if not (same_length and name == "num_steps")}
     old, new = flatten(saved), flatten(wanted)
     # an option that is younger than the checkpoint was what it is by default
-    default = flatten(as_json(dataclasses.asdict(TrainConfig())))
-    for name in new.keys() - old.keys():
-        group, _, option = name.partition("train.")
-        if group in ("", "config.") and option in default:
-            old[name] = default[option]
+    default = flatten({"train": to_json_values(TrainConfig())})
+    old |= {name: default[name] for name in new.keys() - old.keys() if name in default}
+    # an option that was removed since is the same run if it has its default
+    for name, (unchanged, _) in REMOVED_FIELDS["OptimizerConfig"].items():
+        if old.get(f"train.optimizer.{name}") == unchanged:
+            del old[f"train.optimizer.{name}"]
     names = [
         name
         for name in sorted(old.keys() | new.keys())
@@ -143,7 +166,7 @@ def check_metadata(
                 for n in names
             ),
         ]
-        if any(name.endswith("train.num_steps") for name in names):
+        if "train.num_steps" in names:
             lines.append(
                 "The learning rate falls to 0 after the last step, so a run cannot be made longer."
             )

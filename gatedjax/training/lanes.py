@@ -23,15 +23,15 @@ from gatedjax.training._checks import (
     first_batch,
     first_evaluation_batch,
 )
-from gatedjax.training._digests import array_digests, run_digests, shared_by
+from gatedjax.training._digests import array_digests, compared_digests, run_digests
 from gatedjax.training._meter import Meter
 from gatedjax.training._reach import Reach
 from gatedjax.training._record import Record
-from gatedjax.training._restore import Restored, records_of, restore_or_begin
+from gatedjax.training._restore import Restored, Shared, records_of, restore_or_begin
 from gatedjax.training._signals import Signals
 from gatedjax.training._workdir import Line, Params, Workdir
 from gatedjax.training.config import TrainConfig, eval_params, make_optimizer
-from gatedjax.training.identity import identity
+from gatedjax.training.identity import metadata_of, settings_of
 from gatedjax.training.loop import (
     FitResult,
     Run,
@@ -259,11 +259,12 @@ def _begin(
     train_data: Callable[[int], Any],
     eval_data: Any,
     work: Workdir,
-    metadata: dict[str, Any],
+    settings: object,
+    metadata: object,
     devices: Sequence[jax.Device],
 ) -> Run:
     """Refuses what cannot work, then restores the lanes or initialises them."""
-    config, settings = work.config, identity(metadata, work.config)
+    config, compared = work.config, settings_of(settings, work.config)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen_parameters(task))
     data = {lane.seed: train_data(lane.seed) for lane in lanes}
     firsts = {seed: first_batch(one, config.num_steps) for seed, one in data.items()}
@@ -278,8 +279,8 @@ def _begin(
     unreached = check_outputs(task, of_one, first, evaluation, config.best_metric)
     digests = run_digests(task, of_one, first, evaluation, of_first)
     digests["train_data"] = {f"seed {s}": array_digests(one) for s, one in firsts.items()}
-    shared = shared_by(settings, digests)
-    restored = begun = restore_or_begin(work, shared, metadata, like)
+    shared = Shared(compared, metadata_of(metadata), compared_digests(compared, digests))
+    restored = begun = restore_or_begin(work, shared, like)
     if begun is None:
         # One lane after the other, with the program of a single run: the same first bits.
         # (On a CPU the vmapped initialisation of eight GA-Nets also hung, in jax 0.10.)
@@ -308,7 +309,8 @@ def fit_lanes(
     config: TrainConfig,
     workdir: str | Path,
     *,
-    metadata: dict[str, Any] | None = None,
+    settings: object = None,
+    metadata: object = None,
     devices: Sequence[jax.Device] | None = None,
     on_event: Callable[[str, int], None] | None = None,
     on_log: Callable[[dict[str, Any]], None] | None = None,
@@ -327,6 +329,7 @@ def fit_lanes(
         own, as many and of one shape at every step; None evaluates nothing.
       config: how to train.
       workdir: gets one metrics.jsonl, whose lines name their seed, and one set of checkpoints.
+      settings: as in `fit`.
       metadata: as in `fit`.
       devices: the lanes are spread over them (default: all of this process).
       on_event: as in `fit`.
@@ -361,7 +364,7 @@ def fit_lanes(
             _varied(task, config.sweep_over, value)
     lanes, work = lanes_of(config), Workdir(workdir, config, on_event, on_log, False)
     with work, Signals(work.stopping) as signals:
-        run = _begin(task, lanes, train_data, eval_data, work, metadata or {}, chosen)
+        run = _begin(task, lanes, train_data, eval_data, work, settings, metadata, chosen)
         report_finished(run)
         number = train(run, signals)
         results = results_of(run, number)

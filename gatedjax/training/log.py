@@ -13,7 +13,6 @@ import jax
 
 from gatedjax._utils.json import to_json
 from gatedjax._utils.limits import read_limited
-from gatedjax._utils.numbers import json_number
 from gatedjax._utils.write import write_atomic
 from gatedjax._version import __version__
 
@@ -37,7 +36,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Writes JSON as `write_text` does, keys sorted; NaN and infinities become null."""
-    write_text(path, to_json(value, indent=1, sort_keys=True, default=json_number) + "\n")
+    write_text(path, to_json(value, indent=1, sort_keys=True) + "\n")
 
 
 def read_json(path: Path, *keys: str) -> Any:

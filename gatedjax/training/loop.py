@@ -26,12 +26,12 @@ from gatedjax.training._checks import (
     first_evaluation_batch,
     optimizer_program,
 )
-from gatedjax.training._digests import digest_or_none, run_digests, shared_by
+from gatedjax.training._digests import compared_digests, digest_or_none, run_digests
 from gatedjax.training._meter import Interval, Meter, floats_of
 from gatedjax.training._meter import NonFiniteError as NonFiniteError
 from gatedjax.training._reach import Reach
 from gatedjax.training._record import Record
-from gatedjax.training._restore import Restored, records_of, restore_everywhere
+from gatedjax.training._restore import Restored, Shared, records_of, restore_everywhere
 from gatedjax.training._signals import Signals
 from gatedjax.training._transforms import is_key, keys_as_data, train_all_but
 from gatedjax.training._verify import write_digests
@@ -39,7 +39,7 @@ from gatedjax.training._workdir import Line, Params, Profile, Workdir
 from gatedjax.training.config import TO_ZERO, TrainConfig, make_optimizer
 from gatedjax.training.distributed import largest
 from gatedjax.training.evaluation import run_evaluation
-from gatedjax.training.identity import eval_params_digest, identity
+from gatedjax.training.identity import eval_params_digest, metadata_of, settings_of
 from gatedjax.training.metrics import Metrics, from_json, to_json
 from gatedjax.training.parallel import Parallel, make_parallel
 from gatedjax.training.progress import summary
@@ -141,8 +141,8 @@ class Run:
     engine: Engine
     work: Workdir
     meter: Meter
-    shared: Line
-    """What a checkpoint must share with it to be continued: its metadata, and its digests."""
+    shared: Shared
+    """Entries of the record of every checkpoint."""
     step: int
     resumed: bool
     stop_when: Callable[[int], bool] | None = None
@@ -290,7 +290,7 @@ def _save(run: Run) -> None:
     work.event("save", run.step)
     state, best = engine.fetch(carry, meter.records)
     record = engine.to_record(run.step, meter.records, meter.pending)
-    work.save(run.step, state, best, {"run": record} | run.shared)
+    work.save(run.step, state, best, {"run": record} | dataclasses.asdict(run.shared))
     work.view.phase("train")
 
 
@@ -401,7 +401,8 @@ def _begin(
     train_data: Any,
     eval_data: Any,
     work: Workdir,
-    metadata: Line,
+    settings: object,
+    metadata: object,
     parallel: Parallel,
     optimizer: optax.GradientTransformation | None,
     eval_params: Callable[[Any, Any], Any] | None,
@@ -425,20 +426,20 @@ def _begin(
     unreached = check_outputs(task, like, first, evaluation, config.best_metric)
     point = eval_params or find_eval_params
     check_eval_params(point, like)
-    settings, rows = identity(metadata, config, program), len(first["weight"])
+    compared, rows = settings_of(settings, config, program), len(first["weight"])
     if eval_params is not None:
-        settings["eval_params"] = eval_params_digest(point, like.params, like.opt_state)
+        compared["eval_params"] = eval_params_digest(point, like.params, like.opt_state)
     digests = run_digests(task, like, first, evaluation, eval_data)
-    shared = shared_by(settings, digests)
+    shared = Shared(compared, metadata_of(metadata), compared_digests(compared, digests))
     if work.several:
         step = digest_or_none("a step of the run", make_train_step(task, tx), like, first, seed_key)
-        agree(given(settings, config, digests, like.params, eval_data, step))
+        agree(given(compared, config, digests, like.params, eval_data, step))
         if rows < jax.process_count():
             raise ValueError(
                 f"a batch has {rows} examples for {jax.process_count()} processes: every process "
                 "needs at least one"
             )
-    restored = begun = restore_everywhere(work, shared, metadata, like)
+    restored = begun = restore_everywhere(work, shared, like)
     if begun is None:
         state = jax.device_get(make(seed_key))
         best = best_of(state.params, state.model_state)
@@ -458,7 +459,8 @@ def fit(
     config: TrainConfig,
     workdir: str | Path,
     *,
-    metadata: dict[str, Any] | None = None,
+    settings: object = None,
+    metadata: object = None,
     on_event: Callable[[str, int], None] | None = None,
     on_log: Callable[[dict[str, Any]], None] | None = None,
     parallel: Parallel | None = None,
@@ -482,10 +484,14 @@ def fit(
       eval_data: batches of one evaluation pass, iterated again for each; None evaluates nothing.
       config: how to train.
       workdir: gets metrics.jsonl, config.json, environment.json and checkpoints/.
-      metadata: JSON values that a checkpoint must share with this run to be continued, such as
-        the configuration and the digest of the vocabulary. The training options join them. A
-        value with the name "init", "loss", "evaluate", "train_data" or "eval_data" is compared in
-        place of the digest, as for a loss that is rewritten during a run.
+      settings: what a checkpoint must share with this run to be continued, such as the
+        configuration of the network and the digest of the vocabulary: a mapping or a dataclass of
+        values that JSON can hold. The training options join them as "train", where an entry of this
+        name takes the place of the options that it has. A value with the name "init", "loss",
+        "evaluate", "train_data" or "eval_data" is compared in place of the digest, as for a loss
+        that is rewritten during a run.
+      metadata: what is recorded in config.json and in every checkpoint and never compared, such as
+        the name of an experiment: a mapping or a dataclass of values that JSON can hold.
       parallel: the devices, made with the `accumulate` of config (default: as config says); give
         the same one to `evaluate` to share its compiled steps.
       on_event: called with ("step" | "evaluate" | "save" | "saved", step); "saved" comes when
@@ -493,7 +499,7 @@ def fit(
       on_log: called with every line of metrics.jsonl as a dict, for other trackers.
       optimizer: takes the place of `config.optimizer`, which must be the default then. A
         checkpoint knows it by a digest of its compiled program for these parameters, so that
-        another learning rate is refused; or by `metadata["optimizer"]` alone, if that is given.
+        another learning rate is refused; or by `settings["optimizer"]` alone, if that is given.
         One that asks for `value=`, `grad=` or `value_fn=` gets them, see `make_train_step`.
       eval_params: from (params, opt_state) to the parameters that are evaluated and kept as the
         best ones (default: `gatedjax.training.eval_params`, which finds moving averages and
@@ -546,7 +552,15 @@ def fit(
         raise ValueError("stop_when must be None with several processes: they would not agree")
     with work, Signals(work.stopping) as signals:
         run = _begin(
-            task, train_data, eval_data, work, metadata or {}, parallel, optimizer, eval_params
+            task,
+            train_data,
+            eval_data,
+            work,
+            settings,
+            metadata,
+            parallel,
+            optimizer,
+            eval_params,
         )
         run.stop_when = stop_when
         report_finished(run)

@@ -1,6 +1,5 @@
 """One pure training step over a small state of arrays."""
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -11,16 +10,6 @@ import numpy as np
 import optax
 from flax import struct
 
-from gatedjax.training._rows import (
-    BESIDE,
-    LazyRows,
-    Rows,
-    batch_rows,
-    parameters_of,
-    put_rows,
-    take_rows,
-    with_ids,
-)
 from gatedjax.training._transforms import call_update
 from gatedjax.training.metrics import Metrics, Ratio
 from gatedjax.training.task import (
@@ -28,10 +17,8 @@ from gatedjax.training.task import (
     Batch,
     Carry,
     call_loss,
-    frozen_parameters,
     has_model_state,
     is_stateful,
-    table_lookups,
 )
 
 STREAMS = ("dropout", "gate")
@@ -97,12 +84,6 @@ def init_state(
 ) -> TrainState:
     """Parameters, optimiser state, carried state and model state before the first step."""
     params = task.init(key, batch)
-    lookups = _lazy_lookups(task, tx)
-    if missing := sorted(set(lookups) - set(parameters_of(params))):
-        raise ValueError(
-            f"lookups of the task must be parameters among {sorted(parameters_of(params))}, "
-            f"got {missing}"
-        )
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=params,
@@ -117,53 +98,19 @@ def init_carry(task: AnyTask, batch: Batch) -> Carry:
     return task.init_carry(batch) if is_stateful(task) else None  # type: ignore[union-attr]
 
 
-def _lazy_lookups(task: AnyTask, tx: optax.GradientTransformation) -> dict[str, tuple[str, ...]]:
-    """The tables whose rows are updated lazily, if any are; see `table_lookups`."""
-    if not isinstance(tx, LazyRows):
-        return {}
-    lookups = table_lookups(task)
-    if not lookups:
-        raise ValueError(
-            "lazy_rows needs a task that looks up rows of a table by ids of the batch, such as "
-            f"word vectors: {type(task).__name__} names none in `lookups`"
-        )
-    held = frozen_parameters(task)
-    if still := [path for path in lookups if any(f"{path}/".startswith(f"{at}/") for at in held)]:
-        raise ValueError(f"lazy_rows needs tables that are trained, frozen are {still}")
-    return lookups
-
-
-def _with_carry(task: Any, check_loss: bool, rows: Rows) -> Callable[..., Any]:
+def _with_carry(task: Any, check_loss: bool) -> Callable[..., Any]:
     """The loss of any task as (params, batch, rngs, carry, model_state) -> (loss, (metrics, new)).
 
     `new` is (carry, model_state).
     """
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Carry, model_state: Any) -> Any:
-        params = with_ids(params, rows)
         total, metrics, *new = call_loss(task, params, batch, rngs, carry, model_state)
         if check_loss:
             metrics = metrics | {MEAN_LOSS: _is_mean(total, metrics["loss"], len(batch["weight"]))}
         return total, (metrics, tuple(new))
 
     return loss
-
-
-def _check_read(task: Any, rows: Rows, state: TrainState, batch: Batch, rngs: Any) -> None:
-    """Raises ValueError unless the loss asks which rows a table has, or it would read others."""
-
-    def loss(rows: Rows) -> Any:
-        inputs = state.params, batch, rngs, state.carry, state.model_state
-        return _with_carry(task, False, rows)(*inputs)
-
-    traced = jax.make_jaxpr(loss)(dict(rows)).jaxpr
-    read = {id(variable) for equation in traced.eqns for variable in equation.invars}
-    for path, variable in zip(sorted(rows), traced.invars, strict=True):
-        if id(variable) not in read:
-            raise ValueError(
-                f"the loss of {type(task).__name__} must find its words in {path + BESIDE!r} where "
-                f"the optimiser is lazy, as nn.WordEmbedding does; it did not read that"
-            )
 
 
 def _is_mean(total: jax.Array, loss: Ratio, rows: int) -> Ratio:
@@ -300,10 +247,6 @@ def make_train_step(
 ) -> TrainStep:
     """Builds the step: gradient of the mean loss, update, metrics.
 
-    Under `lazy_rows` it is the step of a network with the words of the batch alone, whose rows are
-    then written back. Give it the state as a donated argument of `jax.jit`, or the whole table is
-    copied for it.
-
     A loss, a gradient or updated parameters that are not finite leave parameters, optimiser state,
     carried state and model state as they are, and so does a NaN in the new model state; the step
     counts all the same, and "skipped" says so.
@@ -322,8 +265,6 @@ def make_train_step(
       check_loss: note in the metrics whether the loss is a mean, for `refuse_mean_loss`.
     """
     refuse_parts(task, accumulate)
-    lookups = _lazy_lookups(task, tx)
-    inner = tx.inner if isinstance(tx, LazyRows) else tx
     # the state of a model is that of the whole batch, which no device of `jax.pmap` has
     gathered = axis_name is not None and has_model_state(task)
     sum_axis = None if gathered else axis_name
@@ -331,18 +272,16 @@ def make_train_step(
     def over_devices(tree: Any) -> Any:
         return tree if sum_axis is None else jax.lax.psum(tree, sum_axis)
 
-    def step_on(
-        rows: Rows, state: TrainState, batch: Batch, seed_key: jax.Array
+    def train_step(
+        state: TrainState, batch: Batch, seed_key: jax.Array
     ) -> tuple[TrainState, Metrics]:
         rngs = step_rngs(seed_key, state.step)
-        if rows:
-            _check_read(task, rows, state, batch, rngs)
         carried = state.carry
         if gathered:
             batch, carried = jax.lax.all_gather((batch, carried), axis_name, tiled=True)
         inputs = batch, rngs, carried, state.model_state, accumulate
         with jax.named_scope("loss_and_gradient"):
-            loss = _with_carry(task, check_loss, rows)
+            loss = _with_carry(task, check_loss)
             (total, (metrics, (carry, model_state))), grads = _summed_gradients(
                 loss, state.params, *inputs
             )
@@ -358,12 +297,12 @@ def make_train_step(
         old = (state.params, state.opt_state, state.carry, state.model_state)
 
         def compute(params: Any) -> Any:
-            (value, _), slope = _summed_gradients(_with_carry(task, False, rows), params, *inputs)
+            (value, _), slope = _summed_gradients(_with_carry(task, False), params, *inputs)
             return divide(over_devices((value, slope)))
 
         with jax.named_scope("update"):
             updates, opt_state = call_update(
-                inner,
+                tx,
                 grads,
                 state.opt_state,
                 state.params,
@@ -400,31 +339,5 @@ def make_train_step(
             model_state=model_state,
         )
         return state, metrics
-
-    return _lazily(step_on, lookups, axis_name) if lookups else functools.partial(step_on, {})
-
-
-def _lazily(
-    step_on: Callable[..., Any], lookups: dict[str, tuple[str, ...]], axis_name: str | None
-) -> TrainStep:
-    """A step of the rows of a batch, which are then put back where they were.
-
-    What is not finite is seen in these rows and undone there: no other row can have changed.
-    """
-
-    def train_step(
-        state: TrainState, batch: Batch, seed_key: jax.Array
-    ) -> tuple[TrainState, Metrics]:
-        tables = parameters_of(state.params)
-        rows = batch_rows(lookups, tables, batch, axis_name)
-        small = dataclasses.replace(
-            state,
-            params=take_rows(rows, tables, state.params),
-            opt_state=take_rows(rows, tables, state.opt_state),
-        )
-        new, metrics = step_on(rows, small, batch, seed_key)
-        params = put_rows(rows, tables, state.params, new.params)
-        opt_state = put_rows(rows, tables, state.opt_state, new.opt_state)
-        return dataclasses.replace(new, params=params, opt_state=opt_state), metrics
 
     return train_step

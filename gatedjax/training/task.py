@@ -169,14 +169,3 @@ def frozen_parameters(task: Any) -> tuple[str, ...]:
     but the optimiser keeps nothing for them, and no gradient has to reach them.
     """
     return tuple(getattr(task, "frozen", ()))
-
-
-def table_lookups(task: Any) -> dict[str, tuple[str, ...]]:
-    """Tables of which the loss reads nothing but the rows that a batch names, and by what arrays.
-
-    A task names them in its attribute `lookups`, as {"embed/table": ("tokens",)}. Where the
-    optimiser is lazy (see `lazy_rows`), its loss is given a table of those rows alone, and beside
-    it as "embed/table_rows" their ids, in order and each once, as `nn.WordEmbedding` understands.
-    Ids that are the size of the table fill up.
-    """
-    return dict(getattr(task, "lookups", {}))

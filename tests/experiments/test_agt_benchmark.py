@@ -33,7 +33,7 @@ def test_one_turn_gives_every_figure(tmp_path):
         agt.Options(vocabulary=(10,), batch=2, words=3, layers=2, repeats=1, json=target)
     )
     assert [row["vocabulary"] for row in rows] == [10]
-    for name in ("step", "lazy_step", "fit_step", "fit_lazy_step"):  # there is one turn
+    for name in ("step", "fit_step"):  # there is one turn
         found = rows[0]["rows"]
         ratio = found[name]["ms"] / found["products"]["ms"]
         assert found[name]["ratio"] == pytest.approx(ratio)

@@ -8,13 +8,13 @@ import pytest
 from experiments.core import claims
 from experiments.core.comparison import compare, sentence
 from experiments.core.curves import results_on_test
-from experiments.core.records import best, check_one_kind, jsonable
+from experiments.core.records import best, check_one_kind
 from experiments.core.text import SPLITS, correct_string, digest_of_test, in_batches
 from gatedjax.data import Encoded, Source, SourceInfo
 from gatedjax.training import OptimizerConfig, TrainConfig, fit, make_parallel
 from tests.training._tiny import Data, Tiny
 
-CONFIG = jsonable({"data": {}, "train": {}})
+CONFIG = {"data": {}, "train": {}}
 
 
 def record(seed, **more):

@@ -16,7 +16,7 @@ from experiments.core.experiment import Run, lanes_that_fit, last
 from experiments.core.paper import Job, Options, Variant
 from gatedjax import data as gdata
 from gatedjax.training import NonFiniteError, TrainConfig
-from gatedjax.training._remove import mark_run
+from gatedjax.training._run_files import mark_run
 from gatedjax.training.config import EmaState
 from tests.conftest import ROOT
 from tests.experiments._commands import left_out_of_help, plain, refused

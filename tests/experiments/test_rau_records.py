@@ -165,8 +165,16 @@ def test_only_seeds_that_both_have_are_paired_and_other_settings_are_named():
     assert found.bootstrap.difference == 0.25
     assert "settings differ" not in sentence("MNIST", "RAU", "GRU", found)
     # a record that is older than an option was made with its default
-    del gru[0]["config"]["train"]["optimizer"]["epsilon"], gru[0]["config"]["train"]["parallel"]
+    optimizer = gru[0]["config"]["train"]["optimizer"]
+    del optimizer["epsilon"], gru[0]["config"]["train"]["parallel"]
     assert "settings differ" not in sentence("MNIST", "RAU", "GRU", compare(rau, gru))
+    # an option that was removed since changes nothing with its default
+    optimizer["lazy_rows"] = False
+    assert "settings differ" not in sentence("MNIST", "RAU", "GRU", compare(rau, gru))
+    optimizer["lazy_rows"] = True
+    with pytest.raises(ValueError, match=r"has no lazy_rows since .*, got lazy_rows=True"):
+        compare(rau, gru)
+    del optimizer["lazy_rows"]
     gru[0]["config"]["train"]["num_steps"] += 1
     assert "settings differ" in sentence("MNIST", "RAU", "GRU", compare(rau, gru))
     assert compare(rau[:1], gru) is None

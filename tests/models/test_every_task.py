@@ -7,14 +7,10 @@ import dataclasses
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from gatedjax import models
-from gatedjax import nn as gnn
-from gatedjax.training._rows import batch_rows, parameters_of, put_rows, take_rows, with_ids
-from gatedjax.training.task import table_lookups
 from tests._modes import MODES, assert_same, run
 from tests._slow import slow_but
 from tests.models._losses import losses, with_dropout
@@ -142,50 +138,3 @@ def test_padding_order_and_rows_that_do_not_count_change_nothing(name):
     close = functools.partial(np.testing.assert_allclose, **tolerance)
     jax.tree.map(close, metrics, want_metrics)
     jax.tree.map(close, gradient, want_gradient)
-
-
-LAZY = [name for name in NETWORKS if table_lookups(LOSSES[name].task)]
-
-
-def lazy_loss_and_gradient(case, shared, rows, total):
-    """The same from the rows of the batch alone, put back into tables of zeros."""
-    params, streams = shared
-    tables = parameters_of(params)
-    found = batch_rows(table_lookups(case.task), tables, rows[0])
-
-    class Task:
-        def loss(self, small, *rest):
-            return case.task.loss(with_ids(small, found), *rest)
-
-    lazy = dataclasses.replace(case, task=Task())
-    small = (take_rows(found, tables, params), streams)
-    (value, gradient), carry = loss_and_gradient(lazy, small, rows, total)
-    zeros = jax.tree.map(jnp.zeros_like, params)
-    return (value, put_rows(found, tables, zeros, gradient)), carry
-
-
-def test_every_task_with_word_vectors_can_be_trained_lazily():
-    names = {type(LOSSES[name].task).__name__ for name in LAZY}
-    tables = {type(case.task).__name__ for case in LOSSES.values()}
-    # the output layer of these reads the whole table
-    assert names == tables - {"RAULanguageTask", "SSANTranslationTask"}
-
-
-@pytest.mark.parametrize("name", slow_but(LAZY, "RAU"))
-def test_the_gradient_of_the_rows_of_a_batch_is_that_of_the_table(name):
-    function = functools.partial(lazy_loss_and_gradient, LOSSES[name])
-    assert_same(run("one", function, *arguments(LOSSES[name])), found_in("one", name))
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_rows_of_a_batch_are_looked_up_on_devices_of_every_mode(mode):
-    embed = gnn.WordEmbedding(9, 2)
-    ids = np.array([0, 3, 4, 9], np.int32)
-    shared = {"params": {"table": np.ones((4, 2), np.float32), "table_rows": ids}}
-    run(
-        mode,
-        lambda shared, tokens, total: ((), embed.apply(shared, tokens)),
-        shared,
-        np.array([[3, 0], [4, 3]], np.int32),
-        only_trace=True,
-    )

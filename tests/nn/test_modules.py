@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -60,7 +61,7 @@ def test_lengths_say_what_their_mask_says():
         return by_length, (module.apply(variables, xs, mask), weigh(mask))
 
     by_length, by_mask = run(variables, xs, mask, lengths)
-    jax.tree.map(np.testing.assert_array_equal, by_length, by_mask)
+    chex.assert_trees_all_equal(by_length, by_mask)
     with pytest.raises(ValueError, match="mask and lengths say the same"):
         jax.eval_shape(functools.partial(module.apply, lengths=lengths), variables, xs, mask)
 
@@ -134,7 +135,7 @@ def test_rau_equals_the_functional_call(attention):
 
     ((carry,), got), (last, expected) = both(filled(module, xs), xs)
     np.testing.assert_allclose(got, expected, **F32)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F32), carry, last)
+    chex.assert_trees_all_close(carry, last, **F32)
 
 
 @pytest.mark.parametrize("kind", [gnn.LSTM, gnn.GRU, gnn.RAU])
@@ -168,7 +169,7 @@ def test_of_bfloat16_are_the_products_alone(kind):
         return results, (module.apply(variables, xs, method="attention_weights"), wanted)
 
     (got, want), attention = jax.tree.map(np.asarray, run(variables, xs))
-    jax.tree.map(np.testing.assert_array_equal, got, want)
+    chex.assert_trees_all_equal(got, want)
     for slope in got[1].values():
         assert slope.dtype == np.float32
         assert np.any(slope != slope.astype(jnp.bfloat16).astype(np.float32))
@@ -298,7 +299,7 @@ def test_two_chunks_with_carried_state_equal_one():
 
     (whole, outputs), second, parts = run(filled(module, xs), xs)
     np.testing.assert_allclose(np.concatenate(parts, 1), outputs, **F32)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F32), second, whole)
+    chex.assert_trees_all_close(second, whole, **F32)
 
 
 def test_dropout_bits_belong_to_the_example(rng):
@@ -386,8 +387,8 @@ def test_gate_predictor_closes_padding():
         assert np.isneginf(logits[1, 2:]).all()
         np.testing.assert_array_equal(dirty[1][kind], logits)
         np.testing.assert_allclose(wider[1][kind][:, :4], logits, **F32)
-    jax.tree.map(np.testing.assert_array_equal, dirty[0], slopes)
-    jax.tree.map(lambda got, want: np.testing.assert_allclose(got, want, **F32), wider[0], slopes)
+    chex.assert_trees_all_equal(dirty[0], slopes)
+    chex.assert_trees_all_close(wider[0], slopes, **F32)
 
 
 def test_word_embedding_starts_from_the_table_and_keeps_padding_zero(rng):
@@ -403,16 +404,13 @@ def test_word_embedding_starts_from_the_table_and_keeps_padding_zero(rng):
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16])
-def test_a_token_below_zero_or_of_rows_that_are_not_there_is_nan_in_a_narrow_dtype_too(dtype):
+def test_a_token_below_zero_is_nan_in_a_narrow_dtype_too(dtype):
     size = 40_000
-    module, tokens = gnn.WordEmbedding(size, 2), np.array([5, 0, -1, 7, 6], dtype)
-    rows = {"table": np.float32([[1, 2], [3, 4], [0, 0]]), "table_rows": np.int32([5, 7, size])}
-    whole = np.zeros((size, 2), np.float32)
-    whole[[5, 7, 6]] = *rows["table"][:2], [np.nan] * 2
-    want = np.float32([[1, 2], [0, 0], [np.nan] * 2, [3, 4], [np.nan] * 2])
-    for params in (rows, {"table": whole}):
-        got = jax.jit(module.apply)({"params": params}, tokens)
-        np.testing.assert_array_equal(got, want)
+    module, tokens = gnn.WordEmbedding(size, 2), np.array([5, 0, -1, 7], dtype)
+    table = np.zeros((size, 2), np.float32)
+    table[[5, 7]] = [1, 2], [3, 4]
+    got = jax.jit(module.apply)({"params": {"table": table}}, tokens)
+    np.testing.assert_array_equal(got, np.float32([[1, 2], [0, 0], [np.nan] * 2, [3, 4]]))
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint32])

@@ -1,5 +1,6 @@
 """SelectiveSelfAttention and SourceToToken: what the modules add to the functions."""
 
+import chex
 import flax
 import flax.linen as nn
 import jax
@@ -344,7 +345,7 @@ def test_source_to_token_pools_what_its_scores_say(inputs):
     np.testing.assert_array_equal(got[2], 0)
     dirty = both(variables, np.where(MASK[..., None], inputs, np.nan))
     np.testing.assert_array_equal(dirty[0], got)
-    jax.tree.map(np.testing.assert_array_equal, dirty[2], slopes)
+    chex.assert_trees_all_equal(dirty[2], slopes)
     with pytest.raises(ValueError, match=r"mask must have shape \(3, 5\)"):
         jax.eval_shape(module.apply, variables, inputs, MASK[:, :1].T)
 

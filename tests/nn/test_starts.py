@@ -1,5 +1,6 @@
 """How recurrent modules start: kernels of every gate, carried states of both directions."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,7 +51,7 @@ def test_each_direction_goes_on_from_its_own_state(kind):
     carries, outputs, each = both(params)
     np.testing.assert_allclose(outputs, jnp.concatenate([x[1] for x in each], -1), atol=1e-6)
     for got, want in zip(carries, each, strict=True):
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), got, want[0])
+        chex.assert_trees_all_close(got, want[0], rtol=1e-7, atol=1e-6)
 
 
 def test_the_attention_that_is_shown_is_that_of_the_options():

@@ -24,7 +24,7 @@ from gatedjax.data.tfds import _prepared
 from gatedjax.text import TextClassifier, _named
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._options import check_options
-from gatedjax.training._remove import TRAIN_LOCK
+from gatedjax.training._run_files import TRAIN_LOCK
 from gatedjax.training.lock import WorkdirLock
 from tests._programs import environment
 from tests._slow import slow_but
@@ -398,8 +398,8 @@ def facts_of(folder, monkeypatch, **changes):
     """What the checkpoints of a training would know it by."""
     told = []
 
-    def fit(*_args, metadata, **_options):
-        told.append(metadata)
+    def fit(*_args, settings, **_options):
+        told.append(settings)
         raise Stopped
 
     monkeypatch.setattr(training_module, "fit", fit)
@@ -431,7 +431,7 @@ def test_a_run_of_an_older_version_is_continued(known, here, tmp_path, monkeypat
             return 3
 
         def record(self, step):
-            return {"metadata": {"options": {}} if known else {}}
+            return {"settings": {"options": {}} if known else {}}
 
     monkeypatch.setattr(training_module, "CheckpointStore", Store)
     assert ("options" in facts_of(tmp_path / "run", monkeypatch)) == known

@@ -3,8 +3,8 @@
 import pytest
 
 from gatedjax.text._work_folder import WorkFolder
-from gatedjax.training import WorkdirBusy, _remove
-from gatedjax.training._remove import LOCK, TRAIN_LOCK, check_workdir, mark_run, remove_run
+from gatedjax.training import WorkdirBusy, _run_files
+from gatedjax.training._run_files import LOCK, TRAIN_LOCK, check_workdir, mark_run, remove_run
 from gatedjax.training.lock import WorkdirLock
 
 
@@ -35,7 +35,7 @@ def test_a_removal_that_is_killed_leaves_no_checkpoint_by_halves(tmp_path, monke
 
     write_run(tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr(_remove.shutil, "rmtree", killed)
+        patch.setattr(_run_files.shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
             remove_run(tmp_path / "run")
     assert "3" not in names(tmp_path / "run" / "checkpoints")

@@ -1,5 +1,8 @@
 """Linear regression, and a loop of one's own that trains it with any optimizer of Optax."""
 
+import functools
+
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +14,7 @@ CONFIG = TrainConfig(
     num_steps=4, log_every=2, eval_every=2, checkpoint_every=2, best_metric="loss",
     best_mode="min", progress=False, parallel="single",
 )  # fmt: skip
+assert_close = functools.partial(chex.assert_trees_all_close, rtol=1e-4, atol=1e-5)
 W = np.array([[1.0, -2.0], [0.5, 1.0], [2.0, 0.0]], np.float32)
 
 
@@ -64,7 +68,3 @@ def loop(tx, steps, given=()):
     for number in range(steps):
         params, state = step(params, state, Data()[number])
     return jax.device_get((params, state))
-
-
-def assert_close(found, wanted, rtol=1e-4):
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-5), found, wanted)

@@ -69,11 +69,6 @@ def lines(workdir, split=None):
     return [line for line in found if split in (None, line["split"])]
 
 
-def same(a, b):
-    """Asserts that trees have the same numbers."""
-    jax.tree.map(np.testing.assert_array_equal, a, b)
-
-
 def interrupt(*at, number=signal.SIGTERM):
     """An `on_event` that sends this process a signal, once: a second one would end it.
 

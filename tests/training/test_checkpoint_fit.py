@@ -14,10 +14,11 @@ from pathlib import Path
 
 import _store
 import _tiny
+import chex
 import jax
 import numpy as np
 import pytest
-from _tiny import lines, same
+from _tiny import lines
 
 from gatedjax.training import (
     CheckpointMismatch,
@@ -83,7 +84,7 @@ def test_a_full_disk_stops_the_run_soon_and_leaves_the_steps_before(tmp_path, wh
     assert max(step for name, step in events if name == "step") < 20
     assert CheckpointStore(tmp_path / "checkpoints").steps() == [5, 10]
     again = run(tmp_path)
-    same(again.state, whole[1].state)
+    chex.assert_trees_all_equal(again.state, whole[1].state)
 
 
 def test_a_failure_of_the_last_save_is_an_error_too(tmp_path, monkeypatch):
@@ -192,7 +193,9 @@ def test_fit_names_the_damaged_file_and_continues_from_the_step_before(way, name
     expected = rf"checkpoint 20 cannot be read.*{re.escape(name)} .*continuing from step 15"
     with pytest.warns(RuntimeWarning, match=expected):
         again = run(tmp_path / "run")
-    same((again.state, again.best_params), (whole[1].state, whole[1].best_params))
+    chex.assert_trees_all_equal(
+        (again.state, again.best_params), (whole[1].state, whole[1].best_params)
+    )
     assert again.history == whole[1].history
     assert lines(tmp_path / "run") == lines(whole[0])
     assert [path.name for path in (tmp_path / "run" / "checkpoints-bad").iterdir()] == ["20"]
@@ -207,18 +210,20 @@ def test_damage_to_any_file_of_a_run_costs_no_more_than_a_step(whole, tmp_path):
         damaged_copy(whole, tmp_path / str(number), name, way)
         with pytest.warns(RuntimeWarning, match=re.escape(name)):
             again = run(tmp_path / str(number))
-        same((again.state, again.best_params), (whole[1].state, whole[1].best_params))
+        chex.assert_trees_all_equal(
+            (again.state, again.best_params), (whole[1].state, whole[1].best_params)
+        )
 
 
 def test_load_params_reads_best_or_last_and_refuses_others(whole):
     workdir, result = whole
     like = result.state.params
     params, skipped = load_params(workdir, like)
-    same(params, result.best_params)
+    chex.assert_trees_all_equal(params, result.best_params)
     assert skipped == []
-    same(load_params(workdir, like, which="last")[0], result.state.params)
+    chex.assert_trees_all_equal(load_params(workdir, like, which="last")[0], result.state.params)
     abstract = jax.eval_shape(lambda: like)
-    same(load_params(workdir, abstract, step=15)[0].keys(), like.keys())
+    assert load_params(workdir, abstract, step=15)[0].keys() == like.keys()
     other = {"w": np.zeros(4, np.float32), "head": np.ones(2, np.float32)}
     with pytest.raises(CheckpointMismatch, match=r"head: saved nothing, now float32\[2\]"):
         load_params(workdir, other)
@@ -289,7 +294,9 @@ def test_a_run_killed_in_a_save_continues_with_the_same_bits(tmp_path):
     child.send_signal(signal.SIGKILL)
     child.wait(timeout=60)
     again = _tiny.train(tmp_path / "cut")
-    same((again.state, again.best_params), (expected.state, expected.best_params))
+    chex.assert_trees_all_equal(
+        (again.state, again.best_params), (expected.state, expected.best_params)
+    )
     assert again.history == expected.history
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
 

@@ -8,11 +8,13 @@ import sys
 import types
 from collections import ChainMap
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gatedjax._utils.json import to_json_values
 from gatedjax.training import (
     CheckpointMismatch,
     CheckpointStore,
@@ -26,8 +28,9 @@ from gatedjax.training import (
     make_optimizer,
 )
 from gatedjax.training import _digests as digests
+from gatedjax.training.log import read_json
 from tests._programs import Plugin, environment
-from tests.training._tiny import Data, Tiny, same
+from tests.training._tiny import Data, Tiny
 
 CONFIG = TrainConfig(
     num_steps=4, log_every=2, eval_every=2, checkpoint_every=2, progress=False, parallel="single"
@@ -170,7 +173,7 @@ def test_a_finished_run_says_so_in_one_line_and_what_to_do(whole, used, capsys):
         f"{used} holds a finished run of 4 steps: nothing is trained, and its result is returned. "
         "Use another workdir to train anew, or a larger num_steps to continue it."
     )
-    same(again.state, whole[1].state)
+    chex.assert_trees_all_equal(again.state, whole[1].state)
     assert again.history == whole[1].history
     assert run(used, config=dataclasses.replace(CONFIG, num_steps=6)).steps == 6
     assert capsys.readouterr().err == ""
@@ -213,6 +216,76 @@ def test_a_checkpoint_continues_with_what_it_knows(old, used):
         run(used, config=longer)
 
 
+@dataclasses.dataclass
+class Words:
+    """Settings of a run."""
+
+    config: dict
+    vocabulary: str = "a1"
+
+
+def test_other_settings_are_refused_with_both_values_and_other_metadata_are_not(tmp_path):
+    run(tmp_path, settings=Words({"width": 3}), metadata={"name": "first", "width": 3})
+    longer = {"config": dataclasses.replace(CONFIG, num_steps=6)}
+    for settings, difference in (
+        (Words({"width": 4}), r"config\.width: saved 3, now 4"),
+        (Words({"width": 3}, "b2"), "vocabulary: saved 'a1', now 'b2'"),
+        ({"config": {"width": 3}}, "vocabulary: saved 'a1', now 'nothing'"),
+    ):
+        with pytest.raises(CheckpointMismatch, match=difference):
+            run(tmp_path, settings=settings, **longer)
+    same = {"vocabulary": "a1", "config": {"width": 3}}
+    assert run(tmp_path, settings=same, metadata={"name": "second"}, **longer).steps == 6
+    record = CheckpointStore(tmp_path / "checkpoints").record(6)
+    assert record["metadata"] == {"name": "second"}
+    assert record["settings"] == same | {"train": to_json_values(longer["config"])}
+    about = read_json(tmp_path / "config.json")
+    assert about == record["settings"] | {
+        "name": "first", "width": 3, "train": to_json_values(CONFIG)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["settings", "metadata"])
+def test_settings_and_metadata_are_mappings_of_json(name, tmp_path):
+    for given, got in ((3, "a mapping or a dataclass, got int"), ({"a": {1}}, "JSON .* got set")):
+        with pytest.raises(TypeError, match=f"{name} must be .*{got}"):
+            run(tmp_path, **{name: given})
+    assert not list(tmp_path.iterdir())
+
+
+OLD_TRAIN = to_json_values(CONFIG)
+# a run of the caller's own, and one of experiments, as versions before 0.1.0 saved them
+OLD_METADATA = {
+    "own": {"width": 3, "train": OLD_TRAIN},
+    "experiment": {"config": {"width": 3, "train": OLD_TRAIN}, "vocabulary": "a1"},
+}
+
+
+@pytest.mark.parametrize("kind", OLD_METADATA)
+def test_metadata_of_an_old_checkpoint_are_its_settings(kind, used):
+    def old(record, lazy_rows=False):
+        metadata = json.loads(json.dumps(OLD_METADATA[kind]))
+        train = metadata.get("config", metadata)["train"]
+        train["optimizer"]["lazy_rows"] = lazy_rows
+        record.pop("settings", None)
+        record["metadata"] = metadata
+
+    def go_on(width):
+        settings = {"width": width}
+        if kind == "experiment":
+            settings = {"config": settings, "vocabulary": "a1", "train": OLD_TRAIN}
+        longer = dataclasses.replace(CONFIG, num_steps=6)
+        return run(used, config=longer, settings=settings)
+
+    forge(used, lambda record: old(record, lazy_rows=True))
+    with pytest.raises(CheckpointMismatch, match=r"optimizer\.lazy_rows: saved True, now .nothing"):
+        go_on(3)
+    forge(used, old)
+    with pytest.raises(CheckpointMismatch, match="width: saved 3, now 4"):
+        go_on(4)
+    assert go_on(3).steps == 6
+
+
 def test_programs_of_other_packages_are_not_compared_but_the_data_are(used, capsys):
     forge(used, lambda record: record["digests"]["software"].update(jax="0.0.1"))
     run(used, Biased(scale=2.0, above=1.0))
@@ -224,14 +297,14 @@ def test_programs_of_other_packages_are_not_compared_but_the_data_are(used, caps
     assert "the loss" not in str(error.value)
 
 
-def test_metadata_may_name_what_a_digest_would_know(tmp_path):
+def test_settings_may_name_what_a_digest_would_know(tmp_path):
     named = {"loss": "squares", "train_data": "drawn"}
-    run(tmp_path, metadata=named)
-    run(tmp_path, Biased(scale=-1.0), NEGATED, metadata=named)
+    run(tmp_path, settings=named)
+    run(tmp_path, Biased(scale=-1.0), NEGATED, settings=named)
     with pytest.raises(CheckpointMismatch, match="loss: saved 'squares', now 'halves'"):
-        run(tmp_path, metadata=named | {"loss": "halves"})
+        run(tmp_path, settings=named | {"loss": "halves"})
     with pytest.raises(CheckpointMismatch, match="the evaluation of the task"):
-        run(tmp_path, Biased(above=0.5), metadata=named)
+        run(tmp_path, Biased(above=0.5), settings=named)
 
 
 def test_a_task_that_cannot_be_lowered_alone_trains_with_a_warning(tmp_path, monkeypatch):

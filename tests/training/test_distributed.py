@@ -262,9 +262,9 @@ def test_what_a_process_has_for_itself_is_not_compared():
     digests = run_digests(Tiny(), state, Data()[0], Data()[1], [])
     evaluation = [Data()[1], Data()[2]]
 
-    def of(identity, **changes):
+    def of(settings, **changes):
         config = TrainConfig(num_steps=5, **changes)
-        return given(identity, config, digests, {"w": np.zeros(4)}, evaluation, "program")
+        return given(settings, config, digests, {"w": np.zeros(4)}, evaluation, "program")
 
     plain = of({"vocabulary": "abc"})
     assert plain["vocabulary"] == "abc"
@@ -279,7 +279,7 @@ def test_what_a_process_has_for_itself_is_not_compared():
     evaluation.pop()
     own = {"progress": False, "tensorboard": True, "keep_checkpoints": 5, "profile_steps": 2}
     assert of({"vocabulary": "abc"}, **own) == plain
-    nested = {"config": {"train": {"keep_checkpoints": 7}, "model": {"width": 3}}}
+    nested = {"train": {"keep_checkpoints": 7}, "config": {"model": {"width": 3}}}
     assert of(nested).keys() - plain.keys() == {"config.model.width"}
     assert agree(plain) is None  # one process agrees with itself
 

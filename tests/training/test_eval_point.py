@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import chex
 import jax
 import numpy as np
 import optax
@@ -26,7 +27,6 @@ from tests.training._plane import (
     loop,
     mean_error,
 )
-from tests.training._tiny import same
 
 FREE = contrib.schedule_free_sgd(0.05, warmup_steps=2)
 SCHEDULE_FREE = {
@@ -52,7 +52,7 @@ def test_a_schedule_free_optimizer_is_evaluated_and_kept_where_it_averages(name,
     assert_close(result.state.params, params)
     if result.best_step == 4:
         assert_close(result.best_params, point)
-    same(load_params(tmp_path / "evaluated", params)[0], result.best_params)
+    chex.assert_trees_all_equal(load_params(tmp_path / "evaluated", params)[0], result.best_params)
     plain = fit(Plane(), Data(), None, CONFIG, tmp_path / "plain", optimizer=tx)
     assert_close(plain.best_params, point)
     assert np.abs(np.asarray(point["w"]) - params["w"]).max() > 1e-3

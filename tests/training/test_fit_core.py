@@ -1,5 +1,6 @@
 """`fit` on a logistic regression with filler rows: learning, going on, one compilation a shape."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +18,7 @@ from gatedjax.training import (
     merge,
 )
 from tests._slow import slow_but
-from tests.training._tiny import lines, same
+from tests.training._tiny import lines
 
 
 class Tiny:
@@ -92,7 +93,7 @@ def test_a_finished_run_returns_at_once_and_a_longer_one_goes_on(tmp_path):
     first = fit(Tiny(), data, data.once(), config(), tmp_path)
     again = fit(Tiny(), data, data.once(), config(), tmp_path)
     assert again.compilations == 0
-    same(first.best_params, again.best_params)
+    chex.assert_trees_all_equal(first.best_params, again.best_params)
     longer = fit(Tiny(), data, data.once(), config(num_steps=30), tmp_path)
     assert longer.steps == 30
 
@@ -124,7 +125,7 @@ def test_every_kind_of_parallelism_gives_the_same_losses(kind, tmp_path):
             assert many["loss"] == pytest.approx(one["loss"], rel=1e-6)
         else:
             assert many["accuracy"] == one["accuracy"]
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), alone.state, split.state)
+    chex.assert_trees_all_close(alone.state, split.state, rtol=1e-5)
 
 
 def test_rows_that_do_not_divide_are_counted_once(tmp_path):
@@ -156,14 +157,14 @@ def test_early_stopping_counts_evaluations_without_improvement(tmp_path):
 
 def test_another_configuration_or_network_is_refused_with_the_difference(tmp_path):
     data = Data()
-    fit(Tiny(), data, data.once(), config(), tmp_path, metadata={"config": {"width": 3}})
+    fit(Tiny(), data, data.once(), config(), tmp_path, settings={"config": {"width": 3}})
     before = sorted(str(p) for p in tmp_path.rglob("*"))
     with pytest.raises(CheckpointMismatch, match=r"config\.width: saved 3, now 4"):
-        fit(Tiny(), data, data.once(), config(), tmp_path, metadata={"config": {"width": 4}})
+        fit(Tiny(), data, data.once(), config(), tmp_path, settings={"config": {"width": 4}})
     wide = Data()
     wide.x = np.concatenate([wide.x, wide.x], axis=1)
     with pytest.raises(CheckpointMismatch, match=r"params\.w: saved float32\[3\]"):
-        fit(Tiny(), wide, wide.once(), config(), tmp_path, metadata={"config": {"width": 3}})
+        fit(Tiny(), wide, wide.once(), config(), tmp_path, settings={"config": {"width": 3}})
     assert sorted(str(p) for p in tmp_path.rglob("*")) == before
 
 

@@ -6,11 +6,12 @@ import sys
 import time
 
 import _tiny
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from _tiny import lines, same
+from _tiny import lines
 
 from gatedjax.training import (
     CheckpointMismatch,
@@ -29,10 +30,10 @@ def config(**changes):
     return TrainConfig(**settings)
 
 
-def run(workdir, task=None, on_event=None, metadata=None, **changes):
+def run(workdir, task=None, on_event=None, settings=None, **changes):
     return fit(
         task or _tiny.Tiny(), _tiny.Data(), [_tiny.Data()[1000]], config(**changes), workdir,
-        on_event=on_event, metadata=metadata,
+        on_event=on_event, settings=settings,
     )  # fmt: skip
 
 
@@ -62,8 +63,8 @@ def test_a_killed_run_repeats_the_steps_since_its_checkpoint_with_the_same_bits(
     with (tmp_path / "cut" / "metrics.jsonl").open("a") as file:
         file.write('{"split": "train", "st')
     again = run(tmp_path / "cut", parallel=kind)
-    same(again.state, whole.state)
-    same(again.best_params, whole.best_params)
+    chex.assert_trees_all_equal(again.state, whole.state)
+    chex.assert_trees_all_equal(again.best_params, whole.best_params)
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
 
 
@@ -73,7 +74,7 @@ def test_a_run_may_continue_with_another_kind_of_parallelism(tmp_path):
     with pytest.raises(Killed):
         run(tmp_path / "cut", parallel="pmap", on_event=killer(13))
     again = run(tmp_path / "cut", parallel="sharding")
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), again.state, whole.state)
+    chex.assert_trees_all_close(again.state, whole.state, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["single", "sharding", "pmap"])
@@ -104,7 +105,7 @@ def test_a_run_without_a_readable_checkpoint_says_so_and_keeps_the_files(tmp_pat
     assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["10", "5"]
 
 
-def test_other_training_options_are_refused_without_any_metadata(tmp_path):
+def test_other_training_options_are_refused_without_any_settings(tmp_path):
     run(tmp_path, num_steps=5)
     with pytest.raises(CheckpointMismatch, match=r"train\.seed: saved 0, now 1"):
         run(tmp_path, seed=1)
@@ -114,12 +115,12 @@ def test_other_training_options_are_refused_without_any_metadata(tmp_path):
     assert run(tmp_path, num_steps=6, keep_checkpoints=5).steps == 6
 
 
-@pytest.mark.parametrize("nested", [False, True])
-def test_a_falling_schedule_cannot_be_made_longer(nested, tmp_path):
+@pytest.mark.parametrize("named", [False, True])
+def test_a_falling_schedule_cannot_be_made_longer(named, tmp_path):
     def go(num_steps):
         train = {"optimizer": OptimizerConfig(schedule="cosine"), "num_steps": num_steps}
-        metadata = {"config": {"train": {"num_steps": num_steps}}} if nested else None
-        return run(tmp_path, metadata=metadata, **train)
+        settings = {"train": {"num_steps": num_steps}} if named else None
+        return run(tmp_path, settings=settings, **train)
 
     go(5)
     with pytest.raises(CheckpointMismatch, match=r"train\.num_steps: saved 5, now 9") as refused:
@@ -148,7 +149,7 @@ def test_nan_is_never_the_best_and_metrics_stay_json(tmp_path):
     settings = {"best_metric": "bad", "early_stop_patience": 2}
     result = run(tmp_path, Unmeasured(), **settings)
     assert (result.stopped, result.steps) == ("early", 8)
-    same(result.best_params, result.state.params)
+    chex.assert_trees_all_equal(result.best_params, result.state.params)
     assert [entry["big"] for entry in lines(tmp_path, "eval")] == [None, None]
 
 
@@ -169,7 +170,7 @@ def test_best_parameters_survive_the_donation_of_the_state(tmp_path):
     long = run(tmp_path / "long", Watched(), best_metric="first", on_event=note)
     short = run(tmp_path / "short", Watched(), best_metric="first", num_steps=4)
     assert long.best_step == 4
-    same(long.best_params, short.state.params)
+    chex.assert_trees_all_equal(long.best_params, short.state.params)
     assert not np.array_equal(long.state.params["w"], long.best_params["w"])
     assert ("saved", 20) in seen
 
@@ -206,6 +207,8 @@ def test_a_process_that_is_stopped_continues_with_the_same_bits(number, code, tm
     assert child.wait(timeout=60) == code
     assert max(entry["step"] for entry in lines(tmp_path / "cut")) < 60
     again = _tiny.train(tmp_path / "cut")
-    same((again.state, again.best_params), (whole[1].state, whole[1].best_params))
+    chex.assert_trees_all_equal(
+        (again.state, again.best_params), (whole[1].state, whole[1].best_params)
+    )
     assert again.history == whole[1].history
     assert lines(tmp_path / "cut") == lines(whole[0])

@@ -4,14 +4,23 @@ import dataclasses
 import json
 import signal
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gatedjax.training import CheckpointStore, NonFiniteError, TrainConfig, fit, make_parallel
+from gatedjax.training import (
+    CheckpointMismatch,
+    CheckpointStore,
+    NonFiniteError,
+    TrainConfig,
+    fit,
+    make_parallel,
+)
+from gatedjax.training.identity import check_settings
 from tests._slow import slow_but
-from tests.training._tiny import Data, Tiny, interrupt, lines, same
+from tests.training._tiny import Data, Tiny, interrupt, lines
 
 CONFIG = TrainConfig(
     num_steps=12, log_every=3, eval_every=4, checkpoint_every=5, progress=False, max_skipped=3
@@ -53,7 +62,9 @@ def test_sigterm_at_any_moment_leaves_a_whole_checkpoint(where, steps, whole, tm
     assert store.latest() == first.steps
     store.verify(first.steps, arrays=True)
     second = fit(Tiny(), Data(), EVALUATION, CONFIG, tmp_path)
-    same((second.state, second.best_params), (whole[1].state, whole[1].best_params))
+    chex.assert_trees_all_equal(
+        (second.state, second.best_params), (whole[1].state, whole[1].best_params)
+    )
     assert second.history == whole[1].history
     assert lines(tmp_path) == lines(whole[0])
 
@@ -152,23 +163,22 @@ def test_the_average_is_what_is_evaluated_kept_and_resumed(tmp_path):
     np.testing.assert_array_equal(plain.best_params["w"], average)
     fit(Tiny(), Data(), EVALUATION, config, tmp_path / "cut", on_event=interrupt("step", 7))
     again = fit(Tiny(), Data(), EVALUATION, config, tmp_path / "cut")
-    same(again.state, whole.state)
-    same(again.best_params, whole.best_params)
+    chex.assert_trees_all_equal(again.state, whole.state)
+    chex.assert_trees_all_equal(again.best_params, whole.best_params)
 
 
 def test_a_checkpoint_from_before_an_option_counts_as_its_default(tmp_path):
     fit(Tiny(), Data(), None, CONFIG, tmp_path)
     store = CheckpointStore(tmp_path / "checkpoints")
-    saved = store.record(store.latest())["metadata"]
-    from gatedjax.training.checkpoint import CheckpointMismatch, check_metadata
+    saved = store.record(store.latest())["settings"]
 
     for younger in ("accumulate", "seeds", "sweep", "sweep_over"):
         del saved["train"][younger]
     now = json.loads(json.dumps({"train": dataclasses.asdict(CONFIG)}))
-    check_metadata(saved, now, tmp_path)
+    check_settings(saved, now, tmp_path)
     now["train"]["accumulate"] = 2
     with pytest.raises(CheckpointMismatch, match="accumulate: saved 1, now 2"):
-        check_metadata(saved, now, tmp_path)
+        check_settings(saved, now, tmp_path)
 
 
 @pytest.mark.slow

@@ -224,7 +224,7 @@ def test_any_optax_transformation_trains_and_a_checkpoint_knows_it_by_its_progra
     with pytest.raises(CheckpointMismatch, match=r"optimizer: saved 'optax program .*, now 'noth"):
         go("run", None, 6)
     assert go("run", optax.adam(0.05), 6).steps == 6
-    named = {"metadata": {"optimizer": "mine"}}
+    named = {"settings": {"optimizer": "mine"}}
     go("named", optax.adam(0.05), **named)
     assert go("named", optax.adam(0.06), 6, **named).steps == 6
 

@@ -9,12 +9,13 @@ import time
 from pathlib import Path
 
 import _store
+import chex
 import jax
 import pytest
 
 from gatedjax.training import TrainConfig, WorkdirLost, fit, fit_lanes, manifest
 from gatedjax.training.checkpoint import CheckpointStore
-from tests.training._tiny import Data, Tiny, same
+from tests.training._tiny import Data, Tiny
 
 
 def run(workdir, on_event=None, seeds=1, **changes):
@@ -103,10 +104,10 @@ def test_a_second_run_at_the_same_path_keeps_its_own_checkpoints(tmp_path):
 
     with pytest.raises(WorkdirLost, match="is another folder now"):
         run(tmp_path / "run", replace)
-    same(found[0].state, expected.state)
+    chex.assert_trees_all_equal(found[0].state, expected.state)
     assert contents(tmp_path / "run") == found[1]
     # what was moved is whole, and goes on where it is
-    same(run(tmp_path / "moved").state, run(tmp_path / "unbroken").state)
+    chex.assert_trees_all_equal(run(tmp_path / "moved").state, run(tmp_path / "unbroken").state)
 
 
 # -- metrics.jsonl -------------------------------------------------------------------------------
@@ -209,7 +210,9 @@ def test_a_forged_record_is_refused_by_name_and_the_step_before_continued(name, 
     forge_record(tmp_path / "run" / "checkpoints" / "12", forge)
     with pytest.warns(RuntimeWarning, match=rf"checkpoint 12 cannot be read.*{message}.*step 8"):
         again = run(tmp_path / "run")
-    same((again.state, again.best_params), (whole[1].state, whole[1].best_params))
+    chex.assert_trees_all_equal(
+        (again.state, again.best_params), (whole[1].state, whole[1].best_params)
+    )
 
 
 @pytest.mark.parametrize("name", FORGED_LANES)

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -86,7 +87,7 @@ def test_fit_freezes_what_the_task_names_and_resumes_with_the_same_bits(tmp_path
     fit(Fixed(), Data(), [Data()[99]], half, tmp_path / "halves")
     both = fit(Fixed(), Data(), [Data()[99]], config, tmp_path / "halves")
     np.testing.assert_array_equal(whole.state.params["word"]["c"], np.arange(3.0))
-    jax.tree.map(np.testing.assert_array_equal, whole.state, both.state)
+    chex.assert_trees_all_equal(whole.state, both.state)
     sizes = [x.size for x in jax.tree.leaves(whole.state.opt_state) if x.dtype == np.float32]
     assert sizes == [3, 3]
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from gatedjax.training import (
     lanes_of,
     make_parallel,
 )
-from tests.training._tiny import Data, Tiny, interrupt, lines, same
+from tests.training._tiny import Data, Tiny, interrupt, lines
 
 CONFIG = TrainConfig(
     num_steps=30,
@@ -150,7 +151,7 @@ def test_lanes_continue_with_the_same_bits(whole, tmp_path):
     fit_lanes(Tiny(), Shifted, EVALUATION, short, tmp_path)
     parts = fit_lanes(Tiny(), Shifted, EVALUATION, LONG, tmp_path)
     for one, other in zip(whole, parts, strict=True):
-        same((one.state, one.best_params), (other.state, other.best_params))
+        chex.assert_trees_all_equal((one.state, one.best_params), (other.state, other.best_params))
 
 
 @pytest.mark.slow

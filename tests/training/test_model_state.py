@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -25,7 +26,8 @@ from gatedjax.training import (
 )
 from tests._slow import slow_but
 from tests.tolerances import F32
-from tests.training._tiny import Data, Tiny, lines, same
+from tests.training._plane import assert_close
+from tests.training._tiny import Data, Tiny, lines
 
 ROWS = 6
 CONFIG = TrainConfig(
@@ -117,10 +119,6 @@ def statistics(*steps):
     return {"mean": mean, "var": var}
 
 
-def assert_close(found, wanted, rtol=1e-4):
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-5), found, wanted)
-
-
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     workdir = tmp_path_factory.mktemp("alone")
@@ -158,7 +156,7 @@ def test_a_resumed_run_has_the_bits_of_an_unbroken_one(alone, tmp_path):
     _, whole = alone
     fit(Normalised(), Far(), EVALUATION, CONFIG, tmp_path, stop_when=lambda step: step == 3)
     again = fit(Normalised(), Far(), EVALUATION, CONFIG, tmp_path)
-    same(
+    chex.assert_trees_all_equal(
         (again.state.model_state, again.state.params), (whole.state.model_state, whole.state.params)
     )
     store = CheckpointStore(tmp_path / "checkpoints")
@@ -171,10 +169,12 @@ def test_a_resumed_run_has_the_bits_of_an_unbroken_one(alone, tmp_path):
 def test_checkpoints_give_back_the_state_beside_the_parameters(alone):
     workdir, result = alone
     like = result.state.model_state
-    same(load_model_state(workdir, like), result.best_model_state)
-    same(load_model_state(workdir, like, which="last"), like)
-    same(load_params(workdir, result.best_params)[0], result.best_params)
-    same(load_params(workdir, result.best_params, which="last")[0], result.state.params)
+    chex.assert_trees_all_equal(load_model_state(workdir, like), result.best_model_state)
+    chex.assert_trees_all_equal(load_model_state(workdir, like, which="last"), like)
+    chex.assert_trees_all_equal(load_params(workdir, result.best_params)[0], result.best_params)
+    chex.assert_trees_all_equal(
+        load_params(workdir, result.best_params, which="last")[0], result.state.params
+    )
     with pytest.raises(CheckpointMismatch, match="mean: saved float32"):
         load_model_state(workdir, {"mean": np.zeros(3, np.float32), "var": like["var"]})
 
@@ -250,7 +250,7 @@ def test_any_tree_of_arrays_is_a_state(state, tmp_path):
     result = fit(Counted(state), Data(), [Data()[9]], config, tmp_path)
     assert result.best_model_state == dict.fromkeys(state, 2)
     assert load_model_state(tmp_path, state) == result.best_model_state
-    same(load_params(tmp_path, result.best_params)[0], result.best_params)
+    chex.assert_trees_all_equal(load_params(tmp_path, result.best_params)[0], result.best_params)
     args = [Data()[9]], make_parallel("single"), result.best_model_state
     assert evaluate(Counted(state), result.best_params, *args)[0] == result.best_metrics
 

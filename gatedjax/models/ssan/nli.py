@@ -216,7 +216,6 @@ class SSANNLITask(SelectorClassifierTask):
 
     model: SSANNLI
     table: ClassVar[str] = "embed/table"
-    looked_up_by: ClassVar[tuple[str, ...]] = ("tokens", "hypothesis")
 
     @property
     def frozen(self) -> tuple[str, ...]:

@@ -275,18 +275,11 @@ class SelectorTask:
 
     table: ClassVar[str] = "encoder/embed/table"
     """Path of the word vectors among the parameters."""
-    looked_up_by: ClassVar[tuple[str, ...]] = ("tokens",)
-    """The arrays of a batch that look them up; () if the network reads them in other ways, too."""
 
     @property
     def frozen(self) -> tuple[str, ...]:
         """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
         return frozen_embeddings(self.model, self.table)
-
-    @property
-    def lookups(self) -> dict[str, tuple[str, ...]]:
-        """Word vectors, and by which arrays of a batch they are looked up."""
-        return {self.table: self.looked_up_by} if self.looked_up_by else {}
 
     def init(self, key: Array, batch: Batch) -> Tree:
         """Returns parameters for batches with the widths of this one, by a pass without draws."""

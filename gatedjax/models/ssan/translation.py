@@ -8,7 +8,6 @@ Transformer, the paper's baseline.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -338,7 +337,6 @@ class SSANTranslationTask(SelectorTask):
     """
 
     model: SSANTranslator
-    looked_up_by: ClassVar[tuple[str, ...]] = ()  # they are the output layer as well
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         words = batch["target_lengths"].astype(jnp.float32)

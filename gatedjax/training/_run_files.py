@@ -1,4 +1,4 @@
-"""Removes the work folder of a run, and refuses folders that belong to somebody else."""
+"""The files that a run writes into its work folder, and how they are recognised and removed."""
 
 import contextlib
 import os
@@ -94,21 +94,21 @@ def remove_run(workdir: Path, locks: tuple[str, ...] = (LOCK, TRAIN_LOCK)) -> li
             stack.callback(WorkdirLock(workdir, name).release)
         for name in _FILES:
             remove_leftovers(workdir / name)
-            _remove(workdir / name)
+            _unlink(workdir / name)
         for path in list(workdir.iterdir()):
             if _TEXTS.fullmatch(path.name):
-                _remove(path)
+                _unlink(path)
         for name, inside in _FOLDERS.items():
-            _remove_inside(workdir / name, inside)
+            _remove_contents(workdir / name, inside)
         # last, because it marks what a killed process leaves as that of a run
         for name in (LOCK, TRAIN_LOCK):
-            _remove(workdir / name)
+            _unlink(workdir / name)
     with contextlib.suppress(OSError):
         workdir.rmdir()
     return sorted(os.listdir(workdir)) if workdir.is_dir() else []
 
 
-def _remove_inside(folder: Path, inside: re.Pattern[str]) -> None:
+def _remove_contents(folder: Path, inside: re.Pattern[str]) -> None:
     if folder.is_symlink() or not folder.is_dir():
         return
     for path in list(folder.iterdir()):
@@ -119,11 +119,12 @@ def _remove_inside(folder: Path, inside: re.Pattern[str]) -> None:
                 path = path.rename(path.with_name(f"{path.name}.removed"))
             shutil.rmtree(path, ignore_errors=True)
         else:
-            _remove(path)
+            _unlink(path)
     with contextlib.suppress(OSError):
         folder.rmdir()
 
 
-def _remove(file: Path) -> None:
+def _unlink(file: Path) -> None:
+    """Removes a file if that is possible."""
     with contextlib.suppress(OSError):
         file.unlink()
