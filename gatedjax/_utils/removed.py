@@ -1,5 +1,6 @@
 """Names that earlier versions had, and what to use in their place."""
 
+import importlib
 from collections.abc import Callable
 
 _COUNTS = (
@@ -22,17 +23,26 @@ REMOVED: dict[str, dict[str, str]] = {
         for name in ("nli", "probe", "reordering", "tagger", "translation")
     },
 }
+# package -> name -> the module that defines it, of names that are public in both
+MOVED: dict[str, dict[str, str]] = {
+    "gatedjax.gates": dict.fromkeys(
+        ("GateModes", "ModeValues", "gate_modes", "measure"), "gatedjax.text.gate_modes"
+    ),
+}
 
 
 def removed_from(package: str) -> Callable[[str], object]:
-    """Returns a module's `__getattr__`, which explains the names that `REMOVED` lists.
+    """Returns a module's `__getattr__` for the names that `REMOVED` and `MOVED` list.
 
+    Names that were removed are explained; names that have moved are imported on first use.
     A package assigns it outside of type checking, because a type checker would take every name for
     an attribute of a module that has `__getattr__`.
     """
 
     def explain(name: str) -> object:
-        if (reason := REMOVED[package].get(name)) is not None:
+        if (home := MOVED.get(package, {}).get(name)) is not None:
+            return getattr(importlib.import_module(home), name)
+        if (reason := REMOVED.get(package, {}).get(name)) is not None:
             raise ImportError(f"{package}.{name} was removed in 0.1.0: {reason}", name=name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 

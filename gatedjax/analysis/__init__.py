@@ -40,6 +40,7 @@ from gatedjax.analysis._flops import attention_flops_total as attention_flops_to
 from gatedjax.analysis._flops import auxiliary_flops as auxiliary_flops
 from gatedjax.analysis._flops import bilstm_flops as bilstm_flops
 from gatedjax.analysis._flops import flops_report as flops_report
+from gatedjax.analysis._gate_studies import plot_studies as plot_studies
 from gatedjax.analysis._gates import Density as Density
 from gatedjax.analysis._gates import DensityCounts as DensityCounts
 from gatedjax.analysis._gates import TruthScores as TruthScores

@@ -206,7 +206,7 @@ class Explorer:
 
 def gated(model: TrainedModel) -> bool:
     """Whether a model has gates that can be forced."""
-    return getattr(model.config, "system", None) == "ganet"
+    return isinstance(model.module, GANet) and model.module.config.system == "ganet"
 
 
 class Programs:

@@ -3,11 +3,14 @@
 import dataclasses
 from typing import Literal
 
+from jax import Array
+
 from gatedjax._utils.choices import check_choices
 from gatedjax._utils.limits import MOST_LENGTH, check_most
 from gatedjax._utils.numbers import make_plain
 from gatedjax.functional._checks import check_positive
-from gatedjax.gates._named import EstimatorName
+from gatedjax.gates import Estimator
+from gatedjax.gates._named import EstimatorName, current_name, named
 from gatedjax.models._checks import check_at_least, check_rates
 from gatedjax.models._schedule import check_schedule
 
@@ -133,6 +136,9 @@ class GANetConfig:
 
     @property
     def estimation(self) -> EstimatorName:
-        """The estimator that trains the gates."""
-        by_relaxation: EstimatorName = "soft_gumbel" if self.relax == "soft" else "st_gumbel"
-        return self.estimator or by_relaxation
+        """The name of the estimator that trains the gates."""
+        return self.estimator or current_name("relax", self.relax)
+
+    def make_estimator(self, temperature: float | Array) -> Estimator:
+        """Returns the estimator that trains the gates at a temperature."""
+        return named(self.estimation, temperature=temperature, draws=self.estimator_draws)
