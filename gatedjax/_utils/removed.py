@@ -24,11 +24,8 @@ REMOVED: dict[str, dict[str, str]] = {
     },
 }
 # package -> name -> the module that defines it, of names that are public in both
-MOVED: dict[str, dict[str, str]] = {
-    "gatedjax.gates": dict.fromkeys(
-        ("GateModes", "ModeValues", "gate_modes", "measure"), "gatedjax.text.gate_modes"
-    ),
-}
+_MODES = ("GateModes", "ModeValues", "gate_modes", "measure")
+MOVED = {"gatedjax.gates": dict.fromkeys(_MODES, "gatedjax.text.gate_modes")}
 
 
 def removed_from(package: str) -> Callable[[str], object]:

@@ -81,7 +81,7 @@ class Explorer:
                 {
                     "name": name,
                     "network": model.entry.about,
-                    "gated": gated(model),
+                    "gated": model.entry.gated,
                     "layers": model.network in LAYERED,
                     "pairs": model.network == "ssan",
                     "classes": [str(label) for label in model.classes],
@@ -89,7 +89,7 @@ class Explorer:
                 }
                 for name, model in zip(self.names, self.models, strict=True)
             ],
-            "modes": list(get_args(Mode)) if any(map(gated, self.models)) else [],
+            "modes": list(get_args(Mode)) if any(one.entry.gated for one in self.models) else [],
             "longest": LONGEST,
             "fields": None,
         }
@@ -204,16 +204,11 @@ class Explorer:
         return {"words": words, "notes": notes, "tokens": [], "models": [one for _, one in found]}
 
 
-def gated(model: TrainedModel) -> bool:
-    """Whether a model has gates that can be forced."""
-    return isinstance(model.module, GANet) and model.module.config.system == "ganet"
-
-
 class Programs:
     """What is compiled of one model."""
 
     def __init__(self, model: TrainedModel) -> None:
-        self.model, self.gated = model, gated(model)
+        self.model, self.gated = model, model.entry.gated
         self._params = jax.device_put(model.params)
         # of every program: what two threads ask first is compiled once, and others need not wait
         self._locks: dict[tuple[int, bool], threading.Lock] = {}

@@ -20,8 +20,8 @@ may be open, too, except where all 2^n patterns are enumerated.
 | `Enumerate` | yes, exact | 2^n | no |
 
 Networks train with every one of them by one road: `train` estimates the loss of a batch, and `draw`
-makes the gates of one pass. An estimator of your own is a `Pathwise` (it defines `gates`), a
-`ByValues` (`patterns` and `gradient`) or any other `Estimator`.
+makes the gates of one pass. An estimator of your own is a `Pathwise`, which defines `gates`, a
+`ByValues`, which defines `gradient`, or any other `Estimator`.
 
 Of a trained GA-Net, `gate_modes` computes loss and accuracy under every kind of gate, the exact
 expectation over all patterns among them, and `measure` bias and variance of estimators at its

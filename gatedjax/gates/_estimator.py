@@ -1,12 +1,14 @@
 """The protocols of estimators: `Estimator`, and the two kinds that networks train with directly."""
 
 import abc
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from gatedjax.functional._checks import promoted
+from gatedjax.functional._relaxations import opened
 from gatedjax.gates._objective import Objective
 from gatedjax.gates._slopes import attached
 
@@ -14,6 +16,12 @@ Noise: TypeAlias = Float[Array, "rows n"]
 PerGate: TypeAlias = Float[Array, " n"]
 Patterns: TypeAlias = Float[Array, "k n"]
 Values: TypeAlias = Float[Array, " k"]
+
+
+def drawn(logits: Float[Array, " n"], noise: Float[Array, "*k n"]) -> Float[Array, "*k n"]:
+    """Returns b = [a + L > 0], as `functional.sample_gates` draws; NaN for a logit of NaN."""
+    perturbed = jnp.add(*promoted(jnp.broadcast_to(logits, noise.shape), noise))
+    return opened(perturbed).astype(logits.dtype)
 
 
 @runtime_checkable
@@ -54,10 +62,10 @@ class Pathwise(Estimator, Protocol):
     `hard` is True if the gates are 0 or 1.
     """
 
-    unbiased = False
-    needs_gradient = True
-    rows = 1
-    hard = False
+    unbiased: ClassVar[bool] = False
+    needs_gradient: ClassVar[bool] = True
+    rows: ClassVar[int] = 1
+    hard: ClassVar[bool] = False
 
     @abc.abstractmethod
     def gates(self, logits: Float[Array, "*n"], noise: Float[Array, "*n"]) -> Float[Array, "*n"]:
@@ -69,26 +77,29 @@ class Pathwise(Estimator, Protocol):
 
     def surrogate(self, objective: Objective, logits: PerGate, noise: Noise) -> Float[Array, ""]:
         """Returns the loss at the gates, differentiated through them."""
-        return objective(self.gates(logits, noise[0]))
+        return objective(self.gates(logits, noise[0] if self.rows else noise))
 
 
 @runtime_checkable
 class ByValues(Estimator, Protocol):
     """An estimator by values of the loss at patterns that follow from logits and noise alone.
 
-    A subclass defines `patterns` and `gradient`. `live` is the number of patterns, from the first
-    on, whose mean loss is the value of the estimate; None is all of them. The other patterns are
-    evaluated without derivatives.
+    A subclass defines `gradient`, and `patterns` unless they are independent draws. `live` is the
+    number of patterns, from the first on, whose mean loss is the value of the estimate; None is all
+    of them. The other patterns are evaluated without derivatives.
     """
 
-    unbiased = True
-    needs_gradient = False
-    rows = 1
-    live: int | None = None
+    unbiased: ClassVar[bool] = True
+    needs_gradient: ClassVar[bool] = False
+    rows: ClassVar[int] = 1
+    live: ClassVar[int | None] = None
 
-    @abc.abstractmethod
     def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
-        """Returns the gates of 0 and 1 that the loss is evaluated at; the first is a draw."""
+        """Returns the gates of 0 and 1 that the loss is evaluated at: a draw for each row of noise.
+
+        Whatever a subclass returns, the first pattern is the draw of the first row.
+        """
+        return drawn(logits, noise)
 
     @abc.abstractmethod
     def gradient(

@@ -13,38 +13,17 @@ from gatedjax.gates._score import ARM, DisARM, LeaveOneOut, LocalExpectation, Re
 from gatedjax.gates._stretched import HardConcrete, HardKuma
 
 EstimatorName = Literal[
-    "soft_gumbel",
-    "st_gumbel",
-    "straight_through",
-    "reinmax",
-    "mean_field",
-    "hard_concrete",
-    "hard_kuma",
-    "reinforce",
-    "leave_one_out",
-    "arm",
-    "disarm",
-    "local_expectation",
-    "rebar",
+    "soft_gumbel", "st_gumbel", "straight_through", "reinmax", "mean_field", "hard_concrete",
+    "hard_kuma", "reinforce", "leave_one_out", "arm", "disarm", "local_expectation", "rebar",
     "enumerate",
-]
-
+]  # fmt: skip
 KINDS: dict[EstimatorName, type] = {
-    "soft_gumbel": SoftGumbel,
-    "st_gumbel": STGumbel,
-    "straight_through": StraightThrough,
-    "reinmax": ReinMax,
-    "mean_field": MeanField,
-    "hard_concrete": HardConcrete,
-    "hard_kuma": HardKuma,
-    "reinforce": Reinforce,
-    "leave_one_out": LeaveOneOut,
-    "arm": ARM,
-    "disarm": DisARM,
-    "local_expectation": LocalExpectation,
-    "rebar": Rebar,
+    "soft_gumbel": SoftGumbel, "st_gumbel": STGumbel, "straight_through": StraightThrough,
+    "reinmax": ReinMax, "mean_field": MeanField, "hard_concrete": HardConcrete,
+    "hard_kuma": HardKuma, "reinforce": Reinforce, "leave_one_out": LeaveOneOut, "arm": ARM,
+    "disarm": DisARM, "local_expectation": LocalExpectation, "rebar": Rebar,
     "enumerate": Enumerate,
-}
+}  # fmt: skip
 """The class of every name, which is the name of the class in snake case."""
 
 OLD_NAMES: dict[str, dict[str, EstimatorName]] = {

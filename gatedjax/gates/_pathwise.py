@@ -11,7 +11,6 @@ from gatedjax.functional import gumbel_sigmoid
 from gatedjax.functional._checks import check_positive, promoted
 from gatedjax.functional._relaxations import opened
 from gatedjax.gates._estimator import Pathwise
-from gatedjax.gates._objective import Objective
 from gatedjax.gates._slopes import sloped
 
 
@@ -128,9 +127,3 @@ class MeanField(Pathwise):
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """The probabilities, whatever the noise."""
         return jax.nn.sigmoid(logits)
-
-    def surrogate(
-        self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
-    ) -> Float[Array, ""]:
-        """f(p)."""
-        return objective(self.gates(logits, noise))

@@ -37,21 +37,10 @@ def standard(tau: float = 0.5) -> tuple[Estimator, ...]:
     Without `Relax`, which is as good as its critic, and `Enumerate`, which is the truth.
     """
     return (
-        SoftGumbel(tau),
-        STGumbel(tau),
-        StraightThrough(),
-        ReinMax(),
-        MeanField(),
-        HardConcrete(),
-        HardKuma(),
-        Reinforce(),
-        LeaveOneOut(2),
-        LeaveOneOut(4),
-        ARM(),
-        DisARM(),
-        LocalExpectation(),
-        Rebar(tau),
-    )
+        SoftGumbel(tau), STGumbel(tau), StraightThrough(), ReinMax(), MeanField(), HardConcrete(),
+        HardKuma(), Reinforce(), LeaveOneOut(2), LeaveOneOut(4), ARM(), DisARM(),
+        LocalExpectation(), Rebar(tau),
+    )  # fmt: skip
 
 
 class Sample(NamedTuple):
@@ -86,7 +75,10 @@ class _Columns:
         """The class of the estimator with its temperature or number of draws."""
         one: Any = self.estimator
         options = [
-            f"{field.name}={value:.3g}" if isinstance(value, float) else f"{field.name}={value}"
+            f"{field.name}={value:.3g}"
+            if isinstance(value, float)
+            # a function by its name, so that a report is the same in every run
+            else f"{field.name}={getattr(value, '__name__', value)}"
             for field in dataclasses.fields(one)
             if (value := getattr(one, field.name)) != field.default or field.name in ("tau", "k")
         ]
@@ -142,17 +134,12 @@ class Measure(_Columns):
     """One estimator over several texts (or problems): means over them.
 
     Attributes:
-      estimator: what was measured.
-      evaluations: of the loss, per estimate.
+      estimator, variance, mse, cosine, mse_per_evaluation, evaluations: as of a `Row`.
       bias: root mean square over texts of the norm of (mean gradient less the exact one). Of an
         unbiased estimator it is about as large as its error.
       error: likewise of the norm of the standard errors.
       z: by how many standard deviations the biases of all texts together are larger than those that
         an estimator without bias shows, by sum_x |bias_x|^2 as a scaled chi-square.
-      variance: of one estimate, summed over gates.
-      mse: squared distance of one estimate from the exact gradient.
-      cosine: of one estimate and the exact gradient; 0 where either is 0.
-      mse_per_evaluation: mse * evaluations.
     """
 
     estimator: Estimator

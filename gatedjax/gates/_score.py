@@ -8,14 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gatedjax.functional._checks import promoted
-from gatedjax.functional._relaxations import opened
-from gatedjax.gates._estimator import ByValues, Noise, Patterns, PerGate, Values
-
-
-def drawn(logits: Float[Array, " n"], noise: Float[Array, "*k n"]) -> Float[Array, "*k n"]:
-    """b = [a + L > 0], as `functional.sample_gates` draws; NaN for a logit of NaN."""
-    perturbed = jnp.add(*promoted(jnp.broadcast_to(logits, noise.shape), noise))
-    return opened(perturbed).astype(logits.dtype)
+from gatedjax.gates._estimator import ByValues, Noise, Patterns, PerGate, Values, drawn
 
 
 def _times(values: Array, weights: Array) -> Array:
@@ -43,10 +36,6 @@ class Reinforce(ByValues):
     """
 
     baseline: float | Float[Array, ""] = 0.0
-
-    def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
-        """Returns the draw b."""
-        return drawn(logits, noise)
 
     def gradient(
         self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
@@ -98,13 +87,9 @@ class LeaveOneOut(OfPasses):
             raise ValueError(f"k must be at least 2, got {self.k}")
 
     @property
-    def rows(self) -> int:
+    def rows(self) -> int:  # type: ignore[override]
         """k."""
         return self.k
-
-    def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
-        """Returns the k draws."""
-        return drawn(logits, noise)
 
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
         """Returns the score b - p."""

@@ -13,14 +13,7 @@ from jaxtyping import Array, Float, Key
 from gatedjax.functional import sample_gates
 from gatedjax.gates._enumerate import Truth, enumerate
 from gatedjax.gates._estimator import Estimator
-from gatedjax.gates._report import (
-    Measured,
-    Sample,
-    gradients,
-    rounding_of,
-    standard,
-    summed_up,
-)
+from gatedjax.gates._report import Measured, Sample, gradients, rounding_of, standard, summed_up
 from gatedjax.gates._study import ModeRow, Study
 
 _TAU = 0.5

@@ -14,10 +14,10 @@ from jaxtyping import Array, Bool, Float, Key
 from gatedjax.functional import log_gumbel_sigmoid
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._export import exportable
-from gatedjax.gates._estimator import ByValues, Estimator, Pathwise, check_estimator
+from gatedjax.gates._estimator import ByValues, Estimator, Pathwise, check_estimator, drawn
 from gatedjax.gates._expectation import cut, expectation, noise_rows
 from gatedjax.gates._pathwise import SoftGumbel
-from gatedjax.gates._score import OfPasses, drawn
+from gatedjax.gates._score import OfPasses
 from gatedjax.gates._slopes import attached
 
 Reader = Callable[..., tuple[Float[Array, "B k"], Any]]

@@ -1,7 +1,7 @@
 """The options of GA-Net."""
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 from jax import Array
 
@@ -10,12 +10,14 @@ from gatedjax._utils.limits import MOST_LENGTH, check_most
 from gatedjax._utils.numbers import make_plain
 from gatedjax.functional._checks import check_positive
 from gatedjax.gates import Estimator
-from gatedjax.gates._named import EstimatorName, current_name, named
+from gatedjax.gates._named import KINDS, EstimatorName, current_name, named
 from gatedjax.models._checks import check_at_least, check_rates
 from gatedjax.models._schedule import check_schedule
 
-READ_AT_HARD_GATES = ("st_gumbel", "straight_through", "reinmax", "rebar")
-"""Estimators that take the derivative of the loss at gates of 0 and 1."""
+
+def needs_closed_words(estimator: Any) -> bool:
+    """Returns whether an estimator, or its class, takes the derivative at closed gates."""
+    return estimator.needs_gradient and getattr(estimator, "hard", True)
 
 
 def gateless_error(system: str) -> ValueError:
@@ -130,7 +132,7 @@ class GANetConfig:
         if self.gates_on == "input":
             if self.system != "ganet":
                 raise ValueError(f"gates_on must be 'attention' for system={self.system!r}")
-            if self.estimation in READ_AT_HARD_GATES:
+            if needs_closed_words(KINDS[self.estimation]):
                 said = "relax" if self.estimator is None else "estimator"
                 raise unread_error(f"{said}={getattr(self, said)!r}")
 

@@ -3,7 +3,7 @@
     h = BiLSTM(x),  e_t = w . tanh(h_t)              eq. 1, `GANet.encode`
     a = AuxiliaryNetwork(x),  p_t = sigmoid(a_t)     eq. 4, `GANet.encode`
     g_t ~ Bernoulli(p_t) in evaluation               eqs. 5 and 6, `draw_gates`
-    g_t = sigmoid((a_t + L_t) / tau) in training     eqs. 7 and 8, `relaxed_gates`
+    g_t = sigmoid((a_t + L_t) / tau) in training     eqs. 7 and 8, `gates.draw`
     alpha_t = g_t exp(e_t) / sum_s g_s exp(e_s)      eqs. 2 and 9, `GANet.attend`
     c = sum_t alpha_t h_t,  y = W tanh(c) + b        eq. 3, `GANet.attend` and `classify`
 
@@ -25,7 +25,7 @@ from gatedjax._utils.removed import removed_from
 from gatedjax._utils.types import Options, Output
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._relaxations import opened
-from gatedjax.gates import Estimator
+from gatedjax.gates import Estimator, SoftGumbel
 from gatedjax.gates._train import Gates, draw
 from gatedjax.models import _ga_net_input as on_input
 from gatedjax.models._checks import check_batch
@@ -54,14 +54,6 @@ def draw_gates(
 ) -> Float[Array, "*S B T"]:
     """Draws g_t ~ Bernoulli(sigmoid(a_t)) (eqs. 5 and 6): 1 where a + L > 0."""
     return opened(like(logits, noise) + noise).astype(jnp.float32)
-
-
-def relaxed_gates(
-    logits: Float[Array, "B T"], noise: Float[Array, "*S B T"], temperature: float | Array
-) -> Gates:
-    """Returns the Gumbel relaxation g_t = sigmoid((a_t + L_t) / tau) (eqs. 7 and 8)."""
-    log_gates = F.log_gumbel_sigmoid(like(logits, noise), noise, temperature=temperature)
-    return Gates(jnp.exp(log_gates), log_gates)
 
 
 class GANet(nn.Module):
@@ -283,7 +275,7 @@ class GANet(nn.Module):
             "sample": Gates(draw_gates(logits, noise), hard=True),
             "threshold": Gates(F.threshold_gates(logits[None]), hard=True),
             "expected": Gates(nn.sigmoid(logits[None])),
-            "relaxed": relaxed_gates(logits, noise, temperature),
+            "relaxed": draw(SoftGumbel(temperature), like(logits, noise), noise),
         }
         return {name: self.attend(encoded, gates, batch) for name, gates in modes.items()}
 

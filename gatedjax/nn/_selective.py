@@ -139,15 +139,18 @@ class SelectiveSelfAttention(nn.Module):
             read_mask = source_mask
         else:
             heads |= self._heads(queries, features, "key")
-        drawn = dropout_bytes is not None and self.block is None
-        estimator = None
+        estimator, draws_bytes = None, dropout_bytes is None or self.block is not None
         if not deterministic:
             tau = self.temperature if temperature is None else temperature
             estimator = selector_estimator(self.selector, tau)
+        needed = {
+            "gate": estimator is not None and estimator.rows > 0,
+            "dropout": not deterministic and self.dropout > 0 and draws_bytes,
+        }
         attend: Callable[..., Tree] = functools.partial(
             self._attend,
             mask=read_mask,
-            keys=self._keys(inputs, example_id, estimator, deterministic, drawn),
+            keys=self._keys(inputs, example_id, needed),
             estimator=estimator,
             deterministic=deterministic,
         )
@@ -301,26 +304,13 @@ class SelectiveSelfAttention(nn.Module):
         return jnp.where(mask[..., None], output, jnp.zeros_like(output))
 
     def _keys(
-        self,
-        inputs: Array,
-        example_id: Array | None,
-        estimator: Estimator | None,
-        deterministic: bool,
-        drawn: bool,
+        self, inputs: Array, example_id: Array | None, needed: dict[str, bool]
     ) -> dict[str, Array]:
-        """Keys per example of the streams that this pass draws from."""
-        if deterministic:
-            return {}
-        mirrored = self.has_rng("antithetic") and not self.has_rng("gate")
-        streams = {
-            "antithetic" if mirrored else "gate": estimator is not None and estimator.rows > 0,
-            "dropout": self.dropout > 0 and not drawn,
-        }
-        return {
-            name: example_keys(self, name, example_id, len(inputs))
-            for name, needed in streams.items()
-            if needed
-        }
+        """Returns the keys per example of the streams that this pass draws from."""
+        streams = {name for name, is_needed in needed.items() if is_needed}
+        if "gate" in streams and self.has_rng("antithetic") and not self.has_rng("gate"):
+            streams = streams - {"gate"} | {"antithetic"}
+        return {one: example_keys(self, one, example_id, len(inputs)) for one in sorted(streams)}
 
     def _attend(
         self,

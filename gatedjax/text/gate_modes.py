@@ -174,9 +174,8 @@ class Network(ByIdentity):
 
 def check_gated(model: object) -> None:
     """Raises ValueError unless this is a GA-Net with gates on attention."""
+    what = f"the system {model.config.system!r}" if isinstance(model, GANet) else type(model)
     if not isinstance(model, GANet) or model.config.system != "ganet":
-        is_other = isinstance(model, GANet)
-        what = f"the system {model.config.system!r}" if is_other else type(model).__name__
         raise ValueError(f"model must be a GA-Net with gates, got {what}, which has none")
     if model.config.gates_on != "attention":
         raise ValueError(

@@ -249,14 +249,8 @@ class SelectorTask:
     (`_predictions`); `loss` and `evaluate` are the same for all.
 
     The estimators "leave_one_out", "arm" and "disarm" run the network several times, under other
-    selections and the same dropout. The loss f of an example is the mean over these k passes, and
-    so is its gradient; that of the selections is
-
-        1 / (k - 1) sum_j (f_j - mean f) d score_j
-
-    where the score is log p(A_j), summed over all layers, pairs and heads, or for two passes under
-    opposite noise the logits times the weights of (Dis)ARM, summed likewise. f has all terms of the
-    loss. The metrics of the task and of selections are those of the first pass.
+    selections and the same dropout (`gates._train.train_passes`). The loss of an example, with all
+    its terms, is the mean over these passes; the metrics are those of the first pass.
 
     Attributes:
       model: the network; its output has `selections` and `baseline`.
