@@ -74,7 +74,7 @@ class GANetConfig:
     penalty_on: Literal["gate", "prob"] = "gate"
     """Penalise the sampled soft gates, or the open probabilities (lower variance)."""
     relax: Literal["soft", "straight_through"] = "soft"
-    """Training gates: soft, or hard forward with the soft gradient."""
+    """Older names of the estimators "soft_gumbel" and "st_gumbel"."""
     estimator: EstimatorName | None = None
     """How the gates' gradient is estimated (see `gatedjax.gates`); None is what `relax` says:
     "soft_gumbel" where soft, "st_gumbel" where straight-through."""

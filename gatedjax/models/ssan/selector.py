@@ -41,8 +41,8 @@ class SelectorConfig:
     select_layers: tuple[int, ...] = (1,)
     """Layers (from 1) whose attention has a selector; 0 or nothing is the standard encoder."""
     selector: SelectorMode = "st"
-    """How selections are drawn in training: hard draws under the gradient of the relaxation, the
-    relaxation, probabilities without noise, or hard draws trained by their reward."""
+    """Older names of the estimators "st_gumbel" (hard draws under the gradient of the relaxation),
+    "soft_gumbel" (the relaxation), "mean_field" (probabilities without noise) and "reinforce"."""
     empty: Empty = "zero"
     """What a token that selects nothing attends to: nothing, itself, or everything."""
     cap: float = 10.0
