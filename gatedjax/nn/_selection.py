@@ -82,9 +82,9 @@ def selector_estimator(selector: Selector, temperature: float | Array) -> Estima
       temperature: tau, where an estimator that is named has one.
     """
     name = check_selector(selector)
-    if name == "none" or isinstance(name, Pathwise):
-        return None if name == "none" else name
-    return named(name, temperature=temperature)
+    if isinstance(name, Pathwise):
+        return name
+    return None if name == "none" else named(name, temperature=temperature)
 
 
 def check_trains_pairs(name: EstimatorName, layers: tuple[int, ...]) -> None:

@@ -400,11 +400,8 @@ def gate_modes(
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class TextLoss:
+class TextLoss(ByIdentity):
     """The cross-entropy of one text as a function of its gates; a static argument of programs."""
-
-    network: Network
 
     def __call__(
         self, gates: Float[Array, " T"], params: Params, encoded: Tree, label: Array
@@ -412,7 +409,7 @@ class TextLoss:
         """loss(gates), hard or soft, of what `encode` gave of a batch of one text."""
         mask = encoded.mask
         batch = {"tokens": jnp.zeros(mask.shape, jnp.int32), "lengths": jnp.sum(mask, axis=1)}
-        output: Tree = self.network.model.apply(
+        output: Tree = self.model.apply(
             {"params": params}, batch, gates[None, None], encoded=encoded, method=GANet.with_gates
         )
         return -jnp.take(jax.nn.log_softmax(output.logits[0, 0]), label)
@@ -456,11 +453,10 @@ def measure(
     count = min(texts, len(every.rows))
     some = every.taken(np.unique(np.linspace(0, len(every.rows) - 1, count).round().astype(int)))
     key = jax.random.key(0) if key is None else key
-    if estimators is None:
-        estimators = standard(temperature_of(model, None))
+    tau = temperature_of(model, None)
+    estimators = standard(tau) if estimators is None else estimators
     network, params = Network(model), jax.device_put(params)
     exact, sizes, encoded = [], [], []
-    tau = temperature_of(model, None)
     for read, held, modes in read_texts(network, params, some, 2, key, tau):
         centres = modes["threshold"].loss[0]
         encoded += [jax.tree.map(lambda x, i=i: x[i : i + 1], read) for i in range(len(centres))]
@@ -468,7 +464,7 @@ def measure(
             exact.append(truth.gradient)
             sizes.append(abs(truth.loss) + np.sqrt(truth.variance))
     keys = [jax.random.split(jax.random.fold_in(key, i), draws) for i in some.ids.tolist()]
-    loss, rows = TextLoss(network), []
+    loss, rows = TextLoss(model), []
 
     for estimator in estimators:
         if on_estimator is not None:
