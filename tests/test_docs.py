@@ -22,7 +22,7 @@ PAGES = [
     pytest.param("start", 2, marks=pytest.mark.slow),
     ("ga_reader", 1),
     ("agt", 1),
-    ("gates", 5),
+    ("gates", 7),
     pytest.param("ssan", 2, marks=pytest.mark.slow),
     pytest.param("parallel", 1, marks=pytest.mark.slow),
     pytest.param("export", 4, marks=pytest.mark.slow),

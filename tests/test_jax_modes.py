@@ -103,7 +103,7 @@ def assert_same(got, want):
 
 
 def public(module):
-    names = {name for name in vars(module) if not name.startswith("_")}
+    names = {name for name in dir(module) if not name.startswith("_")}
     return {name for name in names if not inspect.ismodule(getattr(module, name))}
 
 

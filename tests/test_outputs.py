@@ -15,13 +15,12 @@ from jax import export
 PACKAGES = ("functional", "gates", "nn", "models")
 PARTS = {
     *("Form", "Options", "Restarts"),  # of the recurrences
-    *("Family", "Held", "Places", "Sample"),  # of gates
-    "Drawn",  # of a selection
+    *("Family", "Places", "Sample"),  # of gates
     "LayerBytes",  # of the random bits of a network
 }
 """Tuples inside of a computation, which no public function takes or returns."""
-ON_HOST = {"ModeRow", "ModeValues", "TextTruth"}
-"""Tuples of NumPy arrays and numbers, which no program returns."""
+ON_HOST = {"ModeRow"}
+"""Tuples of numbers, which no program returns."""
 
 
 def structures():

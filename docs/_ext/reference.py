@@ -16,6 +16,8 @@ import typing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from gatedjax._utils.removed import MOVED
+
 PAGES = Path(__file__).resolve().parent.parent / "api"
 LISTS = re.compile(r"^```\{api\} ([\w.]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SECTIONS = ("Args", "Attributes", "Raises")
@@ -41,13 +43,14 @@ def reexported(module: types.ModuleType) -> list[str]:
         return [name for name in module.__all__ if not name.startswith("__")]
     if module.__name__ == "gatedjax.data.builders":  # made of the declarations, in no source
         return [name for name in vars(module) if isinstance(getattr(module, name), type)]
-    return [
+    imported = [
         alias.name
         for node in source_of(module).body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
         if alias.asname == alias.name
     ]
+    return [*imported, *MOVED.get(module.__name__, ())]
 
 
 @functools.cache

@@ -6,10 +6,11 @@ from experiments.core.experiment import Experiment, Predictions, best, last
 from experiments.core.kinds import Json, Params
 from experiments.core.text import Texts, for_training, read_texts
 from experiments.ga_net.config import Config, DataConfig
-from gatedjax import analysis, gates
+from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax.data import for_schedule
 from gatedjax.models import GANet, GANetTask
+from gatedjax.text.gate_modes import gate_modes
 
 EXACT = 20
 """Words of a text whose gates' patterns are all evaluated."""
@@ -70,7 +71,7 @@ def exact(model: GANet, texts: gdata.Encoded, params: Params) -> Json:
     """
     if model.config.gates_on != "attention" or texts.lengths.min() > EXACT:
         return {}
-    modes = gates.gate_modes(model, params, whole(texts), longest=EXACT)
+    modes = gate_modes(model, params, whole(texts), longest=EXACT)
     rows = {row.mode: {"loss": row.loss, "accuracy": row.accuracy} for row in modes.table()}
     return {"exact": {"texts": len(modes.rows), "left_out": modes.left_out, **rows}}
 

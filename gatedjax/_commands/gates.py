@@ -133,11 +133,12 @@ def _study(found: Any, options: Report) -> Any:
 
     import jax
 
-    from gatedjax import gates
+    from gatedjax.gates import Study
+    from gatedjax.text.gate_modes import gate_modes, measure
 
     key = jax.random.key(options.seed)
     say(f"{found.title}: {len(found.batch['lengths']):,} texts", file=sys.stderr)
-    modes = gates.gate_modes(
+    modes = gate_modes(
         found.model,
         found.params,
         found.batch,
@@ -148,7 +149,7 @@ def _study(found: Any, options: Report) -> Any:
     )
     count = sum(2 ** int(n) for n in modes.lengths)
     say(f"{count:,} patterns of the gates of {len(modes.rows):,} texts", file=sys.stderr)
-    measured = gates.measure(
+    measured = measure(
         found.model,
         found.params,
         found.batch,
@@ -176,19 +177,19 @@ def _study(found: Any, options: Report) -> Any:
     if found.aside:
         notes.append(f"Lines that could not be used: {found.aside:,}.")
     facts = {"lines_aside": found.aside, "seed": options.seed, **modes.record()}
-    return gates.Study(found.title, modes.table(), measured, facts, tuple(notes))
+    return Study(found.title, modes.table(), measured, facts, tuple(notes))
 
 
 def _write(studies: Sequence[Any], folder: Path, title: str | None) -> None:
     """JSON and figure, each whole or not at all."""
-    from gatedjax import gates
+    from gatedjax import analysis
 
     folder.mkdir(parents=True, exist_ok=True)
     record = {"studies": [study.record() for study in studies]}
     content = to_json(record, indent=1) + "\n"
     write_atomic(folder / f"{STEM}.json", content.encode())
     try:
-        gates.plot_studies(studies, folder / STEM, title)
+        analysis.plot_studies(studies, folder / STEM, title)
     except ImportError as error:
         say(f"wrote {folder / STEM}.json; no figure: {error}")
         return

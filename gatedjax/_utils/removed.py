@@ -1,6 +1,7 @@
 """Names and options that earlier versions had, and what to use in their place."""
 
 import functools
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -116,13 +117,9 @@ REMOVED: dict[str, dict[str, str]] = {
     | _returned("gatedjax.functional._compact", CompactPool="compact_attention_pool")
     | _returned("gatedjax.functional._selector", SelectionStatistics="selection_statistics"),
     "gatedjax.gates": _returned("gatedjax.gates._enumerate", Truth="enumerate")
-    | _returned("gatedjax.gates._measure", Measure="measure", Measured="measure")
-    | _returned(
-        "gatedjax.gates._modes",
-        GateModes="gate_modes",
-        ModeRow="gate_modes",
-        ModeValues="gate_modes",
-    )
+    | _returned("gatedjax.gates._study", ModeRow="gate_modes")
+    | _returned("gatedjax.text.gate_modes", GateModes="gate_modes", ModeValues="gate_modes")
+    | _returned("gatedjax.gates._report", Measure="measure", Measured="measure")
     | _returned("gatedjax.gates._report", Report="report", Row="report"),
     "gatedjax.models.ga_net": {"GANetTask": "import it from gatedjax.models"},
     "gatedjax.models": {
@@ -151,6 +148,8 @@ REMOVED: dict[str, dict[str, str]] = {
         "table_lookups": "it served lazy_rows; a task needs no attribute `lookups`",
     },
 }
+# package -> name -> the module that defines it, of names that are public in both
+MOVED = {"gatedjax.gates": dict.fromkeys(("gate_modes", "measure"), "gatedjax.text.gate_modes")}
 
 # dataclass -> field -> (its default, the reason)
 REMOVED_FIELDS: dict[str, dict[str, tuple[object, str]]] = {
@@ -201,14 +200,17 @@ def explain_removed_option(args: Sequence[str]) -> str | None:
 
 
 def removed_from(package: str) -> Callable[[str], object]:
-    """Returns a module's `__getattr__`, which explains the names that `REMOVED` lists.
+    """Returns a module's `__getattr__` for the names that `REMOVED` and `MOVED` list.
 
+    Names that were removed are explained; names that have moved are imported on first use.
     A package assigns it outside of type checking, because a type checker would take every name for
     an attribute of a module that has `__getattr__`.
     """
 
     def explain(name: str) -> object:
-        if (reason := REMOVED[package].get(name)) is not None:
+        if (home := MOVED.get(package, {}).get(name)) is not None:
+            return getattr(importlib.import_module(home), name)
+        if (reason := REMOVED.get(package, {}).get(name)) is not None:
             raise ImportError(f"{package}.{name} was removed in 0.1.0: {reason}", name=name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 

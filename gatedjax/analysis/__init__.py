@@ -29,6 +29,7 @@ from gatedjax.analysis._faithfulness import rationale_scores as rationale_scores
 from gatedjax.analysis._flops import attention_flops as attention_flops
 from gatedjax.analysis._flops import auxiliary_flops as auxiliary_flops
 from gatedjax.analysis._flops import flops_report as flops_report
+from gatedjax.analysis._gate_studies import plot_studies as plot_studies
 from gatedjax.analysis._gates import density as density
 from gatedjax.analysis._gates import gate_truth as gate_truth
 from gatedjax.analysis._gates import pad as pad

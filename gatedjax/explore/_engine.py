@@ -168,16 +168,11 @@ class Explorer:
         return {"words": words, "notes": notes, "tokens": [], "models": [one for _, one in found]}
 
 
-def gated(model: TrainedModel) -> bool:
-    """Whether a model has gates that can be forced."""
-    return getattr(model.config, "system", None) == "ganet"
-
-
 class Programs:
     """What is compiled of one model."""
 
     def __init__(self, model: TrainedModel) -> None:
-        self.model, self.gated = model, gated(model)
+        self.model, self.gated = model, model.entry.gated
         self._params = jax.device_put(model.params)
         # of every program: what two threads ask first is compiled once, and others need not wait
         self._locks: dict[tuple[int, bool], threading.Lock] = {}

@@ -10,8 +10,9 @@ from jaxtyping import Array, Float
 
 from gatedjax.functional._checks import check_positive, promoted
 from gatedjax.functional._relaxations import scaled
+from gatedjax.gates._estimator import drawn
 from gatedjax.gates._objective import Objective
-from gatedjax.gates._score import drawn, score
+from gatedjax.gates._score import score
 from gatedjax.gates._slopes import attached
 
 Critic = Callable[[Float[Array, " n"]], Float[Array, ""]]

@@ -1,7 +1,6 @@
 """The expectation of a loss over gates, differentiated by an estimator."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -16,59 +15,8 @@ from gatedjax.functional._checks import (
     wide_dtype,
 )
 from gatedjax.functional._types import ArrayLike
+from gatedjax.gates._estimator import Estimator, check_estimator
 from gatedjax.gates._objective import Loss, Objective, has_derivative
-
-
-class Estimator(Protocol):
-    """What `expectation` and `report` want of an estimator: a frozen, hashable dataclass."""
-
-    @property
-    def unbiased(self) -> bool:
-        """Whether its mean is the gradient of the expectation over Bernoulli gates."""
-
-    @property
-    def needs_gradient(self) -> bool:
-        """Whether it needs the derivative of the loss with respect to the gates."""
-
-    @property
-    def rows(self) -> int:
-        """How many rows of logistic noise one estimate takes."""
-
-    def evaluations(self, n: int) -> int:
-        """How often one estimate evaluates the loss, for n gates."""
-
-    def surrogate(
-        self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
-    ) -> Float[Array, ""]:
-        """An estimate of the expected loss whose derivative is the estimate of the gradient.
-
-        Args:
-          objective: the loss; with respect to its other arguments the derivative is that of the
-            value.
-          logits: a, float32 or wider; -inf closes a gate and has the gradient 0.
-          noise: logistic noise; b = [a + L > 0] is a draw.
-        """
-
-
-_MEMBERS = ("unbiased", "needs_gradient", "rows", "evaluations", "surrogate")
-
-
-def check_estimator(estimator: object) -> None:
-    """Raises unless this is an object with the members of `Estimator`."""
-    if isinstance(estimator, type):
-        name = estimator.__name__
-        raise ValueError(f"estimator must be an object, got the class {name}: write {name}()")
-    lacking = [member for member in _MEMBERS if not hasattr(estimator, member)]
-    if lacking:
-        raise ValueError(
-            "estimator must have the members of gates.Estimator, "
-            f"{estimator!r} lacks {', '.join(lacking)}"
-        )
-    for member in _MEMBERS:
-        is_method = member in ("evaluations", "surrogate")
-        if callable(getattr(estimator, member)) != is_method:
-            kind = "a method" if is_method else "a value or a property, no method"
-            raise ValueError(f"{member} of the estimator {estimator!r} must be {kind}")
 
 
 def check_row(logits: ArrayLike, mask: ArrayLike) -> None:

@@ -1,75 +1,63 @@
-"""The estimators by name, for configurations and command lines."""
+"""The one table of estimators by name, for configurations, command lines and modules."""
 
-from typing import Literal, get_args
+import dataclasses
+from typing import Any, Literal
 
 from jaxtyping import Array, Float
 
 from gatedjax.gates._control import Rebar
 from gatedjax.gates._enumerate import Enumerate
-from gatedjax.gates._expectation import Estimator
+from gatedjax.gates._estimator import Estimator
 from gatedjax.gates._pathwise import MeanField, ReinMax, SoftGumbel, STGumbel, StraightThrough
 from gatedjax.gates._score import ARM, DisARM, LeaveOneOut, LocalExpectation, Reinforce
 from gatedjax.gates._stretched import HardConcrete, HardKuma
 
 EstimatorName = Literal[
-    "soft_gumbel",
-    "st_gumbel",
-    "straight_through",
-    "reinmax",
-    "mean_field",
-    "hard_concrete",
-    "hard_kuma",
-    "reinforce",
-    "leave_one_out",
-    "arm",
-    "disarm",
-    "local_expectation",
-    "rebar",
+    "soft_gumbel", "st_gumbel", "straight_through", "reinmax", "mean_field", "hard_concrete",
+    "hard_kuma", "reinforce", "leave_one_out", "arm", "disarm", "local_expectation", "rebar",
     "enumerate",
-]
+]  # fmt: skip
+KINDS: dict[EstimatorName, type] = {
+    "soft_gumbel": SoftGumbel, "st_gumbel": STGumbel, "straight_through": StraightThrough,
+    "reinmax": ReinMax, "mean_field": MeanField, "hard_concrete": HardConcrete,
+    "hard_kuma": HardKuma, "reinforce": Reinforce, "leave_one_out": LeaveOneOut, "arm": ARM,
+    "disarm": DisARM, "local_expectation": LocalExpectation, "rebar": Rebar,
+    "enumerate": Enumerate,
+}  # fmt: skip
+"""The class of every name, which is the name of the class in snake case."""
 
-ALIASES: dict[str, EstimatorName] = {
-    "st": "st_gumbel",
-    "soft": "soft_gumbel",
-    "expect": "mean_field",
+OLD_NAMES: dict[str, dict[str, EstimatorName]] = {
+    "relax": {"soft": "soft_gumbel", "straight_through": "st_gumbel"},
+    "selector": {"st": "st_gumbel", "soft": "soft_gumbel", "expect": "mean_field"},
 }
-"""Older names of estimators, of the selectors of attention; accepted for one release."""
+"""The papers' names of estimators in the options `relax` of GA-Net and `selector` of SSAN."""
+
+
+def current_name(option: Literal["relax", "selector"], name: str) -> Any:
+    """Returns the estimator's name for an older name in an option; other names are unchanged."""
+    return OLD_NAMES[option].get(name, name)
+
+
+def takes_temperature(name: EstimatorName) -> bool:
+    """Returns whether the estimator of a name has a temperature."""
+    return any(field.name == "tau" for field in dataclasses.fields(KINDS[name]))
 
 
 def named(
     name: EstimatorName, *, temperature: float | Float[Array, ""] = 0.5, draws: int = 2
 ) -> Estimator:
-    """The estimator of a name: that of its class in snake case.
+    """Returns the estimator of a name.
 
     Args:
       name: any but "relax", whose critic is a function.
-      temperature: tau of "soft_gumbel", "st_gumbel", "hard_concrete" and "rebar"; may be traced.
+      temperature: tau, where the estimator has one; may be traced.
       draws: k of "leave_one_out".
 
     Raises:
-      ValueError: if there is none of that name.
+      ValueError: if no estimator has that name.
     """
-    tempered = {
-        "soft_gumbel": SoftGumbel,
-        "st_gumbel": STGumbel,
-        "hard_concrete": HardConcrete,
-        "rebar": Rebar,
-    }
-    plain = {
-        "straight_through": StraightThrough,
-        "reinmax": ReinMax,
-        "mean_field": MeanField,
-        "hard_kuma": HardKuma,
-        "reinforce": Reinforce,
-        "arm": ARM,
-        "disarm": DisARM,
-        "local_expectation": LocalExpectation,
-        "enumerate": Enumerate,
-    }
-    if name in tempered:
-        return tempered[name](tau=temperature)
-    if name in plain:
-        return plain[name]()
-    if name == "leave_one_out":
-        return LeaveOneOut(draws)
-    raise ValueError(f"estimator must be one of {', '.join(get_args(EstimatorName))}, got {name!r}")
+    if name not in KINDS:
+        raise ValueError(f"estimator must be one of {', '.join(KINDS)}, got {name!r}")
+    options = {"tau": temperature, "k": draws}
+    fields = [field.name for field in dataclasses.fields(KINDS[name])]
+    return KINDS[name](**{key: value for key, value in options.items() if key in fields})

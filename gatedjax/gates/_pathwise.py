@@ -10,38 +10,13 @@ from jaxtyping import Array, Float
 from gatedjax.functional import gumbel_sigmoid
 from gatedjax.functional._checks import check_positive, promoted
 from gatedjax.functional._relaxations import opened
-from gatedjax.gates._objective import Objective
+from gatedjax.gates._estimator import Pathwise
 from gatedjax.gates._slopes import sloped
 
 
 @dataclasses.dataclass(frozen=True)
-class _Pathwise:
-    """One evaluation of the loss at gates that carry a derivative."""
-
-    unbiased: ClassVar[bool] = False
-    needs_gradient: ClassVar[bool] = True
-    rows: ClassVar[int] = 1
-    hard: ClassVar[bool] = False
-    """Whether the gates are 0 or 1."""
-
-    def evaluations(self, n: int) -> int:
-        """One."""
-        return 1
-
-    def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """The gates that the loss is evaluated at."""
-        raise NotImplementedError
-
-    def surrogate(
-        self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
-    ) -> Float[Array, ""]:
-        """The loss of those gates, differentiated as it stands."""
-        return objective(self.gates(logits, noise[0]))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Tempered(_Pathwise):
-    """With a temperature."""
+class _Tempered(Pathwise):
+    """An estimator with a temperature."""
 
     tau: float | Float[Array, ""] = 0.5
 
@@ -92,7 +67,7 @@ class STGumbel(_Tempered):
 
 
 @dataclasses.dataclass(frozen=True)
-class StraightThrough(_Pathwise):
+class StraightThrough(Pathwise):
     """The derivative at the draw, passed through the probability.
 
         b = [a + L > 0];  gradient = f'(b) p (1 - p),  p = sigmoid(a)
@@ -114,7 +89,7 @@ class StraightThrough(_Pathwise):
 
 
 @dataclasses.dataclass(frozen=True)
-class ReinMax(_Pathwise):
+class ReinMax(Pathwise):
     """Straight-through of second order, by the trapezoid rule in each gate.
 
         b = [a + L > 0];  gradient = f'(b) (1 - p) / 2 where b = 1,  f'(b) p / 2 where b = 0
@@ -136,7 +111,7 @@ class ReinMax(_Pathwise):
 
 
 @dataclasses.dataclass(frozen=True)
-class MeanField(_Pathwise):
+class MeanField(Pathwise):
     """The loss of the mean gates.
 
         gradient = f'(p) p (1 - p),  p = sigmoid(a)
@@ -152,9 +127,3 @@ class MeanField(_Pathwise):
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """The probabilities, whatever the noise."""
         return jax.nn.sigmoid(logits)
-
-    def surrogate(
-        self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
-    ) -> Float[Array, ""]:
-        """f(p)."""
-        return objective(self.gates(logits, noise))

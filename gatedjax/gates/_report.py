@@ -2,28 +2,102 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
+from gatedjax._utils.types import Json
+from gatedjax.analysis import render_table
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._types import Dtype
+from gatedjax.gates._control import Rebar
 from gatedjax.gates._enumerate import Truth, enumerate
-from gatedjax.gates._expectation import Estimator, check_estimator, check_row, expectation
+from gatedjax.gates._estimator import Estimator, check_estimator
+from gatedjax.gates._expectation import check_row, expectation
 from gatedjax.gates._objective import Loss
+from gatedjax.gates._pathwise import MeanField, ReinMax, SoftGumbel, STGumbel, StraightThrough
+from gatedjax.gates._score import ARM, DisARM, LeaveOneOut, LocalExpectation, Reinforce
+from gatedjax.gates._stretched import HardConcrete, HardKuma
 
+SHOWN = 4.0
+"""From this z on an estimator is shown biased: 1 of 30,000 unbiased ones reaches it."""
 _BATCH = 256
 # What a gradient may differ by, as a part of the loss, before it counts as biased: 16 roundings;
 # the vectorised functions of XLA on CPU are good to 1e-13 in float64.
 _ROUNDINGS, _LEAST = 16, 1e-12
 
 
+def standard(tau: float = 0.5) -> tuple[Estimator, ...]:
+    """The estimators that need nothing but a temperature, tau where they have one.
+
+    Without `Relax`, which is as good as its critic, and `Enumerate`, which is the truth.
+    """
+    return (
+        SoftGumbel(tau), STGumbel(tau), StraightThrough(), ReinMax(), MeanField(), HardConcrete(),
+        HardKuma(), Reinforce(), LeaveOneOut(2), LeaveOneOut(4), ARM(), DisARM(),
+        LocalExpectation(), Rebar(tau),
+    )  # fmt: skip
+
+
+class Sample(NamedTuple):
+    """Gradients that an estimator gave of one text, beside the exact one.
+
+    Attributes:
+      found: the estimates.
+      exact: the gradient.
+      rounding: what numbers of this size may differ by for no other reason.
+      evaluations: of the loss, per estimate.
+    """
+
+    found: Float[np.ndarray, "draws n"]
+    exact: Float[np.ndarray, " n"]
+    rounding: float
+    evaluations: int
+
+
+class _Columns:
+    """What the rows of both reports have in common."""
+
+    estimator: Estimator
+    z: float
+
+    @property
+    def shown_biased(self) -> bool:
+        """Whether z is above 4."""
+        return self.z > SHOWN
+
+    @property
+    def title(self) -> str:
+        """The class of the estimator with its temperature or number of draws."""
+        one: Any = self.estimator
+        options = [
+            f"{field.name}={value:.3g}"
+            if isinstance(value, float)
+            # a function by its name, so that a report is the same in every run
+            else f"{field.name}={getattr(value, '__name__', value)}"
+            for field in dataclasses.fields(one)
+            if (value := getattr(one, field.name)) != field.default or field.name in ("tau", "k")
+        ]
+        return type(one).__name__ + (f"({', '.join(options)})" if options else "")
+
+    def record(self) -> Json:
+        """Returns the row as JSON can hold it."""
+        row: Any = self
+        names = [field.name for field in dataclasses.fields(row) if field.name != "estimator"]
+        return {
+            "estimator": repr(self.estimator),
+            "unbiased": self.estimator.unbiased,
+            **{name: np.asarray(getattr(row, name)).tolist() for name in names},
+            "shown_biased": self.shown_biased,
+        }
+
+
 @dataclasses.dataclass(frozen=True)
-class Row:
+class Row(_Columns):
     """One estimator's gradients of the logits at a point, against the exact one.
 
     Attributes:
@@ -49,6 +123,52 @@ class Row:
     cosine: float
     mse_per_evaluation: float
 
+    @property
+    def error(self) -> float:
+        """The norm of the standard errors."""
+        return float(np.linalg.norm(self.standard_error))
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure(_Columns):
+    """One estimator over several texts (or problems): means over them.
+
+    Attributes:
+      estimator, variance, mse, cosine, mse_per_evaluation, evaluations: as of a `Row`.
+      bias: root mean square over texts of the norm of (mean gradient less the exact one). Of an
+        unbiased estimator it is about as large as its error.
+      error: likewise of the norm of the standard errors.
+      z: by how many standard deviations the biases of all texts together are larger than those that
+        an estimator without bias shows, by sum_x |bias_x|^2 as a scaled chi-square.
+    """
+
+    estimator: Estimator
+    evaluations: float
+    bias: float
+    error: float
+    z: float
+    variance: float
+    mse: float
+    cosine: float
+    mse_per_evaluation: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """Estimators over texts.
+
+    Attributes:
+      rows: one for each.
+      texts: how many.
+      draws: estimates per text and estimator.
+      gradient: root mean square over texts of the norm of the exact gradient.
+    """
+
+    rows: tuple[Measure, ...]
+    texts: int
+    draws: int
+    gradient: float
+
 
 @dataclasses.dataclass(frozen=True)
 class Report:
@@ -59,44 +179,31 @@ class Report:
     draws: int
 
     def __str__(self) -> str:
-        from gatedjax.analysis import render_table
+        return estimator_table(self.rows)
 
-        head = ["estimator", "unbiased", "bias", "+-", "z", "variance", "MSE", "cosine"]
-        return render_table(
-            [*head, "evaluations", "MSE x evaluations"], [_cells(row) for row in self.rows]
-        )
-
-    def records(self) -> list[dict[str, Any]]:
-        """The rows as numbers and lists, for JSON."""
-        return [
-            {
-                "estimator": repr(row.estimator),
-                "unbiased": row.estimator.unbiased,
-                "bias": row.bias.tolist(),
-                "standard_error": row.standard_error.tolist(),
-                **{
-                    name: getattr(row, name)
-                    for name in (
-                        "evaluations", "z", "variance", "mse", "cosine", "mse_per_evaluation"
-                    )
-                },
-            }
-            for row in self.rows
-        ]  # fmt: skip
+    def records(self) -> list[Json]:
+        """Returns the rows as numbers and lists, for JSON."""
+        return [row.record() for row in self.rows]
 
 
-def _cells(row: Row) -> list[object]:
-    numbers = (
-        np.linalg.norm(row.bias), np.linalg.norm(row.standard_error), row.z, row.variance, row.mse,
-        row.cosine,
-    )  # fmt: skip
-    return [
-        repr(row.estimator),
-        "yes" if row.estimator.unbiased else "no",
-        *(f"{number:.3g}" for number in numbers),
-        row.evaluations,
-        f"{row.mse_per_evaluation:.3g}",
-    ]
+def estimator_table(rows: Sequence[Row] | Sequence[Measure]) -> str:
+    """Returns a Markdown table with a row for each estimator."""
+    heads = [
+        "estimator", "unbiased", "bias", "+-", "z", "shown biased", "variance", "MSE", "cosine",
+        "evaluations", "MSE x evaluations",
+    ]  # fmt: skip
+    cells = []
+    for row in rows:
+        numbers = (np.linalg.norm(row.bias), row.error, row.z)
+        more = (row.variance, row.mse, row.cosine, row.evaluations, row.mse_per_evaluation)
+        cells.append([
+            row.title,
+            "yes" if row.estimator.unbiased else "no",
+            *(f"{x:.3g}" for x in numbers),
+            "yes" if row.shown_biased else "no",
+            *(f"{x:.3g}" for x in more),
+        ])  # fmt: skip
+    return render_table(heads, cells)
 
 
 @functools.partial(jax.jit, static_argnames=("loss", "estimator"))
@@ -170,15 +277,21 @@ def report(
     return Report(truth, tuple(rows), draws)
 
 
+def _distances(found: np.ndarray, exact: np.ndarray) -> tuple[float, float]:
+    """Returns the mean squared distance and the mean cosine of estimates and the gradient."""
+    mse = float(np.mean(np.sum((found - exact) ** 2, axis=1)))
+    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(exact)
+    cosine = np.divide(found @ exact, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    return mse, float(np.mean(cosine))
+
+
 def _row(estimator: Estimator, found: np.ndarray, exact: np.ndarray, rounding: float) -> Row:
     """The statistics of gradients [draws, n]."""
     with np.errstate(all="ignore"):  # gradients may be infinite
         bias = np.mean(found, axis=0) - exact
         variances = np.var(found, axis=0, ddof=1)
         error = np.sqrt(variances / found.shape[0])
-        mse = float(np.mean(np.sum((found - exact) ** 2, axis=1)))
-        lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(exact)
-        cosine = np.divide(found @ exact, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        mse, cosine = _distances(found, exact)
         z = np.abs(bias) / (error + rounding)
     # 0 / 0 is no bias; what is no number is none that could be trusted
     z = np.where(np.isfinite(bias), np.nan_to_num(z, nan=0.0, posinf=np.inf), np.inf)
@@ -191,6 +304,60 @@ def _row(estimator: Estimator, found: np.ndarray, exact: np.ndarray, rounding: f
         z=float(np.max(z, initial=0.0)),
         variance=float(np.sum(variances)),
         mse=mse,
-        cosine=float(np.mean(cosine)),
+        cosine=cosine,
         mse_per_evaluation=mse * evaluations,
     )
+
+
+def summed_up(estimator: Estimator, samples: Iterable[Sample]) -> Measure:
+    """The means of one estimator over texts.
+
+    With b the mean error of N draws, S their covariance and r the rounding, sum_x |b_x|^2 of an
+    estimator without bias is about a chi-square whose mean and variance are those of
+
+        sum_x tr(S_x) / N + n r^2,   2 sum_x tr(S_x^2) / N^2 + n r^4
+
+    (Satterthwaite), which Wilson and Hilferty's cube root makes normal. A gate that opens once in
+    10,000 draws adds to it what it adds to the bias, however many deviations it is away. What
+    is within rounding counts as 0.
+    """
+    squares, noise, spread, mses, cosines, variances, counts, dear = [], [], [], [], [], [], [], []
+    for found, exact, rounding, evaluations in samples:
+        draws, n = found.shape
+        least = n * rounding**2
+        near = np.abs(found - exact) <= rounding
+        found = np.where(near, exact, found.astype(np.float64))
+        off = np.mean(found, axis=0) - exact
+        centred = found - np.mean(found, axis=0)
+        covariance = centred.T @ centred / (draws - 1)
+        if np.trace(covariance) <= least:
+            covariance = np.zeros_like(covariance)
+        squares.append(off @ off if off @ off > least else 0.0)
+        noise.append(np.trace(covariance) / draws + least)
+        spread.append(2 * (np.sum((covariance / draws) ** 2) + n * rounding**4))
+        variances.append(np.trace(covariance))
+        mse, cosine = _distances(found, exact)
+        mses.append(mse)
+        cosines.append(cosine)
+        counts.append(evaluations)
+        dear.append(mses[-1] * evaluations)
+    expected, deviation = sum(noise), sum(spread)
+    return Measure(
+        estimator=estimator,
+        evaluations=float(np.mean(counts)),
+        bias=float(np.sqrt(np.mean(squares))),
+        error=float(np.sqrt(np.mean(variances) / draws)),
+        z=_normal(sum(squares), expected, deviation),
+        variance=float(np.mean(variances)),
+        mse=float(np.mean(mses)),
+        cosine=float(np.mean(cosines)),
+        mse_per_evaluation=float(np.mean(dear)),
+    )
+
+
+def _normal(square: float, mean: float, variance: float) -> float:
+    """A scaled chi-square as a standard normal number."""
+    if square == 0:
+        return 0.0
+    part = variance / (9 * mean**2)  # 2 / (9 k), with k = 2 mean^2 / variance
+    return float((np.cbrt(square / mean) - (1 - part)) / np.sqrt(part))

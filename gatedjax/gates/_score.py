@@ -8,15 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gatedjax.functional._checks import promoted
-from gatedjax.functional._relaxations import opened
-from gatedjax.gates._objective import Objective
-from gatedjax.gates._slopes import attached
-
-
-def drawn(logits: Float[Array, " n"], noise: Float[Array, "*k n"]) -> Float[Array, "*k n"]:
-    """b = [a + L > 0], as `functional.sample_gates` draws; NaN for a logit of NaN."""
-    perturbed = jnp.add(*promoted(jnp.broadcast_to(logits, noise.shape), noise))
-    return opened(perturbed).astype(logits.dtype)
+from gatedjax.gates._estimator import ByValues, Noise, Patterns, PerGate, Values, drawn
 
 
 def _times(values: Array, weights: Array) -> Array:
@@ -27,14 +19,6 @@ def _times(values: Array, weights: Array) -> Array:
 def score(logits: Float[Array, " n"], gates: Float[Array, " n"]) -> Float[Array, " n"]:
     """The gradient of log P(b): b - p, without its cancellation."""
     return jnp.where(gates > 0, jax.nn.sigmoid(-logits), -jax.nn.sigmoid(logits))
-
-
-@dataclasses.dataclass(frozen=True)
-class ByValues:
-    """Unbiased, from values of the loss at hard gates, which follow from logits and noise alone."""
-
-    unbiased: ClassVar[bool] = True
-    needs_gradient: ClassVar[bool] = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,24 +36,38 @@ class Reinforce(ByValues):
     """
 
     baseline: float | Float[Array, ""] = 0.0
-    rows: ClassVar[int] = 1
 
-    def evaluations(self, n: int) -> int:
-        """One."""
-        return 1
+    def gradient(
+        self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
+    ) -> PerGate:
+        """Returns the score times the advantage."""
+        advantage = jnp.subtract(*promoted(values[0], self.baseline))
+        return _times(advantage, score(logits, patterns[0]))
 
-    def surrogate(
-        self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
-    ) -> Float[Array, ""]:
-        """f(b)."""
-        gates = drawn(logits, noise[0])
-        value = objective(gates)
-        advantage = jnp.subtract(*promoted(value, self.baseline))
-        return attached(value, logits, _times(advantage, score(logits, gates)))
+
+class OfPasses(ByValues):
+    """An estimator that also trains gates in several layers, by k passes of the whole network.
+
+        gradient = 1 / (k - 1) sum_j (f_j - mean f) w_j
+
+    where the weights w_j depend on the logits, the noise and the gates of pass j alone.
+    """
+
+    mirrored: ClassVar[bool] = False
+    """Whether there are two passes, under opposite noise; otherwise each has noise of its own."""
+
+    def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
+        """Returns the weights of a pass.
+
+        Args:
+          logits, noise: of this pass, of any shape.
+          gates: the draw [1, ...] of this pass, or [2, ...] with that under the opposite noise.
+        """
+        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
-class LeaveOneOut(ByValues):
+class LeaveOneOut(OfPasses):
     """REINFORCE of k draws, the mean of the others the baseline of each.
 
         gradient = 1 / (k - 1) sum_j (f(b_j) - mean_i f(b_i)) (b_j - p)
@@ -89,50 +87,37 @@ class LeaveOneOut(ByValues):
             raise ValueError(f"k must be at least 2, got {self.k}")
 
     @property
-    def rows(self) -> int:
+    def rows(self) -> int:  # type: ignore[override]
         """k."""
         return self.k
 
-    def evaluations(self, n: int) -> int:
-        """The draws k."""
-        return self.k
+    def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
+        """Returns the score b - p."""
+        return score(logits, gates[0])
 
-    def surrogate(
-        self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
-    ) -> Float[Array, ""]:
-        """The mean of the losses."""
-        gates = drawn(logits, noise)
-        values = objective.values(gates)
-        mean = jnp.mean(values)
-        scores = jax.vmap(score, in_axes=(None, 0))(logits, gates)
-        gradient = jnp.sum(_times((values - mean)[:, None], scores), axis=0) / (self.k - 1)
-        return attached(mean, logits, gradient)
+    def gradient(
+        self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
+    ) -> PerGate:
+        """Returns the sum of the scores, each times its loss less the mean loss."""
+        scores = jax.vmap(score, in_axes=(None, 0))(logits, patterns)
+        advantages = values - jnp.mean(values)
+        return jnp.sum(_times(advantages[:, None], scores), axis=0) / (self.k - 1)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Antithetic(ByValues):
+class _Antithetic(OfPasses):
     """Two draws from one noise: b = [a + L > 0] and c = [a - L > 0]; the value is their mean."""
 
-    rows: ClassVar[int] = 1
+    mirrored: ClassVar[bool] = True
 
-    def evaluations(self, n: int) -> int:
-        """Two."""
-        return 2
+    def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
+        """Returns b and c."""
+        return drawn(logits, jnp.concatenate([noise, -noise]))
 
-    def weights(
-        self, logits: Float[Array, " n"], noise: Float[Array, " n"], pair: Float[Array, "2 n"]
-    ) -> Float[Array, " n"]:
-        """What f(b) - f(c) is multiplied with."""
-        raise NotImplementedError
-
-    def surrogate(
-        self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
-    ) -> Float[Array, ""]:
-        """The mean of both losses."""
-        pair = drawn(logits, jnp.concatenate([noise, -noise]))
-        values = objective.values(pair)
-        weights = self.weights(logits, noise[0], pair)
-        return attached(jnp.mean(values), logits, _times(values[0] - values[1], weights))
+    def gradient(
+        self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
+    ) -> PerGate:
+        """Returns the difference of the losses times the weights of b."""
+        return _times(values[0] - values[1], self.weights(logits, noise[0], patterns))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,10 +132,8 @@ class ARM(_Antithetic):
     Networks".
     """
 
-    def weights(
-        self, logits: Float[Array, " n"], noise: Float[Array, " n"], pair: Float[Array, "2 n"]
-    ) -> Float[Array, " n"]:
-        """u - 1/2 = tanh(L / 2) / 2; NaN for a logit of NaN, which L does not know."""
+    def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
+        """Returns u - 1/2 = tanh(L / 2) / 2; NaN for a logit of NaN, on which L does not depend."""
         return jnp.where(jnp.isnan(logits), logits, jnp.tanh(noise.astype(logits.dtype) / 2) / 2)
 
 
@@ -167,11 +150,9 @@ class DisARM(_Antithetic):
     Variables"; Yin et al. 2020 (U2G).
     """
 
-    def weights(
-        self, logits: Float[Array, " n"], noise: Float[Array, " n"], pair: Float[Array, "2 n"]
-    ) -> Float[Array, " n"]:
-        """(b - c) sigmoid(|a|) / 2."""
-        return (pair[0] - pair[1]) * jax.nn.sigmoid(jnp.abs(logits)) / 2
+    def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
+        """Returns (b - c) sigmoid(|a|) / 2."""
+        return (gates[0] - gates[1]) * jax.nn.sigmoid(jnp.abs(logits)) / 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,20 +168,20 @@ class LocalExpectation(ByValues):
     Variational Inference".
     """
 
-    rows: ClassVar[int] = 1
+    live: ClassVar[int | None] = 1
 
-    def evaluations(self, n: int) -> int:
-        """The draw, and with each gate flipped."""
-        return n + 1
-
-    def surrogate(
-        self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
-    ) -> Float[Array, ""]:
-        """f(b)."""
-        gates = drawn(logits, noise[0])
-        flip = jnp.eye(gates.shape[0], dtype=bool) & jnp.isfinite(logits)[None]
+    def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
+        """Returns the draw, and the draw with each gate flipped."""
+        gates = drawn(logits, noise)
+        flip = jnp.eye(gates.shape[1], dtype=bool) & jnp.isfinite(logits)[None]
         rows = jnp.broadcast_to(gates, flip.shape)
-        value, others = objective(gates), objective.held.values(jnp.where(flip, 1 - rows, rows))
-        difference = jnp.where(gates > 0, value - others, others - value)
+        return jnp.concatenate([gates, jnp.where(flip, 1 - rows, rows)])
+
+    def gradient(
+        self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
+    ) -> PerGate:
+        """Returns the effect of every gate times p (1 - p)."""
+        value, others = values[0], values[1:]
+        difference = jnp.where(patterns[0] > 0, value - others, others - value)
         slope = jax.nn.sigmoid(logits) * jax.nn.sigmoid(-logits)
-        return attached(value, logits, _times(difference, slope))
+        return _times(difference, slope)

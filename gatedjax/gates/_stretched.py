@@ -10,15 +10,15 @@ from jaxtyping import Array, Bool, Float
 from gatedjax.functional import gumbel_sigmoid
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._types import ArrayLike
+from gatedjax.gates._estimator import Pathwise
 from gatedjax.gates._expectation import cut
-from gatedjax.gates._pathwise import _Pathwise
 
 # Beyond it a shape of the Kumaraswamy leaves float32 at one of the draws.
 _STEEPEST = 16.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Stretched(_Pathwise):
+class _Stretched(Pathwise):
     """min(1, max(0, s (high - low) + low)) of a soft gate s in (0, 1)."""
 
     low: float = -0.1

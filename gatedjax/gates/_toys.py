@@ -12,11 +12,9 @@ from jaxtyping import Array, Float, Key
 
 from gatedjax.functional import sample_gates
 from gatedjax.gates._enumerate import Truth, enumerate
-from gatedjax.gates._expectation import Estimator
-from gatedjax.gates._measure import Measured, Sample, standard, summed_up
-from gatedjax.gates._modes import ModeRow
-from gatedjax.gates._report import gradients, rounding_of
-from gatedjax.gates._study import Study
+from gatedjax.gates._estimator import Estimator
+from gatedjax.gates._report import Measured, Sample, gradients, rounding_of, standard, summed_up
+from gatedjax.gates._study import ModeRow, Study
 
 _TAU = 0.5
 

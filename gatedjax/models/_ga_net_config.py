@@ -1,18 +1,23 @@
 """The options of GA-Net."""
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
+
+from jax import Array
 
 from gatedjax._utils.choices import check_choices
 from gatedjax._utils.limits import MOST_LENGTH, check_most
 from gatedjax._utils.numbers import make_plain
 from gatedjax.functional._checks import check_positive
-from gatedjax.gates._named import EstimatorName
+from gatedjax.gates import Estimator
+from gatedjax.gates._named import KINDS, EstimatorName, current_name, named
 from gatedjax.models._checks import check_at_least, check_rates
 from gatedjax.models._schedule import check_schedule
 
-READ_AT_HARD_GATES = ("st_gumbel", "straight_through", "reinmax", "rebar")
-"""Estimators that take the derivative of the loss at gates of 0 and 1."""
+
+def needs_closed_words(estimator: Any) -> bool:
+    """Returns whether an estimator, or its class, takes the derivative at closed gates."""
+    return estimator.needs_gradient and getattr(estimator, "hard", True)
 
 
 def gateless_error(system: str) -> ValueError:
@@ -69,7 +74,7 @@ class GANetConfig:
     penalty_on: Literal["gate", "prob"] = "gate"
     """Penalise the sampled soft gates, or the open probabilities (lower variance)."""
     relax: Literal["soft", "straight_through"] = "soft"
-    """Training gates: soft, or hard forward with the soft gradient."""
+    """Older names of the estimators "soft_gumbel" and "st_gumbel"."""
     estimator: EstimatorName | None = None
     """How the gates' gradient is estimated (see `gatedjax.gates`); None is what `relax` says:
     "soft_gumbel" where soft, "st_gumbel" where straight-through."""
@@ -127,12 +132,15 @@ class GANetConfig:
         if self.gates_on == "input":
             if self.system != "ganet":
                 raise ValueError(f"gates_on must be 'attention' for system={self.system!r}")
-            if self.estimation in READ_AT_HARD_GATES:
+            if needs_closed_words(KINDS[self.estimation]):
                 said = "relax" if self.estimator is None else "estimator"
                 raise unread_error(f"{said}={getattr(self, said)!r}")
 
     @property
     def estimation(self) -> EstimatorName:
-        """The estimator that trains the gates."""
-        by_relaxation: EstimatorName = "soft_gumbel" if self.relax == "soft" else "st_gumbel"
-        return self.estimator or by_relaxation
+        """The name of the estimator that trains the gates."""
+        return self.estimator or current_name("relax", self.relax)
+
+    def make_estimator(self, temperature: float | Array) -> Estimator:
+        """Returns the estimator that trains the gates at a temperature."""
+        return named(self.estimation, temperature=temperature, draws=self.estimator_draws)

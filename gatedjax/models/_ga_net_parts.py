@@ -1,6 +1,6 @@
 """The arrays that the parts of GA-Net pass on, and the rules that they share."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -10,10 +10,9 @@ from jaxtyping import Array, Bool, Float, Key
 
 from gatedjax import functional as F
 from gatedjax._utils.types import Output, Tree
-from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._export import exportable
 from gatedjax.functional._types import Carry
-from gatedjax.gates._named import named
+from gatedjax.gates._train import Gates
 from gatedjax.models._ga_net_config import GANetConfig
 from gatedjax.models._types import Batch
 from gatedjax.nn._keys import example_keys
@@ -62,44 +61,6 @@ class Encoded:
     scores: Any
     gate_logits: Any
     words: Any = None
-
-
-@exportable
-class Gates(NamedTuple):
-    """The gates of one pass, or of S draws at once.
-
-    Attributes:
-      values: g [*S, B, T].
-      logarithms: log g of a relaxation, whose g may be too small for float32.
-      hard: whether the gates may all be closed, so that `config.empty` applies.
-    """
-
-    values: Array
-    logarithms: Array | None = None
-    hard: bool = False
-
-
-def estimated_gates(
-    config: GANetConfig,
-    encoded: Encoded,
-    noise: Float[Array, "B T"],
-    temperature: float | Array,
-    drawn: Float[Array, "B T"],
-) -> Gates:
-    """Returns gates that carry the derivative of another estimator than the paper's.
-
-    An estimator that takes values of the loss has no such gates: it gets the hard draw `drawn`.
-    """
-    name, logits = config.estimation, encoded.gate_logits
-    if name == "st_gumbel":
-        values = F.gumbel_sigmoid(logits, noise, temperature=temperature, straight_through=True)
-        return Gates(values, hard=True)
-    estimator: Any = named(name, temperature=temperature)
-    if not hasattr(estimator, "gates"):
-        return Gates(drawn, hard=True)
-    wide = logits.astype(wide_dtype(logits))
-    values = jnp.where(encoded.mask, estimator.gates(wide, noise), 0)
-    return Gates(values, hard=config.gates_on == "attention")
 
 
 def merge_directions(

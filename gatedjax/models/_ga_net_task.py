@@ -12,11 +12,10 @@ from gatedjax import functional as F
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.functional._devices import on_rows
 from gatedjax.functional._tracing import is_traced
-from gatedjax.gates import Estimator, expectation
-from gatedjax.gates._expectation import check_estimator, noise_rows
-from gatedjax.gates._named import named
-from gatedjax.gates._score import ByValues
-from gatedjax.gates._together import expectation_together
+from gatedjax.gates import Estimator, Pathwise
+from gatedjax.gates import train as train_gates
+from gatedjax.gates._estimator import check_estimator
+from gatedjax.gates._named import takes_temperature
 from gatedjax.models._classification import (
     accuracy,
     class_metrics,
@@ -25,10 +24,10 @@ from gatedjax.models._classification import (
     frozen_embeddings,
 )
 from gatedjax.models._density import constraint
-from gatedjax.models._ga_net_config import gateless_error, unread_error
+from gatedjax.models._ga_net_config import gateless_error, needs_closed_words, unread_error
 from gatedjax.models._schedule import schedule
 from gatedjax.models._types import Batch, Metrics, Predictions
-from gatedjax.models.ga_net import GANet, draw_gates, first_draw, mean_log_probability
+from gatedjax.models.ga_net import GANet, first_draw, mean_log_probability
 from gatedjax.training import Ratio
 
 
@@ -40,18 +39,16 @@ class GANetTask:
     `config.density` lambda is a multiplier that gradient ascent fits to the constraint, and what it
     multiplies is the mean open probability less that density (Bastings et al. 2019).
 
-    An estimator that takes values of the loss at several draws is given the cross-entropy behind
-    one pass of the encoder, and the penalty is its exact expectation. In the metrics the
-    cross-entropy is then the mean over those draws; accuracy and density are of the first, whose
-    gates are hard even if an `estimator` has others.
+    An estimator that is not a `gates.Pathwise` is given the cross-entropy behind one pass of the
+    encoder, and the penalty is its exact expectation. In the metrics the cross-entropy is then the
+    mean over the draws; accuracy and density are of the first draw.
 
     Attributes:
       model: the network.
       eval_seed: seed of the gates drawn in evaluation.
       penalty, temperature: lambda and tau instead of the configuration's; they may be traced.
         Where tau changes by the step, it is what it starts from.
-      estimator: of the gates' gradient instead of the configuration's; any `gates.Estimator`,
-        treated like those that take values of the loss.
+      estimator: any `gates.Estimator` of the gates' gradient instead of the configuration's.
 
     Raises:
       ValueError: if the estimator cannot train this network.
@@ -76,7 +73,7 @@ class GANetTask:
                 f"estimator must be None, or the configuration's {said} not set: got {name} and "
                 f"{said}={getattr(config, said)!r}"
             )
-        if config.gates_on == "input" and self.estimator.needs_gradient:
+        if config.gates_on == "input" and needs_closed_words(self.estimator):
             raise unread_error(f"estimator={name}")
 
     @property
@@ -90,7 +87,7 @@ class GANetTask:
         config = self.model.config
         if config.system != "ganet":
             return ()
-        tempered = self.estimator is None and hasattr(named(config.estimation), "tau")
+        tempered = self.estimator is None and takes_temperature(config.estimation)
         penalised = config.density is None
         return ("penalty",) * penalised + ("temperature",) * tempered
 
@@ -111,16 +108,15 @@ class GANetTask:
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
         """Returns the loss summed over the real rows, and metrics as sums and counts."""
         config, weight = self.model.config, batch["weight"]
-        estimator = self._by_values(batch)
+        estimator = self._estimator(batch)
         output: Output
-        if estimator is not None:
-            output, likelihood = self._estimated(params, batch, rngs, estimator)
-        else:
-            tau = self._temperature(batch)
+        if estimator is None or isinstance(estimator, Pathwise):
             output = self.model.apply(
-                {"params": params}, batch, train=True, temperature=tau, rngs=rngs
+                {"params": params}, batch, train=True, estimator=estimator, rngs=rngs
             )
             likelihood = cross_entropy(output.logits, batch["label"])
+        else:
+            output, likelihood = self._estimated(params, batch, rngs, estimator)
         loss = likelihood
         metrics = {}
         if config.system == "ganet":
@@ -133,7 +129,7 @@ class GANetTask:
                 loss = loss + term
                 metrics["multiplier"] = Ratio.of(multiplier, weight)
             else:
-                sampled = config.penalty_on == "gate" and estimator is None
+                sampled = config.penalty_on == "gate" and isinstance(estimator, Pathwise)
                 strength = config.penalty if self.penalty is None else self.penalty
                 penalised = output.gates if sampled else open_probability
                 loss = loss + strength * F.gate_penalty(penalised, mask)
@@ -143,30 +139,17 @@ class GANetTask:
         metrics["accuracy"] = Ratio.of(accuracy(output.logits, batch["label"]), weight)
         return jnp.sum(loss * weight), metrics
 
-    def _temperature(self, batch: Batch) -> float | Array | None:
-        """tau of the step of a batch in training; None where there are no gates."""
+    def _estimator(self, batch: Batch) -> Estimator | None:
+        """Returns the estimator of the gates' gradient in a step; None for a baseline."""
         config = self.model.config
-        if config.system != "ganet":
-            return None
-        return schedule(config, batch.get("step"), self.temperature)
-
-    def _by_values(self, batch: Batch) -> Estimator | None:
-        """The estimator that is given the loss as a function of the gates, if that is how."""
-        if self.estimator is not None:
+        if self.estimator is not None or config.system != "ganet":
             return self.estimator
-        config, tau = self.model.config, self._temperature(batch)
-        if tau is None:
-            return None
-        estimator = named(config.estimation, temperature=tau, draws=config.estimator_draws)
-        return None if hasattr(estimator, "gates") else estimator
+        return config.make_estimator(schedule(config, batch.get("step"), self.temperature))
 
     def _estimated(
         self, params: Params, batch: Batch, rngs: dict[str, Array], estimator: Estimator
     ) -> tuple[Output, Float[Array, " B"]]:
-        """(a pass under the gates of the first draw, the estimate of every example).
-
-        Rows are run together where the patterns are known before any value of the loss is.
-        """
+        """Returns a pass under the gates of the first draw, and the estimate of every example."""
         rows = {"example_id": jnp.arange(batch["tokens"].shape[0], dtype=jnp.int32), **batch}
         started: Output = self.model.apply(
             {"params": params}, rows, rngs=rngs, method=GANet.to_estimate
@@ -175,41 +158,22 @@ class GANetTask:
         # other bits than those that dropped the words
         later = {name: jax.random.fold_in(key, 1) for name, key in rngs.items()}
 
-        def passed(params, encoded, gates, batch):
-            return self.model.apply(
-                {"params": params}, encoded, gates, batch, train=True, rngs=later, method=GANet.read
-            )
+        def reader(gates, encoded, rows):
+            """Reads every pattern [B, k, T] as a draw of all rows."""
 
-        def passes(gates):
-            """Every pattern [B, k, T] is a draw of all rows."""
-            run = lambda one: passed(params, encoded, one, rows)  # noqa: E731
+            def run(one):
+                given = {"params": params}, encoded, one, rows
+                return self.model.apply(*given, train=True, rngs=later, method=GANet.read)
+
             outputs = jax.vmap(run, in_axes=1)(gates)
             values = jax.vmap(cross_entropy, in_axes=(0, None), out_axes=1)(
-                outputs.logits, batch["label"]
+                outputs.logits, rows["label"]
             )
             return values, jax.tree.map(lambda x: x[0], outputs)
 
-        if isinstance(estimator, ByValues):
-            likelihood, output = expectation_together(
-                passes, estimator, encoded.gate_logits, keys, encoded.mask
-            )
-            return output, likelihood
-
-        def cost(gates, params, *row):
-            encoded, batch = jax.tree.map(lambda x: x[None], row)
-            output = passed(params, encoded, gates[None], batch)
-            return cross_entropy(output.logits, batch["label"])[0]
-
-        expected = expectation(cost, estimator)
-
-        def estimate(logits, key, mask, *row):
-            return expected(logits, key, params, *row, mask=mask)
-
-        mask = encoded.mask
-        likelihood = jax.vmap(estimate)(encoded.gate_logits, keys, mask, encoded, rows)
-        noise = jax.vmap(lambda key: noise_rows(key, max(estimator.rows, 1), mask.shape[-1])[0])
-        held = jax.lax.stop_gradient((params, encoded))
-        output = passed(*held, draw_gates(encoded.gate_logits, noise(keys)), rows)
+        likelihood, output = train_gates(
+            estimator, encoded.gate_logits, keys, reader, encoded.mask, rows=(encoded, rows)
+        )
         return output.replace(gate_logits=encoded.gate_logits), likelihood
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:

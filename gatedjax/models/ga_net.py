@@ -3,7 +3,7 @@
     h = BiLSTM(x),  e_t = w . tanh(h_t)              eq. 1, `GANet.encode`
     a = AuxiliaryNetwork(x),  p_t = sigmoid(a_t)     eq. 4, `GANet.encode`
     g_t ~ Bernoulli(p_t) in evaluation               eqs. 5 and 6, `draw_gates`
-    g_t = sigmoid((a_t + L_t) / tau) in training     eqs. 7 and 8, `relaxed_gates`
+    g_t = sigmoid((a_t + L_t) / tau) in training     eqs. 7 and 8, `gates.draw`
     alpha_t = g_t exp(e_t) / sum_s g_s exp(e_s)      eqs. 2 and 9, `GANet.attend`
     c = sum_t alpha_t h_t,  y = W tanh(c) + b        eq. 3, `GANet.attend` and `classify`
 
@@ -25,14 +25,14 @@ from gatedjax._utils.removed import removed_from
 from gatedjax._utils.types import Options, Output
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._relaxations import opened
+from gatedjax.gates import Estimator, SoftGumbel
+from gatedjax.gates._train import Gates, draw
 from gatedjax.models import _ga_net_input as on_input
 from gatedjax.models._checks import check_batch
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._ga_net_config import GANetConfig as GANetConfig
 from gatedjax.models._ga_net_parts import (
     Encoded,
-    Gates,
-    estimated_gates,
     first_draw,
     keys_of,
     like,
@@ -54,14 +54,6 @@ def draw_gates(
 ) -> Float[Array, "*S B T"]:
     """Draws g_t ~ Bernoulli(sigmoid(a_t)) (eqs. 5 and 6): 1 where a + L > 0."""
     return opened(like(logits, noise) + noise).astype(jnp.float32)
-
-
-def relaxed_gates(
-    logits: Float[Array, "B T"], noise: Float[Array, "*S B T"], temperature: float | Array
-) -> Gates:
-    """Returns the Gumbel relaxation g_t = sigmoid((a_t + L_t) / tau) (eqs. 7 and 8)."""
-    log_gates = F.log_gumbel_sigmoid(like(logits, noise), noise, temperature=temperature)
-    return Gates(jnp.exp(log_gates), log_gates)
 
 
 class GANet(nn.Module):
@@ -115,7 +107,12 @@ class GANet(nn.Module):
         self.classifier = nn.Dense(self.num_classes, name="classifier", **types)
 
     def __call__(
-        self, batch: Batch, *, train: bool = False, temperature: float | Array | None = None
+        self,
+        batch: Batch,
+        *,
+        train: bool = False,
+        temperature: float | Array | None = None,
+        estimator: Estimator | None = None,
     ) -> GANetOutput:
         """Runs the network with the gates of training or of `config.test_gate`.
 
@@ -123,6 +120,7 @@ class GANet(nn.Module):
           batch: "tokens" [B, T], "lengths" [B], "example_id" [B] (row numbers if absent).
           train: relaxed gates and dropout if True.
           temperature: tau instead of the configuration's; it may be traced.
+          estimator: of the gates in training, instead of the configuration's.
 
         Returns:
           The output; for `test_gate="multi_sample"` it holds the first draw's gates, and the log
@@ -133,12 +131,13 @@ class GANet(nn.Module):
             return self.attend_without_gates(encoded, batch, train=train)
         logits = encoded.gate_logits
         if train:
-            tau = schedule(config, batch.get("step")) if temperature is None else temperature
             noise = F.example_noise(keys_of(self, batch, "gate"), logits.shape[-1])
-            if config.estimation == "soft_gumbel":
-                gates = relaxed_gates(logits, noise, tau)
-            else:
-                gates = estimated_gates(config, encoded, noise, tau, draw_gates(logits, noise))
+            if estimator is None:
+                tau = schedule(config, batch.get("step")) if temperature is None else temperature
+                estimator = config.make_estimator(tau)
+            gates = draw(estimator, logits, noise, encoded.mask)
+            may_close = config.gates_on == "attention" and gates.logarithms is None
+            gates = gates._replace(hard=gates.hard or may_close)
             return self.attend(encoded, gates, batch, train=True)
         output: Output = self.attend(encoded, self.test_gates(encoded, batch), batch)
         if output.logits.ndim == 2:
@@ -276,7 +275,7 @@ class GANet(nn.Module):
             "sample": Gates(draw_gates(logits, noise), hard=True),
             "threshold": Gates(F.threshold_gates(logits[None]), hard=True),
             "expected": Gates(nn.sigmoid(logits[None])),
-            "relaxed": relaxed_gates(logits, noise, temperature),
+            "relaxed": draw(SoftGumbel(temperature), like(logits, noise), noise),
         }
         return {name: self.attend(encoded, gates, batch) for name, gates in modes.items()}
 

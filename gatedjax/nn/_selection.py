@@ -1,7 +1,7 @@
 """The selections of an attention layer: how they are drawn, and what is recorded of them."""
 
 import functools
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -9,21 +9,22 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
-from gatedjax._utils.types import Options
 from gatedjax.functional._export import exportable
-from gatedjax.gates._named import ALIASES, EstimatorName, named
-from gatedjax.gates._score import ByValues, Reinforce, score
+from gatedjax.gates import Estimator, MeanField, Pathwise, STGumbel
+from gatedjax.gates._named import KINDS, OLD_NAMES, EstimatorName, current_name, named
+from gatedjax.gates._score import OfPasses
+from gatedjax.gates._train import Gates, draw
 
-Selector = EstimatorName | Literal["none", "st", "soft", "expect"]
-"""An estimator of `gates`, one of three older names of estimators, or no selector."""
-
+Selector = EstimatorName | Literal["none", "st", "soft", "expect"] | Pathwise
+"""The name of an estimator of `gates` (or its older name), one of your own, or no selector."""
 
 NOT_OF_PAIRS = {
     "local_expectation": "it runs the network once for every pair of tokens",
     "enumerate": "it runs the network for every subset of the pairs of tokens",
     "rebar": "it draws noise anew, given the gates, behind every layer",
 }
-"""The estimators that cannot train selections of pairs, and why."""
+"""The estimators that cannot train selections of pairs, and why; every other name of the table
+`gates._named.KINDS` can, and so can any `gates.Pathwise`."""
 
 
 @exportable
@@ -59,74 +60,83 @@ class Selection:
     score: Array | None = None
 
 
-class Drawn(NamedTuple):
-    """The gates of a pass.
+def check_selector(selector: Selector) -> Any:
+    """Returns the current name of a selector, or the `Pathwise` that it is.
 
-    Attributes:
-      gates: A.
-      logarithms: of soft gates that are never 0, else None.
-      hard: whether they are 0 or 1.
-      slopes: weights of the logits in `Selection.score`, if it is to be there.
+    Raises:
+      ValueError: for another name, and for an estimator that cannot train selections of pairs.
     """
-
-    gates: Array
-    logarithms: Array | None = None
-    hard: bool = True
-    slopes: Array | None = None
-
-
-def check_selector(selector: str) -> EstimatorName | Literal["none"]:
-    """Returns the estimator of a selector, or "none"; raises ValueError for another name."""
-    name: Any = ALIASES.get(selector, selector)
-    able = [one for one in get_args(EstimatorName) if one not in NOT_OF_PAIRS]
-    if name != "none" and name not in able:
-        names = ("none", *able, *ALIASES)
-        raise ValueError(f"selector must be one of {names}, got {selector!r}")
+    name = current_name("selector", selector) if isinstance(selector, str) else selector
+    able = ("none", *(one for one in KINDS if one not in NOT_OF_PAIRS))
+    if name not in able and not isinstance(name, Pathwise):
+        names = (*able, *OLD_NAMES["selector"])
+        raise ValueError(f"selector must be one of {names} or a gates.Pathwise, got {selector!r}")
     return name
 
 
+def selector_estimator(selector: Selector, temperature: float | Array) -> Estimator | None:
+    """Returns the estimator that trains a selector; None for "none".
+
+    Args:
+      selector: a name, or a `Pathwise`, which has a temperature of its own.
+      temperature: tau, where an estimator that is named has one.
+    """
+    name = check_selector(selector)
+    if isinstance(name, Pathwise):
+        return name
+    return None if name == "none" else named(name, temperature=temperature)
+
+
+def check_trains_pairs(name: EstimatorName, layers: tuple[int, ...]) -> None:
+    """Raises ValueError unless an estimator can train selections of pairs in these layers."""
+    if name in NOT_OF_PAIRS:
+        reason = f"for {NOT_OF_PAIRS[name]}; 'leave_one_out' is unbiased too"
+        raise ValueError(f"estimator={name!r} cannot train selections, {reason}")
+    if name in ("arm", "disarm") and len(layers) > 1:
+        raise ValueError(
+            f"estimator={name!r} needs one layer that selects, got {layers}: a later layer draws "
+            "from what the selections before it made, so two passes under opposite noise are no "
+            "antithetic pair; 'leave_one_out' is unbiased for any number of layers"
+        )
+
+
 def draw_selection(
-    selector: str,
+    estimator: Estimator,
     logits: Float[Array, "B M Q N"],
     positions: Int[Array, " Q"],
     keys: dict[str, Array],
-    temperature: float | Array,
-) -> Drawn:
-    """Draws the gates of a training pass.
+) -> Gates:
+    """Draws the gates of a training pass, as `gates.draw` does.
+
+    Hard draws and the relaxation of "st_gumbel" are computed from uniform numbers, because the
+    logarithms of the noise would cost as much as the attention.
 
     Args:
-      selector: a name that `check_selector` takes.
+      estimator: of the gradient, see `selector_estimator`.
       logits: s, the log-odds of a selection.
       positions: of the queries.
       keys: PRNG keys per example of the stream "gate" or "antithetic"; the latter draws the same
         noise with the opposite sign.
-      temperature: tau of the relaxation.
     """
-    name: Any = ALIASES.get(selector, selector)
-    if name == "mean_field":
-        return Drawn(jax.nn.sigmoid(logits), jax.nn.log_sigmoid(logits), hard=False)
+    if isinstance(estimator, MeanField):
+        return Gates(jax.nn.sigmoid(logits), jax.nn.log_sigmoid(logits))
     mirrored = "antithetic" in keys
     key = keys["antithetic" if mirrored else "gate"]
     uniform = F.pair_uniform(key, logits.shape[1], positions, logits.shape[-1])
     uniform = 1 - uniform if mirrored else uniform
-    if name == "st_gumbel":
-        options: Options = {"temperature": temperature, "straight_through": True}
-        return Drawn(F.uniform_sigmoid(logits, uniform, **options))
-    estimator: Any = named(name, temperature=temperature)
-    constant = jax.lax.stop_gradient(logits)
-    if isinstance(estimator, Reinforce):
-        return Drawn(_threshold(constant, uniform))
+    if isinstance(estimator, STGumbel):
+        tau = estimator.tau
+        values = F.uniform_sigmoid(logits, uniform, temperature=tau, straight_through=True)
+        return Gates(values, hard=True)
     noise = jnp.log(uniform) - jnp.log1p(-uniform)
-    if name == "soft_gumbel":
-        log_gates = F.log_gumbel_sigmoid(logits, noise, temperature=temperature)
-        return Drawn(jnp.exp(log_gates), log_gates, hard=False)
-    if not isinstance(estimator, ByValues):
-        return Drawn(estimator.gates(logits, noise), hard=estimator.hard)
+    if isinstance(estimator, Pathwise):
+        return draw(estimator, logits, noise)
+    constant = jax.lax.stop_gradient(logits)
     gates = _threshold(constant, uniform)
-    if not hasattr(estimator, "weights"):
-        return Drawn(gates, slopes=score(constant, gates))
-    pair = jnp.stack([gates, _threshold(constant, 1 - uniform)])
-    return Drawn(gates, slopes=estimator.weights(constant, noise, pair))
+    if not isinstance(estimator, OfPasses):
+        return Gates(gates, hard=True)
+    both = [gates, _threshold(constant, 1 - uniform)] if estimator.mirrored else [gates]
+    return Gates(gates, hard=True, weights=estimator.weights(constant, noise, jnp.stack(both)))
 
 
 def _threshold(logits: Array, uniform: Array) -> Array:
@@ -136,7 +146,7 @@ def _threshold(logits: Array, uniform: Array) -> Array:
 
 def selection_record(
     logits: Float[Array, "B M Q N"],
-    drawn: Drawn,
+    drawn: Gates,
     mask: Bool[Array, "B N"] | None,
     pairs: Bool[Array, "B M Q N"] | None,
 ) -> dict[str, Array]:
@@ -150,17 +160,17 @@ def selection_record(
     """
     count = functools.partial(F.selection_counts, mask=mask, pair_mask=pairs)
     record = {
-        "gates": drawn.gates,
+        "gates": drawn.values,
         "logits": logits,
-        "counts": count(drawn.gates),
+        "counts": count(drawn.values),
         "entropies": F.selection_entropy(logits, mask, pair_mask=pairs),
-        "log_probs": F.selection_log_prob(logits, drawn.gates, mask, pair_mask=pairs),
+        "log_probs": F.selection_log_prob(logits, drawn.values, mask, pair_mask=pairs),
         "probabilities": count(jax.nn.sigmoid(logits)),
     }
     if pairs is not None:
         record["keys"] = count(jnp.ones((logits.shape[0], *pairs.shape[1:]), logits.dtype))
-    if drawn.slopes is not None:
-        record["score"] = count(jax.lax.stop_gradient(drawn.slopes) * logits)
+    if drawn.weights is not None:
+        record["score"] = count(jax.lax.stop_gradient(drawn.weights) * logits)
     return record
 
 

@@ -15,17 +15,19 @@ from gatedjax.functional._checks import check_that
 from gatedjax.functional._pairs import both_allow, causal_pairs, check_key_mask, pair_mask_of
 from gatedjax.functional._selective import Empty, attention_scores, weighted_values
 from gatedjax.functional._types import Dtype
+from gatedjax.gates import Estimator
+from gatedjax.gates._train import Gates
 from gatedjax.nn._attention_inputs import check_attention, heads_of, zero_padding
 from gatedjax.nn._in_blocks import in_blocks
 from gatedjax.nn._keys import example_keys
 from gatedjax.nn._relative import Relative, local_start
 from gatedjax.nn._selection import (
-    Drawn,
     Selection,
     Selector,
     draw_selection,
     selection_of,
     selection_record,
+    selector_estimator,
 )
 from gatedjax.nn._types import Initializer
 
@@ -45,12 +47,12 @@ class SelectiveSelfAttention(nn.Module):
     Attributes:
       num_heads: M.
       features: D of the projections and of the output; None takes that of the inputs.
-      selector: how A is drawn in training: "st", hard draws under the gradient of the relaxation;
-        "soft", the relaxation itself; "expect", sigmoid(s) without noise; "straight_through",
-        "reinmax", "hard_concrete" and "hard_kuma" as the estimators of `gatedjax.gates`;
-        "reinforce", hard draws without a gradient (train with `Selection.log_prob`);
-        "leave_one_out", "arm" and "disarm", the same (train with `Selection.score`, from several
-        passes). Otherwise A = [s > 0] for all of them. "none" has no selector.
+      selector: the estimator of `gatedjax.gates` by which A is drawn in training, by its name:
+        "st_gumbel" ("st"), "soft_gumbel" ("soft"), "mean_field" ("expect"), "straight_through",
+        "reinmax", "hard_concrete" and "hard_kuma"; "reinforce", hard draws without a gradient
+        (train with `Selection.log_prob`); "leave_one_out", "arm" and "disarm", the same (train
+        with `Selection.score`, from several passes); or any `gates.Pathwise`, an object. In
+        evaluation A = [s > 0] for all of them. "none" has no selector.
       share_heads: one selection for all heads.
       causal: no query sees a key after its own; needed by `decode`.
       empty: what a query that selects nothing attends to (see `functional.selective_weights`).
@@ -79,7 +81,7 @@ class SelectiveSelfAttention(nn.Module):
 
     num_heads: int = 8
     features: int | None = None
-    selector: Selector = "st"
+    selector: Selector = "st_gumbel"
     share_heads: bool = False
     causal: bool = False
     empty: Empty = "zero"
@@ -137,12 +139,19 @@ class SelectiveSelfAttention(nn.Module):
             read_mask = source_mask
         else:
             heads |= self._heads(queries, features, "key")
-        drawn = dropout_bytes is not None and self.block is None
+        estimator, draws_bytes = None, dropout_bytes is None or self.block is not None
+        if not deterministic:
+            tau = self.temperature if temperature is None else temperature
+            estimator = selector_estimator(self.selector, tau)
+        needed = {
+            "gate": estimator is not None and estimator.rows > 0,
+            "dropout": not deterministic and self.dropout > 0 and draws_bytes,
+        }
         attend: Callable[..., Tree] = functools.partial(
             self._attend,
             mask=read_mask,
-            keys=self._keys(inputs, example_id, deterministic, drawn),
-            temperature=self.temperature if temperature is None else temperature,
+            keys=self._keys(inputs, example_id, needed),
+            estimator=estimator,
             deterministic=deterministic,
         )
         shape = (inputs.shape[0], self.num_heads, inputs.shape[1], heads["key"].shape[2])
@@ -193,8 +202,6 @@ class SelectiveSelfAttention(nn.Module):
             positions,
             mask=cache.mask,
             keys={},
-            temperature=self.temperature,
-            deterministic=True,
         )
         return cache, self._output(mixed, mask, features)
 
@@ -297,21 +304,13 @@ class SelectiveSelfAttention(nn.Module):
         return jnp.where(mask[..., None], output, jnp.zeros_like(output))
 
     def _keys(
-        self, inputs: Array, example_id: Array | None, deterministic: bool, drawn: bool
+        self, inputs: Array, example_id: Array | None, needed: dict[str, bool]
     ) -> dict[str, Array]:
-        """Keys per example of the streams that this pass draws from."""
-        if deterministic:
-            return {}
-        mirrored = self.has_rng("antithetic") and not self.has_rng("gate")
-        streams = {
-            "antithetic" if mirrored else "gate": self.selector not in ("none", "expect"),
-            "dropout": self.dropout > 0 and not drawn,
-        }
-        return {
-            name: example_keys(self, name, example_id, len(inputs))
-            for name, needed in streams.items()
-            if needed
-        }
+        """Returns the keys per example of the streams that this pass draws from."""
+        streams = {name for name, is_needed in needed.items() if is_needed}
+        if "gate" in streams and self.has_rng("antithetic") and not self.has_rng("gate"):
+            streams = streams - {"gate"} | {"antithetic"}
+        return {one: example_keys(self, one, example_id, len(inputs)) for one in sorted(streams)}
 
     def _attend(
         self,
@@ -322,8 +321,8 @@ class SelectiveSelfAttention(nn.Module):
         *,
         mask: Array | None,
         keys: dict[str, Array],
-        temperature: float | Array,
-        deterministic: bool,
+        estimator: Estimator | None = None,
+        deterministic: bool = True,
     ) -> tuple[Float[Array, "B M Q H"], dict[str, Array]]:
         """Attention of the queries at some positions, and what it was made of."""
         scores, allowed, value = self._scores(heads, positions, mask)
@@ -338,9 +337,9 @@ class SelectiveSelfAttention(nn.Module):
                 heads["selector_key"],
                 preferred_element_type=scores.dtype,
             )
-            drawn = Drawn(F.threshold_gates(logits))
-            if not deterministic:
-                drawn = draw_selection(self.selector, logits, positions, keys, temperature)
+            drawn = Gates(F.threshold_gates(logits), hard=True)
+            if estimator is not None:
+                drawn = draw_selection(estimator, logits, positions, keys)
             weights = self._weights(scores, drawn, allowed, positions)
             if pairs is not None and self.share_heads:  # it counts where any head may see the pair
                 pairs = jnp.any(pairs, axis=1, keepdims=True)
@@ -379,7 +378,7 @@ class SelectiveSelfAttention(nn.Module):
     def _weights(
         self,
         scores: Array,
-        drawn: Drawn,
+        drawn: Gates,
         allowed: Array | None,
         positions: Int[Array, " Q"],
     ) -> Array:
@@ -389,7 +388,7 @@ class SelectiveSelfAttention(nn.Module):
             return F.relaxed_gated_softmax(scores, log_gates, allowed)
         return F.selective_weights(
             scores,
-            drawn.gates,
+            drawn.values,
             allowed,
             hard=drawn.hard,
             empty=self.empty,

@@ -50,7 +50,7 @@ class Network:
     @property
     def gated(self) -> bool:
         """Whether there are gates, with modes and a density that can be held."""
-        return getattr(self.config, "system", None) == "ganet"
+        return isinstance(self.config, models.GANetConfig) and self.config.system == "ganet"
 
     def make(self, config: Config, *, words: int, classes: int, vectors: Any = None) -> Any:
         """The Flax module."""

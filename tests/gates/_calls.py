@@ -12,7 +12,10 @@ from gatedjax import gates
 from tests.functional._calls import ROWS, STEPS, Call
 
 NOT_CALLED = {
+    "ByValues": "a protocol",
     "Estimator": "a protocol",
+    "Gates": "a tuple",
+    "Pathwise": "a protocol",
     "Study": "a result of the host",
     "plot_studies": "draws a figure of a study",
 }
@@ -84,6 +87,20 @@ def calls() -> dict[str, Call]:
     def carried(_: Any, rows: Any) -> Any:
         return jax.vmap(lambda row: gates.attached(jnp.sum(row["logits"]), **row))(rows)
 
+    def drawn(data: Any, rows: Any) -> Any:
+        noise = F.example_noise(
+            F.example_keys(jax.random.wrap_key_data(jnp.asarray(data)), rows["ids"]), 5
+        )
+        return gates.draw(gates.ReinMax(), rows["logits"], noise, rows["mask"])
+
+    def trained(data: Any, rows: Any) -> Any:
+        def reader(g: Any, weights: Any) -> Any:
+            return jax.vmap(jax.vmap(smooth, (0, None)))(g, weights), g[:, 0]
+
+        keys = F.example_keys(jax.random.wrap_key_data(jnp.asarray(data)), rows["ids"])
+        given = rows["logits"], keys, reader, rows["mask"]
+        return gates.train(gates.LocalExpectation(), *given, rows=(rows["weights"],))
+
     def objective(_: Any, rows: Any) -> Any:
         def one(row: Any) -> Any:
             of_gates = gates.Objective(smooth, (row["weights"],), row["logits"].dtype)
@@ -128,5 +145,7 @@ def calls() -> dict[str, Call]:
     ids = {"ids": np.arange(ROWS, dtype=np.int32)}
     for name, estimator in ESTIMATORS.items():
         found[name] = Call(estimated(estimator), losses | ids, key)
+    found["train"] = Call(trained, losses | ids, key)
+    found["draw"] = Call(drawn, {"logits": scores, "mask": mask} | ids, key)
     found["expectation"] = found["expectation"]._replace(rows=losses | ids)
     return found

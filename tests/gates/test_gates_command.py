@@ -8,11 +8,12 @@ import jax
 import numpy as np
 import pytest
 
+from gatedjax import analysis, gates
 from gatedjax import data as gdata
-from gatedjax import gates
 from gatedjax.__main__ import main
-from gatedjax.gates import _measure, _toys
+from gatedjax.gates import _toys
 from gatedjax.models import GANet, GANetConfig
+from gatedjax.text import gate_modes
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._networks import TEXT
 from tests.text._own import TEXTS, write_csv
@@ -68,7 +69,7 @@ def place(tmp_path_factory):
 def here(place, monkeypatch):
     monkeypatch.chdir(place)
     few = lambda tau=0.5: (gates.DisARM(),)  # noqa: E731
-    monkeypatch.setattr(_measure, "standard", few)
+    monkeypatch.setattr(gate_modes, "standard", few)
     return place
 
 
@@ -262,7 +263,7 @@ def test_an_interruption_leaves_nothing(here, tmp_path, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     out = tmp_path / "out"
-    monkeypatch.setattr(gates, "gate_modes", stop)
+    monkeypatch.setattr(gate_modes, "gate_modes", stop)
     assert report("model", "--file", "test.csv", *FEW, "--out", out) == 130
     assert not out.exists()
     monkeypatch.setattr("os.replace", stop)
@@ -275,7 +276,7 @@ def test_without_matplotlib_there_is_no_figure(tmp_path, monkeypatch, capsys):
     def missing(*args):
         raise ImportError("plots need matplotlib: pip install matplotlib")
 
-    monkeypatch.setattr(gates, "plot_studies", missing)
+    monkeypatch.setattr(analysis, "plot_studies", missing)
     monkeypatch.setattr(_toys, "standard", lambda tau: ())
     assert report("--toy", "--draws", "4", "--out", tmp_path) == 0
     assert "no figure: plots need matplotlib" in capsys.readouterr().out

@@ -10,8 +10,10 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import gates
-from gatedjax.gates import _measure, _modes, _patterns
+from gatedjax.gates import _report
 from gatedjax.models import GANet, GANetConfig, GANetTask
+from gatedjax.text import _gate_patterns
+from gatedjax.text import gate_modes as _modes
 from tests.gates import _oracles
 from tests.models._passes import in_numpy
 from tests.tolerances import F32, F64
@@ -72,7 +74,7 @@ def held_text(n, rng, width=12, spread=1.0):
     logits = np.where(np.arange(width) < n, rng.normal(size=width), -np.inf)
     states = np.where(np.arange(width)[:, None] < n, rng.normal(size=(width, 4)), 0)
     scores = np.where(np.arange(width) < n, spread * rng.normal(size=width), 0)
-    return _patterns.Held(
+    return _gate_patterns.Held(
         states, scores, logits, rng.normal(size=CLASSES), np.int32(1), np.int32(n)
     )
 
@@ -87,7 +89,7 @@ def as_loss(g, matrix, states, scores, closed):
 @pytest.mark.parametrize(("n", "spread"), [(12, 1.0), (11, 300.0), (7, 1.0), (1, 1.0)])
 def test_in_float64_every_field_is_that_of_enumerate(n, spread, np_rng, x64):
     held, matrix = held_text(n, np_rng, spread=spread), np_rng.normal(size=(4, CLASSES))
-    found = _patterns.text_truth(HEAD, matrix, held, 0.7)
+    found = _gate_patterns.text_truth(HEAD, matrix, held, 0.7)
     args = (matrix, held.states, held.scores, held.closed)
     real = np.arange(12) < n
     want = gates.enumerate(as_loss, np.where(real, held.logits, 0), *args, mask=real)
@@ -105,7 +107,7 @@ def test_certain_gates_and_centres_change_nothing(np_rng, x64):
     logits = held.logits.copy()
     logits[:2] = np.inf, -np.inf
     held = held._replace(logits=logits)
-    found, moved = (_patterns.text_truth(HEAD, matrix, held, c) for c in (0.0, 5.0))
+    found, moved = (_gate_patterns.text_truth(HEAD, matrix, held, c) for c in (0.0, 5.0))
     losses = np.array([compiled_loss(g, matrix, held.states[:5], held.scores[:5], held.closed)
                        for g in every_pattern(5).astype(float)])  # fmt: skip
     p = _oracles.sigmoid(logits[:5])
@@ -120,7 +122,7 @@ def test_certain_gates_and_centres_change_nothing(np_rng, x64):
 def test_a_loss_that_is_not_finite_is_refused(np_rng):
     held = held_text(3, np_rng)
     with pytest.raises(ValueError, match="finite at every pattern"):
-        _patterns.text_truth(HEAD, np.full((4, CLASSES), np.nan, np.float32), held, 0.0)
+        _gate_patterns.text_truth(HEAD, np.full((4, CLASSES), np.nan, np.float32), held, 0.0)
 
 
 def by_loops(model, params, batch, row):
@@ -288,10 +290,10 @@ def test_measured_gradients_are_those_of_the_estimator(trained):
 
 def test_the_summary_is_that_of_the_samples(np_rng):
     samples = [
-        _measure.Sample(np_rng.normal(0.3, 1, (50, n)), np_rng.normal(size=n), 1e-9, n + 1)
+        _report.Sample(np_rng.normal(0.3, 1, (50, n)), np_rng.normal(size=n), 1e-9, n + 1)
         for n in (3, 5)
     ]
-    row = _measure.summed_up(gates.ARM(), samples)
+    row = _report.summed_up(gates.ARM(), samples)
     off = [s.found - s.exact for s in samples]
     means = [np.sum(x.mean(0) ** 2) for x in off]
     variances = [np.sum(s.found.var(0, ddof=1)) for s in samples]
@@ -314,25 +316,25 @@ def test_z_is_a_normal_number_of_estimators_without_bias(scale, np_rng):
     def z(shift):
         found = np_rng.normal(size=(3, 400, 3)) * scale + shift
         exact = np.zeros(3)
-        return _measure.summed_up(
-            gates.ARM(), [_measure.Sample(one, exact, 0.0, 1) for one in found]
+        return _report.summed_up(
+            gates.ARM(), [_report.Sample(one, exact, 0.0, 1) for one in found]
         ).z
 
     found = np.array([z(0.0) for _ in range(1000)])
     assert abs(found.mean()) < 0.15
     assert abs(found.std() - 1) < 0.15
-    assert found.max() < _measure.SHOWN
-    assert min(z(0.8) for _ in range(20)) > _measure.SHOWN
+    assert found.max() < _report.SHOWN
+    assert min(z(0.8) for _ in range(20)) > _report.SHOWN
 
 
 def test_what_is_within_rounding_is_exact(np_rng):
     exact = np.array([0.5, -0.25])
     near = exact + 1e-8 * np_rng.uniform(-1, 1, (20, 2))
-    row = _measure.summed_up(gates.DisARM(), [_measure.Sample(near, exact, 1e-7, 2)])
+    row = _report.summed_up(gates.DisARM(), [_report.Sample(near, exact, 1e-7, 2)])
     assert (row.bias, row.error, row.z, row.variance, row.mse) == (0, 0, 0, 0, 0)
     np.testing.assert_allclose(row.cosine, 1, **F64)
-    assert _measure.summed_up(
-        gates.MeanField(), [_measure.Sample(near + 0.1, exact, 1e-7, 1)]
+    assert _report.summed_up(
+        gates.MeanField(), [_report.Sample(near + 0.1, exact, 1e-7, 1)]
     ).shown_biased
 
 

@@ -35,6 +35,13 @@ def test_what_relax_says_is_an_estimator_by_another_name(old, name):
     assert before.config.estimation == name
 
 
+def test_an_estimator_that_is_given_is_that_of_its_name():
+    named_one, given = make(estimator="reinmax"), make()
+    params = drawn(given)
+    other = GANetTask(given, estimator=gates.ReinMax())
+    assert program(GANetTask(named_one), params) == program(other, params)
+
+
 def test_every_name_makes_its_own_estimator():
     made = {name: named(name, temperature=0.7, draws=3) for name in get_args(EstimatorName)}
     kinds = [type(estimator) for estimator in made.values()]

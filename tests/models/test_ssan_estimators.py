@@ -12,7 +12,8 @@ import optax
 import pytest
 
 from gatedjax import functional as F
-from gatedjax import models
+from gatedjax import models, nn
+from gatedjax.gates import DisARM, ReinMax
 from gatedjax.gates._named import EstimatorName
 from tests._drawn import drawn
 from tests._slow import slow_but
@@ -83,6 +84,22 @@ def test_what_a_selector_says_is_an_estimator_by_another_name(old, name):
     before, after = probe(selector=old), probe(estimator=name)
     assert before.model.config.estimation == name
     assert program(before) == program(after)
+
+
+def test_a_layer_takes_an_estimator_as_it_takes_its_name():
+    words = np.ones((2, 3, 4), np.float32)
+
+    def program_of(selector):
+        layer = nn.SelectiveSelfAttention(num_heads=2, selector=selector)
+        variables = jax.eval_shape(layer.init, jax.random.key(0), words)
+        run = functools.partial(layer.apply, deterministic=False, rngs=RNGS)
+        return str(jax.make_jaxpr(run)(variables, words))
+
+    assert program_of("reinmax") == program_of(ReinMax()) != program_of("st_gumbel")
+    with pytest.raises(ValueError, match=r"selector must be .* or a gates.Pathwise, got DisARM"):
+        program_of(DisARM())
+    with pytest.raises(ValueError, match=r"selector must be .*'disarm', 'st', .*got 'rebar'"):
+        program_of("rebar")
 
 
 class Forced:

@@ -15,9 +15,9 @@ from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._selective import Empty
-from gatedjax.gates._named import ALIASES, EstimatorName, named
-from gatedjax.gates._score import ByValues, Reinforce
-from gatedjax.gates._slopes import attached
+from gatedjax.gates._named import KINDS, EstimatorName, current_name, named
+from gatedjax.gates._score import OfPasses
+from gatedjax.gates._train import train_passes
 from gatedjax.models._checks import check_at_least, check_finite
 from gatedjax.models._classification import (
     class_metrics,
@@ -28,7 +28,7 @@ from gatedjax.models._classification import (
 from gatedjax.models._density import constraint
 from gatedjax.models._schedule import check_schedule
 from gatedjax.models._types import Batch, Metrics, Predictions
-from gatedjax.nn._selection import NOT_OF_PAIRS
+from gatedjax.nn._selection import check_trains_pairs
 from gatedjax.training import Ratio
 
 SelectorMode = Literal["st", "soft", "expect", "reinforce"]
@@ -41,8 +41,8 @@ class SelectorConfig:
     select_layers: tuple[int, ...] = (1,)
     """Layers (from 1) whose attention has a selector; 0 or nothing is the standard encoder."""
     selector: SelectorMode = "st"
-    """How selections are drawn in training: hard draws under the gradient of the relaxation, the
-    relaxation, probabilities without noise, or hard draws trained by their reward."""
+    """Older names of the estimators "st_gumbel" (hard draws under the gradient of the relaxation),
+    "soft_gumbel" (the relaxation), "mean_field" (probabilities without noise) and "reinforce"."""
     empty: Empty = "zero"
     """What a token that selects nothing attends to: nothing, itself, or everything."""
     cap: float = 10.0
@@ -87,15 +87,7 @@ class SelectorConfig:
         if self.selector != "st":
             wanted = f"'st', its default, where estimator={name!r} says how selections are trained"
             raise ValueError(f"selector must be {wanted}, got {self.selector!r}")
-        if name in NOT_OF_PAIRS:
-            reason = f"for {NOT_OF_PAIRS[name]}; 'leave_one_out' is unbiased too"
-            raise ValueError(f"estimator={name!r} cannot train selections, {reason}")
-        if name in ("arm", "disarm") and len(self.selective) > 1:
-            raise ValueError(
-                f"estimator={name!r} needs one layer that selects, got {self.selective}: a later "
-                "layer draws from what the selections before it made, so two passes under opposite "
-                "noise are no antithetic pair; 'leave_one_out' is unbiased for any number of layers"
-            )
+        check_trains_pairs(name, self.selective)
 
     def _check_density(self, density: float) -> None:
         if not 0 < density < 1:
@@ -113,9 +105,8 @@ class SelectorConfig:
 
     @property
     def estimation(self) -> EstimatorName:
-        """The estimator that trains the selections."""
-        by_mode: Any = ALIASES.get(self.selector, self.selector)
-        return self.estimator or by_mode
+        """The name of the estimator that trains the selections."""
+        return self.estimator or current_name("selector", self.selector)
 
     def selector_of(self, layer: int) -> EstimatorName | Literal["none"]:
         """The option `selector` of the attention of a layer (from 1)."""
@@ -258,14 +249,8 @@ class SelectorTask:
     (`_predictions`); `loss` and `evaluate` are the same for all.
 
     The estimators "leave_one_out", "arm" and "disarm" run the network several times, under other
-    selections and the same dropout. The loss f of an example is the mean over these k passes, and
-    so is its gradient; that of the selections is
-
-        1 / (k - 1) sum_j (f_j - mean f) d score_j
-
-    where the score is log p(A_j), summed over all layers, pairs and heads, or for two passes under
-    opposite noise the logits times the weights of (Dis)ARM, summed likewise. f has all terms of the
-    loss. The metrics of the task and of selections are those of the first pass.
+    selections and the same dropout (`gates._train.train_passes`). The loss of an example, with all
+    its terms, is the mean over these passes; the metrics are those of the first pass.
 
     Attributes:
       model: the network; its output has `selections` and `baseline`.
@@ -293,10 +278,8 @@ class SelectorTask:
         (one, or its words).
         """
         weight, config = batch["weight"], self.model.config
-        estimator = named(config.estimation)
-        is_single = isinstance(estimator, Reinforce) or not isinstance(estimator, ByValues)
-        by_values = config.selective and not is_single
-        done = (self._estimated if by_values else self._passed)(params, batch, rngs)
+        several = config.selective and issubclass(KINDS[config.estimation], OfPasses)
+        done = (self._estimated if several else self._passed)(params, batch, rngs)
         metrics = self._metrics(done.output, batch) | self._trained(done.cost, weight)
         metrics |= self._selector_metrics(done.output, weight)
         if done.multiplier is not None:
@@ -320,26 +303,18 @@ class SelectorTask:
         return _Pass(output, total, cost + penalty, multiplier, score)
 
     def _estimated(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
-        """The mean of several passes, of which the first has the output."""
-        config, gate = self.model.config, rngs["gate"]
+        """Returns the mean of several passes; the output is that of the first."""
+        config = self.model.config
+        estimator: Any = named(config.estimation, draws=config.estimator_draws)
         others = {name: key for name, key in rngs.items() if name != "gate"}
-        if config.estimation == "leave_one_out":
-            keys = jax.random.split(gate, config.estimator_draws)
-            run = lambda key: self._passed(params, batch, others | {"gate": key})  # noqa: E731
-            passes = jax.vmap(run)(keys)
-        else:
-            pair = [
-                self._passed(params, batch, others | {name: gate})
-                for name in ("gate", "antithetic")
-            ]
-            passes = jax.tree.map(lambda *both: jnp.stack(both), *pair)
-        mean = jnp.mean(passes.total, axis=0)
-        slopes = jax.lax.stop_gradient(passes.total - mean[None]) / (len(passes.total) - 1)
+
+        def run(gate: dict[str, Array]) -> tuple[Array, Array, _Pass]:
+            done = self._passed(params, batch, others | gate)
+            return done.total, cast(Array, done.score), done
+
+        total, passes = train_passes(estimator, rngs["gate"], run)
         first = jax.tree.map(lambda x: x[0], passes)
-        return first._replace(
-            total=jax.vmap(attached, in_axes=(0, 1, 1))(mean, cast(Array, passes.score), slopes),
-            cost=jnp.mean(passes.cost, axis=0),
-        )
+        return first._replace(total=total, cost=jnp.mean(passes.cost, axis=0))
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
         """Returns the metrics of the task with "selected_L" and "empty_L", and its predictions.

@@ -1,9 +1,13 @@
-"""A trained GA-Net under every kind of gate, the exact expectation over all patterns among them."""
+"""A trained GA-Net under every kind of gate, and estimators of its gradient at its parameters.
+
+`gate_modes` computes loss and accuracy, the exact expectation over all patterns among them, and
+`measure` the bias and variance of estimators.
+"""
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +18,12 @@ from numpy.typing import ArrayLike
 from gatedjax._utils.identity import ByIdentity
 from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.functional._checks import check_positive
+from gatedjax.gates import Estimator
 from gatedjax.gates._exact import LARGEST
-from gatedjax.gates._patterns import LOWER, Held, TextTruth, text_truth
+from gatedjax.gates._report import Measured, Sample, gradients, rounding_of, standard, summed_up
+from gatedjax.gates._study import ModeRow
+from gatedjax.models import GANet
+from gatedjax.text._gate_patterns import LOWER, Held, TextTruth, text_truth
 
 MOST_WORDS = 24
 """Of a text whose patterns are all evaluated: 2^24 take some seconds."""
@@ -34,30 +42,6 @@ class ModeValues(NamedTuple):
     loss: Float[np.ndarray, "S N"]
     right: Float[np.ndarray, "S N"]
     density: Float[np.ndarray, "S N"]
-
-
-class ModeRow(NamedTuple):
-    """One kind of gate over all texts; a standard error is of the draws, the texts are given.
-
-    Attributes:
-      mode: "sample", "exact", "marginal", "threshold", "best", "expected" or "relaxed".
-      title: for people.
-      loss: mean cross-entropy.
-      loss_error: its standard error; None where nothing is drawn.
-      gap: loss less that of "exact".
-      accuracy: share of the texts whose label is predicted; None where there are no classes.
-      accuracy_error: likewise.
-      density: mean share of open words.
-    """
-
-    mode: str
-    title: str
-    loss: float
-    loss_error: float | None
-    gap: float
-    accuracy: float | None
-    accuracy_error: float | None
-    density: float | None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -185,14 +169,13 @@ class Network(ByIdentity):
 
     def __call__(self, params: Params, pooled: Array) -> Array:
         """Class scores of pooled states."""
-        return self.model.apply({"params": params}, pooled, method="from_pooled")
+        return self.model.apply({"params": params}, pooled, method=GANet.from_pooled)
 
 
-def check_gated(model: Any) -> None:
-    """Refuses a network whose gates are not those of attention over words."""
-    system = getattr(getattr(model, "config", None), "system", None)
-    if system != "ganet":
-        what = type(model).__name__ if system is None else f"the system {system!r}"
+def check_gated(model: object) -> None:
+    """Raises ValueError unless this is a GA-Net with gates on attention."""
+    what = f"the system {model.config.system!r}" if isinstance(model, GANet) else type(model)
+    if not isinstance(model, GANet) or model.config.system != "ganet":
         raise ValueError(f"model must be a GA-Net with gates, got {what}, which has none")
     if model.config.gates_on != "attention":
         raise ValueError(
@@ -213,12 +196,12 @@ def _read(
     """What `encode` gave, what patterns need of it, and the modes of the network itself."""
     config = dataclasses.replace(network.model.config, test_samples=draws)
     model, variables = network.model.clone(config=config), {"params": params}
-    encoded: Tree = model.apply(variables, batch, method="encode")
+    encoded: Tree = model.apply(variables, batch, method=GANet.encode)
     outputs: Tree = model.apply(
-        variables, batch, temperature, encoded=encoded, rngs={"gate": key}, method="gate_modes"
+        variables, batch, temperature, encoded=encoded, rngs={"gate": key}, method=GANet.gate_modes
     )
     shut = jnp.zeros((1, *encoded.mask.shape), jnp.float32)
-    closed: Tree = model.apply(variables, batch, shut, encoded=encoded, method="with_gates")
+    closed: Tree = model.apply(variables, batch, shut, encoded=encoded, method=GANet.with_gates)
     label, lengths = batch["label"], batch["lengths"]
 
     def values(output: Tree) -> ModeValues:
@@ -339,7 +322,7 @@ def read_texts(
         )
 
 
-def temperature_of(model: Any, temperature: float | None) -> float:
+def temperature_of(model: GANet, temperature: float | None) -> float:
     """The one that is given, or that of the configuration."""
     if temperature is None:
         return float(model.config.temperature)
@@ -348,7 +331,7 @@ def temperature_of(model: Any, temperature: float | None) -> float:
 
 
 def gate_modes(
-    model: Any,
+    model: GANet,
     params: Params,
     batch: Mapping[str, ArrayLike],
     *,
@@ -415,3 +398,86 @@ def gate_modes(
         logits=tuple(logits),
         modes=joined,
     )
+
+
+class TextLoss(ByIdentity):
+    """The cross-entropy of one text as a function of its gates; a static argument of programs."""
+
+    def __call__(
+        self, gates: Float[Array, " T"], params: Params, encoded: Tree, label: Array
+    ) -> Float[Array, ""]:
+        """loss(gates), hard or soft, of what `encode` gave of a batch of one text."""
+        mask = encoded.mask
+        batch = {"tokens": jnp.zeros(mask.shape, jnp.int32), "lengths": jnp.sum(mask, axis=1)}
+        output: Tree = self.model.apply(
+            {"params": params}, batch, gates[None, None], encoded=encoded, method=GANet.with_gates
+        )
+        return -jnp.take(jax.nn.log_softmax(output.logits[0, 0]), label)
+
+
+def measure(
+    model: GANet,
+    params: Params,
+    batch: Mapping[str, ArrayLike],
+    estimators: Sequence[Estimator] | None = None,
+    *,
+    texts: int = 32,
+    draws: int = 1024,
+    longest: int = LARGEST,
+    key: Key[Array, ""] | None = None,
+    on_estimator: Callable[[Estimator], None] | None = None,
+) -> Measured:
+    """Measures estimators of the gradient of a trained GA-Net's logits against the exact one.
+
+    The loss of a text is its cross-entropy as a function of its gates, the encoder's states fixed;
+    `texts` of the batch are taken, at equal distances. Every estimator gets the same keys. One
+    program per estimator, whatever the lengths.
+
+    Args:
+      model, params, batch, longest: as of `gate_modes`.
+      estimators: what to measure, hashable; None is every one that needs nothing but a
+        temperature, which is that of the model.
+      texts: how many, at most.
+      draws: estimates per text, at least 2.
+      key: of all draws; None is that of 0.
+      on_estimator: called before each of them.
+
+    Raises:
+      ValueError: as `gate_modes`.
+    """
+    check_gated(model)
+    for name, value, least in (("texts", texts, 1), ("draws", draws, 2)):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+    every = Texts.of(batch, longest)
+    count = min(texts, len(every.rows))
+    some = every.taken(np.unique(np.linspace(0, len(every.rows) - 1, count).round().astype(int)))
+    key = jax.random.key(0) if key is None else key
+    tau = temperature_of(model, None)
+    estimators = standard(tau) if estimators is None else estimators
+    network, params = Network(model), jax.device_put(params)
+    exact, sizes, encoded = [], [], []
+    for read, held, modes in read_texts(network, params, some, 2, key, tau):
+        centres = modes["threshold"].loss[0]
+        encoded += [jax.tree.map(lambda x, i=i: x[i : i + 1], read) for i in range(len(centres))]
+        for _, truth in truths_of(network, params, held, centres):
+            exact.append(truth.gradient)
+            sizes.append(abs(truth.loss) + np.sqrt(truth.variance))
+    keys = [jax.random.split(jax.random.fold_in(key, i), draws) for i in some.ids.tolist()]
+    loss, rows = TextLoss(model), []
+
+    for estimator in estimators:
+        if on_estimator is not None:
+            on_estimator(estimator)
+
+        def sample(i: int, estimator: Estimator = estimator) -> Sample:
+            n, one = int(some.lengths[i]), encoded[i]
+            logits = jnp.asarray(one.gate_logits[0], jnp.float32)
+            args = (params, one, np.int32(some.labels[i]))
+            found = gradients(loss, estimator, logits, keys[i], args, one.mask[0])
+            rounding = rounding_of(sizes[i], logits.dtype)
+            return Sample(np.asarray(found)[:, :n], exact[i], rounding, estimator.evaluations(n))
+
+        rows.append(summed_up(estimator, map(sample, range(len(exact)))))
+    norm = float(np.sqrt(np.mean([g @ g for g in exact])))
+    return Measured(tuple(rows), len(exact), draws, norm)
