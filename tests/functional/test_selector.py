@@ -274,18 +274,3 @@ def test_the_expected_reinforce_gradient_is_the_enumerated_one(x64):
     wanted, found = run(many[0][None])
     for got in found:
         np.testing.assert_allclose(got, wanted, **F64)
-
-
-def test_bad_input_is_named():
-    with pytest.raises(ValueError, match="uniform"):
-        F.uniform_sigmoid(np.ones(3), np.ones(4))
-    with pytest.raises(ValueError, match="temperature"):
-        F.uniform_sigmoid(np.ones(3), np.ones(3), temperature=0.0)
-    with pytest.raises(TypeError, match="gates"):
-        F.selection_counts(np.ones((B, M, N, N), int))
-    with pytest.raises(ValueError, match="pair"):
-        F.selection_counts(np.ones((B, N, N)))
-    with pytest.raises(ValueError, match="query"):
-        F.selection_statistics(np.ones((B, N)))
-    with pytest.raises(TypeError, match="mask"):
-        F.selection_counts(np.ones((B, M, N, N)), np.ones((B, N)))
