@@ -42,17 +42,3 @@ def test_groups_are_averaged_by_support_and_merged():
     assert groups["none"] == (0.0, 0.0)
     with pytest.raises(ValueError, match="group 'b'"):
         analysis.group_scores(label, predicted, {"a": (0,), "b": (0,)}, 3)
-
-
-@pytest.mark.parametrize(
-    ("label", "predicted", "message"),
-    [
-        ([0, 3], [0, 0], "label"),
-        ([0, 1], [0, -1], "predicted"),
-        ([0], [0, 1], "length"),
-        ([], [], "length"),
-    ],
-)
-def test_bad_input_is_named(label, predicted, message):
-    with pytest.raises(ValueError, match=message):
-        analysis.class_scores(np.array(label, int), np.array(predicted, int), 3)
