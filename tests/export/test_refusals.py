@@ -224,6 +224,10 @@ def header_of(length):
     return call
 
 
+def saved(params):
+    return lambda folder: export.save_params(folder / "other.safetensors", params)
+
+
 WITH_BIAS = {"dense": PARAMS["dense"] | {"bias": ones(3)}}
 FILES = {
     "load": [
@@ -235,6 +239,10 @@ FILES = {
         (load(like=WITH_BIAS), MISMATCH, "dense.bias|float32[3]|nothing"),
         (flipped(NAME), BAD_FILE, NAME),
         (flipped("config.json"), BAD_FILE, "config.json"),
+    ],
+    "names": [
+        (saved({"a\\b": ones(1)}), ValueError, r"params|'a\\b'|path"),
+        (saved({"~a": ones(1)}), ValueError, "params|'~a'|path"),
     ],
     "header": [
         (header_of(lambda size: size - 7), BAD_FILE, f"{NAME}|no safetensors file"),
