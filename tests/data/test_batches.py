@@ -103,17 +103,6 @@ def test_numbered_batches_end_where_those_that_are_numbered_do(encoded):
         assert data.for_schedule(made, settings).one_pass == made.one_pass
 
 
-def test_encode_refuses_bad_arguments():
-    source, words = make([3]), data.Vocabulary([])
-    with pytest.raises(ValueError, match="max_len"):
-        data.encode(source, words, max_len=0)
-    with pytest.raises(ValueError, match="truncate_side"):
-        data.encode(source, words, truncate_side="middle")
-    bad = data.Source([{"tokens": (), "label": 2, "example_id": 7}], INFO)
-    with pytest.raises(ValueError, match="label 2 of example 7"):
-        data.encode(bad, words)
-
-
 def padded_total(lengths, edges):
     return sum(min(e for e in edges if e >= n) for n in lengths)
 
