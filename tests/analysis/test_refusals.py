@@ -7,6 +7,9 @@ import pytest
 
 from gatedjax import analysis
 from gatedjax.analysis import phrases, trees
+from gatedjax.analysis._flops import bilstm_flops
+from gatedjax.analysis._phrase_statistics import LayerHistogram
+from gatedjax.analysis._roar import mask_top
 from tests.refusals import each_row, refused
 
 NAN = float("nan")
@@ -15,7 +18,7 @@ ONES, CHOSEN = np.ones((2, 3, 4)), np.ones((2, 3, 4), bool)
 # [sentence, layer, word] of sentences of 5 and of 2 words
 TOKENS = [("Not", "so", "much", "not", "n't"), ("never", "A")]
 SELECTED = np.zeros((2, 2, 5), bool)
-HISTOGRAM = phrases.LayerHistogram(np.ones((3, 3), int), np.linspace(0, 1, 4))
+HISTOGRAM = LayerHistogram(np.ones((3, 3), int), np.linspace(0, 1, 4))
 GATES = phrases.gate_histogram(np.zeros((1, 2, 3))).pooled
 HOPS = [analysis.GridPanel("hop 1", np.full((3, 4), 0.25))]
 NAMES, LAST = ["a", "b", "c"], [0.7, 0.0, 0.25]
@@ -41,10 +44,10 @@ def roar(**changes):
     return lambda: analysis.roar(**(good | changes))
 
 
-def mask_top(**changes):
+def masked(**changes):
     good = {"tokens": np.ones((2, 4), np.int32), "lengths": np.array([4, 2], np.int32)}
     good |= {"scores": np.zeros((2, 4)), "share": 0.5}
-    return lambda: analysis.mask_top(**(good | changes))
+    return lambda: mask_top(**(good | changes))
 
 
 def racu(shares, measure, random, **options):
@@ -66,12 +69,12 @@ TABLE = {
         (lambda: analysis.attention_flops(1, 0), ValueError, "width|0"),
         (lambda: analysis.attention_flops(1, 5, count="ops"), ValueError, "count|'ops'"),
         (lambda: analysis.attention_flops(1, 5, score="dot"), ValueError, "score|'dot'"),
-        (lambda: analysis.attention_flops_total([1.0], 5), ValueError, "counts|float64"),
-        (lambda: analysis.attention_flops_total([[1]], 5), ValueError, "counts|(1, 1)"),
-        (lambda: analysis.attention_flops_total([-1], 5), ValueError, "counts|-1"),
     ],
     "flops": [
-        (lambda: analysis.bilstm_flops(1, 0, 5), ValueError, "input_dim|0"),
+        (lambda: bilstm_flops(1, 0, 5), ValueError, "input_dim|0"),
+        (lambda: analysis.flops_report([1.0], [1], 5), ValueError, "float64"),
+        (lambda: analysis.flops_report([1], [[1]], 5), ValueError, "(1, 1)"),
+        (lambda: analysis.flops_report([-1], [0], 5), ValueError, "-1"),
         (
             lambda: analysis.auxiliary_flops("gru", tokens=1, input_dim=1, hidden=1),
             ValueError,
@@ -187,12 +190,12 @@ TABLE = {
         (roar(texts={}), ValueError, "texts"),
         (roar(fit=lambda share, copies: []), ValueError, "fit|1"),
         (roar(importance=lambda network, part: np.zeros(3)), ValueError, "scores|(2, 4)|(3,)"),
-        (mask_top(share=1.01), ValueError, "share|[0, 1]|1.01"),
-        (mask_top(share=NAN), ValueError, "share|[0, 1]|nan"),
-        (mask_top(scores=np.full((2, 4), NAN)), ValueError, "scores|NaN"),
-        (mask_top(already=np.zeros((2, 3), bool)), ValueError, "already|(2, 4)|(2, 3)"),
-        (mask_top(already=np.zeros((2, 4))), TypeError, "already|bool|float64"),
-        (mask_top(lengths=np.full(2, 9)), ValueError, "lengths|[0, 4]"),
+        (masked(share=1.01), ValueError, "share|[0, 1]|1.01"),
+        (masked(share=NAN), ValueError, "share|[0, 1]|nan"),
+        (masked(scores=np.full((2, 4), NAN)), ValueError, "scores|NaN"),
+        (masked(already=np.zeros((2, 3), bool)), ValueError, "already|(2, 4)|(2, 3)"),
+        (masked(already=np.zeros((2, 4))), TypeError, "already|bool|float64"),
+        (masked(lengths=np.full(2, 9)), ValueError, "lengths|[0, 4]"),
         (racu((0,), (1,), (1,)), ValueError, "shares"),
         (racu((0, 1), (1, 1, 1), (1, 1)), ValueError, "measure"),
         (racu((0, 1), (1, NAN), (1, 1)), ValueError, "measure|finite"),

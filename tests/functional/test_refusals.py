@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gatedjax import functional as F
+from gatedjax.functional._compact import open_indices
 from gatedjax.gates import hard_top_k
 from tests.functional._calls import calls
 from tests.refusals import each_row, refused
@@ -168,11 +169,11 @@ TABLE = {
         (compact(lambda h: jnp.sum(h, -1).astype(jnp.int32)), TypeError, "scores|int32"),
     ],
     "open_indices": [
-        (lambda: F.open_indices(FLOATS, 0), ValueError, "capacity|0"),
-        (lambda: F.open_indices(FLOATS, 1.5), TypeError, "capacity|float"),
-        (lambda: jax.jit(F.open_indices)(FLOATS, 2), TypeError, "capacity|known while tracing"),
-        (lambda: F.open_indices(np.float32(1), 1), ValueError, "gates|scalar"),
-        (lambda: F.open_indices(ones(2, 3, kind=np.complex64), 1), TypeError, "gates|complex64"),
+        (lambda: open_indices(FLOATS, 0), ValueError, "capacity|0"),
+        (lambda: open_indices(FLOATS, 1.5), TypeError, "capacity|float"),
+        (lambda: jax.jit(open_indices)(FLOATS, 2), TypeError, "capacity|known while tracing"),
+        (lambda: open_indices(np.float32(1), 1), ValueError, "gates|scalar"),
+        (lambda: open_indices(ones(2, 3, kind=np.complex64), 1), TypeError, "gates|complex64"),
     ],
     "plan_capacity": [
         (lambda: F.plan_capacity([]), ValueError, "open_counts"),
