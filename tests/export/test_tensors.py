@@ -5,6 +5,7 @@ import pickle
 import time
 from typing import Any, NamedTuple
 
+import chex
 import flax
 import jax
 import jax.numpy as jnp
@@ -28,11 +29,8 @@ def _params(np_rng):
 
 
 def _assert_same(got, wanted):
-    assert jax.tree.structure(got) == jax.tree.structure(wanted)
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
-        assert a.dtype == b.dtype
-        assert a.shape == b.shape
-        np.testing.assert_array_equal(a, b)
+    chex.assert_trees_all_equal_shapes_and_dtypes(got, wanted)
+    chex.assert_trees_all_equal(got, wanted)
 
 
 def test_params_come_back_with_their_dtypes(tmp_path, np_rng):

@@ -3,6 +3,7 @@
 import functools
 import itertools
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -140,7 +141,7 @@ def test_a_part_of_a_safetensors_file_is_read(tmp_path, np_rng, prefix):
     others = {"encoder.norm.weight": np.ones(3), "encoder.lstm.child.w": np.ones(3)}
     save_file(others | {f"encoder.lstm.{k}": v for k, v in arrays.items()}, path)
     got, wanted = export.lstm_from_torch(path, prefix), export.lstm_from_torch(arrays)
-    jax.tree.map(np.testing.assert_array_equal, got, wanted)
+    chex.assert_trees_all_equal(got, wanted)
 
 
 TO_TORCH = {"lstm": export.lstm_to_torch, "gru": export.gru_to_torch}

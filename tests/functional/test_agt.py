@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -145,19 +146,19 @@ def draw(rng, rows=3, words=N, scale=1.0):
     return *first, F.GatedStackWeights(*(jnp.asarray(w, jnp.float32) for w in draw_stack(rng)))
 
 
-def leaves_close(got, want, **tolerance):
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **tolerance), got, want)
-
-
 def test_leading_axes_are_those_of_the_flat_call_and_of_vmap(np_rng):
     words, *weights = draw(np_rng, rows=6)
     mask = np.tile(MASK, (2, 1))
     flat = everything(words, *weights, mask)
     folded = everything(words.reshape(2, 3, N, D), *weights, mask.reshape(2, 3, N))
-    leaves_close(jax.tree.map(lambda a: a.reshape(6, *a.shape[2:]), folded), flat, **F32)
+    chex.assert_trees_all_close(
+        jax.tree.map(lambda a: a.reshape(6, *a.shape[2:]), folded), flat, **F32
+    )
     mapped = jax.vmap(lambda w, m: everything(w, *weights, m))(words, mask)
-    leaves_close(mapped, flat, **F32)
-    leaves_close(everything(words[0], *weights, mask[0]), jax.tree.map(lambda a: a[0], flat), **F32)
+    chex.assert_trees_all_close(mapped, flat, **F32)
+    chex.assert_trees_all_close(
+        everything(words[0], *weights, mask[0]), jax.tree.map(lambda a: a[0], flat), **F32
+    )
 
 
 @jax.jit
@@ -225,7 +226,7 @@ def test_permuting_words_permutes_attention_and_nothing_else(np_rng):
     selected, attention, *rest = everything(words, *weights, full)
     again = everything(words[:, order], *weights, full)
     np.testing.assert_allclose(again[1], attention[:, :, order], **F32)
-    leaves_close((again[0], *again[2:]), (selected, *rest), **F32)
+    chex.assert_trees_all_close((again[0], *again[2:]), (selected, *rest), **F32)
 
 
 def test_bfloat16_products_choose_the_words_that_float32_chooses(np_rng):
@@ -249,7 +250,7 @@ def test_stacks_keep_states_and_gates_in_float32_under_bfloat16_products(np_rng)
     *_, gated, highway = everything(*arguments, MASK, dtype="bfloat16")
     assert {leaf.dtype for leaf in jax.tree.leaves((gated, highway))} == {jnp.dtype("float32")}
     # three layers of bfloat16 products on top of each other
-    leaves_close((gated, highway), (wide_gated, wide_highway), atol=3 * BF16["atol"])
+    chex.assert_trees_all_close((gated, highway), (wide_gated, wide_highway), atol=3 * BF16["atol"])
 
 
 def test_a_saturated_gate_takes_the_candidate_or_keeps_the_first_state(np_rng):

@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -287,8 +288,7 @@ def test_gradients_equal_those_of_the_dense_form(capacity, overflow, params, sta
         return [jax.value_and_grad(f, argnums=(0, 1))(states, params) for f in (compact, dense)]
 
     got, want = both(states, params)
-    for mine, right in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-        np.testing.assert_allclose(mine, right, **F64)
+    chex.assert_trees_all_close(got, want, **F64)
 
 
 def test_gates_get_no_gradient(params, states):

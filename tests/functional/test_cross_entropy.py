@@ -1,5 +1,6 @@
 """The fused softmax loss against a NumPy loop, optax and finite differences."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -167,6 +168,5 @@ def test_vmap_over_everything_and_over_kernels_equals_a_loop(np_rng):
     single = jax.jit(one)
     for k in range(3):
         want = single(states[k], kernel[k], bias[k], targets[k])
-        for got, expected in zip(*map(jax.tree.leaves, (both, want)), strict=True):
-            np.testing.assert_allclose(got[k], expected, **F32)
+        chex.assert_trees_all_close(jax.tree.map(lambda x, k=k: x[k], both), want, **F32)
         np.testing.assert_allclose(own[k], oracle(states[0], kernel[k], bias[k], targets[0]), **F32)

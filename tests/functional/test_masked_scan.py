@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -133,7 +134,7 @@ def test_gradients_are_those_of_the_recurrence_with_a_core():
     arguments = (call.shared, xs, call.rows["initial"])
     with jax.enable_x64(True):
         (got, wanted), product = both(*to64(arguments))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F64), got, wanted)
+    chex.assert_trees_all_close(got, wanted, **F64)
     assert np.all(np.isfinite(got[1][1]))
     real = (call.shared, np.where(mask[..., None], xs, 0), call.rows["initial"])
     along = sum(

@@ -3,6 +3,7 @@
 import functools
 import operator
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -217,8 +218,7 @@ def test_padding_changes_no_value_and_no_gradient(attention, inner, np_rng):
     )
     np.testing.assert_array_equal(want[0][1][~MASK], 0.0)
     np.testing.assert_array_equal(hidden_of(want[0][0])[2], 0.0)
-    for value, expected in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-        np.testing.assert_array_equal(value, expected)
+    chex.assert_trees_all_equal(got, want)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(want[2][:2]))
 
 

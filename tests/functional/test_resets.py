@@ -5,6 +5,7 @@ One program a recurrence has all forms; the directions take turns, for a form do
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -231,4 +232,4 @@ def test_a_carry_for_segments_has_no_part_without_resets(name, np_rng):
     xs = np.ones((B, T, 4), np.float32)
     run = jax.jit(lambda fresh: cell.unroll(weights, xs, MASK, reset_to=fresh))
     want = jax.jit(lambda: cell.unroll(weights, xs, MASK))()
-    jax.tree.map(np.testing.assert_array_equal, run(carry), want)
+    chex.assert_trees_all_equal(run(carry), want)

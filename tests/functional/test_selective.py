@@ -2,6 +2,7 @@
 
 import itertools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -215,7 +216,7 @@ def test_padding_has_no_effect_even_if_it_is_nan(rng):
     clean = graded(k, v, gates)
     dirty_gates = jnp.where(mask[:, None, None, :], gates, jnp.nan)
     dirty = graded(pad(k), pad(v), dirty_gates)
-    jax.tree.map(np.testing.assert_array_equal, clean, dirty)
+    chex.assert_trees_all_equal(clean, dirty)
     # a longer row of padding changes nothing either
     short = F.selective_attention(
         q[1:2, :, :2], k[1:2, :, :2], v[1:2, :, :2], gates[1:2, :, :2, :2]

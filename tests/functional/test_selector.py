@@ -3,6 +3,7 @@
 import functools
 import itertools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -88,8 +89,7 @@ def test_a_traced_temperature_gives_the_same():
     logits, uniform = logits.astype(np.float32), uniform.astype(np.float32)
     known = solved(logits, uniform, 0.7)
     traced = jax.jit(sigmoid_and_slopes.__wrapped__)(logits, uniform, 0.7)
-    for got, want in zip(jax.tree.leaves(traced), jax.tree.leaves(known), strict=True):
-        np.testing.assert_allclose(got, want, **F32)
+    chex.assert_trees_all_close(jax.tree.map(np.asarray, traced), known, **F32)
 
 
 def test_the_mean_of_hard_draws_is_the_probability(rng):

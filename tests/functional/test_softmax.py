@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -266,8 +267,7 @@ def test_gated_second_derivative_equals_that_of_the_formula_closed_gates_include
         return [jax.hessian(f, argnums=(0, 1))(e, g) for f in (objective, formula)]
 
     got, want = run(scores, gates)
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-        np.testing.assert_allclose(a, b, **F64)
+    chex.assert_trees_all_close(got, want, **F64)
 
 
 def test_hard_gates_equal_the_softmax_over_the_open_set(np_rng):
