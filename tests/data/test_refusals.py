@@ -28,6 +28,12 @@ def encode(source=SOURCE, **options):
     return lambda: data.encode(source, data.Vocabulary(["a"]), **options)
 
 
+def batches(texts=("a", "a b c"), **options):
+    rows = [{"tokens": (*t.split(),), "label": 0, "example_id": i} for i, t in enumerate(texts)]
+    encoded = data.encode(data.Source(rows, INFO), data.Vocabulary(["a"]))
+    return lambda: data.Batches(encoded, **({"batch_size": 4} | options))
+
+
 def images(pixels=PIXELS, labels=ZEROS, batch_size=1):
     def call():
         source = data.ImageSource(pixels, labels, np.arange(len(pixels)), INFO)
@@ -89,6 +95,19 @@ TABLE = {
         (encode(max_len=0), ValueError, "max_len|1|0"),
         (encode(truncate_side="middle"), ValueError, "truncate_side|'left'|'middle'"),
         (encode(OF_LABEL_2), ValueError, "label|2|7"),
+    ],
+    "Batches": [
+        (batches(batch_size=0), ValueError, "batch_size|1|0"),
+        (batches(bucket_edges=(2,)), ValueError, "bucket_edges|2|3"),
+        (batches(bucket_edges=(9, 5, 20)), ValueError, "bucket_edges|(9, 5, 20)"),
+        (batches(bucket_edges=()), ValueError, "bucket_edges|()"),
+        (batches(max_buckets=0), ValueError, "max_buckets|1|0"),
+        (batches(()), ValueError, "texts"),
+        (lambda: batches()()[-1], IndexError, "step|0|-1"),
+        (lambda: batches()().iterate(-1), ValueError, "-1"),
+        (lambda: data.plan_buckets([], 2), ValueError, "lengths"),
+        (lambda: data.plan_buckets([0, 3], 2), ValueError, "lengths|1"),
+        (lambda: data.plan_buckets([3], 0), ValueError, "max_buckets|1|0"),
     ],
     "ImageBatches": [
         (images(batch_size=0), ValueError, "batch_size|1|0"),
