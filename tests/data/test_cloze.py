@@ -104,6 +104,7 @@ def test_gzip_bom_crlf_and_a_lost_empty_line_change_nothing(tmp_path):
         (block(words=""), 1, "the document is empty"),
         ([*block()[:20], "21 the XXXXX sat\tcat"], 21, "2 fields between tabs"),
         (block()[:19], 19, "19 lines where a question has 21"),
+        (block()[:20], 20, "20 lines where a question has 21"),
         (block()[1:], 1, "line 1 of a question begins with '2'"),
         ([*block(), "22 more"], 22, "22 lines where a question has 21"),
     ],

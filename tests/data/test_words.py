@@ -61,7 +61,7 @@ def test_the_docstring_of_tokenize_runs():
 
 
 def test_vocabulary_orders_by_count_then_word_and_folds_case():
-    vocabulary = data.Vocabulary.build([toy("The b a", "the B c"), toy("d THE <pad> <unk>")])
+    vocabulary = data.Vocabulary.build([toy("The b d", "the B c"), toy("a THE <pad> <unk>")])
     assert vocabulary.words == ("<pad>", "<unk>", "the", "b", "a", "c", "d")
     assert vocabulary.encode(("THE", "zzz", "c", "<pad>", "<unk>")) == [2, 1, 5, 1, 1]
     assert vocabulary.decode([2, 0, 1]) == ("the", "<pad>", "<unk>")
