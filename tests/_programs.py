@@ -36,6 +36,7 @@ MOST_SECONDS = 300
 ALL_SECONDS = 2 * 15 * 60
 # The oldest entries are removed when the folder holds more bytes.
 LARGEST_FOLDER = 4 << 30
+TORN = "Error reading persistent compilation cache entry"
 COMPILED = "/jax/core/compile/backend_compile_duration"
 FROM_CACHE = "/jax/compilation_cache/cache_hits"
 
@@ -116,6 +117,8 @@ def environment(**changes: str) -> dict[str, str]:
     folders = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     path = os.pathsep.join(dict.fromkeys(filter(None, folders)))
     cache = {name: str(value) for name, value in cache_options().items()}
+    quiet = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS", ""), f"ignore:{TORN}"]))
+    cache |= {"PYTHONWARNINGS": quiet} if cache else {}
     return os.environ | {"PYTHONPATH": path} | cache | changes
 
 
