@@ -180,10 +180,10 @@ def test_a_header_of_an_archive_is_not_read_without_end(tmp_path):
 
 def test_a_zip_whose_directory_lies_about_a_size_is_refused(tmp_path):
     path = lying_zip(tmp_path, bytes(50 * MB), 10, streamed=True)
-    with little_memory(), pytest.raises(ValueError, match=r"10 bytes"):
+    with little_memory(), pytest.raises(ValueError, match="directory says 10 bytes, it has more"):
         _zip.read(_zip.in_zip(path, "a"))
     path = lying_zip(tmp_path, TREE, 60, streamed=True)
-    with pytest.raises(ValueError, match=r"60 bytes.* 19"):
+    with pytest.raises(ValueError, match="directory says 60 bytes, it has 19"):
         _zip.read(_zip.in_zip(path, "a"))
     assert _zip.read(_zip.in_zip(lying_zip(tmp_path, TREE, 19, streamed=True), "a")) == TREE
 
@@ -208,7 +208,7 @@ def lying_zip(folder, content, stated, streamed=False):
 
 def test_a_zip_whose_two_headers_differ_is_refused(tmp_path):
     path = lying_zip(tmp_path, TREE, 4)
-    with pytest.raises(ValueError, match=r" 4 .* 19 "):
+    with pytest.raises(ValueError, match="unpacked size is 4 in the directory, 19 in the file's"):
         _zip.read(_zip.in_zip(path, "a"))
     assert _zip.read(_zip.in_zip(lying_zip(tmp_path, TREE, 19), "a")) == TREE
 
@@ -216,7 +216,7 @@ def test_a_zip_whose_two_headers_differ_is_refused(tmp_path):
 def test_a_zip_packed_in_another_way_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_BZIP2) as archive:
         archive.writestr("a", bytes(1000))
-    with pytest.raises(ValueError, match="method 12"):
+    with pytest.raises(ValueError, match="packed by method 12, which is not read here"):
         _zip.read(_zip.in_zip(tmp_path / "a.zip", "a"))
 
 
