@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gatedjax import data
+from tests.data._same import equal
 
 INFO = data.SourceInfo("toy", "train", ("a", "b"))
 
@@ -30,12 +31,6 @@ def make(lengths, seed=0):
 def encoded(np_rng):
     source = make([0, *np_rng.integers(1, 40, 136)])
     return data.encode(source, data.Vocabulary.build([source]))
-
-
-def equal(a, b):
-    return a.keys() == b.keys() and all(
-        np.array_equal(a[k], b[k]) and a[k].dtype == b[k].dtype for k in a
-    )
 
 
 def test_encode_looks_up_every_token_and_gives_an_empty_text_one_unknown_word(encoded):

@@ -6,6 +6,7 @@ import pytest
 from gatedjax import data
 from gatedjax.data.batches._encode_cloze import occurrences
 from gatedjax.data.sets import _cloze
+from tests.data._same import equal
 
 INFO = data.SourceInfo("toy", "train", _cloze.CLASSES)
 WORDS = [f"w{i}" for i in range(30)]
@@ -43,12 +44,6 @@ def encoded(source, vocabulary):
 @pytest.fixture(scope="module")
 def spelt(vocabulary):
     return data.Characters.build(vocabulary).table(vocabulary)
-
-
-def equal(a, b):
-    return a.keys() == b.keys() and all(
-        np.array_equal(a[k], b[k]) and a[k].dtype == b[k].dtype for k in a
-    )
 
 
 def test_the_vocabulary_has_documents_queries_and_markers(source, vocabulary):
