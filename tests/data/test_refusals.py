@@ -92,88 +92,84 @@ def load(name, split="train", **options):
 
 TABLE = {
     "encode": [
-        (encode(max_len=0), ValueError, "max_len|1|0"),
-        (encode(truncate_side="middle"), ValueError, "truncate_side|'left'|'middle'"),
-        (encode(OF_LABEL_2), ValueError, "label|2|7"),
+        (encode(max_len=0), "max_len|1|0"),
+        (encode(truncate_side="middle"), "truncate_side|'left'|'middle'"),
+        (encode(OF_LABEL_2), "label|2|7"),
     ],
     "Batches": [
-        (batches(batch_size=0), ValueError, "batch_size|1|0"),
-        (batches(bucket_edges=(2,)), ValueError, "bucket_edges|2|3"),
-        (batches(bucket_edges=(9, 5, 20)), ValueError, "bucket_edges|(9, 5, 20)"),
-        (batches(bucket_edges=()), ValueError, "bucket_edges|()"),
-        (batches(max_buckets=0), ValueError, "max_buckets|1|0"),
-        (batches(()), ValueError, "texts"),
-        (lambda: batches()()[-1], IndexError, "step|0|-1"),
-        (lambda: batches()().iterate(-1), ValueError, "-1"),
-        (lambda: data.plan_buckets([], 2), ValueError, "lengths"),
-        (lambda: data.plan_buckets([0, 3], 2), ValueError, "lengths|1"),
-        (lambda: data.plan_buckets([3], 0), ValueError, "max_buckets|1|0"),
+        (batches(batch_size=0), "batch_size|1|0"),
+        (batches(bucket_edges=(2,)), "bucket_edges|2|3"),
+        (batches(bucket_edges=(9, 5, 20)), "bucket_edges|(9, 5, 20)"),
+        (batches(bucket_edges=()), "bucket_edges|()"),
+        (batches(max_buckets=0), "max_buckets|1|0"),
+        (batches(()), "texts"),
+        (lambda: batches()()[-1], "step|0|-1", IndexError),
+        (lambda: batches()().iterate(-1), "-1"),
+        (lambda: data.plan_buckets([], 2), "lengths"),
+        (lambda: data.plan_buckets([0, 3], 2), "lengths|1"),
+        (lambda: data.plan_buckets([3], 0), "max_buckets|1|0"),
     ],
     "ImageBatches": [
-        (images(batch_size=0), ValueError, "batch_size|1|0"),
-        (images(PIXELS[:0], ZEROS[:0]), ValueError, "images"),
-        (images(labels=ZEROS[1:]), ValueError, "images|labels"),
+        (images(batch_size=0), "batch_size|1|0"),
+        (images(PIXELS[:0], ZEROS[:0]), "images"),
+        (images(labels=ZEROS[1:]), "images|labels"),
     ],
     "ClozeBatches": [
-        (cloze(batch_size=0), ValueError, "batch_size|1|0"),
-        (cloze(max_shapes=0), ValueError, "max_shapes|1|0"),
-        (
-            lambda: data.plan_cloze_shapes([questions()[0].take(np.arange(0))]),
-            ValueError,
-            "questions",
-        ),
-        (cloze(["document"]), ValueError, "document"),
+        (cloze(batch_size=0), "batch_size|1|0"),
+        (cloze(max_shapes=0), "max_shapes|1|0"),
+        (lambda: data.plan_cloze_shapes([questions()[0].take(np.arange(0))]), "questions"),
+        (cloze(["document"]), "document"),
         *(
-            (cloze([name]), ValueError, f"shapes|{name}|{size}")
+            (cloze([name]), f"shapes|{name}|{size}")
             for name, size in (("candidates", 3), ("positions", 4))
         ),
-        (cloze(["words"]), ValueError, "shapes|words"),
+        (cloze(["words"]), "shapes|words"),
     ],
     "SequenceBatches": [
-        (sequences(), ValueError, "batch_size|max_tokens|None"),
-        (sequences(batch_size=2, max_tokens=3), ValueError, "batch_size|max_tokens|2|3"),
-        (sequences(batch_size=0), ValueError, "batch_size|1|0"),
-        (sequences(max_tokens=8, bucket_edges=(3,)), ValueError, "bucket_edges|3|11"),
-        (sequences(max_tokens=8, bucket_edges=(12, 12)), ValueError, "bucket_edges|(12, 12)"),
-        (sequences(max_tokens=8, columns={"label": np.zeros(3)}), ValueError, "label"),
-        (sequences(max_tokens=8, lengths={"lengths": "words"}), ValueError, "lengths|['words']"),
+        (sequences(), "batch_size|max_tokens|None"),
+        (sequences(batch_size=2, max_tokens=3), "batch_size|max_tokens|2|3"),
+        (sequences(batch_size=0), "batch_size|1|0"),
+        (sequences(max_tokens=8, bucket_edges=(3,)), "bucket_edges|3|11"),
+        (sequences(max_tokens=8, bucket_edges=(12, 12)), "bucket_edges|(12, 12)"),
+        (sequences(max_tokens=8, columns={"label": np.zeros(3)}), "label"),
+        (sequences(max_tokens=8, lengths={"lengths": "words"}), "lengths|['words']"),
     ],
     "LanguageModelBatches": [
-        (language(batch_size=0, num_steps=5), ValueError, "batch_size|num_steps|1|0 and 5"),
-        (language(batch_size=2, num_steps=0), ValueError, "batch_size|num_steps|1|2 and 0"),
-        (language(batch_size=3), ValueError, "2"),
+        (language(batch_size=0, num_steps=5), "batch_size|num_steps|1|0 and 5"),
+        (language(batch_size=2, num_steps=0), "batch_size|num_steps|1|2 and 0"),
+        (language(batch_size=3), "2"),
     ],
     "words": [
-        (lambda: data.ClosedVocabulary(["the"]).encode(["cat"]), ValueError, "'cat'"),
-        (lambda: data.ClosedVocabulary(["a", "b", "a"]), ValueError, "'a'"),
-        (lambda: data.ClosedVocabulary([]), ValueError, "words"),
-        (lambda: data.random_embeddings(WORDS, 0), ValueError, "dim|0"),
-        (stream(ENDLESS), ValueError, "toy, train|3|'<eos>'"),
-        (stream([]), ValueError, "toy, train"),
-        (stream(ENDLESS, data.ClosedVocabulary(["a"])), ValueError, "toy, train|'<eos>'"),
+        (lambda: data.ClosedVocabulary(["the"]).encode(["cat"]), "'cat'"),
+        (lambda: data.ClosedVocabulary(["a", "b", "a"]), "'a'"),
+        (lambda: data.ClosedVocabulary([]), "words"),
+        (lambda: data.random_embeddings(WORDS, 0), "dim|0"),
+        (stream(ENDLESS), "toy, train|3|'<eos>'"),
+        (stream([]), "toy, train"),
+        (stream(ENDLESS, data.ClosedVocabulary(["a"])), "toy, train|'<eos>'"),
     ],
     "sizes": [
-        (lambda text=text: _unpack.parse_size(text), ValueError, "500MB|2GiB")
+        (lambda text=text: _unpack.parse_size(text), "500MB|2GiB")
         for text in ("", "0", "-1", "1.5GB", "GiB", "9" * 40, "1 boat")
     ],
     "names": [
-        (load("polarty"), ValueError, "'polarty'|'polarity'"),
-        (load("trec", "dev"), ValueError, "'dev'|train|test"),
-        (load("sst", granularty="fine"), ValueError, "'granularty'|'granularity'"),
-        (load("sst", granularity="coarse"), ValueError, "granularity|'coarse'"),
-        (load("sst2", granularity="fine"), ValueError, "granularity|'fine'"),
-        (load("polarity", level="phrase"), ValueError, "'level'"),
-        (load("sst1_phrases", level="sentence"), ValueError, "level|'sentence'"),
-        (load("sst1_phrases", granularity="binary"), ValueError, "granularity|'binary'"),
-        (load("sst1", level="train_phrases"), ValueError, "'train_phrases'|'train_phrase'"),
-        (load("sst1", level="distinct"), ValueError, "level|'distinct'"),
-        (load("sst1_phrase"), ValueError, "'sst1_phrase'|'sst1_phrases'"),
-        (load("trec", level="train_phrase"), ValueError, "'trec'|'level'"),
-        (load("imdb", level="phrase"), ValueError, "'imdb_reviews'|'level'"),
-        (load("senteval_probing"), ValueError, "task|'senteval_probing'"),
-        (load("senteval_probing", task="bshift"), ValueError, "'bshift'|bigram_shift"),
+        (load("polarty"), "'polarty'|'polarity'"),
+        (load("trec", "dev"), "'dev'|train|test"),
+        (load("sst", granularty="fine"), "'granularty'|'granularity'"),
+        (load("sst", granularity="coarse"), "granularity|'coarse'"),
+        (load("sst2", granularity="fine"), "granularity|'fine'"),
+        (load("polarity", level="phrase"), "'level'"),
+        (load("sst1_phrases", level="sentence"), "level|'sentence'"),
+        (load("sst1_phrases", granularity="binary"), "granularity|'binary'"),
+        (load("sst1", level="train_phrases"), "'train_phrases'|'train_phrase'"),
+        (load("sst1", level="distinct"), "level|'distinct'"),
+        (load("sst1_phrase"), "'sst1_phrase'|'sst1_phrases'"),
+        (load("trec", level="train_phrase"), "'trec'|'level'"),
+        (load("imdb", level="phrase"), "'imdb_reviews'|'level'"),
+        (load("senteval_probing"), "task|'senteval_probing'"),
+        (load("senteval_probing", task="bshift"), "'bshift'|bigram_shift"),
         *(
-            (load(name, held_out=0.2), ValueError, "held_out|None")
+            (load(name, held_out=0.2), "held_out|None")
             for name in ("sst2", "ptb", "mnist", "digits", "polarity")
         ),
     ],
@@ -211,15 +207,15 @@ def headed(text):
 
 FILES = {
     "missing": [
-        (raw("trec"), MISSING, "train_5500.label|manual_dir|cogcomp"),
-        (raw("imdb"), MISSING, "aclImdb_v1.tar.gz|stanford"),
-        (raw("cbt_cn"), MISSING, "cbtest_CN_train.txt|thespermwhale"),
-        (raw("wdw"), MISSING, "wdw/training|who_did_what"),
-        (raw("senteval_probing", task="past_present"), MISSING, "past_present.txt"),
+        (raw("trec"), "train_5500.label|manual_dir|cogcomp", MISSING),
+        (raw("imdb"), "aclImdb_v1.tar.gz|stanford", MISSING),
+        (raw("cbt_cn"), "cbtest_CN_train.txt|thespermwhale", MISSING),
+        (raw("wdw"), "wdw/training|who_did_what", MISSING),
+        (raw("senteval_probing", task="past_present"), "past_present.txt", MISSING),
         (
             lambda folder: data.load_embeddings(folder / "no.txt", WORDS, dim=100),
-            MISSING,
             "glove.6B.zip|random_embeddings",
+            MISSING,
         ),
         *(
             row
@@ -228,31 +224,31 @@ FILES = {
                 # no program can download it
                 (
                     lambda folder, name=name: data.load(name, "train", data_dir=folder),
-                    MISSING,
                     "download|manual_dir",
+                    MISSING,
                 ),
-                (raw(name), MISSING, f"{name}|manual_dir"),
+                (raw(name), f"{name}|manual_dir", MISSING),
             )
         ),
     ],
     "Vocabulary": [
-        (vocabulary(text), ValueError, "v.json|vocabulary")
+        (vocabulary(text), "v.json|vocabulary")
         for text in ("{", "[]", '{"words": ["a"], "lowercase": true}', '{"words": 3}')
     ],
     "vectors": [
-        (vectors(b"the 1 2\n"), ValueError, "line 1|2|3"),
-        (vectors(b"the 1 2 3 4\n"), ValueError, "line 1|4|3"),
-        (vectors(b"a 1 2 3\nthe 1 2 3 4\n"), ValueError, "line 2|4|3"),
-        (vectors(b"a 1 2 3\nthe 1 2"), ValueError, "line 2|2|3|truncated"),
-        (vectors(b"a 1 2 3\nfilm 1 nan 2\n"), ValueError, "line 2|'film'|finite"),
-        (vectors(b"film 1 inf 2\n"), ValueError, "line 1|'film'|finite"),
-        (vectors(b"film 1 1e60 2\n"), ValueError, "line 1|'film'|finite"),
-        (vectors(b"film 1 x 2\n"), ValueError, "line 1|x"),
-        (vectors(b"a 1 2 3\n\xff\xfe 1 2 3\n"), ValueError, "line 2|UTF-8"),
-        (vectors(gzip.compress(b"the 1 2 3\n" * 99)[:-9], "v.gz"), ValueError, "v.gz|truncated"),
+        (vectors(b"the 1 2\n"), "line 1|2|3"),
+        (vectors(b"the 1 2 3 4\n"), "line 1|4|3"),
+        (vectors(b"a 1 2 3\nthe 1 2 3 4\n"), "line 2|4|3"),
+        (vectors(b"a 1 2 3\nthe 1 2"), "line 2|2|3|truncated"),
+        (vectors(b"a 1 2 3\nfilm 1 nan 2\n"), "line 2|'film'|finite"),
+        (vectors(b"film 1 inf 2\n"), "line 1|'film'|finite"),
+        (vectors(b"film 1 1e60 2\n"), "line 1|'film'|finite"),
+        (vectors(b"film 1 x 2\n"), "line 1|x"),
+        (vectors(b"a 1 2 3\n\xff\xfe 1 2 3\n"), "line 2|UTF-8"),
+        (vectors(gzip.compress(b"the 1 2 3\n" * 99)[:-9], "v.gz"), "v.gz|truncated"),
     ],
     "vectors with a header": [
-        (call, ValueError, parts)
+        (call, parts)
         for text, parts in (
             ("3 3\nthe 1 2 3\na 1 2 3\n", "line 1|3|2|truncated"),
             ("1 3\nthe 1 2 3\na 1 2 3\n", "line 1|1|2"),
@@ -267,14 +263,14 @@ FILES = {
 
 
 @each_row(TABLE)
-def test_bad_input_is_refused_by_name(call, error, parts):
-    refused(call, error, parts)
+def test_bad_input_is_refused_by_name(call, parts, error):
+    refused(call, parts, error)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @each_row(FILES)
-def test_bad_files_are_refused_by_name(call, error, parts, tmp_path):
-    refused(lambda: call(tmp_path), error, parts)
+def test_bad_files_are_refused_by_name(call, parts, error, tmp_path):
+    refused(lambda: call(tmp_path), parts, error)
 
 
 def test_sizes_that_a_batch_does_not_have_may_be_too_small():

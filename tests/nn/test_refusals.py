@@ -57,46 +57,38 @@ def traced(function, *arrays):
 
 TABLE = {
     kind.__name__: [
-        (cell(kind, 0), ValueError, "features|1|0"),
-        (cell(kind, "4"), TypeError, "features|integer|'4'"),
-        (cell(kind, num_layers=2, initial=(None,)), ValueError, "initial|2|1"),
-        (cell(kind, dropout=-0.5), ValueError, "dropout|[0, 1)|-0.5"),
-        (cell(kind, recurrent_dropout=NAN), ValueError, "recurrent_dropout|[0, 1)|nan"),
-        *(
-            (cell(kind, init_scale=scale), ValueError, f"init_scale|{scale}")
-            for scale in (NAN, INF, 0.0, -0.1)
-        ),
-        (cell(kind, init_distribution="normal"), ValueError, "'normal'|init_scale"),
+        (cell(kind, 0), "features|1|0"),
+        (cell(kind, "4"), "features|integer|'4'", TypeError),
+        (cell(kind, num_layers=2, initial=(None,)), "initial|2|1"),
+        (cell(kind, dropout=-0.5), "dropout|[0, 1)|-0.5"),
+        (cell(kind, recurrent_dropout=NAN), "recurrent_dropout|[0, 1)|nan"),
+        *((cell(kind, init_scale=scale), f"init_scale|{scale}") for scale in (NAN, INF, 0.0, -0.1)),
+        (cell(kind, init_distribution="normal"), "'normal'|init_scale"),
         (
             cell(kind, init_distribution="cauchy", init_scale=0.1),
-            ValueError,
             "init_distribution|'normal'|'cauchy'",
         ),
-        (
-            applied(kind(4), XS[..., :2]),
-            ValueError,
-            "xs|D = 6|params['layer_0_input']|2|(3, 5, 2)",
-        ),
-        (applied(kind(4), XS, MASK[:, :4]), ValueError, "mask|(3, 5)|(3, 4)"),
-        (applied(kind(4), XS, XS[..., 0]), TypeError, "mask|bool|float32"),
-        (applied(kind(4), XS[0]), ValueError, "xs|3|(5, 6)"),
+        (applied(kind(4), XS[..., :2]), "xs|D = 6|params['layer_0_input']|2|(3, 5, 2)"),
+        (applied(kind(4), XS, MASK[:, :4]), "mask|(3, 5)|(3, 4)"),
+        (applied(kind(4), XS, XS[..., 0]), "mask|bool|float32", TypeError),
+        (applied(kind(4), XS[0]), "xs|3|(5, 6)"),
     ]
     for kind in CELLS
 }
 TABLE["RAU"] += [
-    (cell(gnn.RAU, attn_hidden=-1), ValueError, "attn_hidden|0|-1"),
-    (cell(gnn.RAU, attn_hidden=3, attention="concat"), ValueError, "attn_hidden|0|'concat'|3"),
-    (cell(gnn.RAU, attention="time"), ValueError, "attention='time'|'time_causal'"),
-    (cell(gnn.RAU, attention="other"), ValueError, "attention|'other'"),
+    (cell(gnn.RAU, attn_hidden=-1), "attn_hidden|0|-1"),
+    (cell(gnn.RAU, attn_hidden=3, attention="concat"), "attn_hidden|0|'concat'|3"),
+    (cell(gnn.RAU, attention="time"), "attention='time'|'time_causal'"),
+    (cell(gnn.RAU, attention="other"), "attention|'other'"),
 ]
 TABLE |= {
     "kinds": [
-        (made(gnn.GatePredictor("bad"), XS, MASK), ValueError, "kind|'lstm'|'bad'"),
-        (made(gnn.TokenScore("bad"), XS), ValueError, "kind|'mlp1'|'bad'"),
+        (made(gnn.GatePredictor("bad"), XS, MASK), "kind|'lstm'|'bad'"),
+        (made(gnn.TokenScore("bad"), XS), "kind|'mlp1'|'bad'"),
     ],
     # it would broadcast, and mix texts
     "masks of another shape": [
-        (made(module, XS, np.ones(shape, bool)), ValueError, f"mask|(3, 5)|{shape}")
+        (made(module, XS, np.ones(shape, bool)), f"mask|(3, 5)|{shape}")
         for module, shape in itertools.product(
             (
                 gnn.AttentionPool("mlp1"),
@@ -108,56 +100,50 @@ TABLE |= {
         )
     ],
     "AttentionGatedTransform": [
-        (transform(num_layers=0), ValueError, "num_layers|1|0"),
-        (transform(num_layers=2, ablate_above=2), ValueError, "ablate_above|[0, 1]|2"),
-        (transform(num_layers=2, ablate_mode="none"), ValueError, "ablate_mode|'none'"),
+        (transform(num_layers=0), "num_layers|1|0"),
+        (transform(num_layers=2, ablate_above=2), "ablate_above|[0, 1]|2"),
+        (transform(num_layers=2, ablate_mode="none"), "ablate_mode|'none'"),
     ],
     "CharacterEncoder": [
-        (characters(1), ValueError, "num_characters|2|1"),
-        (characters(ids=IDS * 1.0), TypeError, "characters|integers|float32"),
-        (characters(lengths=LENGTHS * 1.0), TypeError, "lengths|integers|float32"),
-        (characters(lengths=LENGTHS[:3]), ValueError, "lengths|(4,)|(3,)"),
+        (characters(1), "num_characters|2|1"),
+        (characters(ids=IDS * 1.0), "characters|integers|float32", TypeError),
+        (characters(lengths=LENGTHS * 1.0), "lengths|integers|float32", TypeError),
+        (characters(lengths=LENGTHS[:3]), "lengths|(4,)|(3,)"),
     ],
     "SelectiveSelfAttention": [
-        (selective(selector="hard"), ValueError, "selector|'hard'"),
-        (selective(num_heads=4), ValueError, "num_heads|4"),
-        (selective(block=0), ValueError, "block|0"),
-        (selective(empty="any"), ValueError, "empty|'any'"),
-        (selective(relative="global"), ValueError, "relative|'global'"),
-        (selective(relative="local", num_heads=1), ValueError, "num_heads"),
-        (selective(relative="learned", max_offset=0), ValueError, "max_offset|0"),
-        (selective(XS[0]), ValueError, "inputs|(5, 6)"),
-        (selective(XS, MASK[0]), ValueError, "mask|(3, 5)|(5,)"),
-        (selective(XS, OF_FLAX > 0), ValueError, "mask|(3, 5)|(3, 1, 5, 5)|pair_mask"),
-        (selective(XS, OF_FLAX[:, 0] > 0), ValueError, "mask|(3, 5)|(3, 5, 5)|pair_mask"),
-        (selective(XS, XS[..., 0]), TypeError, "mask|bool|float32"),
-        (selective(given={"pair_mask": OF_FLAX[:, 0]}), TypeError, "pair_mask|bool"),
-        (
-            selective(given={"pair_mask": OF_FLAX[:, 0, :, :4] > 0}),
-            ValueError,
-            "pair_mask|(3, 1, 5, 4)",
-        ),
-        (selective(given={"source_mask": MASK}), ValueError, "source_mask|None|source"),
-        (selective(given={"source": XS[:2]}), ValueError, "source|[3, N, D]|(2, 5, 6)"),
-        (selective(causal=True, given={"source": XS}), ValueError, "source|None|causal=True"),
-        (selective(empty="self", given={"source": XS}), ValueError, "source|None|'self'"),
-        (selective(relative="local", given={"source": XS}), ValueError, "source|relative"),
-        (selective(given={"source": CACHE}), ValueError, "source.selector_key"),
-        (selective(given={"source": CACHE, "source_mask": MASK}), ValueError, "source_mask|cache"),
+        (selective(selector="hard"), "selector|'hard'"),
+        (selective(num_heads=4), "num_heads|4"),
+        (selective(block=0), "block|0"),
+        (selective(empty="any"), "empty|'any'"),
+        (selective(relative="global"), "relative|'global'"),
+        (selective(relative="local", num_heads=1), "num_heads"),
+        (selective(relative="learned", max_offset=0), "max_offset|0"),
+        (selective(XS[0]), "inputs|(5, 6)"),
+        (selective(XS, MASK[0]), "mask|(3, 5)|(5,)"),
+        (selective(XS, OF_FLAX > 0), "mask|(3, 5)|(3, 1, 5, 5)|pair_mask"),
+        (selective(XS, OF_FLAX[:, 0] > 0), "mask|(3, 5)|(3, 5, 5)|pair_mask"),
+        (selective(XS, XS[..., 0]), "mask|bool|float32", TypeError),
+        (selective(given={"pair_mask": OF_FLAX[:, 0]}), "pair_mask|bool", TypeError),
+        (selective(given={"pair_mask": OF_FLAX[:, 0, :, :4] > 0}), "pair_mask|(3, 1, 5, 4)"),
+        (selective(given={"source_mask": MASK}), "source_mask|None|source"),
+        (selective(given={"source": XS[:2]}), "source|[3, N, D]|(2, 5, 6)"),
+        (selective(causal=True, given={"source": XS}), "source|None|causal=True"),
+        (selective(empty="self", given={"source": XS}), "source|None|'self'"),
+        (selective(relative="local", given={"source": XS}), "source|relative"),
+        (selective(given={"source": CACHE}), "source.selector_key"),
+        (selective(given={"source": CACHE, "source_mask": MASK}), "source_mask|cache"),
         (
             selective(selector="none", features=4, given={"source": CACHE}),
-            ValueError,
             "source.key|(3, 2, 4, 2)|(3, 2, 4, 3)",
         ),
         (
             selective(given={"source": XS[:, :4], "source_mask": OF_FLAX[..., :4]}),
-            ValueError,
             "source_mask|(3, 4)|pair_mask",
         ),
     ],
     # where a mask of Flax's attention is given, the message names the argument for pairs
     "functions of pairs": [
-        (traced(call, mask), ValueError, "mask|pair_mask")
+        (traced(call, mask), "mask|pair_mask")
         for call in (
             lambda mask: F.selective_attention(HEADS, HEADS, HEADS, PAIRS, mask=mask),
             lambda mask: F.relaxed_selective_attention(HEADS, HEADS, HEADS, -PAIRS, mask=mask),
@@ -171,5 +157,5 @@ TABLE |= {
 
 
 @each_row(TABLE)
-def test_bad_input_is_refused_by_name(call, error, parts):
-    refused(call, error, parts)
+def test_bad_input_is_refused_by_name(call, parts, error):
+    refused(call, parts, error)
