@@ -24,30 +24,24 @@ import numpy as np
 import pytest
 
 from tests._programs import (
+    MOST_SECONDS,
     ROOT,
     Plugin,
-    budgets,
     cache_folder,
     file_of,
     give_memory_back,
     link_bytecode,
-    over_budget,
 )
 
 # to compile the text of the tests takes every process 3 s: where the tree is to stay without
 # bytecode, it is kept beside the compiled programs
 if sys.dont_write_bytecode and (folder := cache_folder()) is not None:
-    link_bytecode(folder.with_name("bytecode"), map(sysconfig.get_path, ("purelib", "stdlib")))
-    sys.dont_write_bytecode, sys.pycache_prefix = False, str(folder.with_name("bytecode"))
+    bytecode = folder.parent.with_name("bytecode")
+    link_bytecode(bytecode, map(sysconfig.get_path, ("purelib", "stdlib")))
+    sys.dont_write_bytecode, sys.pycache_prefix = False, str(bytecode)
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 jax.config.update("jax_numpy_rank_promotion", "raise")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--write-programs", action="store_true", help="state what each file compiled as its budget"
-    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -56,17 +50,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def programs_of_this_file(request):
-    """Counts and then forgets a file's programs; they took 5 GB where all were kept."""
+    """Forgets the programs of a file at its end, because they took 5 GB where all were kept.
+
+    A file that takes too long fails, because a worker that has it last would let the other wait.
+    """
     programs, file = Plugin.running, file_of(request.node.nodeid)
-    programs.file = file
+    programs.file, begin = file, programs.processor_seconds()
     yield
     jax.clear_caches()
     gc.collect()
     give_memory_back()
-    programs.exchange()
-    problem = over_budget(file, programs.counts[file], budgets())
-    if problem and not request.config.getoption("--write-programs"):
-        pytest.fail(problem)
+    took = programs.processor_seconds() - begin
+    if took > MOST_SECONDS:
+        pytest.fail(
+            f"{file} took {took:.0f} s of processor time, a file may take {MOST_SECONDS}: share "
+            "its passes and shapes, or divide it"
+        )
 
 
 @pytest.fixture

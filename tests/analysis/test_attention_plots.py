@@ -54,28 +54,6 @@ def test_marked_words_are_bold_and_padding_is_not_drawn():
     assert len(outlines(figure)) == 4
 
 
-@pytest.mark.parametrize(
-    ("call", "match"),
-    [
-        (lambda: analysis.plot_attention([], {"a": SAN}), "at least one word"),
-        (lambda: analysis.plot_attention(WORDS, {}), "at least one map"),
-        (lambda: analysis.plot_attention([*WORDS, "x"], {"a": SAN}), "at least 5"),
-        (lambda: analysis.plot_attention(WORDS, {"a": -SAN}), "finite and at least 0"),
-        (lambda: analysis.plot_attention(WORDS, {"a": SAN}, marked=[4]), r"marked must be in"),
-        (lambda: analysis.plot_trees([], {"a": trees.balanced(0)}), "at least one word"),
-        (lambda: analysis.plot_trees(WORDS, {}), "at least one tree"),
-        (lambda: analysis.plot_trees(WORDS, {"a": trees.balanced(3)}), "'a' must have 4 words"),
-        (
-            lambda: analysis.plot_trees(WORDS, {"a": trees.balanced(4)}, gold=trees.balanced(2)),
-            "'gold' must have 4 words",
-        ),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(call, match):
-    with pytest.raises(ValueError, match=match):
-        call()
-
-
 def test_distance_curves_are_percentages_up_to_the_largest_distance():
     counts = {"SAN": analysis.distance_counts(SAN[None], [4])}
     figure = analysis.plot_distances(counts, max_distance=2)

@@ -86,23 +86,3 @@ def test_pad_fills_at_the_right_and_keeps_the_dtype():
     np.testing.assert_array_equal(analysis.pad([[1, 2], [3]], value=-1), [[1, 2], [3, -1]])
     assert analysis.pad([]).shape == (0, 0)
     assert analysis.pad([(), ()]).shape == (2, 0)
-
-
-BAD = [
-    (lambda: analysis.density([1, 0], [2]), "gates.*\\(2,\\)"),
-    (lambda: analysis.density([[1, 0]], [2, 2]), "lengths.*\\(2,\\)"),
-    (lambda: analysis.density([[1, 0]], [3]), r"lengths must be in \[0, 2\].*3"),
-    (lambda: analysis.density([[1, 0]], [-1]), "lengths.*-1"),
-    (lambda: analysis.density([[1, 0]], [1.0]), "lengths.*float64"),
-    (lambda: analysis.density([[NAN, 0]], [1]), "gates must be finite"),
-    (lambda: analysis.density([[-1, 0]], [1]), "gates.*>= 0"),
-    (lambda: analysis.gate_truth([[1, 0]], [[1]], [2]), "lengths.*truth"),
-    (lambda: analysis.gate_truth([[1, 0]], [[1, 0], [1, 0]], [2]), "truth"),
-    (lambda: analysis.pad([[1], [[2]]]), r"rows\[1\].*\(1, 1\)"),
-]
-
-
-@pytest.mark.parametrize(("call", "message"), BAD)
-def test_bad_input_is_refused_by_the_name_of_the_argument(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

@@ -86,20 +86,3 @@ def test_png_and_svg_are_written_whole_and_reproducibly(tmp_path):
     draw(tmp_path / "figure.v1")
     assert (png.read_bytes(), svg.read_bytes()) == before
     assert len(list(tmp_path.iterdir())) == 2
-
-
-BAD = [
-    (lambda: analysis.plot_attention_grid([], [], [], []), "rows must not be empty"),
-    (lambda: analysis.plot_attention_grid(ROWS, QUERY, HOPS, [1.0]), r"final .*\(3,\), got \(1,\)"),
-    (lambda: analysis.plot_attention_grid(ROWS, QUERY[:3], HOPS, LAST), r"panels\[0\].*\(3, 3\)"),
-    (lambda: analysis.plot_attention_grid(ROWS, QUERY, HOPS, [1, 1, -1]), "final must be finite"),
-    (lambda: analysis.plot_attention_grid(ROWS, [], [], [1, 1, np.nan]), "final must be finite"),
-    (lambda: draw(groups=[1]), "groups must have 3 values, got 1"),
-    (lambda: draw(marked=[True]), "marked must have 3 values, got 1"),
-]
-
-
-@pytest.mark.parametrize(("call", "message"), BAD)
-def test_bad_input_is_refused_by_the_name_of_the_argument(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

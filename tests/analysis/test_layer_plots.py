@@ -133,30 +133,3 @@ def test_png_and_svg_are_written_whole_and_reproducibly(draw, tmp_path):
     draw(tmp_path / "figure.v1")
     assert (png.read_bytes(), svg.read_bytes()) == before
     assert len(list(tmp_path.iterdir())) == 2
-
-
-BAD = [
-    (lambda: analysis.plot_layer_histograms({}), "panels"),
-    (
-        lambda: analysis.plot_layer_histograms({"r": WEIGHTS}, layers=["a"]),
-        "layers.*3 names, got 1",
-    ),
-    (
-        lambda: analysis.plot_layer_histograms(
-            {"r": WEIGHTS, "g": phrases.gate_histogram(np.zeros((1, 2, 3))).pooled}
-        ),
-        "'g' must have 3 layers",
-    ),
-    (lambda: analysis.plot_word_layers([], R), "tokens"),
-    (lambda: analysis.plot_word_layers(WORDS, R[0]), r"r must have shape \[L, N >= 6\]"),
-    (lambda: analysis.plot_word_layers(WORDS, R[:, :3]), r"\(3, 3\)"),
-    (lambda: analysis.plot_word_layers(WORDS, R * 2), r"r must be in \[0, 1\]"),
-    (lambda: analysis.plot_word_layers(WORDS, R * np.nan), r"r must be in \[0, 1\]"),
-    (lambda: analysis.plot_word_layers(WORDS, R[:0]), "at least one layer"),
-]
-
-
-@pytest.mark.parametrize(("call", "message"), BAD)
-def test_bad_input_is_refused_by_the_name_of_the_argument(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

@@ -349,49 +349,6 @@ def test_shuffled_words_keep_their_weights_and_lose_their_phrases(np_rng):
     assert shuffled.sum() == 6
 
 
-ONES = np.ones((2, 3, 4))
-CHOSEN = np.ones((2, 3, 4), bool)
-BAD = [
-    (lambda: phrases.normalise(ONES, how="sum"), ValueError, "how.*'sum'"),
-    (lambda: phrases.normalise(1.0), ValueError, r"attention.*\(\)"),
-    (lambda: phrases.normalise([1, NAN]), ValueError, "attention must be finite"),
-    (lambda: phrases.normalise([1, -2.0], how="max"), ValueError, "attention.*-2.0"),
-    (lambda: phrases.normalise(ONES, np.ones((2, 4))), TypeError, "mask.*float64"),
-    (lambda: phrases.normalise(ONES, np.ones((3, 4), bool)), ValueError, r"mask.*\(3, 4\)"),
-    (lambda: phrases.normalise(ONES, np.ones((2, 3), bool)), ValueError, r"mask.*\(2, 3\)"),
-    (lambda: phrases.normalise(ONES, np.bool_(True)), ValueError, r"mask.*\(\)"),
-    (lambda: phrases.select(ONES, rule="median"), ValueError, "rule.*'median'"),
-    (lambda: phrases.runs([1, 0]), TypeError, "selected.*int64"),
-    (lambda: phrases.runs(True), ValueError, r"selected.*\(\)"),
-    (lambda: phrases.weight_histogram(2 * ONES), ValueError, r"r must be in \[0, 1\]"),
-    (lambda: phrases.weight_histogram(ONES, bins=0), ValueError, "bins.*0"),
-    (lambda: phrases.phrase_length_histogram(ONES), TypeError, "selected.*float64"),
-    (lambda: phrases.phrase_length_histogram(CHOSEN, min_length=0), ValueError, "min_length.*0"),
-    (
-        lambda: phrases.phrase_length_histogram(CHOSEN, min_length=2, max_length=1),
-        ValueError,
-        "max_length.*2, got 1",
-    ),
-    (lambda: phrases.gate_histogram(ONES[0]), ValueError, r"gates.*\(3, 4\)"),
-    (lambda: phrases.gate_histogram(-ONES), ValueError, r"gates must be in \[0, 1\]"),
-    (lambda: phrases.gate_histogram(ONES, [1, 0]), TypeError, "rows.*int64"),
-    (lambda: phrases.gate_histogram(ONES, [True]), ValueError, r"rows.*\(1,\)"),
-    (lambda: phrases.selected_words(TOKENS, SELECTED[:1]), ValueError, "selected.*2, L, N"),
-    (lambda: phrases.selected_words(TOKENS, SELECTED, 2), ValueError, "layer.*2"),
-    (lambda: phrases.selected_words(TOKENS, ~SELECTED), ValueError, r"after the 2 words of tok.*1"),
-    (lambda: phrases.selected_words(TOKENS, SELECTED[..., :3]), ValueError, r"tokens\[0\] has 5"),
-    (lambda: phrases.first_words(TOKENS, ONES, threshold=-1), ValueError, "threshold.*-1"),
-    (lambda: phrases.trace(TOKENS[0], SELECTED), ValueError, r"\[L, N\]"),
-    (lambda: phrases.trace(TOKENS[1], ~SELECTED[1]), ValueError, "after the 2 words of tokens"),
-]
-
-
-@pytest.mark.parametrize(("call", "kind", "message"), BAD)
-def test_bad_input_is_refused_by_the_name_of_the_argument(call, kind, message):
-    with pytest.raises(kind, match=message):
-        call()
-
-
 def test_the_functions_are_reached_from_analysis():
     assert analysis.phrases.runs is phrases.runs
     assert phrases.THRESHOLD == 0.95

@@ -272,27 +272,6 @@ def test_importing_analysis_loads_neither_matplotlib_nor_jax():
     assert done.stdout.strip() == "[]"
 
 
-BAD = [
-    (lambda: analysis.plot_heatmap([]), "rows must not be empty"),
-    (lambda: analysis.plot_heatmap([("a", [], [], None)]), r"rows\[0\].*word"),
-    (lambda: analysis.plot_heatmap([("a", WORDS, SOFT[:3], None)]), r"weights of rows\[0\]"),
-    (lambda: analysis.plot_heatmap([("a", WORDS, SOFT, GATES[:3])]), r"gates of rows\[0\]"),
-    (lambda: analysis.plot_heatmap([("a", ["x"], [-0.5], None)]), "weights.*-0.5"),
-    (lambda: analysis.plot_heatmap([("a", ["x"], [np.inf], None)]), "weights.*finite"),
-    (lambda: analysis.plot_heatmap([("a", ["x"], [1], None)], width=1), "width.*1"),
-    (lambda: analysis.plot_lines({}), "series"),
-    (lambda: analysis.plot_lines({"m": {"n": [(1, 2)]}}), "points of m, n"),
-    (lambda: analysis.plot_lines({"m": {"n": [(1, 2, -1)]}}), "points of m, n"),
-    (lambda: analysis.plot_learning_curves({"a": RECORDS}, metrics=("bleu",)), "bleu"),
-]
-
-
-@pytest.mark.parametrize(("call", "message"), BAD)
-def test_bad_input_is_refused_by_the_name_of_the_argument(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
 def test_lines_label_their_places_only_where_the_labels_do_not_meet():
     def ticks(*xs):
         figure = analysis.plot_lines({"loss": {"a": [(x, 0.5, 0) for x in xs]}})

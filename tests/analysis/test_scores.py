@@ -29,17 +29,3 @@ def test_classes_that_nobody_has_or_predicts():
     assert found.weighted == pytest.approx(4 / 9)
     # class 3 is in neither
     assert found.macro == pytest.approx(2 / 9)
-
-
-@pytest.mark.parametrize(
-    ("label", "predicted", "message"),
-    [
-        ([0, 3], [0, 0], "label"),
-        ([0, 1], [0, -1], "predicted"),
-        ([0], [0, 1], "length"),
-        ([], [], "length"),
-    ],
-)
-def test_bad_input_is_named(label, predicted, message):
-    with pytest.raises(ValueError, match=message):
-        analysis.class_scores(np.array(label, int), np.array(predicted, int), 3)

@@ -199,29 +199,6 @@ def test_summary_is_mean_and_sample_deviation():
     assert analysis.summary([0.5]) == (0.5, None, 1)
 
 
-BAD = [
-    (lambda: analysis.summary([]), "values"),
-    (lambda: analysis.mcnemar([1, 0], [1]), r"\(2,\) and \(1,\)"),
-    (lambda: analysis.mcnemar([0.5], [1]), "correct_a must be bool"),
-    (lambda: analysis.mcnemar([1], [2]), "correct_b must be bool"),
-    (lambda: analysis.mcnemar([1], [1], alternative="less"), "alternative.*'less'"),
-    (lambda: analysis.proportion_test(1.1, 0.5, 9), "accuracy.*1.1"),
-    (lambda: analysis.proportion_test(0.5, 1.0, 9), "known.*1.0"),
-    (lambda: analysis.proportion_test(0.5, 0.5, 0), "n must be.*0"),
-    (lambda: analysis.paired_bootstrap([], []), "correct_a must not be empty"),
-    (lambda: analysis.paired_bootstrap([[1]], [[1]]), r"\(1, 1\)"),
-    (lambda: analysis.paired_bootstrap([1.0], [math.nan]), "correct_b must be finite"),
-    (lambda: analysis.paired_bootstrap([1], [1], samples=0), "samples.*0"),
-    (lambda: analysis.paired_bootstrap([1], [1], level=1.0), "level.*1.0"),
-]
-
-
-@pytest.mark.parametrize(("call", "message"), BAD)
-def test_bad_input_is_refused_by_the_name_of_the_argument(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
 @pytest.mark.parametrize("p_values", [(0.04,), (0.01, 0.04, 0.03), (0.5, 0.02, 0.02, 0.9, 0.001)])
 def test_holm_equals_closed_testing_by_enumeration_of_every_subset(p_values):
     # corrected p of test i: the largest Bonferroni p of a subset of the tests that has i

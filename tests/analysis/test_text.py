@@ -186,19 +186,3 @@ def test_columns_of_numbers_are_recognised(cells, numeric):
 
 def test_table_without_rows_has_its_head():
     assert analysis.render_table(["a", "b"], []).splitlines() == ["| a   | b   |", "| --- | --- |"]
-
-
-BAD = [
-    (lambda: analysis.highlight_terminal(TOKENS, [0.5], GATES), r"weights.*\(5\).*\(1,\)"),
-    (lambda: analysis.highlight_terminal(TOKENS, WEIGHTS, [1]), "gates"),
-    (lambda: analysis.highlight_terminal(("a",), [np.nan]), "weights must be finite"),
-    (lambda: analysis.highlight_html([("", ("a",), [[1.0]], None)], "t"), "weights"),
-    (lambda: analysis.render_table([], []), "headers"),
-    (lambda: analysis.render_table(["a"], [["1"], ["1", "2"]]), r"rows\[1\].*1 cells, got 2"),
-]
-
-
-@pytest.mark.parametrize(("call", "message"), BAD)
-def test_bad_input_is_refused_by_the_name_of_the_argument(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

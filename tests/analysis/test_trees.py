@@ -87,22 +87,6 @@ def test_no_words_one_word_and_a_query_without_a_key():
     assert len(trees.from_attention(weights).spans) == 3
 
 
-@pytest.mark.parametrize(
-    ("bad", "match"),
-    [
-        ({"weights": np.ones((2, 3))}, r"must be \[N, N\]"),
-        ({"weights": np.full((2, 2), np.nan)}, "finite"),
-        ({"weights": -np.eye(2)}, "at least 0"),
-        ({"weights": np.eye(2), "norm": "row"}, "norm must be one of"),
-        ({"weights": np.eye(2), "single": "zero"}, "single must be one of"),
-        ({"weights": np.eye(2), "floor": 0.0}, "floor must be positive"),
-    ],
-)
-def test_bad_weights_and_options_are_refused(bad, match):
-    with pytest.raises(ValueError, match=match):
-        trees.from_attention(**bad)
-
-
 def test_baselines(np_rng):
     assert trees.left_branching(4).bracketed("abcd") == "(((a b) c) d)"
     assert trees.right_branching(4).bracketed("abcd") == "(a (b (c d)))"
@@ -133,21 +117,6 @@ def test_a_tree_knows_the_parts_of_its_nodes_and_loses_words():
         tree.without([True])
     with pytest.raises(ValueError, match="words must have length 6"):
         tree.bracketed("abc")
-
-
-@pytest.mark.parametrize(
-    ("spans", "match"),
-    [
-        (((0, 2), (1, 3)), "cross"),
-        (((0, 5),), "two words or more of 4"),
-        (((1, 2),), "two words or more"),
-        (((0, 2), (0, 2)), "in order"),
-        (((2, 4), (0, 4)), "in order"),
-    ],
-)
-def test_what_is_not_a_tree_is_refused(spans, match):
-    with pytest.raises(ValueError, match=match):
-        trees.SpanTree(4, spans)
 
 
 def test_bracket_scores_of_a_hand_made_example():

@@ -1,12 +1,21 @@
-"""What a prepared set has in common with the files that it was made of: all but their folder."""
+"""What it means that two batches, or two sources, are the same."""
 
 from pathlib import Path
+
+import numpy as np
 
 from gatedjax import data
 
 
+def equal(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
+    """Returns whether two batches have the same columns, bit by bit."""
+    return a.keys() == b.keys() and all(
+        np.array_equal(a[k], b[k]) and a[k].dtype == b[k].dtype for k in a
+    )
+
+
 def assert_same_set(prepared: data.Source, direct: data.Source) -> None:
-    """Asserts that examples, description and account are equal."""
+    """Asserts that a prepared set equals the files that it was made of, in all but their folder."""
     assert list(prepared) == list(direct)
     assert prepared.info == direct.info
     assert prepared.report.lines == direct.report.lines

@@ -104,6 +104,7 @@ def test_gzip_bom_crlf_and_a_lost_empty_line_change_nothing(tmp_path):
         (block(words=""), 1, "the document is empty"),
         ([*block()[:20], "21 the XXXXX sat\tcat"], 21, "2 fields between tabs"),
         (block()[:19], 19, "19 lines where a question has 21"),
+        (block()[:20], 20, "20 lines where a question has 21"),
         (block()[1:], 1, "line 1 of a question begins with '2'"),
         ([*block(), "22 more"], 22, "22 lines where a question has 21"),
     ],
@@ -129,7 +130,7 @@ def test_another_encoding_is_set_aside_and_a_file_of_nothing_else_refused(tmp_pa
     source = data.load("cbt_ne", "train", manual_dir=tmp_path)
     assert (source.quarantine[0].line, source.quarantine[0].reason) == (3, "not utf-8: byte 0xe9")
     path.write_bytes(bad)
-    with pytest.raises(ValueError, match=r"no usable line, first .*txt:3: not utf-8"):
+    with pytest.raises(ValueError, match=r"txt:3: not utf-8"):
         data.load("cbt_ne", "train", manual_dir=tmp_path)
 
 
@@ -211,22 +212,15 @@ def test_a_broken_question_file_is_set_aside(tmp_path, text, line, reason):
 
 def test_a_damaged_archive_is_an_error(tmp_path):
     (tmp_path / "cnn.tgz").write_bytes(gzip.compress(b"x" * 2000)[:40])
-    with pytest.raises(ValueError, match=r"cnn.tgz: truncated or damaged"):
+    with pytest.raises(ValueError, match=r"cnn.tgz: .*damaged"):
         data.load("cnn_cloze", "test", manual_dir=tmp_path)
-
-
-def test_missing_files_say_what_was_looked_for(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"cbtest_CN_train.txt .*thespermwhale"):
-        data.load("cbt_cn", "train", manual_dir=tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"folder wdw/training.*who_did_what"):
-        data.load("wdw", "train", manual_dir=tmp_path)
 
 
 def test_runs_of_spaces_and_tabs_separate_tokens_and_a_no_break_space_does_not():
     made = _cloze.question(" a\t b  c\xa0d ", " @placeholder  e", " a ", [" a ", "b"])
     assert made.document.split(" ") == ["a", "b", "c\xa0d"]
     assert made == _cloze.Question("a b c\xa0d", "@placeholder e", "a", ("a", "b"), 0)
-    with pytest.raises(LineError, match="the query has no @placeholder"):
+    with pytest.raises(LineError, match="@placeholder"):
         _cloze.question("a", "b", "a", ["a"])
 
 

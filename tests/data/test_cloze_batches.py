@@ -1,13 +1,12 @@
 """Cloze questions as columns and batches: ids, characters, places, buckets."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from gatedjax import data
 from gatedjax.data.batches._encode_cloze import occurrences
 from gatedjax.data.sets import _cloze
+from tests.data._same import equal
 
 INFO = data.SourceInfo("toy", "train", _cloze.CLASSES)
 WORDS = [f"w{i}" for i in range(30)]
@@ -47,12 +46,6 @@ def spelt(vocabulary):
     return data.Characters.build(vocabulary).table(vocabulary)
 
 
-def equal(a, b):
-    return a.keys() == b.keys() and all(
-        np.array_equal(a[k], b[k]) and a[k].dtype == b[k].dtype for k in a
-    )
-
-
 def test_the_vocabulary_has_documents_queries_and_markers(source, vocabulary):
     text = {w for x in source for w in (*x["tokens"], *x["query"])}
     assert set(vocabulary.words[2:]) == text | {"@begin", "@end", "@placeholder"}
@@ -71,7 +64,7 @@ def test_encoding_looks_up_words_and_finds_the_first_placeholder(source, vocabul
     several = dict(source[0], query=("@placeholder", "a", "@placeholder"))
     assert data.encode_cloze(data.Source([several], INFO), vocabulary).cloze.tolist() == [1]
     none = dict(source[0], query=("a",))
-    with pytest.raises(ValueError, match="example 1000: the query has no @placeholder"):
+    with pytest.raises(ValueError, match=r"1000: .*@placeholder"):
         data.encode_cloze(data.Source([none], INFO), vocabulary)
 
 
@@ -196,31 +189,6 @@ def test_batches_are_a_function_of_seed_and_step(encoded, spelt):
         assert sorted(np.concatenate(rows)) == list(range(len(encoded)))
     ahead = list(first.iterate(3, 9))
     assert all(equal(batch, first[i]) for i, batch in zip(range(3, 9), ahead, strict=True))
-
-
-def test_wrong_arguments_are_refused(encoded):
-    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
-        data.ClozeBatches(encoded, batch_size=0)
-    with pytest.raises(ValueError, match="max_shapes must be at least 1, got 0"):
-        data.ClozeBatches(encoded, batch_size=2, max_shapes=0)
-    with pytest.raises(ValueError, match="there are no questions"):
-        data.plan_cloze_shapes([encoded.take(np.arange(0))])
-    small = data.ClozeShape(document=3, query=4, candidates=4, positions=3, words=9)
-    with pytest.raises(ValueError, match="none holds a document of"):
-        data.ClozeBatches(encoded, batch_size=2, shapes=[small])
-
-
-@pytest.mark.parametrize("name", ["candidates", "positions", "words"])
-def test_a_shape_with_too_little_room_is_refused_where_it_matters(name, encoded, spelt):
-    (shape,) = data.plan_cloze_shapes([encoded], max_shapes=1)
-    small = [dataclasses.replace(shape, **{name: getattr(shape, name) - 1})]
-    options = {"batch_size": 4, "characters": spelt, "dense_cells": 0}
-    data.ClozeBatches(encoded, shapes=[shape], **options)
-    message = rf"shapes must have room .* needs {name} of at least {getattr(shape, name)}, got"
-    with pytest.raises(ValueError, match=message):
-        data.ClozeBatches(encoded, shapes=small, **options)
-    if name != "candidates":  # neither characters nor lists of positions: none of these sizes
-        data.ClozeBatches(encoded, batch_size=4, shapes=small)
 
 
 def test_characters_are_cut_at_ten_and_unknown_ones_are_a_space():

@@ -152,23 +152,6 @@ def test_an_account_that_lost_a_span_is_refused(trees, monkeypatch):
     assert not _source.SpanCounts(3, 2).reconciles
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("sst1_phrases", {"level": "sentence"}, "contradicts the name"),
-        ("sst1_phrases", {"granularity": "binary"}, "contradicts the name"),
-        ("sst1", {"level": "train_phrases"}, "did you mean 'train_phrase'"),
-        ("sst1", {"level": "distinct"}, "unknown level"),
-        ("sst1_phrase", {}, "did you mean 'sst1_phrases'"),
-        ("trec", {"level": "train_phrase"}, "unknown option of 'trec' 'level'"),
-        ("imdb", {"level": "phrase"}, "unknown option of 'imdb_reviews' 'level'"),
-    ],
-)
-def test_phrases_of_a_set_without_trees_and_other_wrong_names_are_refused(name, options, message):
-    with pytest.raises(ValueError, match=message):
-        data.load(name, "train", **options)
-
-
 def test_the_commands_know_the_phrases(trees, capsys):
     (trees / "train.txt").write_text(f"{GOOD}\n(3 (2 A)\n{TWICE}\n", encoding="utf-8")
     (trees / "test.txt").write_text("(2 (2 FILM) (2 .))\n", encoding="utf-8")

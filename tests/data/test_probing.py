@@ -79,15 +79,6 @@ def test_a_label_that_no_training_line_has_is_named(raw):
         load(raw, "test")
 
 
-def test_unknown_tasks_and_missing_files_are_named(raw):
-    with pytest.raises(ValueError, match="task of 'senteval_probing'"):
-        data.load("senteval_probing", "train", manual_dir=raw)
-    with pytest.raises(ValueError, match="bigram_shift"):
-        data.load("senteval_probing", "train", task="bshift", manual_dir=raw)
-    with pytest.raises(FileNotFoundError, match=r"past_present\.txt"):
-        data.load("senteval_probing", "train", task="past_present", manual_dir=raw)
-
-
 @pytest.mark.parametrize("name", ["senteval_tree_depth", "word_reordering"])
 def test_prepared_sets_are_the_raw_ones(name, raw, tmp_path):
     prepared = tmp_path / "tfds"
@@ -118,7 +109,7 @@ def test_reorderings_that_cannot_be_are_set_aside(raw):
     ]  # fmt: skip
     assert "nothing was moved" in test.quarantine[1].reason
     path.write_text("0 2\n")
-    with pytest.raises(ValueError, match="same number of lines, got 4"):
+    with pytest.raises(ValueError, match=r"got 4"):
         data.load("word_reordering", "test", manual_dir=raw)
     path.unlink()
     with pytest.raises(FileNotFoundError, match=r"word_order\.txt\.te\.y is not"):

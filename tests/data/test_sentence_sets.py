@@ -309,14 +309,6 @@ def test_a_prepared_set_equals_the_raw_files(raw, tmp_path, name, capsys):
     assert "OK: every line that was read" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["conll_srl", "iwslt14_en_ro", "wmt14_en_de", "ewt_trees"])
-def test_sets_without_a_download_say_where_their_files_are(tmp_path, name):
-    with pytest.raises(FileNotFoundError, match=r"no download.*get the files from .*manual_dir"):
-        data.load(name, "train", data_dir=tmp_path)
-    with pytest.raises(FileNotFoundError, match=f"{name}.*in manual_dir"):
-        data.load(name, "train", manual_dir=tmp_path)
-
-
 def test_corpora_are_complete():
     for corpus in _parallel.CORPORA.values():
         assert set(corpus.files) == set(corpus.official) == {"train", "validation", "test"}

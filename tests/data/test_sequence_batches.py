@@ -80,24 +80,6 @@ def test_one_pass_keeps_the_order_of_a_group_and_ends(np_rng):
         data.SequenceBatches(sequences, ids, lengths=LENGTHS, batch_size=2).eval()
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({}, "one of batch_size and max_tokens, got None and None"),
-        ({"batch_size": 2, "max_tokens": 3}, "one of batch_size and max_tokens"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
-        ({"max_tokens": 8, "bucket_edges": (3,)}, "the last is 3, the longest text 11"),
-        ({"max_tokens": 8, "bucket_edges": (12, 12)}, "bucket_edges must ascend"),
-        ({"max_tokens": 8, "columns": {"label": np.zeros(3)}}, "one entry per example"),
-        ({"max_tokens": 8, "lengths": {"lengths": "words"}}, r"must name sequences, got \['words'"),
-    ],
-)
-def test_what_makes_no_batches_is_refused(np_rng, options, match):
-    sequences, ids = examples(np_rng)
-    with pytest.raises(ValueError, match=match):
-        data.SequenceBatches(sequences, ids, **{"lengths": LENGTHS, **options})
-
-
 TEXTS = ["Two men, one dog.", "Zwei Männer, ein Hund.", "a  b c", "Der Hund läuft."] * 5
 
 

@@ -61,7 +61,7 @@ def test_the_docstring_of_tokenize_runs():
 
 
 def test_vocabulary_orders_by_count_then_word_and_folds_case():
-    vocabulary = data.Vocabulary.build([toy("The b a", "the B c"), toy("d THE <pad> <unk>")])
+    vocabulary = data.Vocabulary.build([toy("The b d", "the B c"), toy("a THE <pad> <unk>")])
     assert vocabulary.words == ("<pad>", "<unk>", "the", "b", "a", "c", "d")
     assert vocabulary.encode(("THE", "zzz", "c", "<pad>", "<unk>")) == [2, 1, 5, 1, 1]
     assert vocabulary.decode([2, 0, 1]) == ("the", "<pad>", "<unk>")
@@ -95,14 +95,6 @@ def test_vocabulary_survives_its_file_and_the_digest_tells_two_apart(tmp_path):
     assert data.Vocabulary(["b", "é"]).digest() == vocabulary.digest()
     assert data.Vocabulary(["é", "b"]).digest() != vocabulary.digest()
     assert data.Vocabulary(["b", "é"], lowercase=False).digest() != vocabulary.digest()
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"words": ["a"], "lowercase": true}', '{"words": 3}'])
-def test_a_file_that_is_no_vocabulary_is_refused(tmp_path, text):
-    path = tmp_path / "v.json"
-    path.write_text(text)
-    with pytest.raises(ValueError, match="not a vocabulary"):
-        data.Vocabulary.load(path)
 
 
 GOOD = b"the 1 2 3\nfilm -0.5 0.25 1e-3\nthe 9 9 9\n"
@@ -144,38 +136,6 @@ def test_made_vectors_depend_on_seed_and_word_only():
     np.testing.assert_array_equal(first[0], 0)
 
 
-BAD_VECTORS = [
-    (b"the 1 2\n", r"line 1: 2 values; wanted 3$"),
-    (b"the 1 2 3 4\n", r"line 1: 4 values; wanted 3$"),
-    (b"a 1 2 3\nthe 1 2 3 4\n", "line 2: 4 values"),
-    (b"a 1 2 3\nthe 1 2", "line 2: 2 values; wanted 3; truncated"),
-    (b"a 1 2 3\nfilm 1 nan 2\n", "line 2: a value of 'film' is not finite"),
-    (b"film 1 inf 2\n", "line 1: .*not finite"),
-    (b"film 1 1e60 2\n", "line 1: .*not finite"),
-    (b"film 1 x 2\n", "line 1: could not convert"),
-    (b"a 1 2 3\n\xff\xfe 1 2 3\n", "line 2: the word is not UTF-8"),
-]
-
-
-@pytest.mark.parametrize(("raw", "message"), BAD_VECTORS)
-def test_a_bad_line_of_vectors_is_named(tmp_path, vocabulary, raw, message):
-    path = tmp_path / "v.txt"
-    path.write_bytes(raw)
-    with pytest.raises(ValueError, match=message):
-        data.load_embeddings(path, vocabulary, dim=3)
-
-
-def test_a_missing_or_truncated_file_of_vectors(tmp_path, vocabulary):
-    with pytest.raises(FileNotFoundError, match=r"glove.6B.zip.*random_embeddings"):
-        data.load_embeddings(tmp_path / "no.txt", data.Vocabulary.build([]), dim=100)
-    path = tmp_path / "v.txt.gz"
-    path.write_bytes(gzip.compress(GOOD * 99)[:-9])
-    with pytest.raises(ValueError, match="truncated"):
-        data.load_embeddings(path, vocabulary, dim=3)
-    with pytest.raises(ValueError, match="dim"):
-        data.random_embeddings(vocabulary, 0)
-
-
 def test_words_with_spaces_in_them_are_passed_over(tmp_path, vocabulary):
     path = tmp_path / "v.txt"
     path.write_bytes(b"a 1 2 3\n. . . 1 2 3\nthe 4 5 6\n")
@@ -201,25 +161,6 @@ def test_the_width_is_that_of_the_lines_whose_words_have_no_space(tmp_path, voca
     np.testing.assert_array_equal(
         data.load_embeddings(path, vocabulary, dim=3).matrix[4], [1, 2, 3]
     )
-
-
-@pytest.mark.parametrize(
-    ("raw", "message"),
-    [
-        ("3 3\nthe 1 2 3\na 1 2 3\n", "line 1: the header says 3 vectors, 2 follow; truncated?"),
-        ("1 3\nthe 1 2 3\na 1 2 3\n", "line 1: the header says 1 vectors, 2 follow$"),
-        ("2 3\nthe 1 2\na 1 2\n", "line 2: 2 values; the header says 3"),
-        ("2 300\nthe 1 2 3\na 1 2 3\n", "line 2: 3 values; the header says 300"),
-        ("2 300\nthe 1\na 1\n", "line 2: 1 values; the header says 300"),
-        ("2 3\n", "line 1: there are no vectors below these counts"),
-    ],
-)
-def test_counts_of_a_header_that_are_wrong_are_refused(tmp_path, vocabulary, raw, message):
-    path = tmp_path / "v.vec"
-    path.write_text(raw)
-    for call in (lambda: words_in(path, 9), lambda: data.load_embeddings(path, vocabulary, dim=3)):
-        with pytest.raises(ValueError, match=message):
-            call()
 
 
 @pytest.mark.parametrize("header", ["word a b c", "2 3 fasttext", "{}"])

@@ -92,44 +92,12 @@ def test_the_cards_example_runs_as_pasted(tmp_path, monkeypatch):
     assert scope["params"]["dense"]["kernel"].shape == (2, 3)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
-def test_a_changed_bit_is_found(tmp_path, name):
-    folder = export.save(tmp_path / "model", PARAMS, config={"a": "text"})
-    content = bytearray((folder / name).read_bytes())
-    content[-6] ^= 1
-    (folder / name).write_bytes(content)
-    with pytest.raises(export.BadFile, match=f"{name} is damaged"):
-        export.load(folder)
-
-
 def test_the_card_may_be_edited_and_the_digests_left_out(tmp_path):
     folder = export.save(tmp_path / "model", PARAMS, config={})
     (folder / "README.md").write_text("mine")
     export.load(folder)
     (folder / "SHA256SUMS").unlink()
     export.load(folder)
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda text: "", "is empty"),
-        (lambda text: "\n\n", "is empty"),
-        (lambda text: text[:30], "line 1 is no digest and name"),
-        (lambda text: text[:100], "line 2 is no digest and name"),
-        (lambda text: text.split("\n")[0] + "\n", "it has no line for model.safetensors"),
-        (lambda text: text.split("\n")[1], "it has no line for config.json"),
-        (lambda text: text[:-3], "it has no line for model.safetensors"),
-        (lambda text: text + "and more\n", "line 3 is no digest and name"),
-        (lambda text: text + "x" * (1 << 20), "more than 1048576 bytes"),
-    ],
-)
-def test_digests_that_are_cut_or_empty_are_damage(tmp_path, damage, message):
-    folder = export.save(tmp_path / "model", PARAMS, config={})
-    sums = folder / "SHA256SUMS"
-    sums.write_text(damage(sums.read_text()))
-    with pytest.raises(export.BadFile, match=f"SHA256SUMS is damaged: .*{message}"):
-        export.load(folder)
 
 
 def test_files_are_as_readable_as_their_neighbours(tmp_path):
@@ -145,12 +113,6 @@ def test_files_are_as_readable_as_their_neighbours(tmp_path):
     files = [*folder.iterdir(), tmp_path / "alone.safetensors", tmp_path / "vocab.json"]
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o644}
     assert stat.S_IMODE((tmp_path / "group.safetensors").stat().st_mode) == 0o640
-
-
-def test_other_params_than_like_are_named(tmp_path):
-    folder = export.save(tmp_path / "model", PARAMS, config={})
-    with pytest.raises(export.ParamsMismatch, match=r"dense\.bias: wanted float32\[3\], got noth"):
-        export.load(folder, like={"dense": PARAMS["dense"] | {"bias": np.zeros(3, np.float32)}})
 
 
 def test_an_existing_folder_is_kept_unless_told_otherwise(tmp_path):
@@ -236,24 +198,6 @@ def test_configs_that_json_cannot_hold_are_refused(tmp_path, config, error, matc
     assert not list(tmp_path.iterdir())
 
 
-def test_cards_refuse_a_title_of_two_lines():
-    with pytest.raises(ValueError, match="name must be one line"):
-        export.ModelCard(name="a\n---\nb")
-
-
-def test_missing_parts_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no folder"):
-        export.load(tmp_path / "none")
-    folder = export.save(tmp_path / "model", PARAMS, config={})
-    with pytest.raises(FileNotFoundError, match="load_params reads a single file"):
-        export.load(folder / "model.safetensors")
-    with pytest.raises(FileNotFoundError, match="save it with inference"):
-        export.load_predictor(folder)
-    (folder / "config.json").unlink()
-    with pytest.raises(FileNotFoundError, match=r"lacks config\.json"):
-        export.load(folder)
-
-
 FILES = {"vocabulary.json": b'{"words": []}\n', "classes.json": b"[]\n"}
 
 
@@ -305,22 +249,6 @@ def test_files_that_cannot_be_saved_are_refused(tmp_path, files, error, match):
     with pytest.raises(error, match=match):
         export.save(tmp_path / "model", PARAMS, config={}, files=files)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("facts", "match"),
-    [
-        (None, "does not say what kind"),
-        ({"kind": "text", "format": 1}, "holds a text classifier: gatedjax predict reads it"),
-        ({"kind": "cloze", "format": 2}, "has format 2, and gatedjax .* up to 1: a newer"),
-        ({"kind": "cloze", "format": "1"}, "format must be a number"),
-        ({"kind": "poem", "format": 1}, "unknown kind 'poem'"),
-        ({"kind": ["cloze"], "format": 1}, "unknown kind"),
-    ],
-)
-def test_folders_of_other_kinds_are_told_apart(facts, match):
-    with pytest.raises(ValueError, match=f"model.*{match}"):
-        check_kind({"gatedjax": facts}, "cloze", "model")
 
 
 def test_a_kind_is_what_was_written():

@@ -1,7 +1,6 @@
 """GA-Net's inference as a file gives the logits of the model, at any batch size."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -90,40 +89,6 @@ def test_integers_of_numpys_width_are_taken(params, inference):
     np.testing.assert_array_equal(
         inference(params, wide)["logits"], inference(params, batch)["logits"]
     )
-
-
-def test_wrong_arguments_are_named(params, inference):
-    batch = _batch(3)
-    with pytest.raises(ValueError, match="batch must hold lengths, tokens, got tokens"):
-        inference(params, {"tokens": batch["tokens"]})
-    with pytest.raises(ValueError, match=r"batch\['tokens'\] must have dtype int32, got float"):
-        inference(params, batch | {"tokens": np.ones((3, 7))})
-    with pytest.raises(ValueError, match="tokens"):
-        inference(params, batch | {"lengths": batch["lengths"][:2]})
-    with pytest.raises(ValueError, match="tokens"):
-        inference(params, _batch(3, width=8))
-    with pytest.raises(export.ParamsMismatch, match="embed"):
-        inference({**params, "embed": {"table": np.ones((11, 6), np.float32)}}, batch)
-
-
-def test_wrong_settings_are_named(params):
-    with pytest.raises(ValueError, match="shapes must name arrays"):
-        export.export_inference(_apply, params, _batch(2), shapes={"token": "b, t"})
-    with pytest.raises(ValueError, match="platforms must be names"):
-        export.export_inference(_apply, params, _batch(2), platforms="cpu")
-    with pytest.raises(TypeError, match="example_batch must be nested dicts"):
-        export.export_inference(_apply, params, np.ones(2))
-
-
-def test_what_is_no_exported_function_is_refused(data):
-    for bad in (b"", b"\0" * 64, b"not a program" * 30, data[: len(data) // 2]):
-        with pytest.raises(export.BadFile, match="no exported inference function"):
-            export.load_inference(bad)
-    with pytest.raises(TypeError, match="data must be bytes, got str"):
-        export.load_inference("model.jax_export")
-    other = jax.export.export(jax.jit(jnp.sin))(np.ones(3, np.float32)).serialize()
-    with pytest.raises(export.BadFile):
-        export.load_inference(bytes(other))
 
 
 def test_a_folder_predicts_without_the_models_code(tmp_path, params, data):

@@ -5,6 +5,7 @@ import pickle
 import time
 from typing import Any, NamedTuple
 
+import chex
 import flax
 import jax
 import jax.numpy as jnp
@@ -28,11 +29,8 @@ def _params(np_rng):
 
 
 def _assert_same(got, wanted):
-    assert jax.tree.structure(got) == jax.tree.structure(wanted)
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
-        assert a.dtype == b.dtype
-        assert a.shape == b.shape
-        np.testing.assert_array_equal(a, b)
+    chex.assert_trees_all_equal_shapes_and_dtypes(got, wanted)
+    chex.assert_trees_all_equal(got, wanted)
 
 
 def test_params_come_back_with_their_dtypes(tmp_path, np_rng):
@@ -103,27 +101,6 @@ def test_a_tree_with_classes_comes_back_into_one_like_it(tmp_path):
         ParamsMismatch, match=r"cell\.recurrent_bias: wanted float32\[2\], got noth"
     ):
         load_params(path, tree | {"cell": gru._replace(recurrent_bias=np.ones(2, np.float32))})
-
-
-@pytest.mark.parametrize(
-    ("kinds", "match"),
-    [
-        ("[", "not JSON"),
-        ("[]", "object of names and kinds"),
-        ('{"a": 1}', "object of names and kinds"),
-        ('{"../a": "list"}', "of its structure"),
-        ('{"": "list"}', "'' must be a list, got the parts"),
-        ('{"a": "tuple"}', "'a' must be a tuple, got float32"),
-        ('{"a": "int"}', "'a' must be a int, got float32"),
-        ('{"b": "float"}', "'b' must be a float, got the parts"),
-        ('{"a.x": "list"}', "is an array and also holds"),
-    ],
-)
-def test_a_structure_that_contradicts_the_arrays_is_refused(kinds, match, tmp_path):
-    header = {"a": _entry(), "__metadata__": {"gatedjax.structure": kinds}}
-    (tmp_path / "p.safetensors").write_bytes(_file(header))
-    with pytest.raises(BadFile, match=match):
-        load_params(tmp_path / "p.safetensors")
 
 
 def test_bfloat16_keeps_every_bit(tmp_path):
@@ -295,8 +272,3 @@ def test_every_truncation_is_refused(tmp_path, np_rng):
         cut.write_bytes(whole[:size])
         with pytest.raises(BadFile):
             load_params(cut)
-
-
-def test_missing_file_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no file .*none\.safetensors"):
-        load_params(tmp_path / "none.safetensors")

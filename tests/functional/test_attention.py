@@ -224,31 +224,3 @@ def test_pool_of_bfloat16_states_is_summed_in_float32(weight_dtype):
     got = attention_pool(states, jnp.full((1, size), 1 / size, weight_dtype))
     assert got.dtype == jnp.bfloat16
     np.testing.assert_array_equal(got.astype(jnp.float32), 1.5)
-
-
-# ---- bad input
-
-X, INTS = np.ones((2, 3), np.float32), np.ones((2, 3), np.int32)
-P, N = np.ones(2, np.float32), np.array([3, 1], np.int32)
-BAD = [
-    (lambda: local_attention_weights(INTS, P, 2.0, N), TypeError, "scores.*int32"),
-    (lambda: local_attention_weights(X, N, 2.0, N), TypeError, "position.*int32"),
-    (lambda: local_attention_weights(X, P, 2.0, P), TypeError, "lengths.*float32"),
-    (lambda: local_attention_weights(X, P, 0.0, N), ValueError, "half_width.*0.0"),
-    (lambda: local_attention_weights(X, P, np.nan, N), ValueError, "half_width.*nan"),
-    (lambda: local_attention_weights(X, P, X[0], N), ValueError, r"half_width.*\(\), got \(3,\)"),
-    (lambda: local_attention_weights(X, P, 2.0, N[:1]), ValueError, r"lengths \(1,\)"),
-    (lambda: local_attention_weights(X, P[:1], 2.0, N[:1]), ValueError, r"position.*\(1,\)"),
-    (lambda: attention_pool(X[..., None], INTS), TypeError, "weights.*int32"),
-    (lambda: attention_pool(INTS[..., None], X), TypeError, "states.*int32"),
-    (lambda: attention_pool(X[..., None], X[:, :2]), ValueError, r"weights.*\(2, 3\).*\(2, 2\)"),
-    (lambda: attention_pool(X[..., None], X[0]), ValueError, r"weights.*\(3,\)"),
-]
-
-
-@pytest.mark.parametrize(("call", "error", "message"), BAD)
-def test_bad_input_is_refused_by_the_name_of_the_argument(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
-    with pytest.raises(error, match=message):
-        jax.jit(call)()

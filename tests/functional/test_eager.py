@@ -1,8 +1,8 @@
 """Calls outside `jit`: compiled once for every shape, with the values of a jitted call."""
 
+import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from gatedjax import functional as F
@@ -37,7 +37,7 @@ def test_the_second_call_compiles_nothing(name, caplog):
     assert seen  # or the log says nothing of compilations
     again, seen = compilations(caplog, lambda: call.function(call.shared, call.rows))
     assert not seen
-    jax.tree.map(np.testing.assert_array_equal, first, again)
+    chex.assert_trees_all_equal(first, again)
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rau"])
@@ -56,4 +56,4 @@ def test_the_second_gradient_and_hessian_vector_product_compile_nothing(cell, ca
     assert not seen
     want = jax.jit(product)(call.shared)
     for got in (first, again):
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F32), got, want)
+        chex.assert_trees_all_close(got, want, **F32)

@@ -120,33 +120,6 @@ def test_bfloat16_gates_in_bfloat16_with_attention_in_float32(np_rng):
     np.testing.assert_allclose(np.asarray(gated, np.float64), want[0], **BF16)
 
 
-ONES = functools.partial(np.ones, dtype=np.float32)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "error", "message"),
-    [
-        ((ONES((2, N, D)), ONES((2, Q, D))), {"gating": "add"}, ValueError, "gating must be one"),
-        ((ONES((2, N, D)), ONES((2, Q, D + 1))), {}, ValueError, "query must be"),
-        ((ONES((2, N, D)), ONES((3, Q, D))), {}, ValueError, "query must be"),
-        ((ONES((2, N, D)), ONES((3, D))), {}, ValueError, "query must be"),
-        ((ONES((D,)), ONES((Q, D))), {}, ValueError, "document must be"),
-        ((ONES((2, N, D)), np.ones((2, Q, D), int)), {}, TypeError, "query must be floating"),
-        (
-            (ONES((2, N, D)), ONES((2, Q, D)), ONES((2, Q))),
-            {},
-            TypeError,
-            "query_mask must be bool",
-        ),
-        ((ONES((2, N, D)), ONES((2, D)), np.ones((2, 1), bool)), {}, ValueError, "must be None"),
-        ((ONES((2, N, D)), ONES((2, Q, D)), np.ones((2, N), bool)), {}, ValueError, "query_mask"),
-    ],
-)
-def test_gated_attention_names_bad_input(arguments, options, error, message):
-    with pytest.raises(error, match=message):
-        jax.eval_shape(functools.partial(F.gated_attention, **options), *arguments)
-
-
 # -- pointer sum ------------------------------------------------------------------------------
 
 # rows: overlapping candidates; one that is absent; none there; an empty document
@@ -336,31 +309,6 @@ def test_places_may_be_of_a_dtype_that_the_length_does_not_fit_in(dtype, size):
     np.testing.assert_allclose(np.exp(found), [[0.5, 0.5]], **F32)
 
 
-FLAGS = np.ones((2, N, K), bool)
-PLACES = np.ones((2, K, 4), np.int32)
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments", "options", "error", "message"),
-    [
-        (F.pointer_sum, (ONES((2, N)), FLAGS), {"aggregation": "sum"}, ValueError, "aggregation"),
-        (F.pointer_sum, (ONES((2, N)), ONES((2, N, K))), {}, TypeError, "occurrence must be bool"),
-        (F.pointer_sum, (ONES((2, N + 1)), FLAGS), {}, ValueError, "occurrence must be"),
-        (F.pointer_sum, (np.ones((2, N), int), FLAGS), {}, TypeError, "logits must be floating"),
-        (F.pointer_sum, (np.float32(1), FLAGS), {}, ValueError, "logits must be"),
-        (F.pointer_sum, (ONES((2, N)), FLAGS, FLAGS), {}, ValueError, "document_mask"),
-        (F.pointer_sum, (ONES((2, N)), FLAGS, None, ONES((2, K))), {}, TypeError, "candidate_mask"),
-        (F.pointer_sum_indexed, (ONES((2, N)), ONES((2, K, 4))), {}, TypeError, "positions must"),
-        (F.pointer_sum_indexed, (ONES((3, N)), PLACES), {}, ValueError, "positions must be"),
-        (F.pointer_sum_indexed, (ONES((2, N)), PLACES, PLACES), {}, TypeError, "document_mask"),
-    ],
-)
-def test_pointer_sum_names_bad_input(function, arguments, options, error, message):
-    run = functools.partial(function, **options)
-    with pytest.raises(error, match=message):
-        jax.eval_shape(run, *arguments)
-
-
 # -- gradients clipped on their way ------------------------------------------------------------
 
 
@@ -454,11 +402,3 @@ def test_a_gru_clips_every_message_of_every_step(reset_after, np_rng, x64):
     for a, b, c in zip(plain, loose, want, strict=True):
         np.testing.assert_allclose(a, b, **F64)
         assert np.abs(a - c).max() > 1e-3
-
-
-def test_a_clip_that_is_no_bound_is_refused():
-    weights = GRUWeights(ONES((D, 12)), ONES((4, 12)), ONES((12,)))
-    with pytest.raises(ValueError, match="gradient_clip must be positive and finite"):
-        F.gru(weights, ONES((2, N, D)), gradient_clip=0.0)
-    with pytest.raises(ValueError, match="gradient_clip must be positive and finite"):
-        F.gru_step(weights, ONES((2, 4)), ONES((2, D)), gradient_clip=-1.0)

@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -133,7 +134,7 @@ def test_gradients_are_those_of_the_recurrence_with_a_core():
     arguments = (call.shared, xs, call.rows["initial"])
     with jax.enable_x64(True):
         (got, wanted), product = both(*to64(arguments))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F64), got, wanted)
+    chex.assert_trees_all_close(got, wanted, **F64)
     assert np.all(np.isfinite(got[1][1]))
     real = (call.shared, np.where(mask[..., None], xs, 0), call.rows["initial"])
     along = sum(
@@ -168,66 +169,3 @@ def test_it_is_an_unroll_of_bidirectional_with_lengths_and_packed_rows():
     np.testing.assert_array_equal(first[0], outputs[0, 0, 3:])
     # of a row of one step both directions are the same
     np.testing.assert_array_equal(outputs[2, 0, :3], outputs[2, 0, 3:])
-
-
-def plain(h, x):
-    return h + x, h
-
-
-ROWS, STEPS = np.zeros((B, 2), np.float32), np.zeros((B, T, 2), np.float32)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "kind", "words"),
-    [
-        ((plain, ROWS, {}), {}, ValueError, "xs must have at least one array"),
-        ((plain, ROWS, ROWS[0]), {}, ValueError, r"xs must have axes \[B, T, ...\], got \(2,\)"),
-        ((plain, ROWS, (STEPS, ROWS)), {}, ValueError, r"xs must agree in \[B, T\] = \(3, 6\), "),
-        ((plain, ROWS[:1], STEPS), {}, ValueError, r"initial must have 3 rows, got \(1, 2\)"),
-        ((plain, 0.0, STEPS), {}, ValueError, r"initial must have 3 rows, got \(\)"),
-        ((plain, ROWS, STEPS, ROWS), {}, TypeError, "mask must be bool"),
-        ((plain, ROWS, STEPS), {"reset_to": ROWS[:, :1]}, ValueError, "reset_to must have shape"),
-        (
-            (plain, ROWS, STEPS),
-            {"resets": RESETS, "reset_to": (ROWS,)},
-            TypeError,
-            "reset_to must have the structure",
-        ),
-        ((lambda h, x: h, ROWS, STEPS), {}, TypeError, r"step must return \(carry, output\)"),
-        (
-            (lambda h, x: (h[:, :1], x), ROWS, STEPS),
-            {},
-            ValueError,
-            r"the carry that step returns must have shape \(3, 2\), got \(3, 1\)",
-        ),
-        (
-            (lambda h, x: (h.astype(jnp.bfloat16), x), ROWS, STEPS),
-            {},
-            TypeError,
-            "the carry that step returns must have dtype float32, as initial has, got bfloat16",
-        ),
-        *(
-            (
-                (one, ROWS, STEPS),
-                {},
-                ValueError,
-                f"the output that step returns must have 3 .*{got}",
-            )
-            for one, got in [
-                (lambda h, x: (h, h.sum(0)), r"\(2,\)"),
-                (lambda h, x: (h, (x, h[:1])), r"\(1, 2\)"),
-                (lambda h, x: (h, 1.0), r"\(\)"),
-            ]
-        ),
-        (
-            (lambda h, x: ((h, h), x), ROWS, STEPS),
-            {},
-            TypeError,
-            "the carry that step returns must have the structure",
-        ),
-    ],
-)
-def test_what_cannot_be_is_refused_while_tracing(arguments, options, kind, words):
-    step, initial, xs, *mask = arguments
-    with pytest.raises(kind, match=words):
-        jax.eval_shape(lambda: F.masked_scan(step, initial, xs, *mask, **options))

@@ -1,5 +1,6 @@
 """What stands at padding has no effect, and a NaN at a real position is seen, in every function."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -95,7 +96,7 @@ def test_what_stands_at_padding_has_no_effect_on_values_or_gradients(name):
     for key in axes:
         np.testing.assert_array_equal(slopes[key][~real[key]], 0)
     for other in results[1:]:
-        jax.tree.map(np.testing.assert_array_equal, other, ((slopes, of_shared), found))
+        chex.assert_trees_all_equal(other, ((slopes, of_shared), found))
 
 
 def test_a_row_without_a_token_has_no_position_of_local_attention():
@@ -150,7 +151,7 @@ def test_the_module_of_attention_pooling_takes_anything_at_padding():
     want = jax.tree.map(np.asarray, run(params, np.where(mask[..., None], states, 0)))
     for garbage in GARBAGE:
         got = run(params, np.where(mask[..., None], states, np.float32(garbage)))
-        jax.tree.map(np.testing.assert_array_equal, got, want)
+        chex.assert_trees_all_equal(got, want)
 
 
 NAN = np.float32(np.nan)

@@ -135,16 +135,6 @@ def test_attention_of_the_default_form_is_the_softmax_of_its_logits(np_rng):
     np.testing.assert_allclose(output.attention, 5 * shares, **F32)
 
 
-def test_a_baseline_has_no_attention(np_rng):
-    task = make_task(cell="gru")
-    batch = make_batch(np_rng)
-    params = draw(task, batch)
-    with pytest.raises(ValueError, match="cell 'gru' has no attention"):
-        jax.eval_shape(
-            functools.partial(task.model.apply, attention=True), {"params": params}, batch
-        )
-
-
 def train(task, params, batch, steps, rate):
     tx = optax.adam(rate)
 
@@ -221,58 +211,6 @@ def test_bfloat16_products_are_close_and_the_state_is_float32(np_rng):
     narrow = forward(make_task(dtype="bfloat16").model, params, batch)
     assert narrow.logits.dtype == narrow.state.dtype == np.float32
     np.testing.assert_allclose(narrow.logits, wide.logits, atol=0.05)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"hidden": 0}, "hidden must be at least 1, got 0"),
-        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
-        ({"init_scale": float("nan")}, "init_scale must be positive and finite, got nan"),
-        ({"init_scale": float("inf")}, "init_scale must be positive and finite, got inf"),
-        ({"init_scale": 0.0}, "init_scale must be positive and finite, got 0.0"),
-        ({"forget_bias": 1.0}, "forget_bias must be 0 for cell='rau'"),
-        ({"cell": "lstm", "gate_bias": 1.0}, "gate_bias must be 0 for cell='lstm'"),
-        ({"gate_bias": float("nan")}, "gate_bias must be finite, got nan"),
-        ({"cell": "gru", "attention": "matrix"}, "attention must be 'feature_proj' for cell='gru'"),
-        ({"cell": "lstm", "attn_hidden": 3}, "attn_hidden must be 0 for cell='lstm'"),
-        ({"cell": "gru", "rescale": True}, "rescale must be False for cell='gru'"),
-        ({"layer_dropout": float("nan")}, r"layer_dropout must be in \[0, 1\), got nan"),
-        ({"state_dropout": 1.0}, r"state_dropout must be in \[0, 1\), got 1.0"),
-        ({"attn_hidden": -1}, "attn_hidden must be at least 0"),
-        ({"attn_hidden": 2, "attention": "concat"}, "attn_hidden must be 0 for"),
-        ({"rescale": True, "attention": "sigmoid"}, "rescale must be False"),
-        ({"reset_after": True, "cell": "lstm"}, "reset_after must be False"),
-    ],
-)
-def test_impossible_configurations_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        RAUConfig(**options)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"rows": None}, "batch needs rows, got"),
-        ({"lengths": None}, "batch needs lengths, got"),
-        ({"rows": np.ones((3, 8), np.float32)}, r"rows \[B, T, D\] and .* got \(3, 8\), \(3,\)"),
-        ({"lengths": np.ones(2, np.int32)}, r"lengths \[B\], got \(3, 8, 4\), \(2,\)"),
-    ],
-)
-def test_a_batch_of_another_kind_is_refused(change, message, np_rng):
-    task, batch = make_task(), make_batch(np_rng)
-    params = draw(task, batch)
-    batch = {name: value for name, value in (batch | change).items() if value is not None}
-    with pytest.raises(ValueError, match=message):
-        jax.eval_shape(task.evaluate, params, batch)
-
-
-def test_an_image_of_another_width_is_refused(np_rng):
-    task, batch = make_task(), make_batch(np_rng)
-    params = draw(task, batch)
-    wider = batch | {"rows": np.ones((3, 8, 5), np.float32)}
-    with pytest.raises(ValueError, match=r"xs must have width D = 4, .*layer_0_input.* width 5"):
-        jax.eval_shape(task.evaluate, params, wider)
 
 
 @pytest.mark.parametrize("cell", CELLS)

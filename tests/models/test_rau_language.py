@@ -395,48 +395,6 @@ def test_a_short_text_is_learnt_by_heart_with_the_state_of_the_window_before():
 # bad input -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"tokens": None}, ValueError, "batch needs tokens, got"),
-        ({"tokens": None, "lengths": None}, ValueError, "batch needs lengths, tokens, got"),
-        ({"targets": None}, ValueError, "batch needs targets, got"),
-        (
-            {"tokens": np.ones((3, 5, 1), int)},
-            ValueError,
-            r"tokens and targets \[B, T\] .* \(3, 5, 1\)",
-        ),
-        ({"tokens": np.ones((3, 5))}, ValueError, "must be an integer"),
-        ({"lengths": np.ones(2, int)}, ValueError, r"lengths \[B\], got \(3, 5\), \(2,\)"),
-        ({"targets": np.ones((3, 4), int)}, ValueError, r"targets \[B, T\] and .*, \(3, 4\)"),
-        ({"targets": np.ones((3, 5))}, TypeError, "targets must be integers"),
-        ({"reset": np.ones((3, 1), bool)}, ValueError, r"reset must have shape \(3,\)"),
-    ],
-)
-def test_bad_batches_are_named(change, error, message, np_rng):
-    task, batch = make_task(), make_batch(np_rng)
-    params, carry = draw(task, batch, np_rng), zeros(task, batch)
-    batch = {name: value for name, value in (batch | change).items() if value is not None}
-    with pytest.raises(error, match=message):
-        jax.eval_shape(task.evaluate, params, batch, carry)
-
-
-def test_a_carry_of_another_cell_size_or_number_of_rows_is_refused(np_rng):
-    task, batch = make_task(), make_batch(np_rng)
-    params = draw(task, batch, np_rng)
-    batch = {name: value for name, value in batch.items() if name != "reset"}
-    for other, error, message in [
-        (make_task(cell="lstm"), TypeError, "initial must be an array, got LSTMState"),
-        (make_task(hidden=H + 1), ValueError, r"initial must have shape \(3, 4\), got \(3, 5\)"),
-        (make_task(num_layers=1), ValueError, r"initial must hold one carry per layer \(2\)"),
-    ]:
-        with pytest.raises(error, match=message):
-            jax.eval_shape(task.evaluate, params, batch, other.init_carry(batch))
-    short = task.init_carry({"tokens": batch["tokens"][:2]})
-    with pytest.raises(ValueError, match=r"initial must have shape \(3, 4\), got \(2, 4\)"):
-        jax.eval_shape(task.evaluate, params, batch, short)
-
-
 def test_word_vectors_that_are_to_stay_have_no_gradient_and_no_moments(np_rng):
     batch = make_batch(np_rng)
     task = make_task(freeze_embeddings=True)

@@ -306,26 +306,6 @@ def test_texts_of_no_word_and_of_one(size, inputs):
     assert np.isfinite(found.rate).all()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"selector": "hard"}, "selector"),
-        ({"num_heads": 3}, "num_heads"),
-        ({"block": 0}, "block"),
-        ({"empty": "any"}, "empty"),
-        ({"relative": "global"}, "relative"),
-        ({"relative": "local", "num_heads": 1}, "num_heads"),
-        ({"relative": "learned", "max_offset": 0}, "max_offset"),
-    ],
-)
-def test_bad_options_are_named(options, message, inputs):
-    module = gnn.SelectiveSelfAttention(**({"num_heads": M} | options))
-    with pytest.raises(ValueError, match=message):
-        filled(module, inputs, MASK)
-    with pytest.raises(ValueError, match="inputs"):
-        filled(gnn.SelectiveSelfAttention(M), inputs[0])
-
-
 def test_source_to_token_pools_what_its_scores_say(inputs):
     module = gnn.SourceToToken(features=4)
     variables = filled(module, inputs, MASK)
@@ -348,22 +328,6 @@ def test_source_to_token_pools_what_its_scores_say(inputs):
     chex.assert_trees_all_equal(dirty[2], slopes)
     with pytest.raises(ValueError, match=r"mask must have shape \(3, 5\)"):
         jax.eval_shape(module.apply, variables, inputs, MASK[:, :1].T)
-
-
-@pytest.mark.parametrize(
-    ("mask", "error", "message"),
-    [
-        (np.ones(N, bool), ValueError, r"mask must have shape \(3, 5\).*got \(5,\)"),
-        (np.ones((B, 1, N, N), bool), ValueError, r"\(3, 5\).*got \(3, 1.* argument pair_mask"),
-        (np.ones((B, N, N), bool), ValueError, r"mask must have shape .* argument pair_mask"),
-        (np.ones((B, N), np.float32), TypeError, "mask must be bool"),
-    ],
-    ids=["no rows", "of pairs", "of pairs without heads", "of floats"],
-)
-def test_a_mask_that_does_not_fit_is_refused_by_name(mask, error, message):
-    module = gnn.SelectiveSelfAttention(M)
-    with pytest.raises(error, match=message):
-        jax.eval_shape(module.init, jax.random.key(0), np.zeros((B, N, D), np.float32), mask)
 
 
 def test_parameters_start_with_kernels_of_unit_gain_and_biases_of_zero(inputs):

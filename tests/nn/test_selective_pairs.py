@@ -273,35 +273,6 @@ def test_scores_that_may_not_be_seen_may_be_as_large_as_they_like(np_rng):
 
 
 ARRAY = np.zeros((B, N, D), np.float32)
-CACHE = F.AttentionCache(
-    *[np.zeros((B, M, S, D // M), np.float32)] * 2, mask=SOURCE_MASK, position=np.int32(S)
-)
-
-
-@pytest.mark.parametrize(
-    ("options", "given", "error", "message"),
-    [
-        ({}, {"pair_mask": np.ones((B, N, N))}, TypeError, "pair_mask must be bool"),
-        ({}, {"pair_mask": np.ones((B, N, S), bool)}, ValueError, "pair_mask must have shape"),
-        ({}, {"source_mask": MASK}, ValueError, "source_mask must be None without source"),
-        ({}, {"source": ARRAY[:2]}, ValueError, r"source must be \[3, N, D\], got \(2, 5, 6\)"),
-        ({"causal": True}, {"source": ARRAY}, ValueError, "source must be None with causal=True"),
-        ({"empty": "self"}, {"source": ARRAY}, ValueError, "source must be None with .*'self'"),
-        ({"relative": "local"}, {"source": ARRAY}, ValueError, "source must be .* a relative bias"),
-        ({}, {"source": CACHE}, ValueError, "source.selector_key must be there"),
-        ({}, {"source": CACHE, "source_mask": MASK}, ValueError, "or with a cache of it"),
-        (
-            {"selector": "none", "features": 4},
-            {"source": CACHE},
-            ValueError,
-            r"source.key must have shape \(3, 2, 4, 2\), got \(3, 2, 4, 3\)",
-        ),
-    ],
-)
-def test_what_does_not_fit_is_refused_by_name(options, given, error, message):
-    module = gnn.SelectiveSelfAttention(M, **options)
-    with pytest.raises(error, match=message):
-        jax.eval_shape(functools.partial(module.init, **given), jax.random.key(0), ARRAY, MASK)
 
 
 def test_decoding_needs_a_causal_module_and_a_cache_of_its_kind():
@@ -330,35 +301,3 @@ def test_decoding_needs_a_causal_module_and_a_cache_of_its_kind():
         jax.eval_shape(functools.partial(module.apply, method="source_cache"), variables, ARRAY)
     with refuse(match="features and a size of at least 1 are needed"):
         gnn.SelectiveSelfAttention(M).initial_cache(B, N)
-
-
-def flax_mask(size):
-    """What `flax.linen.make_attention_mask` makes: [B, 1, Q, N] of float32."""
-    return np.ones((B, 1, N, size), np.float32)
-
-
-HEADS = np.ones((B, M, N, 4), np.float32)
-SCORES = np.ones((B, M, N, N), np.float32)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda mask: F.selective_attention(HEADS, HEADS, HEADS, SCORES, mask=mask),
-        lambda mask: F.relaxed_selective_attention(HEADS, HEADS, HEADS, -SCORES, mask=mask),
-        lambda mask: F.selection_counts(SCORES, mask),
-        lambda mask: F.selection_entropy(SCORES, mask),
-        lambda mask: F.selection_log_prob(SCORES, SCORES, mask),
-    ],
-)
-@pytest.mark.parametrize("mask", [flax_mask(N), flax_mask(N) > 0])
-def test_a_mask_of_flax_s_attention_is_told_its_argument(call, mask):
-    with pytest.raises(ValueError, match=r"mask must have shape \(3, .*5\).* argument pair_mask"):
-        jax.eval_shape(call, mask)
-
-
-def test_a_mask_of_pairs_of_another_sequence_is_told_its_argument():
-    module = gnn.SelectiveSelfAttention(M)
-    call = functools.partial(jax.eval_shape, module.init, jax.random.key(0))
-    with pytest.raises(ValueError, match=r"source_mask must have shape \(3, 4\).* pair_mask"):
-        call(np.ones((B, N, D)), source=np.ones((B, S, D)), source_mask=flax_mask(S))

@@ -1,0 +1,287 @@
+"""Arguments, files and folders that cannot be read or written are refused by name."""
+
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gatedjax import export
+from gatedjax import functional as F
+from gatedjax.export._kinds import check_kind
+from tests.refusals import each_row, refused
+
+BAD_FILE, MISMATCH, MISSING = export.BadFile, export.ParamsMismatch, FileNotFoundError
+PARAMS = {"dense": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)}}
+BATCH = {"tokens": np.ones((3, 7), np.int32), "lengths": np.ones(3, np.int32)}
+NAME = "model.safetensors"
+
+
+def ones(*shape):
+    return np.ones(shape, np.float32)
+
+
+def lstm(width=3, size=4, **fields):
+    weights = F.LSTMWeights(ones(width, 4 * size), ones(size, 4 * size), ones(4 * size))
+    return weights._replace(**fields)
+
+
+def to_torch(layers):
+    return lambda: export.lstm_to_torch(layers)
+
+
+def state_dict(gates=4, layers=2):
+    """Of two layers in two directions, of inputs of width 3 and states of width 4."""
+    return {
+        f"{name}_l{layer}{end}": ones(
+            4 * gates, *([] if "bias" in name else [inner or 3 + 5 * layer])
+        )
+        for layer in range(layers)
+        for end in ("", "_reverse")
+        for name, inner in (("weight_ih", 0), ("weight_hh", 4), ("bias_ih", 0), ("bias_hh", 0))
+    }
+
+
+def from_torch(*without, **changes):
+    arrays = {k: v for k, v in (state_dict() | changes).items() if k not in without}
+    return lambda: export.lstm_from_torch(arrays)
+
+
+def gru_from_torch(state):
+    return lambda: export.gru_from_torch(state)
+
+
+def kind(facts):
+    return lambda: check_kind({"gatedjax": facts}, "cloze", "model")
+
+
+def score(params, batch):
+    return params["dense"]["kernel"][batch["tokens"] % 2].sum((1, 2)) + batch["lengths"]
+
+
+@functools.cache
+def exported():
+    return export.export_inference(score, PARAMS, BATCH, platforms=("cpu",))
+
+
+def inference(params=PARAMS, **changes):
+    return lambda: export.load_inference(exported())(params, BATCH | changes)
+
+
+def to_inference(batch=BATCH, **options):
+    return lambda: export.export_inference(score, PARAMS, batch, **options)
+
+
+def load_inference(change):
+    return lambda: export.load_inference(change(exported()))
+
+
+TABLE = {
+    "lstm_to_torch": [
+        (to_torch([]), "one layer"),
+        (to_torch([lstm(), lstm()]), "layers[1]|4"),
+        (to_torch([(lstm(), lstm()), lstm(8)]), "2|1"),
+        (to_torch([(lstm(), lstm(size=5))]), "4|5"),
+        (to_torch([(lstm(),) * 3]), "1|2|3"),
+        (to_torch([lstm(bias=ones(4))]), "bias|(16,)|(4,)"),
+        (to_torch([lstm(bias=np.ones(16, int))]), "bias|int64", TypeError),
+        (to_torch([F.GRUWeights(*lstm())]), "LSTMWeights|GRUWeights", TypeError),
+        (to_torch({"layer_0_kernel": ones(3)}), "LSTMWeights|'layer_0_kernel'"),
+        (to_torch({"layer_0_forward_bias": ones(3)}), "layer_0"),
+        (to_torch({"layer_1_bias": ones(3)}), "layer_0"),
+        (to_torch({"layer_0_bias": ones(3)}), "'input'|'recurrent'"),
+        (
+            # PyTorch resets after the product, which has a bias of its own
+            lambda: export.gru_to_torch([F.GRUWeights(ones(3, 12), ones(4, 12), ones(12))]),
+            "recurrent_bias",
+        ),
+    ],
+    "lstm_from_torch": [
+        (from_torch("weight_hh_l1_reverse"), "weight_hh_l1_reverse"),
+        (from_torch("bias_ih_l0"), "bias_ih_l0"),
+        (from_torch(*state_dict(layers=1)), "0|[1]"),
+        (from_torch(weight_hr_l0=ones(2, 4)), "proj_size|weight_hr_l0"),
+        (from_torch(weight_ci=ones(4)), "weight_ci"),
+        (from_torch(weight_hh_l0=ones(12, 4)), "weight_hh_l0|(4H, H)|(12, 4)|GRU"),
+        (from_torch(weight_hh_l0=ones(16, 0)), "weight_hh_l0|(4H, H)|(16, 0)"),
+        (from_torch(weight_ih_l1=ones(16, 7)), "weight_ih_l1|(16, 8)|(16, 7)"),
+        (from_torch(weight_ih_l0=ones(16)), "weight_ih_l0|2"),
+        (from_torch(weight_ih_l0=ones(16, 5)), "_l0"),
+        (from_torch(bias_hh_l0=ones(3)), "bias_hh_l0|(16,)|(3,)"),
+        (from_torch(*state_dict()), "weight_ih_l0|''"),
+        (
+            from_torch(*state_dict(), **{f"enc.rnn.{k}": v for k, v in state_dict().items()}),
+            "weight_ih_l0|''|'enc.rnn.'",
+        ),
+        (
+            gru_from_torch(state_dict(3) | {"bias_ih_l0": np.arange(12)}),
+            "bias_ih_l0|int64",
+            TypeError,
+        ),
+        (gru_from_torch([1]), "state_dict|list", TypeError),
+        (gru_from_torch(state_dict(4)), "weight_hh_l0|(3H, H)|(16, 4)|LSTM"),
+    ],
+    "inference": [
+        (
+            lambda: export.load_inference(exported())(PARAMS, {"tokens": BATCH["tokens"]}),
+            "lengths, tokens",
+        ),
+        (inference(tokens=np.ones((3, 7))), "tokens|int32|float64"),
+        (inference(lengths=np.ones(2, np.int32)), "tokens"),
+        (inference(tokens=np.ones((3, 8), np.int32)), "tokens"),
+        (inference({"dense": {"kernel": ones(2, 4)}}), "dense.kernel", MISMATCH),
+        (to_inference(shapes={"token": "b, t"}), "shapes|token"),
+        (to_inference(platforms="cpu"), "platforms|'cpu'"),
+        (to_inference(np.ones(2)), "example_batch|ndarray", TypeError),
+        (load_inference(lambda data: b""), "inference", BAD_FILE),
+        (load_inference(lambda data: b"\0" * 64), "inference", BAD_FILE),
+        (load_inference(lambda data: b"not a program" * 30), "inference", BAD_FILE),
+        (load_inference(lambda data: data[: len(data) // 2]), "inference", BAD_FILE),
+        (load_inference(lambda data: "model.jax_export"), "data|str", TypeError),
+        (
+            load_inference(
+                lambda data: bytes(jax.export.export(jax.jit(jnp.sin))(1.0).serialize())
+            ),
+            "inference",
+            BAD_FILE,
+        ),
+    ],
+    "kinds": [
+        (kind(None), "model"),
+        (kind({"kind": "text", "format": 1}), "model|text classifier|gatedjax predict"),
+        (kind({"kind": "cloze", "format": 2}), "model|2|1"),
+        (kind({"kind": "cloze", "format": "1"}), "model|format"),
+        (kind({"kind": "poem", "format": 1}), "model|'poem'"),
+        (kind({"kind": ["cloze"], "format": 1}), "model|unknown kind"),
+    ],
+    "ModelCard": [
+        (lambda: export.ModelCard(name="a\n---\nb"), r"name|'a\n---\nb'"),
+    ],
+}
+
+
+def load(path="", **options):
+    return lambda folder: export.load(folder / path, **options)
+
+
+def without(name):
+    def call(folder):
+        (folder / name).unlink()
+        export.load(folder)
+
+    return call
+
+
+def flipped(name):
+    """Loads a folder of which a bit of a file is another one."""
+
+    def call(folder):
+        content = bytearray((folder / name).read_bytes())
+        content[-6] ^= 1
+        (folder / name).write_bytes(content)
+        export.load(folder)
+
+    return call
+
+
+def digests(change):
+    """Loads a folder with other digests."""
+
+    def call(folder):
+        sums = folder / "SHA256SUMS"
+        sums.write_text(change(sums.read_text()))
+        export.load(folder)
+
+    return call
+
+
+def structure(kinds):
+    """Reads parameters with an array "a" and a structure that contradicts it."""
+
+    def call(folder):
+        entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+        header = {"a": entry, "__metadata__": {"gatedjax.structure": kinds}}
+        text = json.dumps(header).encode()
+        (folder / NAME).write_bytes(len(text).to_bytes(8, "little") + text + bytes(8))
+        export.load_params(folder / NAME)
+
+    return call
+
+
+def header_of(length):
+    """Reads parameters whose header is said to have another length."""
+
+    def call(folder):
+        content = (folder / NAME).read_bytes()
+        (folder / NAME).write_bytes(length(len(content)).to_bytes(8, "little") + content[8:])
+        export.load_params(folder / NAME)
+
+    return call
+
+
+def saved(params):
+    return lambda folder: export.save_params(folder / "other.safetensors", params)
+
+
+WITH_BIAS = {"dense": PARAMS["dense"] | {"bias": ones(3)}}
+FILES = {
+    "load": [
+        (load("none"), "none", MISSING),
+        (load(NAME), "load_params", MISSING),
+        (lambda folder: export.load_params(folder / "none"), "none", MISSING),
+        (lambda folder: export.load_predictor(folder), "inference", MISSING),
+        (without("config.json"), "config.json", MISSING),
+        (load(like=WITH_BIAS), "dense.bias|float32[3]|nothing", MISMATCH),
+        (flipped(NAME), NAME, BAD_FILE),
+        (flipped("config.json"), "config.json", BAD_FILE),
+    ],
+    "names": [
+        (saved({"a\\b": ones(1)}), r"params|'a\\b'|path"),
+        (saved({"~a": ones(1)}), "params|'~a'|path"),
+    ],
+    "header": [
+        (header_of(lambda size: size - 7), f"{NAME}|no safetensors file", BAD_FILE),
+        (header_of(lambda size: 10**9), f"{NAME}|1000000000|100000000", BAD_FILE),
+    ],
+    "SHA256SUMS": [
+        (digests(lambda text: ""), "SHA256SUMS|empty", BAD_FILE),
+        (digests(lambda text: "\n\n"), "SHA256SUMS|empty", BAD_FILE),
+        (digests(lambda text: text[:30]), "SHA256SUMS|line 1", BAD_FILE),
+        (digests(lambda text: text[:100]), "SHA256SUMS|line 2", BAD_FILE),
+        (digests(lambda text: text.split("\n")[0] + "\n"), f"SHA256SUMS|{NAME}", BAD_FILE),
+        (digests(lambda text: text.split("\n")[1]), "SHA256SUMS|config.json", BAD_FILE),
+        (digests(lambda text: text[:-3]), f"SHA256SUMS|{NAME}", BAD_FILE),
+        (digests(lambda text: text + "and more\n"), "SHA256SUMS|line 3", BAD_FILE),
+        (digests(lambda text: text + "x" * (1 << 20)), "SHA256SUMS|1048576", BAD_FILE),
+    ],
+    "structure": [
+        (structure("["), f"{NAME}|JSON", BAD_FILE),
+        (structure("[]"), f"{NAME}|object", BAD_FILE),
+        (structure('{"a": 1}'), f"{NAME}|object", BAD_FILE),
+        (structure('{"../a": "list"}'), f"{NAME}|structure", BAD_FILE),
+        (structure('{"": "list"}'), f"{NAME}|''|list", BAD_FILE),
+        (structure('{"a": "tuple"}'), f"{NAME}|'a'|tuple|float32", BAD_FILE),
+        (structure('{"a": "int"}'), f"{NAME}|'a'|int|float32", BAD_FILE),
+        (structure('{"b": "float"}'), f"{NAME}|'b'|float", BAD_FILE),
+        (structure('{"a.x": "list"}'), f"{NAME}|'a.x'|array", BAD_FILE),
+    ],
+}
+
+
+@each_row(TABLE)
+def test_bad_input_is_refused_by_name(call, parts, error):
+    refused(call, parts, error)
+
+
+@each_row(FILES)
+def test_bad_files_are_refused_by_name(call, parts, error, tmp_path):
+    folder = export.save(tmp_path / "model", PARAMS, config={"a": "text"})
+    refused(lambda: call(folder), parts, error)
+
+
+def test_a_torch_pickle_is_refused(tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.save({"weight_ih_l0": torch.ones(2)}, tmp_path / NAME)
+    refused(lambda: export.lstm_from_torch(tmp_path / NAME), f"{NAME}|pickle", BAD_FILE)

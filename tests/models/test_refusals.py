@@ -1,0 +1,230 @@
+"""Options and batches that a network cannot use are refused by name.
+
+GA-Net's and SSAN's, which depend on groups of options, are beside their tests.
+"""
+
+import functools
+
+import jax
+import numpy as np
+
+from gatedjax.models import AGTConfig, GAReader, GAReaderConfig, RAUConfig, ga_reader_optimizer
+from gatedjax.models.transformer.search import beam_search
+from tests._drawn import drawn
+from tests.models import test_agt, test_ga_reader, test_rau, test_rau_language
+from tests.refusals import each_row, refused
+
+NAN, INF = float("nan"), float("inf")
+
+
+def ones(*shape, kind=np.int32):
+    return np.ones(shape, kind)
+
+
+def agt(**options):
+    return lambda: AGTConfig(**options)
+
+
+def rau(**options):
+    return lambda: RAUConfig(**options)
+
+
+def ga_reader(**options):
+    return lambda: GAReaderConfig(**(test_ga_reader.SMALL | options))
+
+
+def characters(count, **options):
+    config = GAReaderConfig(**(test_ga_reader.SMALL | options))
+    model = GAReader(config, test_ga_reader.VOCABULARY, num_characters=count)
+    batch = test_ga_reader.make_batch(np.random.default_rng(0))
+    return lambda: jax.eval_shape(model.init, jax.random.key(0), batch)
+
+
+def epochs(**options):
+    return lambda: ga_reader_optimizer(**({"steps_per_epoch": 5, "halve_after": 2} | options))
+
+
+def search(**options):
+    table = np.zeros((3, 2, 4), np.float32)
+    good = {"size": 4, "beam_size": 2, "alpha": 0.6, "start": 0, "stop": 1}
+    return lambda: beam_search(lambda *_: table, ones(3, 2, 4), ones(3), **(good | options))
+
+
+def batch(tests, *, task=None, **changes):
+    """Evaluates a small network on a batch with some arrays changed, None taking them away."""
+
+    def call():
+        rng, chosen = np.random.default_rng(0), task or tests.make_task()
+        good = tests.make_batch(rng)
+        shapes = jax.eval_shape(chosen.init, jax.random.key(0), good)
+        bad = {name: value for name, value in (good | changes).items() if value is not None}
+        jax.eval_shape(chosen.evaluate, shapes, bad, *carry_of(chosen, good))
+
+    return call
+
+
+def carry_of(task, batch):
+    return (task.init_carry(batch),) if hasattr(task, "init_carry") else ()
+
+
+def carried(rows=3, **options):
+    """Evaluates a language model with the carry of another one."""
+
+    def call():
+        task, rng = test_rau_language.make_task(), np.random.default_rng(0)
+        good = test_rau_language.make_batch(rng)
+        del good["reset"]
+        carry = test_rau_language.make_task(**options).init_carry({"tokens": ones(rows, 1)})
+        shapes = jax.eval_shape(task.init, jax.random.key(0), good)
+        jax.eval_shape(task.evaluate, shapes, good, carry)
+
+    return call
+
+
+def attention_of_a_gru():
+    task = test_rau.make_task(cell="gru")
+    given = test_rau.make_batch(np.random.default_rng(0))
+    read = functools.partial(task.model.apply, attention=True)
+    shapes = jax.eval_shape(task.init, jax.random.key(0), given)
+    jax.eval_shape(read, {"params": shapes}, given)
+
+
+def cloze(place):
+    """Reads questions, the first of which has its placeholder beyond its 4 tokens."""
+
+    def call():
+        task = test_ga_reader.make_task()
+        good = test_ga_reader.make_batch(np.random.default_rng(0))
+        bad = good | {"cloze": np.array([place, *good["cloze"][1:]], np.int32)}
+        task.model.apply({"params": drawn(task.init, good)}, bad)
+
+    return call
+
+
+TABLE = {
+    "AGTConfig": [
+        (agt(num_layers=0), "num_layers|1|0"),
+        (agt(hidden=0), "hidden|1|0"),
+        (agt(attention_hidden=-1), "attention_hidden|1|-1"),
+        (agt(embedding_dim=0), "embedding_dim|1|0"),
+        (agt(head_hidden=(200, 0)), "head_hidden|(200, 0)"),
+        (agt(gate_bias=NAN), "gate_bias|nan"),
+        (agt(dropout=1.0), "dropout|[0, 1)|1.0"),
+        (agt(dropout=NAN), "dropout|[0, 1)|nan"),
+        (agt(dropout_sites=("word",)), "dropout_sites|'words'|['word']"),
+        (agt(system="agn"), "system|'agt'|'agn'"),
+        (agt(ablate_above=1, ablate_mode="none"), "ablate_mode|'zero'|'none'"),
+        (agt(ablate_above=15), "ablate_above|14|15"),
+        (agt(ablate_above=-1), "ablate_above|-1"),
+        (agt(ablate_mode="zero"), "ablate_mode|'highway'|ablate_above"),
+        (agt(system="highway", ablate_above=1), "ablate_above|None|'highway'"),
+        (agt(system="average", attend_raw=True), "attend_raw|False|'average'"),
+        (
+            agt(system="highway", share_attention_matrix=True),
+            "share_attention_matrix|False|'highway'",
+        ),
+    ],
+    "AGT": [
+        (batch(test_agt, tokens=None), "tokens"),
+        (batch(test_agt, lengths=None), "lengths"),
+        (batch(test_agt, tokens=ones(3)), "tokens [B, N]|(3,)"),
+        (batch(test_agt, lengths=ones(2)), "lengths [B]|(3, 8)|(2,)"),
+    ],
+    "RAUConfig": [
+        (rau(hidden=0), "hidden|1|0"),
+        (rau(num_layers=0), "num_layers|1|0"),
+        *((rau(init_scale=scale), f"init_scale|{scale}") for scale in (NAN, INF, 0.0)),
+        (rau(forget_bias=1.0), "forget_bias|0|'rau'"),
+        (rau(cell="lstm", gate_bias=1.0), "gate_bias|0|'lstm'"),
+        (rau(gate_bias=NAN), "gate_bias|nan"),
+        (rau(cell="gru", attention="concat"), "attention|'feature_proj'|'gru'"),
+        (rau(cell="lstm", attn_hidden=3), "attn_hidden|0|'lstm'"),
+        (rau(cell="gru", rescale=True), "rescale|False|'gru'"),
+        (rau(layer_dropout=NAN), "layer_dropout|[0, 1)|nan"),
+        (rau(state_dropout=1.0), "state_dropout|[0, 1)|1.0"),
+        (rau(attn_hidden=-1), "attn_hidden|0|-1"),
+        (rau(attn_hidden=2, attention="concat"), "attn_hidden|0|'concat'|2"),
+        (rau(rescale=True, attention="sigmoid"), "rescale|False|'sigmoid'"),
+        (rau(reset_after=True, cell="lstm"), "reset_after|False|'lstm'"),
+    ],
+    "RAUClassifier": [
+        (attention_of_a_gru, "attention|'gru'"),
+        (batch(test_rau, rows=None), "rows"),
+        (batch(test_rau, lengths=None), "lengths"),
+        (batch(test_rau, rows=ones(3, 8)), "rows [B, T, D]|(3, 8)"),
+        (batch(test_rau, lengths=ones(2)), "lengths [B]|(3, 8, 4)|(2,)"),
+        (
+            batch(test_rau, rows=ones(3, 8, 5, kind=np.float32)),
+            "xs|D = 4|params['layer_0_input']|5",
+        ),
+    ],
+    "RAULanguageModel": [
+        (batch(test_rau_language, tokens=None), "tokens"),
+        (batch(test_rau_language, tokens=None, lengths=None), "lengths, tokens"),
+        (batch(test_rau_language, targets=None), "targets"),
+        (batch(test_rau_language, tokens=ones(3, 5, 1)), "[B, T]|(3, 5, 1)"),
+        (batch(test_rau_language, tokens=ones(3, 5, kind=float)), "tokens|integer|float32"),
+        (batch(test_rau_language, lengths=ones(2)), "lengths [B]|(3, 5)|(2,)"),
+        (batch(test_rau_language, targets=ones(3, 4)), "targets [B, T]|(3, 4)"),
+        (batch(test_rau_language, targets=ones(3, 5, kind=float)), "targets|integers", TypeError),
+        (batch(test_rau_language, reset=ones(3, 1, kind=bool)), "reset|(3,)|(3, 1)"),
+        (carried(cell="lstm"), "initial|array|LSTMState", TypeError),
+        (carried(hidden=5), "initial|(3, 4)|(3, 5)"),
+        (carried(num_layers=1), "initial|2|1"),
+        (carried(rows=2), "initial|(3, 4)|(2, 4)"),
+    ],
+    "GAReaderConfig": [
+        (ga_reader(hops=0), "hops|1|0"),
+        (ga_reader(hidden=0), "hidden|1|0"),
+        (ga_reader(char_dim=-1), "char_dim|0|-1"),
+        (ga_reader(char_dim=2, char_hidden=0), "char_hidden|1|0"),
+        (ga_reader(dropout=1.0), "dropout|[0, 1)|1.0"),
+        (ga_reader(embed_dropout=-0.1), "embed_dropout|[0, 1)|-0.1"),
+        (ga_reader(gating="add"), "gating|'sum'|'add'"),
+        (ga_reader(aggregation="sum"), "aggregation|'paper'|'sum'"),
+        (ga_reader(init="zeros"), "init|'lasagne'|'zeros'"),
+        (ga_reader(query_vector="mean"), "query_vector|'cloze'|'mean'"),
+        (ga_reader(gating="none", token_attention=False), "token_attention|True"),
+        (ga_reader(step_clip=0.0), "step_clip|0.0"),
+        (characters(5, char_dim=0), "num_characters|0|5"),
+        (characters(0, char_dim=2), "num_characters|0"),
+        (epochs(steps_per_epoch=0), "steps_per_epoch|1|0"),
+        (epochs(halve_after=0), "halve_after|1|0"),
+    ],
+    "GAReader": [
+        (batch(test_ga_reader, **changes), *row)
+        for changes, *row in (
+            ({"document": None}, "'document'"),
+            ({"occurrence": None}, "'candidate_positions'"),
+            ({"cloze": ones(3, kind=float)}, "cloze|integers|float32", TypeError),
+            ({"cloze": ones(3, 1)}, "cloze|1"),
+            ({"cloze": ones(2)}, "cloze|(3,)|(2,)"),
+            ({"query": ones(2, 5)}, "query|(2, 5)"),
+            ({"query_lengths": ones(4)}, "query_lengths|(4,)"),
+            ({"occurrence": ones(3, 6, 3, kind=bool)}, "occurrence|(3, 6, 3)"),
+            ({"occurrence": ones(3, 7, 3)}, "occurrence|bool", TypeError),
+            ({"candidate_mask": ones(3, 3)}, "candidate_mask|bool", TypeError),
+            ({"candidate_mask": ones(3, 2, kind=bool)}, "occurrence"),
+        )
+    ],
+    "GAReader with characters": [
+        (batch(test_ga_reader, task=test_ga_reader.make_task(char_dim=2), **changes), *row)
+        for changes, *row in (
+            ({"query_words": None}, "'query_words'"),
+            ({"document_words": ones(3, 6)}, "document_words|(3, 6)"),
+            ({"word_lengths": ones(3, 8)}, "word_lengths|(3, 8)"),
+        )
+    ],
+    "a cloze outside of its query": [(cloze(place), f"{place}|4|0") for place in (-1, 4, 9)],
+    "beam_search": [
+        (search(beam_size=0), "beam_size|1|0"),
+        (search(alpha=-1.0), "length_penalty|0|-1.0"),
+        (search(alpha=NAN), "length_penalty|0|nan"),
+        (search(size=0), "size|1|0"),
+    ],
+}
+
+
+@each_row(TABLE)
+def test_bad_input_is_refused_by_name(call, parts, error):
+    refused(call, parts, error)

@@ -1,0 +1,161 @@
+"""Fields and inputs that a module cannot use are refused by name while it is traced."""
+
+import functools
+import itertools
+
+import jax
+import numpy as np
+
+from gatedjax import functional as F
+from gatedjax import nn as gnn
+from tests.refusals import each_row, refused
+
+NAN, INF = float("nan"), float("inf")
+# 3 texts of 5 words of width 6; 2 heads; sources of 4 words
+XS, MASK = np.zeros((3, 5, 6), np.float32), np.arange(5) < np.array([5, 3, 0])[:, None]
+SOURCE_MASK = np.ones((3, 4), bool)
+CACHE = F.AttentionCache(*[np.zeros((3, 2, 4, 3), np.float32)] * 2, SOURCE_MASK, np.int32(4))
+HEADS, PAIRS = np.ones((3, 2, 5, 4), np.float32), np.ones((3, 2, 5, 5), np.float32)
+# what `flax.linen.make_attention_mask` makes: [B, 1, Q, N] of float32
+OF_FLAX = np.ones((3, 1, 5, 5), np.float32)
+IDS, LENGTHS = np.ones((4, 4), np.int32), np.array([3, 1, 0, 4], np.int32)
+CELLS = (gnn.LSTM, gnn.GRU, gnn.RAU)
+
+
+def made(module, *inputs, **options):
+    """Initialises a module for inputs."""
+    start = functools.partial(module.init, **options)
+    return lambda: jax.eval_shape(start, jax.random.key(0), *inputs)
+
+
+def cell(kind, features=4, inputs=(XS,), initial=None, **options):
+    return made(kind(features, **options), *inputs, initial=initial)
+
+
+def applied(module, *inputs):
+    """Applies a module whose parameters are for other inputs."""
+    params = jax.eval_shape(module.init, jax.random.key(0), XS)
+    return lambda: jax.eval_shape(module.apply, params, *inputs)
+
+
+def selective(*inputs, given=None, **options):
+    module = gnn.SelectiveSelfAttention(**({"num_heads": 2} | options))
+    return made(module, *(inputs or (XS, MASK)), **(given or {}))
+
+
+def characters(count=5, ids=IDS, lengths=LENGTHS):
+    return made(gnn.CharacterEncoder(count), ids, lengths)
+
+
+def transform(**options):
+    return made(gnn.AttentionGatedTransform(**options), XS)
+
+
+def traced(function, *arrays):
+    return lambda: jax.eval_shape(function, *arrays)
+
+
+TABLE = {
+    kind.__name__: [
+        (cell(kind, 0), "features|1|0"),
+        (cell(kind, "4"), "features|integer|'4'", TypeError),
+        (cell(kind, num_layers=2, initial=(None,)), "initial|2|1"),
+        (cell(kind, dropout=-0.5), "dropout|[0, 1)|-0.5"),
+        (cell(kind, recurrent_dropout=NAN), "recurrent_dropout|[0, 1)|nan"),
+        *((cell(kind, init_scale=scale), f"init_scale|{scale}") for scale in (NAN, INF, 0.0, -0.1)),
+        (cell(kind, init_distribution="normal"), "'normal'|init_scale"),
+        (
+            cell(kind, init_distribution="cauchy", init_scale=0.1),
+            "init_distribution|'normal'|'cauchy'",
+        ),
+        (applied(kind(4), XS[..., :2]), "xs|D = 6|params['layer_0_input']|2|(3, 5, 2)"),
+        (applied(kind(4), XS, MASK[:, :4]), "mask|(3, 5)|(3, 4)"),
+        (applied(kind(4), XS, XS[..., 0]), "mask|bool|float32", TypeError),
+        (applied(kind(4), XS[0]), "xs|3|(5, 6)"),
+    ]
+    for kind in CELLS
+}
+TABLE["RAU"] += [
+    (cell(gnn.RAU, attn_hidden=-1), "attn_hidden|0|-1"),
+    (cell(gnn.RAU, attn_hidden=3, attention="concat"), "attn_hidden|0|'concat'|3"),
+    (cell(gnn.RAU, attention="time"), "attention='time'|'time_causal'"),
+    (cell(gnn.RAU, attention="other"), "attention|'other'"),
+]
+TABLE |= {
+    "kinds": [
+        (made(gnn.GatePredictor("bad"), XS, MASK), "kind|'lstm'|'bad'"),
+        (made(gnn.TokenScore("bad"), XS), "kind|'mlp1'|'bad'"),
+    ],
+    # it would broadcast, and mix texts
+    "masks of another shape": [
+        (made(module, XS, np.ones(shape, bool)), f"mask|(3, 5)|{shape}")
+        for module, shape in itertools.product(
+            (
+                gnn.AttentionPool("mlp1"),
+                gnn.GatePredictor("fnn", 3),
+                gnn.GatePredictor("lstm", 3),
+                gnn.GatePredictor("att", 3),
+            ),
+            [(3, 1, 1, 5), (3, 1, 5), (5,), (3, 4)],
+        )
+    ],
+    "AttentionGatedTransform": [
+        (transform(num_layers=0), "num_layers|1|0"),
+        (transform(num_layers=2, ablate_above=2), "ablate_above|[0, 1]|2"),
+        (transform(num_layers=2, ablate_mode="none"), "ablate_mode|'none'"),
+    ],
+    "CharacterEncoder": [
+        (characters(1), "num_characters|2|1"),
+        (characters(ids=IDS * 1.0), "characters|integers|float32", TypeError),
+        (characters(lengths=LENGTHS * 1.0), "lengths|integers|float32", TypeError),
+        (characters(lengths=LENGTHS[:3]), "lengths|(4,)|(3,)"),
+    ],
+    "SelectiveSelfAttention": [
+        (selective(selector="hard"), "selector|'hard'"),
+        (selective(num_heads=4), "num_heads|4"),
+        (selective(block=0), "block|0"),
+        (selective(empty="any"), "empty|'any'"),
+        (selective(relative="global"), "relative|'global'"),
+        (selective(relative="local", num_heads=1), "num_heads"),
+        (selective(relative="learned", max_offset=0), "max_offset|0"),
+        (selective(XS[0]), "inputs|(5, 6)"),
+        (selective(XS, MASK[0]), "mask|(3, 5)|(5,)"),
+        (selective(XS, OF_FLAX > 0), "mask|(3, 5)|(3, 1, 5, 5)|pair_mask"),
+        (selective(XS, OF_FLAX[:, 0] > 0), "mask|(3, 5)|(3, 5, 5)|pair_mask"),
+        (selective(XS, XS[..., 0]), "mask|bool|float32", TypeError),
+        (selective(given={"pair_mask": OF_FLAX[:, 0]}), "pair_mask|bool", TypeError),
+        (selective(given={"pair_mask": OF_FLAX[:, 0, :, :4] > 0}), "pair_mask|(3, 1, 5, 4)"),
+        (selective(given={"source_mask": MASK}), "source_mask|None|source"),
+        (selective(given={"source": XS[:2]}), "source|[3, N, D]|(2, 5, 6)"),
+        (selective(causal=True, given={"source": XS}), "source|None|causal=True"),
+        (selective(empty="self", given={"source": XS}), "source|None|'self'"),
+        (selective(relative="local", given={"source": XS}), "source|relative"),
+        (selective(given={"source": CACHE}), "source.selector_key"),
+        (selective(given={"source": CACHE, "source_mask": MASK}), "source_mask|cache"),
+        (
+            selective(selector="none", features=4, given={"source": CACHE}),
+            "source.key|(3, 2, 4, 2)|(3, 2, 4, 3)",
+        ),
+        (
+            selective(given={"source": XS[:, :4], "source_mask": OF_FLAX[..., :4]}),
+            "source_mask|(3, 4)|pair_mask",
+        ),
+    ],
+    # where a mask of Flax's attention is given, the message names the argument for pairs
+    "functions of pairs": [
+        (traced(call, mask), "mask|pair_mask")
+        for call in (
+            lambda mask: F.selective_attention(HEADS, HEADS, HEADS, PAIRS, mask=mask),
+            lambda mask: F.relaxed_selective_attention(HEADS, HEADS, HEADS, -PAIRS, mask=mask),
+            lambda mask: F.selection_counts(PAIRS, mask),
+            lambda mask: F.selection_entropy(PAIRS, mask),
+            lambda mask: F.selection_log_prob(PAIRS, PAIRS, mask),
+        )
+        for mask in (OF_FLAX, OF_FLAX > 0)
+    ],
+}
+
+
+@each_row(TABLE)
+def test_bad_input_is_refused_by_name(call, parts, error):
+    refused(call, parts, error)
