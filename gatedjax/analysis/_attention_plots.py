@@ -1,4 +1,4 @@
-"""Figures of self-attention: heat maps of queries against keys, curves over the distance."""
+"""Figures of self-attention: heat maps of queries and keys, and curves over their distance."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
-# inches
+# Lengths are in inches.
 _CELL, _GAP, _MARGIN, _LONGEST_WORD, _FOOT = 0.25, 0.3, 0.15, 1.3, 0.62
-_WORD_SIZE, _NAME_SIZE = 9.0, 10.0  # points
+_WORD_SIZE, _NAME_SIZE = 9.0, 10.0  # Points
 
 
 def plot_attention(
@@ -33,13 +33,25 @@ def plot_attention(
 ) -> "Figure":
     """Draws self-attention as heat maps side by side: a row per query, a column per key.
 
-    The shade is the weight, on one scale for all panels; a box is around the largest weight of
-    every query. A query without any weight (nothing was selected) has no box and a dash.
+    The shade is the weight, on the same scale for all panels; a box surrounds the largest weight of
+    each query. The row of a query without any weight (no key was selected) has a dash and no box.
+
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> panels = {"head 1": [[0.5, 0.5], [0.0, 1.0]]}
+        >>> figure = plot_attention(["a", "b"], panels, folder / "weights")
+        >>> sorted(path.name for path in folder.iterdir())
+        ['weights.png', 'weights.svg']
 
     Args:
-      tokens: the words.
-      panels: {name: W [N', N']}; what follows the last word is padding and ignored.
-      marked: places of words to set in bold, as those that were moved.
+      tokens: the N words of a sentence.
+      panels: {name: W [N', N']} with N' >= N; positions from N on are padding and are ignored.
+      path_stem: path of the files without the suffix; None writes no files.
+      title: a heading above the figure; None draws no heading.
+      marked: positions of words that are printed in bold, for example words that were moved.
+
+    Returns:
+      The Matplotlib figure.
 
     Reference: Geng et al. 2020 (SSAN), figures 3 and 5.
     """
@@ -65,12 +77,24 @@ def plot_distances(
     per_neighbour: bool = False,
     title: str | None = None,
 ) -> "Figure":
-    """Draws the share of attention over the distance of query and key, in percent.
+    """Draws the share of attention, in percent, over the distance of query and key.
+
+        >>> from gatedjax.analysis import distance_counts
+        >>> counts = distance_counts([[[0.5, 0.5], [0.0, 1.0]]], [2])
+        >>> figure = plot_distances({"head 1": counts})
+        >>> figure.axes[0].get_xlabel()
+        'distance of query and key'
 
     Args:
-      counts: {name: counts}; an entry without queries is listed as "not run".
-      max_distance: the largest distance drawn.
-      per_neighbour: the mean weight of a key at that distance instead.
+      counts: {name: result of `distance_counts`}; an entry without queries has no line, and a panel
+        without any line is labelled "not run".
+      path_stem: path of the files without the suffix; None writes no files.
+      max_distance: the largest distance that is drawn.
+      per_neighbour: True draws the mean weight of a key at each distance instead of the share.
+      title: a heading above the figure; None draws no heading.
+
+    Returns:
+      The Matplotlib figure.
 
     Reference: Geng et al. 2020 (SSAN), figures 2 and 4.
     """
@@ -84,6 +108,7 @@ def plot_distances(
 
 
 def _square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
+    """Checks the weights of a panel and returns the part without padding, float64 [size, size]."""
     values = np.asarray(weights).astype(np.float64)
     if values.ndim != 2 or min(values.shape) < size:
         raise ValueError(
@@ -96,6 +121,7 @@ def _square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
 
 
 def _maps(words: list[str], maps: dict[str, np.ndarray], title: str, marked: set[int]) -> "Figure":
+    """Draws the panels side by side, with a legend below them."""
     from matplotlib import cm, colors
 
     figure = new_figure(1, 1)
@@ -104,7 +130,7 @@ def _maps(words: list[str], maps: dict[str, np.ndarray], title: str, marked: set
     longest = max(measure(word, _WORD_SIZE) for word in shown) + 0.08
     side = max(_CELL * len(words), 0.5)
     left = _MARGIN + longest
-    # every panel has its own words above it; those of the queries are written once
+    # The words of the keys stand above each panel, the words of the queries only at the left.
     width = left + len(maps) * side + (len(maps) - 1) * _GAP + _MARGIN
     width = max(width, 4.2)
     heading = _fold(title, width - 2 * _MARGIN, _ruler(figure, "bold"), 11.0)
@@ -139,6 +165,7 @@ def _maps(words: list[str], maps: dict[str, np.ndarray], title: str, marked: set
 def _cells(
     page: "Axes", x: float, top: float, cell: float, values: np.ndarray, shades: "ScalarMappable"
 ) -> None:
+    """Draws the cells of a panel whose upper left corner is at (x, top)."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
@@ -163,6 +190,7 @@ def _cells(
 
 
 def _legend(page: "Axes", height: float) -> None:
+    """Explains the box of the largest weight, and rows and columns, at the lower left."""
     from matplotlib.patches import Rectangle
 
     y = height - 0.45

@@ -1,15 +1,16 @@
-"""Does a rationale tell what a prediction rests on? Words are deleted, and the network runs again.
+"""Faithfulness of rationales, measured by deleting words and running the network again.
 
-With p_j the probability of the class j that is predicted of the whole text x, and r some words:
+Let j be the class that the network predicts for the whole text x, p_j its probability, and r the
+words of a rationale:
 
     comprehensiveness = p_j(x) - p_j(x without r)        high: the words are needed
-    sufficiency       = p_j(x) - p_j(r alone)            low: they are enough
-    gate leak         = |p_j(x; gates open at r) - p_j(r alone; all gates open)|
+    sufficiency       = p_j(x) - p_j(only r)             low: the words suffice
+    gate leak         = |p_j(x; gates open at r) - p_j(only r; all gates open)|
 
-The leak is that of a claim: "the words behind closed gates were not used". It is 0 where deleting
-them from the input, with the encoder run again on what is left, changes nothing. The encoder of
-GA-Net reads all words, so that open ones know of closed neighbours; with `gates_on="input"` it
-does not.
+The gate leak tests the claim that words with closed gates were not used. It is 0 if deleting these
+words from the input, and encoding the remaining words again, does not change the probability. The
+encoder of GA-Net reads all words, so that the states of open words depend on closed neighbours;
+with `gates_on="input"` they do not.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ from gatedjax.analysis._significance import holm, least_p_value, paired_bootstra
 from gatedjax.analysis._text import render_table
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
-"""Of the words; the bins of ERASER."""
+"""Shares of the words of a text that rationales have: the bins of ERASER."""
 Source = Literal["gates", "attention", "gradient"]
 Deletion = Literal["remove", "unk"]
 MEASURES = {
@@ -36,21 +37,25 @@ MEASURES = {
     "leak": "gate leak",
     "flipped": "labels that the leak changes",
 }
-"""Fields of `Rationale` by which rationales are compared."""
+"""The fields of `Rationale` that are compared, with their headings in tables."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rationale:
-    """What deletions say of one way to choose words; a random one is averaged over its draws.
+    """Faithfulness of a way to choose words, for N texts and K shares of their words.
+
+    The measures of a random rationale are means over its draws.
 
     Attributes:
-      by_share: (comprehensiveness, sufficiency), each [K, N], of every share of the words.
+      by_share: (comprehensiveness, sufficiency), each [K, N].
       comprehensiveness: [N] mean over the shares (AOPC); higher is better.
-      sufficiency: [N] likewise; lower is better.
-      needed: [N] comprehensiveness of as many words as the gates open; None without gates.
-      enough: [N] sufficiency of those.
+      sufficiency: [N] mean over the shares (AOPC); lower is better.
+      needed: [N] comprehensiveness of a rationale with as many words as have open gates; None
+        without gates.
+      enough: [N] sufficiency of that rationale; None without gates.
       leak: [N] gate leak; None for a network without `with_gates`.
-      flipped: [N] whether the label changes with it.
+      flipped: [N] 1 where the predicted class changes with the gate leak, and 0 elsewhere; None for
+        a network without `with_gates`.
     """
 
     by_share: tuple[np.ndarray, np.ndarray]
@@ -63,16 +68,17 @@ class Rationale:
 
 
 class Comparison(NamedTuple):
-    """A paired bootstrap of the model's own rationale and another one.
+    """A paired bootstrap test of the model's rationale, "own", against another rationale.
 
     Attributes:
-      measure: a field of `Rationale`.
-      against: name of the other one.
-      difference: own mean less that of the other.
-      low: lower end of the interval of 95 %.
-      high: upper end.
-      p_value: two-sided; of m texts that differ at least 2^(1 - m), as of an exact test.
-      corrected: after Holm, over all comparisons of the report.
+      measure: the field of `Rationale` that is compared.
+      against: name of the other rationale.
+      difference: mean of the model's rationale minus mean of the other rationale.
+      low: lower end of the 95 % interval of the difference.
+      high: upper end of the interval.
+      p_value: two-sided. If m texts differ, it is at least 2^(1 - m), the least p-value of an exact
+        test.
+      corrected: the p-value with Holm's correction over all comparisons of the report.
     """
 
     measure: str
@@ -86,16 +92,17 @@ class Comparison(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Faithfulness:
-    """What `faithfulness` found of N texts.
+    """The faithfulness of a model's rationale and of others for N texts.
 
     Attributes:
-      rows: [N] of the batch; those without words or with weight 0 are left out.
-      predicted: [N] class of the whole text.
-      probability: [N] of that class.
-      density: [N] share of the words that are kept; None without gates.
-      shares: [K] of the words.
-      rationales: "own" and the others, by name.
-      comparisons: of own and every other one.
+      rows: int [N] rows of the batch that were measured, which excludes rows without words and rows
+        with weight 0.
+      predicted: int [N] the class that is predicted for the whole text.
+      probability: [N] probability of the predicted class.
+      density: [N] share of the words that are open; None without gates.
+      shares: the K shares of the words.
+      rationales: the measures by name; "own" is the model's rationale.
+      comparisons: tests of the model's rationale against each other rationale.
     """
 
     rows: np.ndarray
@@ -108,16 +115,25 @@ class Faithfulness:
 
     @property
     def own(self) -> Rationale:
-        """That of the model."""
+        """The model's rationale, `rationales["own"]`."""
         return self.rationales["own"]
 
     def mean(self, measure: str, rationale: str = "own") -> float | None:
-        """The mean of a field of a rationale over the texts; None where it has none."""
+        """Returns the mean of a measure over the texts, or None if it was not measured.
+
+        Args:
+          measure: a field of `Rationale`, such as "comprehensiveness".
+          rationale: a name in `rationales`.
+        """
         values = getattr(self.rationales[rationale], measure)
         return None if values is None else float(np.mean(values))
 
     def table(self) -> str:
-        """Means by rationale as a Markdown table; a star where own differs, corrected p < .05."""
+        """Renders the means of all measures as a Markdown table, a row per rationale.
+
+        A star marks means that differ from the model's rationale with a corrected p-value below
+        0.05.
+        """
         names = [name for name in MEASURES if getattr(self.own, name) is not None]
         starred = {(c.measure, c.against) for c in self.comparisons if c.corrected < 0.05}
         cells = [
@@ -148,52 +164,71 @@ def faithfulness(
     rows: int = 128,
     samples: int = 10_000,
 ) -> Faithfulness:
-    """Deletes words from texts by a rationale, and runs the whole network on what is left.
+    """Measures whether predictions rest on a rationale, by deleting words from the texts.
 
-    For a share q the ceil(q n) words of a text of n with the highest scores are the rationale, so
-    one word at least unless q = 0; of equal scores the earlier word comes first. AOPC is the mean
-    over the shares. Where there are gates, all measures are also taken at the density of each text:
-    the rationale is the open words, and of the others as many, with the highest scores.
+    The rationale of a text with n words and a share q is the ceil(q n) words with the highest
+    scores, at least a word unless q = 0; among equal scores earlier words come first. AOPC is the
+    mean over the shares. With gates all measures are also computed at the density of each text: the
+    model's rationale is then the open words, and each other rationale has as many words, with the
+    highest scores.
 
-    Comprehensiveness and sufficiency let the network choose its gates anew on the rest; the leak
-    holds them: what is left is read with all gates open, by a network that has `with_gates`. The
-    leak of another rationale is that of the same network with its gates forced to it. No stream of
-    random bits is given: gates are those that are likelier open than closed.
+    Comprehensiveness and sufficiency let the network choose new gates for the remaining words. The
+    gate leak fixes the gates: the network encodes the remaining words with all gates open, which
+    needs its method `with_gates`. For another rationale the gates of the same network are set to
+    its words. No random bits are passed to the network, so that its gates are open where open is
+    more probable than closed.
+
+        >>> import types
+        >>> import jax.numpy as jnp
+        >>> class CountTwos:
+        ...     def apply(self, variables, batch):
+        ...         count = 9 * jnp.sum(batch["tokens"] == 2, axis=1)
+        ...         return types.SimpleNamespace(logits=jnp.stack([0 * count, count], axis=1))
+        >>> batch, scores = {"tokens": [[3, 2, 4, 5]], "lengths": [4]}, [[0.0, 1.0, 0.0, 0.0]]
+        >>> options = {"against": ["random"], "shares": [0.25]}
+        >>> report = faithfulness(CountTwos(), {}, batch, scores=scores, **options)
+        >>> round(report.mean("comprehensiveness"), 2), round(report.mean("sufficiency"), 2)
+        (0.5, 0.0)
 
     Args:
-      model: an object with `apply`, as Flax has it, that classifies texts; known by its identity.
-      params: its parameters.
-      batch: "tokens" [B, T], "lengths" [B]; "example_id" keys the random rationale (row numbers if
-        absent), rows with a "weight" of 0 are left out. It may hold a whole test set.
-      scores: [B, T] what ranks the words; None takes `rationale_scores` from the gates, or from
-        the attention of a network without.
-      kept: bool [B, T] words that count as open; None is those with an open gate (or that have
-        attention, in a row whose gates were all closed and disregarded).
-      against: names of rationales to compare with: "random", "attention", "gradient"; None is those
-        that there are.
-      others: scores [B, T] of further ones by name, such as the soft attention of another model.
-      shares: of the words, in [0, 1].
-      deletion: "remove" makes the text shorter (one `unk` where nothing is left); "unk" puts that
-        word in the place of each deleted one, so that no other moves. For the leak, its gate stays
-        closed.
+      model: a text classifier with the method `apply` of Flax modules. Programs are compiled for
+        each model object.
+      params: the parameters of the model.
+      batch: the texts, for example a whole test set: "tokens" int [B, T] and "lengths" int [B].
+        Optional "example_id" int [B] are keys of the random rationale (default: row numbers); rows
+        with an optional "weight" of 0 are skipped.
+      scores: [B, T] scores that rank the words of the model's rationale; None computes
+        `rationale_scores` from the gates, or from the attention of a network without gates.
+      kept: bool [B, T], True at words that count as open; None means words with an open gate, and
+        words with attention in a row whose gates were all closed and therefore ignored.
+      against: names of rationales to compare with: "random", "attention", "gradient". None means
+        "random" and "gradient", and "attention" too if the network has attention that is not
+        already the model's rationale.
+      others: {name: scores [B, T]} of further rationales, for example another model's attention.
+      shares: K shares of the words, in [0, 1].
+      deletion: "remove" shortens the text, to a single `unk` if no word remains. "unk" replaces
+        each deleted word by `unk`, so that the positions of the other words stay; the gates of
+        these `unk` are closed for the gate leak.
       unk: id of the unknown word.
-      key: of the random rationales; None is that of 0.
-      draws: of random rationales, each averaged over.
-      rows: texts of one pass, of the width of the batch; there are few compiled programs whatever
-        the number of texts.
-      samples: of each paired bootstrap.
+      key: PRNG key of the random rationales; None means `jax.random.key(0)`.
+      draws: number of random rationales, of which the mean is taken.
+      rows: number of texts in a pass of the network. All passes have the width T, so that few
+        programs are compiled.
+      samples: number of samples of each paired bootstrap.
 
     Returns:
-      The measures by text, and own against each of the others with Holm's correction.
+      The measures of each text, and tests of the model's rationale against the others with Holm's
+      correction.
 
     Raises:
       ValueError: also for a network with neither gates nor attention if scores is None.
 
     Reference: DeYoung et al. 2020, "ERASER", section 4.2; AOPC as in its code, the mean over the
-      shares. The leak is of this library.
-    Deviation: the number of words is rounded up; the paper does not say how.
+      shares. The gate leak is a measure of this library.
+    Deviation: the number of words is rounded up; the paper does not specify the rounding.
     """
-    from gatedjax.analysis import _passes  # JAX: not before it is needed
+    # Imported here because `_passes` imports JAX.
+    from gatedjax.analysis import _passes
 
     shares, names = tuple(float(q) for q in shares), None if against is None else tuple(against)
     if not shares or not all(0 <= q <= 1 for q in shares):
@@ -224,6 +259,7 @@ def faithfulness(
     gated = "gates" in first and hasattr(model, "with_gates")
 
     def given(name: str, values: ArrayLike) -> np.ndarray:
+        """Returns an argument for the used rows after checking its shape."""
         array = np.asarray(values, np.float64)
         if array.shape != whole:
             raise ValueError(f"{name} must have shape {whole}, that of tokens, got {array.shape}")
@@ -294,16 +330,36 @@ def rationale_scores(
     *,
     rows: int = 128,
 ) -> np.ndarray:
-    """Scores [B, T] by which a network's words can be ranked, 0 at padding.
+    """Computes scores that rank the words of texts by their importance to a network.
+
+        >>> import types
+        >>> import jax.numpy as jnp
+        >>> class AttendToTwos:
+        ...     def apply(self, variables, batch):
+        ...         attention = jnp.where(batch["tokens"] == 2, 1.0, 0.0)
+        ...         return types.SimpleNamespace(logits=attention[:, :2], attention=attention)
+        >>> batch = {"tokens": [[3, 2, 4]], "lengths": [3]}
+        >>> print(rationale_scores(AttendToTwos(), {}, batch, "attention"))
+        [[0. 1. 0.]]
 
     Args:
-      model, params, batch, rows: as of `faithfulness`.
-      source: "gates" is the log-odds that they are open; "attention" is the soft attention, with
-        all gates open and averaged over layers; "gradient" is gradient times input at the word
-        vectors, sum_e x_te d log p_j / d x_te with j the predicted class, with its sign. Hard gates
-        pass no gradient: a word that only they depend on has 0.
+      model: a text classifier with the method `apply` of Flax modules.
+      params: the parameters of the model.
+      batch: "tokens" int [B, T] and "lengths" int [B].
+      source: "gates" are the log-odds that gates are open. "attention" is the soft attention, with
+        all gates open, as a mean over layers. "gradient" is gradient times input at the word
+        vectors, sum_e x_te d log p_j / d x_te with its sign, where j is the predicted class. Hard
+        gates have no gradient: a word that only influences the gates has score 0.
+      rows: number of texts in a pass of the network.
+
+    Returns:
+      float64 [B, T], 0 at padding.
+
+    Raises:
+      ValueError: also if the network has no gates or no attention for each word.
     """
-    from gatedjax.analysis import _passes  # JAX: not before it is needed
+    # Imported here because `_passes` imports JAX.
+    from gatedjax.analysis import _passes
 
     if source not in get_args(Source):
         raise ValueError(f"source must be one of {get_args(Source)}, got {source!r}")
@@ -315,7 +371,7 @@ def rationale_scores(
 
 @dataclasses.dataclass(frozen=True)
 class _Runs:
-    """A network, and how it is run."""
+    """A network with its parameters, and the options of its passes."""
 
     passes: Any
     network: Any
@@ -325,14 +381,14 @@ class _Runs:
     unk: int
 
     def read(self, tokens: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
-        """Logits, gates and attention."""
+        """Computes the logits, and gates and attention where the network has them."""
         program = lambda *arrays: self.passes.read(self.network, self.params, *arrays)  # noqa: E731
         return self.passes.over_rows(program, self.rows, tokens, lengths)
 
     def force(
         self, tokens: np.ndarray, lengths: np.ndarray, gates: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Logits and attention under gates."""
+        """Computes the logits and the attention with the gates set to `gates` [B, T]."""
         program = lambda *arrays: self.passes.force(self.network, self.params, *arrays)  # noqa: E731
         gates = gates.astype(np.float32)
         return self.passes.over_rows(program, self.rows, tokens, lengths, gates)
@@ -340,7 +396,7 @@ class _Runs:
     def scores(
         self, source: str, tokens: np.ndarray, lengths: np.ndarray, first: Mapping[str, np.ndarray]
     ) -> np.ndarray:
-        """See `rationale_scores`."""
+        """Computes the scores of `rationale_scores`; `first` is the result of `read`."""
         if source == "gradient":
             program = lambda *a: self.passes.gradient(self.network, self.params, *a)  # noqa: E731
             found = self.passes.over_rows(program, self.rows, tokens, lengths)["gradient"]
@@ -362,7 +418,11 @@ class _Runs:
         open_words: np.ndarray | None,
         gated: bool,
     ) -> tuple[np.ndarray, np.ndarray, dict[str, Rationale]]:
-        """(predicted, probability, rationales) of some texts."""
+        """Measures the rationales of some of the texts.
+
+        Returns:
+          The predicted classes [N], their probabilities [N] and the measures by rationale.
+        """
         real = _real(lengths, tokens)
         counts = [np.ceil(np.round(q * lengths, 9)).astype(int) for q in shares]
         chosen: dict[str, list[list[np.ndarray]]] = {}
@@ -401,7 +461,7 @@ class _Runs:
     def _leak(
         self, tokens: np.ndarray, lengths: np.ndarray, kept: np.ndarray, predicted: np.ndarray
     ) -> np.ndarray:
-        """[2, N]: how much the probability changes without the closed words, and does the label."""
+        """Computes the gate leak and whether the predicted class changes with it, [2, N]."""
         fewer, shorter, moved = self._deleted_with(tokens, lengths, kept)
         both = (
             np.concatenate(pair)
@@ -416,12 +476,17 @@ class _Runs:
     def _deleted(
         self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the tokens and lengths of the texts with only the words where keep is True."""
         return self._deleted_with(tokens, lengths, keep)[:2]
 
     def _deleted_with(
         self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(tokens, lengths, where the words are that stay) of the texts without the others."""
+        """Deletes the words where keep is False.
+
+        Returns:
+          The tokens, the lengths and the mask of the words that were not deleted.
+        """
         if self.deletion == "unk":
             real = _real(lengths, tokens)
             return np.where(keep | ~real, tokens, self.unk).astype(tokens.dtype), lengths, keep
@@ -434,7 +499,7 @@ class _Runs:
 
 
 def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tokens, lengths and which of the tokens are words."""
+    """Returns the tokens (0 at padding), the lengths and the mask of a batch, after checks."""
     if missing := {"tokens", "lengths"} - batch.keys():
         raise ValueError(f"batch needs {', '.join(sorted(missing))}, got {sorted(batch)}")
     tokens, lengths = np.asarray(batch["tokens"]), np.asarray(batch["lengths"])
@@ -453,24 +518,26 @@ def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np
 
 
 def _real(lengths: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """Returns the mask [B, T] of the words."""
     return np.arange(tokens.shape[1])[None] < lengths[:, None]
 
 
 def _ranks(scores: np.ndarray, real: np.ndarray) -> np.ndarray:
-    """The place of every word in the order of the scores, the highest first; padding is last."""
+    """Returns the rank of each word by its score, 0 for the highest; T at padding."""
     order = np.argsort(np.where(real, -scores, np.inf), axis=1, kind="stable")
     ranks = np.argsort(order, axis=1)
     return np.where(real, ranks, scores.shape[1])
 
 
 def _probabilities(logits: np.ndarray) -> np.ndarray:
+    """Computes the softmax of logits in float64."""
     wide = logits.astype(np.float64)
     powers = np.exp(wide - wide.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def _joined(parts: Sequence[Rationale]) -> Rationale:
-    """One rationale of those of parts of the texts."""
+    """Concatenates the measures of parts of the texts."""
     fields: dict[str, Any] = {}
     for name in MEASURES:
         values = [getattr(part, name) for part in parts]
@@ -480,7 +547,7 @@ def _joined(parts: Sequence[Rationale]) -> Rationale:
 
 
 def _compared(rationales: Mapping[str, Rationale], samples: int) -> tuple[Comparison, ...]:
-    """Own against each other one, by every measure."""
+    """Tests the model's rationale against each other rationale, by each measure."""
     own, found = rationales["own"], []
     for measure, name in itertools.product(MEASURES, rationales):
         values = getattr(own, measure)
@@ -488,7 +555,7 @@ def _compared(rationales: Mapping[str, Rationale], samples: int) -> tuple[Compar
             continue
         other = getattr(rationales[name], measure)
         test = paired_bootstrap(values, other, samples=samples)
-        # a bootstrap of few texts is sure of what it cannot know
+        # The p-value of a bootstrap is too small for few texts.
         p_value = max(test.p_value, least_p_value(values, other))
         found.append((measure, name, test._replace(p_value=p_value)))
     corrected = holm([test.p_value for *_, test in found])

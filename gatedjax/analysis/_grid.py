@@ -1,4 +1,4 @@
-"""Attention of many rows to the words of a query, hop beside hop, and what came out of it."""
+"""Figure of the attention of many rows to the words of a query, a panel per hop."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -18,18 +18,23 @@ if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
-# inches
+# Lengths are in inches.
 _MARGIN, _CELL, _LABEL, _GAP, _BAR, _NUMBER = 0.15, 0.185, 1.5, 0.22, 0.9, 0.36
-_SIZE, _NAME = 8.5, 9.5  # points
+_SIZE, _NAME = 8.5, 9.5  # Points
 
 
 @dataclasses.dataclass(frozen=True)
 class GridPanel:
-    """One hop: weights of every row over the columns."""
+    """A panel of `plot_attention_grid`: the attention weights of a hop.
+
+    >>> GridPanel("hop 1", [[0.5, 0.5], [0.25, 0.75]]).name
+    'hop 1'
+    """
 
     name: str
+    """The heading of the panel."""
     weights: ArrayLike
-    """[R, C], at least 0."""
+    """[R, C], the weights of each row over the columns, at least 0."""
 
 
 def plot_attention_grid(
@@ -44,18 +49,31 @@ def plot_attention_grid(
     marked: Sequence[bool] | None = None,
     final_name: str = "answer",
 ) -> "Figure":
-    """Draws what rows attend to, one panel per hop, and a bar per row of the final weight.
+    """Draws the attention of rows to columns, a panel per hop, and a bar for each row at the right.
 
-    Panels share the rows and one scale of shades. A thin line parts groups of rows.
+    All panels have the same rows and scale of shades. A thin line separates groups of rows.
+
+        >>> panels = [GridPanel("hop 1", [[0.5, 0.5], [0.25, 0.75]])]
+        >>> figure = plot_attention_grid(["Ann", "Bob"], ["who", "won"], panels, [0.75, 0.25])
+        >>> [text.get_text() for text in figure.axes[0].texts[:2]]
+        ['Ann', 'Bob']
 
     Args:
-      rows: names, such as the places of candidates in a document.
-      columns: names, such as the words of a query.
-      panels: hops, from left to right; none draws the bars alone.
-      final: [R] the last weights, drawn as bars with numbers (none below 0.005).
-      groups: [R] a number per row; rows of one group stand together.
-      marked: [R] rows that are drawn in bold and orange, such as those of the answer.
-      final_name: above the bars.
+      rows: names of the R rows, for example the places of candidates in a document.
+      columns: names of the C columns, for example the words of a query.
+      panels: the hops, from left to right; an empty sequence draws only the bars.
+      final: [R] the final weight of each row, drawn as a bar with its number (no number below
+        0.005).
+      path_stem: path of the files without the suffix; None writes no files.
+      title: a heading above the figure; None draws no heading.
+      groups: [R] the number of the group of each row; a line separates neighbours of different
+        groups. None draws no lines.
+      marked: [R] bool, True for rows that are drawn in bold and orange, for example the answer;
+        None marks no rows.
+      final_name: the heading of the bars.
+
+    Returns:
+      The Matplotlib figure.
 
     Reference: Dhingra et al. 2017 (GA Reader), figures 3 to 7.
     """
@@ -80,6 +98,7 @@ def plot_attention_grid(
 
 
 def _weights(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns weights as float64 after checking that they are finite and at least 0."""
     weights = np.asarray(values).astype(np.float64)
     if weights.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {weights.shape}")
@@ -98,6 +117,7 @@ def _draw(
     bold: list[bool],
     heads: list[str],
 ) -> "Figure":
+    """Draws the panels, the bars at their right and the legend of the shades below them."""
     from matplotlib import cm, colors
 
     figure = new_figure(1, 1)
@@ -135,7 +155,7 @@ def _draw(
         _cells(axes, (x, top), grid, shades)
     axes.text(bars, heading_y, heads[-1], fontsize=_NAME, weight="bold", va="center")
     _bars(axes, (bars, top), last, bold)
-    # a line between groups, through everything
+    # The lines between groups cross all panels and the bars.
     for border in np.flatnonzero(np.diff(groups)) + 1:
         y = top + float(border) * _CELL
         axes.plot((_MARGIN, right - _MARGIN), (y, y), color="#8c8c8c", linewidth=0.6, zorder=3)
@@ -149,6 +169,7 @@ def _draw(
 def _cells(
     axes: "Axes", corner: tuple[float, float], grid: np.ndarray, shades: "ScalarMappable"
 ) -> None:
+    """Draws the shaded cells of a panel with its upper left corner at `corner`."""
     from matplotlib.patches import Rectangle
 
     x, y = corner
@@ -161,6 +182,7 @@ def _cells(
 
 
 def _bars(axes: "Axes", corner: tuple[float, float], weights: np.ndarray, bold: list[bool]) -> None:
+    """Draws the final weights as bars with numbers."""
     from matplotlib.patches import Rectangle
 
     x, y = corner

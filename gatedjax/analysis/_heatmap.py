@@ -1,4 +1,4 @@
-"""Attention over the words of a sentence, several models below each other."""
+"""Figure of attention over the words of a sentence, with several models below each other."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
-# inches
+# Lengths are in inches.
 _WIDTH, _MARGIN, _ROW, _LINE, _GAP, _WORD_PAD, _LEAST_CELL = 8.0, 0.15, 0.30, 0.20, 0.18, 0.13, 0.38
-_WORD_SIZE, _NAME_SIZE, _NUMBER_SIZE = 10.0, 9.5, 7.5  # points
+_WORD_SIZE, _NAME_SIZE, _NUMBER_SIZE = 10.0, 9.5, 7.5  # Points
 _OPEN_EDGE, _CLOSED_EDGE, _CELL_EDGE = "#000000", "#9a9a9a", "#c9c9c9"
 
 
 @dataclasses.dataclass(frozen=True)
 class _Row:
+    """A row of the figure: a model's weights and gates for the words of a sentence."""
+
     name: str
     words: tuple[str, ...]
     weights: np.ndarray
@@ -41,15 +43,25 @@ def plot_heatmap(
 ) -> "Figure":
     """Draws the attention of several models over the words of a sentence.
 
-    One cell per word and model: the shade is the weight on one scale for all models, the number
-    is the weight (none below 0.005). An open gate has a bold outline and a dot, a closed one is
-    hatched. Long sentences continue on further lines. Rows that follow each other with the same
-    words share one line of words.
+    Each model has a cell for each word. The shade of the cell is the weight, on the same scale for
+    all models; its number is the weight (no number below 0.005). An open gate has a bold outline
+    and a dot, a closed gate is hatched. Long sentences continue on further lines. Consecutive rows
+    with the same words have a common line of words.
+
+        >>> row = ("GA-Net", ["a", "good", "film"], [0.0, 1.0, 0.0], [0, 1, 0])
+        >>> figure = plot_heatmap([row])
+        >>> [text.get_text() for text in figure.axes[0].texts[:3]]
+        ['a', 'good', 'film']
 
     Args:
-      rows: (name, tokens, weights, gates or None) per model; gates > 0 are open. What follows the
-        last word in weights and gates is padding and ignored.
-      width: of the figure, in inches.
+      rows: (name, tokens, weights, gates or None) for each model, with a weight and a gate for each
+        token; gates above 0 are open. Further weights and gates are padding and are ignored.
+      path_stem: path of the files without the suffix; None writes no files.
+      title: a heading above the figure; None draws no heading.
+      width: width of the figure, in inches; at least 3.
+
+    Returns:
+      The Matplotlib figure.
 
     Reference: Xue et al. 2020 (GA-Net), figures 1 and 4.
     """
@@ -63,6 +75,7 @@ def plot_heatmap(
 
 
 def _checked(rows: Sequence[tuple[str, Sequence[str], ArrayLike, ArrayLike | None]]) -> list[_Row]:
+    """Returns the rows without padding after checking their weights and gates."""
     checked = []
     for i, (name, tokens, weights, gates) in enumerate(rows):
         words = tuple(clean(token) for token in tokens)
@@ -80,6 +93,7 @@ def _checked(rows: Sequence[tuple[str, Sequence[str], ArrayLike, ArrayLike | Non
 
 
 def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
+    """Draws the lines of words with the cells of the models, and the legend below them."""
     from matplotlib import cm, colors
 
     figure = new_figure(width, 1)
@@ -91,7 +105,7 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
     height_of_row = max(_ROW, 0.15 * max(len(name) for name in names.values()) + 0.06)
     heading = _fold(clean(title or ""), width - 2 * _MARGIN, _ruler(figure, "bold"), 11.0)
 
-    # Rows with the same words, then the lines that these words need: (rows, first, past, widths).
+    # A line is (rows with the same words, first word, word after the last, words, their widths).
     lines = []
     for group in _groups(rows):
         words = [_cut(word, room / 2, measure) for word in group[0].words]
@@ -130,10 +144,11 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
 def _cell(
     axes: "Axes", box: tuple[float, float, float, float], row: _Row, i: int, shades: Any
 ) -> None:
+    """Draws the cell of word i in a row, with its weight and the dot of an open gate."""
     x, y, width, height = box
     weight = float(row.weights[i])
     shade = shades.to_rgba(weight)
-    # relative luminance decides between black and white text
+    # The relative luminance of the shade decides between black and white text.
     ink = "white" if np.dot(shade[:3], (0.2126, 0.7152, 0.0722)) < 0.45 else "black"
     is_open = row.gates is not None and row.gates[i] > 0
     _box(axes, box, shade, None if row.gates is None else is_open)
@@ -141,7 +156,7 @@ def _cell(
         axes.plot(x + width - 0.065, y + 0.07, "o", markersize=2.8, color=ink, zorder=4)
     if weight >= 0.005:
         text = f"{weight:.2f}".removeprefix("0")
-        # an open cell keeps its upper corner for the dot
+        # The number of an open cell is lower, because the dot is in the upper corner.
         middle = y + height * (0.58 if is_open else 0.5)
         axes.text(x + width / 2, middle, text, fontsize=_NUMBER_SIZE, color=ink,
                   ha="center", va="center", zorder=4)  # fmt: skip
@@ -150,6 +165,7 @@ def _cell(
 def _box(
     axes: "Axes", box: tuple[float, float, float, float], shade: Any, is_open: bool | None
 ) -> None:
+    """Draws the outline and the shade of a cell; is_open is None for a model without gates."""
     from matplotlib.patches import Rectangle
 
     x, y, width, height = box
@@ -167,6 +183,7 @@ def _box(
 def _legend(
     figure: "Figure", axes: "Axes", y: float, shades: "ScalarMappable", *, gated: bool
 ) -> None:
+    """Draws the legend of the gates and of the shades at the height y."""
     width, height = figure.get_size_inches()
     if gated:
         x = _MARGIN
@@ -183,7 +200,7 @@ def _legend(
 def _sheet(
     figure: "Figure", size: tuple[float, float], margin: float, heading: list[str]
 ) -> "Axes":
-    """Axes over the whole figure in inches, from the upper left corner, with the heading."""
+    """Creates axes in inches from the upper left corner of the figure, and draws the heading."""
     figure.set_size_inches(*size)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, size[0]), ylim=(size[1], 0))
@@ -201,7 +218,7 @@ def _shade_bar(
     label: str,
     size: float,
 ) -> None:
-    """The legend of the shades."""
+    """Draws the legend of the shades, a horizontal colour bar."""
     from matplotlib.ticker import MaxNLocator
 
     bar = figure.colorbar(shades, cax=figure.add_axes(place), orientation="horizontal")
@@ -216,7 +233,7 @@ Ruler = Callable[[str, float], float]
 
 
 def _ruler(figure: "Figure", weight: str = "normal") -> Ruler:
-    """Measures text: (text, points) -> inches."""
+    """Returns a function that computes the width in inches of a text in a font size in points."""
     from matplotlib.font_manager import FontProperties
 
     canvas: Any = figure.canvas
@@ -230,6 +247,7 @@ def _ruler(figure: "Figure", weight: str = "normal") -> Ruler:
 
 
 def _groups(rows: list[_Row]) -> list[list[_Row]]:
+    """Groups consecutive rows that have the same words."""
     groups: list[list[_Row]] = []
     for row in rows:
         if groups and groups[-1][0].words == row.words:
@@ -240,7 +258,11 @@ def _groups(rows: list[_Row]) -> list[list[_Row]]:
 
 
 def _wrap(sizes: Sequence[float], room: float) -> list[tuple[int, int]]:
-    """Breaks cells into lines (first, past) that fit, each with at least one cell."""
+    """Breaks cells into lines that fit into `room`, each with at least one cell.
+
+    Returns:
+      (first cell, cell after the last) of each line.
+    """
     lines, first, used = [], 0, 0.0
     for i, size in enumerate(sizes):
         if i > first and used + size > room:
@@ -251,7 +273,7 @@ def _wrap(sizes: Sequence[float], room: float) -> list[tuple[int, int]]:
 
 
 def _fold(text: str, room: float, measure: Ruler, size: float) -> list[str]:
-    """Breaks text at spaces into lines no wider than room, where words allow it."""
+    """Breaks text at spaces into lines that are at most `room` wide, and cuts longer words."""
     lines: list[str] = []
     for word in text.split():
         joined = f"{lines[-1]} {word}" if lines else word
@@ -263,7 +285,7 @@ def _fold(text: str, room: float, measure: Ruler, size: float) -> list[str]:
 
 
 def _cut(word: str, room: float, measure: Ruler, size: float = _WORD_SIZE) -> str:
-    """The word, or its beginning with an ellipsis if it alone is too wide."""
+    """Returns the word, or its beginning with an ellipsis if the word is wider than `room`."""
     if measure(word, size) <= room:
         return word
     length = len(word)

@@ -1,4 +1,4 @@
-"""Layers above each other: a distribution per layer, and words against layers."""
+"""Figures of layers: a distribution per layer, and the weights of words in each layer."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# inches
+# Lengths are in inches.
 _PANEL, _RIDGE, _MARGIN, _CELL_WIDTH, _CELL_HEIGHT = 3.2, 0.33, 0.15, 0.27, 0.215
-# share of a row that the highest bar takes: ridges that overlap would stack spikes into one bar
+# The highest bar takes this share of its row, because spikes of rows that overlap would look like
+# a single bar.
 _HIGHEST = 0.86
-_WORD_SIZE = 9.0  # points
+_WORD_SIZE = 9.0  # Points
 _FILL = "#a6cde6"
 
 
@@ -32,15 +33,27 @@ def plot_layer_histograms(
     *,
     layers: Sequence[str] | None = None,
 ) -> "Figure":
-    """Draws a distribution per layer below each other, one panel per quantity.
+    """Draws the distributions of the layers below each other, a panel per quantity.
 
-    Heights are shares, on one scale within a panel (its highest is named below it); a dot is the
-    mean of the layer. Histograms of lengths (bins around whole numbers) are separate bars.
+    Heights are shares, on the same scale within a panel; the label below a panel states its largest
+    share. A dot marks the mean of the layer. Histograms of lengths (with bins around whole numbers)
+    have separate bars.
+
+        >>> from gatedjax.analysis import phrases
+        >>> histogram = phrases.weight_histogram([[[0.0, 1.0], [0.5, 0.25]]])  # [B, L, N]
+        >>> figure = plot_layer_histograms({"weight": histogram})
+        >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+        ['L1', 'L2']
 
     Args:
-      panels: {label of the x axis: histogram}, as of `phrases.weight_histogram`,
-        `phrases.phrase_length_histogram` and `phrases.gate_histogram(...).pooled`.
-      layers: names, the same for all panels; None is L1, L2, ...
+      panels: {label of the x axis: histogram}, from `phrases.weight_histogram`,
+        `phrases.phrase_length_histogram` or `phrases.gate_histogram(...).pooled`.
+      path_stem: path of the files without the suffix; None writes no files.
+      title: a heading above the figure; None draws no heading.
+      layers: names of the layers, the same for all panels; None names them L1, L2, ...
+
+    Returns:
+      The Matplotlib figure.
 
     Reference: Guo 2017 (AGT), figures 2 and 3.
     """
@@ -68,6 +81,7 @@ def plot_layer_histograms(
 
 
 def _ridges(axes: "Axes", histogram: LayerHistogram, label: str) -> None:
+    """Draws the distributions of a panel, the first layer at the top."""
     shares, edges = histogram.probability, histogram.edges
     highest = float(shares.max(initial=0.0))
     scale = _HIGHEST / highest if highest > 0 else 0.0
@@ -105,7 +119,7 @@ def _ridges(axes: "Axes", histogram: LayerHistogram, label: str) -> None:
         ticks = [t for t in MaxNLocator(8, integer=True).tick_values(1, longest) if t <= longest]
         ticks = sorted({1, *(int(t) for t in ticks if t >= 1)})
         if histogram.open_end:
-            # no neighbour so near that "12+" would touch it
+            # A tick near the last tick is dropped because its label would touch "12+".
             ticks = [t for t in ticks if t < longest - longest / 12] + [longest]
         plus = "+" if histogram.open_end else ""
         axes.set_xticks(ticks, [f"{t}{plus if t == longest else ''}" for t in ticks])
@@ -121,16 +135,25 @@ def plot_word_layers(
     threshold: float = THRESHOLD,
     layers: Sequence[str] | None = None,
 ) -> "Figure":
-    """Draws the rescaled attention of one sentence: a line per word, a column per layer.
+    """Draws the rescaled attention of a sentence: a line per word, a column per layer.
 
-    The shade is r; runs of words above the threshold have one outline, so that a phrase is a box
-    of several words. For a few models and one layer see `plot_heatmap`.
+    The shade is r. A run of words above the threshold has a common outline, so that a phrase is a
+    box of several words. `plot_heatmap` compares the attention of several models instead.
+
+        >>> figure = plot_word_layers(["not", "good"], [[1.0, 0.0], [1.0, 1.0]])
+        >>> [text.get_text() for text in figure.axes[0].texts[:3]]
+        ['not', 'good', 'L1']
 
     Args:
-      tokens: the words.
-      r: [L, N] of `phrases.normalise`; what follows the last word is padding and ignored.
+      tokens: the words of the sentence.
+      r: [L, N] from `phrases.normalise`; positions after the last word are padding and are ignored.
+      path_stem: path of the files without the suffix; None writes no files.
+      title: a heading above the figure; None draws no heading.
       threshold: words with r > threshold are outlined.
-      layers: names; None is L1, L2, ...
+      layers: names of the layers; None names them L1, L2, ...
+
+    Returns:
+      The Matplotlib figure.
 
     Reference: Guo 2017 (AGT), figure 4.
     """
@@ -153,6 +176,7 @@ def plot_word_layers(
 def _word_layers(
     words: list[str], weights: np.ndarray, title: str, threshold: float, names: list[str]
 ) -> "Figure":
+    """Draws the cells, the outlines of the runs and the legend below them."""
     from matplotlib import cm, colors
     from matplotlib.patches import Rectangle
 
@@ -185,7 +209,8 @@ def _word_layers(
     for (i,), start, length in zip(*selected, strict=True):
         place = left + i * cell + 0.012, top + start * _CELL_HEIGHT + 0.012
         size = cell - 0.024, length * _CELL_HEIGHT - 0.024
-        # orange on blue is told apart with every colour blindness, and in grey by its lightness
+        # Readers with any colour blindness can distinguish orange and blue, and the two differ in
+        # lightness in a grey print.
         axes.add_patch(
             Rectangle(place, *size, fill=False, edgecolor=PALETTE[1], linewidth=1.3, zorder=3)
         )
@@ -196,6 +221,7 @@ def _word_layers(
 def _word_layers_legend(
     figure: "Figure", axes: "Axes", y: float, shades: Any, threshold: float
 ) -> None:
+    """Draws the legend of the outlines and of the shades at the height y."""
     from matplotlib.patches import Rectangle
 
     width, height = figure.get_size_inches()
@@ -211,6 +237,7 @@ def _word_layers_legend(
 
 
 def _names(layers: Sequence[str] | None, count: int) -> list[str]:
+    """Returns a name for each of `count` layers; L1, L2, ... if layers is None."""
     names = [f"L{i + 1}" for i in range(count)] if layers is None else [clean(n) for n in layers]
     if not names:
         raise ValueError("there must be at least one layer")

@@ -1,4 +1,4 @@
-"""Distributions over layers: rescaled attention, lengths of phrases, values of gates."""
+"""Distributions per layer: rescaled attention, lengths of phrases, values of gates."""
 
 import dataclasses
 from typing import NamedTuple
@@ -11,13 +11,15 @@ from gatedjax.analysis._phrases import _real, _selected, runs
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LayerHistogram:
-    """Counts per layer; those of parts of a data set (buckets of other widths) can be added.
+    """A histogram per layer; the counts of parts of a data set can be added.
+
+    Histograms of lengths can be added even if they have different numbers of bins.
 
     Attributes:
-      counts: int [L, K].
-      edges: float [K + 1] of the K bins: each holds its lower edge, the last also its upper one.
-        Of lengths: 0.5, 1.5, ... around 1, 2, ...
-      open_end: whether the last bin also holds all that is larger; its mean is then too low.
+      counts: int [L, K], the number of values in each bin.
+      edges: float [K + 1], the edges of the K bins. A bin includes its lower edge, the last bin
+        also its upper edge. Histograms of lengths 1, 2, ... have the edges 0.5, 1.5, ...
+      open_end: True if the last bin also counts larger values; `mean` is then too low.
     """
 
     counts: np.ndarray
@@ -26,17 +28,20 @@ class LayerHistogram:
 
     @property
     def centres(self) -> np.ndarray:
-        """Float [K], the middle of every bin; of lengths: the length."""
+        """The middle of each bin, float [K]; the lengths in a histogram of lengths."""
         return (self.edges[:-1] + self.edges[1:]) / 2
 
     @property
     def probability(self) -> np.ndarray:
-        """Float [L, K], the share of every bin in its layer; a layer without a count is all 0."""
+        """The share of each bin in its layer, float [L, K]; all 0 in a layer without values."""
         return self.counts / np.maximum(self.counts.sum(-1, keepdims=True), 1)
 
     @property
     def mean(self) -> np.ndarray:
-        """Float [L], from the centres of the bins: exact for lengths; NaN without a count."""
+        """The mean of each layer, float [L]; NaN in a layer without values.
+
+        It is computed from the centres of the bins, which is exact for lengths.
+        """
         total = self.counts.sum(-1)
         return np.where(total > 0, self.counts @ self.centres / np.maximum(total, 1), np.nan)
 
@@ -60,10 +65,10 @@ class LayerHistogram:
 
 
 class GateHistogram(NamedTuple):
-    """What `gate_histogram` returns.
+    """Values of gates, the result of `gate_histogram`.
 
     Attributes:
-      pooled: all components of all sentences, per layer.
+      pooled: the histogram of all components of all sentences, per layer.
       sentence_means: float [B, L], the mean over the components; NaN for rows that do not count.
     """
 
@@ -74,12 +79,20 @@ class GateHistogram(NamedTuple):
 def weight_histogram(
     r: ArrayLike, mask: ArrayLike | None = None, *, bins: int = 20
 ) -> LayerHistogram:
-    """The distribution of r over all real words, per layer.
+    """Computes the distribution of the rescaled attention r over all real words, per layer.
+
+        >>> r = [[[0.0, 1.0, 1.0], [0.0, 0.5, 1.0]]]  # [B, L, N]
+        >>> print(weight_histogram(r, bins=2).counts)
+        [[1 2]
+         [1 2]]
 
     Args:
-      r: [B, L, N] of `normalise`, or [B, N], which has one layer. Axes between L and N are pooled.
-      mask: as there.
-      bins: of equal width in [0, 1].
+      r: [B, L, N] from `normalise`, or [B, N] for a single layer. Axes between L and N are pooled.
+      mask: bool, True at real words, as for `normalise`; None means that all words are real.
+      bins: number of bins of equal width in [0, 1].
+
+    Returns:
+      A histogram per layer.
 
     Reference: Guo 2017 (AGT), figure 2 (top): spikes at 0 and 1.
     """
@@ -96,16 +109,20 @@ def weight_mass(
     low: float,
     high: float,
 ) -> np.ndarray:
-    """The share of real words with low <= r <= high, per layer: of [0, 0.05] or [0.95, 1], say.
+    """Computes the share of the real words with low <= r <= high, per layer.
+
+        >>> r = [[[0.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.5, 1.0]]]  # [B, L, N]
+        >>> print(weight_mass(r, low=0.95, high=1.0))
+        [0.75 0.25]
 
     Args:
-      r: [*B, N] of `normalise`.
-      mask: as there.
-      low: least r that counts.
-      high: largest r that counts.
+      r: [B, L, N] from `normalise`, or [B, N] for a single layer. Axes between L and N are pooled.
+      mask: bool, True at real words, as for `normalise`; None means that all words are real.
+      low: the least r that counts.
+      high: the largest r that counts.
 
     Returns:
-      float [L]; NaN without a real word.
+      float [L]; NaN for a layer without real words.
     """
     values, real = _real(r, mask, "r")
     inside = _by_layer((values >= low) & (values <= high) & real).sum((1, 2))
@@ -119,16 +136,20 @@ def phrase_length_histogram(
     min_length: int = 1,
     max_length: int | None = None,
 ) -> LayerHistogram:
-    """The distribution of the lengths of runs, per layer.
+    """Computes the distribution of the lengths of runs of selected words, per layer.
+
+        >>> selected = np.array([[True, True, False, True]])
+        >>> print(phrase_length_histogram(selected).counts)
+        [[1 1]]
 
     Args:
-      selected: bool [B, L, N] of `select`, or [B, N], which has one layer.
-      min_length: shorter runs do not count: 1 counts single words, 2 only phrases.
-      max_length: longer runs count as this long; None goes up to the longest.
+      selected: bool [B, L, N] from `select`, or [B, N] for a single layer.
+      min_length: shorter runs do not count; 1 counts single words, 2 only phrases.
+      max_length: longer runs count as runs of this length; None has a bin for each length.
 
     Returns:
-      The counts of the lengths 1, 2, ...; those below min_length are 0. On phrases see the caveat
-      of `runs`.
+      A histogram of the lengths 1, 2, ... per layer, with counts of 0 below min_length. See `runs`
+      for what a phrase means.
 
     Reference: Guo 2017 (AGT), figure 2 (bottom).
     """
@@ -144,9 +165,14 @@ def phrase_length_histogram(
 
 
 def mean_phrase_length(selected: ArrayLike, *, min_length: int = 1) -> np.ndarray:
-    """The mean length of runs, per layer.
+    """Computes the mean length of the runs of selected words, per layer.
 
-    Args: as of `phrase_length_histogram`.
+        >>> print(mean_phrase_length(np.array([[True, True, False, True]])))
+        [1.5]
+
+    Args:
+      selected: bool [B, L, N] from `select`, or [B, N] for a single layer.
+      min_length: shorter runs do not count.
 
     Returns:
       float [L]; NaN for a layer without a run that counts.
@@ -160,15 +186,20 @@ def mean_phrase_length(selected: ArrayLike, *, min_length: int = 1) -> np.ndarra
 def gate_histogram(
     gates: ArrayLike, rows: ArrayLike | None = None, *, bins: int = 20
 ) -> GateHistogram:
-    """The distribution of gate values per layer, and the mean gate of every sentence.
+    """Computes the distribution of gate values per layer, and the mean gates of each sentence.
+
+        >>> histogram = gate_histogram([[[0.0, 0.25, 1.0, 1.0]]], bins=2)  # [B, L, D]
+        >>> print(histogram.pooled.counts, histogram.sentence_means)
+        [[2 2]] [[0.5625]]
 
     Args:
       gates: [B, L, D] in [0, 1], such as the L - 1 transform gates of AGT.
-      rows: bool [B], False at rows that do not count (filler rows); None counts all.
-      bins: of equal width in [0, 1].
+      rows: bool [B], False at rows that do not count (filler rows); None counts all rows.
+      bins: number of bins of equal width in [0, 1].
 
     Returns:
-      All components of all rows pooled, and the means over the components.
+      A histogram per layer with all components of all rows, and the mean over the components for
+      each row and layer.
 
     Reference: Guo 2017 (AGT), figure 3: near 0 (carry) in the middle layers.
     """
@@ -189,7 +220,7 @@ def gate_histogram(
 
 
 def _histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -> LayerHistogram:
-    """Counts [L, R, N] values in [0, 1] per layer."""
+    """Computes the histograms of values [L, R, N] in [0, 1] where real_layers is True."""
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
     counts = [
@@ -200,12 +231,12 @@ def _histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -> LayerH
 
 
 def _of_lengths(edges: np.ndarray) -> bool:
-    """Whether the bins are around 1, 2, ..."""
+    """Returns whether the bins are those of the lengths 1, 2, ..."""
     return bool(np.array_equal(edges, np.arange(len(edges)) + 0.5))
 
 
 def _lengths(selected: ArrayLike, min_length: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """(layer of every run, its length, number of layers)."""
+    """Returns the layer of each run, the length of each run, and the number of layers."""
     if min_length < 1:
         raise ValueError(f"min_length must be at least 1, got {min_length}")
     layers = _by_layer(_selected(selected))
@@ -215,7 +246,7 @@ def _lengths(selected: ArrayLike, min_length: int) -> tuple[np.ndarray, np.ndarr
 
 
 def _by_layer(values: np.ndarray) -> np.ndarray:
-    """Returns [B, L, ..., N] as [L, rows, N], and fewer axes as one layer."""
+    """Returns values [B, L, ..., N] as [L, rows, N]; values [B, N] or [N] are a single layer."""
     layers = np.moveaxis(values, 1, 0) if values.ndim > 2 else values[None]
     rows = int(np.prod(layers.shape[1:-1]))
     return layers.reshape(len(layers), rows, values.shape[-1])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# inches
+# Lengths are in inches.
 _MARGIN, _SPACE, _LEVEL, _TALLEST, _LINE, _NAME, _PANEL_GAP = 0.2, 0.14, 0.26, 2.8, 0.24, 0.26, 0.2
 _WORD_SIZE, _LEAST_WIDTH = 10.0, 4.2
 _PLAIN = "#7a7a7a"
@@ -28,13 +28,23 @@ def plot_trees(
     *,
     gold: SpanTree | None = None,
 ) -> "Figure":
-    """Draws trees over the same sentence below each other.
+    """Draws several trees of the same sentence below each other.
+
+        >>> tree = SpanTree(3, ((0, 3), (1, 3)))
+        >>> figure = plot_trees(["the", "film", "ran"], {"predicted": tree})
+        >>> [text.get_text() for text in figure.axes[0].texts]
+        ['predicted', 'the', 'film', 'ran']
 
     Args:
-      words: of the sentence.
+      words: the words of the sentence.
       trees: {name: tree}.
-      gold: nodes that this tree has, too, are blue with a dot; the others are grey. None draws all
-        in one colour.
+      path_stem: path of the files without the suffix; None writes no files.
+      title: a heading above the figure; None draws no heading.
+      gold: the gold tree. Nodes that it contains are blue with a dot, all other nodes are grey.
+        None draws all nodes in blue without dots.
+
+    Returns:
+      The Matplotlib figure.
 
     Reference: Geng et al. 2020 (SSAN), figure 6.
     """
@@ -55,6 +65,7 @@ def plot_trees(
 def _draw(
     words: list[str], trees: dict[str, SpanTree], title: str, gold: SpanTree | None
 ) -> "Figure":
+    """Draws the trees below each other, and the legend of the gold tree."""
     figure = new_figure(1, 1)
     measure = _ruler(figure)
     words = [_cut(word, 2.0, measure, _WORD_SIZE) for word in words]
@@ -93,7 +104,7 @@ def _draw(
 
 
 def _places(words: list[str], measure: Ruler) -> tuple[list[float], float]:
-    """The middle of every word, and the width of the figure."""
+    """Returns the x coordinate of the middle of each word, and the width of the figure."""
     sizes = [measure(word, _WORD_SIZE) + _SPACE for word in words]
     width = max(sum(sizes) + 2 * _MARGIN, _LEAST_WIDTH)
     places, x = [], (width - sum(sizes)) / 2
@@ -104,10 +115,10 @@ def _places(words: list[str], measure: Ruler) -> tuple[list[float], float]:
 
 
 def _heights(tree: SpanTree) -> dict[Span, int]:
-    """How far every node of two words or more is above the words."""
+    """Returns the height of each node with two words or more; single words have the height 0."""
     heights: dict[Span, int] = {}
     parts = tree.children()
-    for node in reversed(list(parts)):  # from the last to the first: children before their parent
+    for node in reversed(list(parts)):  # Children come before their parent.
         heights[node] = 1 + max(heights.get(part, 0) for part in parts[node])
     return heights
 
@@ -121,6 +132,7 @@ def _branches(
     level: float,
     gold: SpanTree | None,
 ) -> None:
+    """Draws the nodes of a tree above words at the height `ground`."""
     parts = tree.children()
     at: dict[Span, float] = {(i, i + 1): x for i, x in enumerate(places)}
     for node in reversed(list(parts)):
@@ -129,8 +141,8 @@ def _branches(
     for node, children in parts.items():
         y = ground - level * heights[node]
         color = PALETTE[0] if gold is None or node in gold_spans else _PLAIN
-        # a bar over all parts and a line down to each: lines from one point to many parts cross
-        # those of deeper nodes
+        # A node is a bar over its parts with a vertical line down to each part, because lines from
+        # a point to many parts would cross the lines of deeper nodes.
         look: Options = {"color": color, "linewidth": 1.2, "solid_capstyle": "round", "zorder": 2}
         axes.plot([at[children[0]], at[children[-1]]], [y, y], **look)
         for child in children:
