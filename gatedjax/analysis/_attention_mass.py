@@ -67,19 +67,19 @@ def distance_counts(weights: ArrayLike, lengths: ArrayLike) -> DistanceCounts:
 
     Reference: Geng et al. 2020 (SSAN), figures 2 and 4.
     """
-    weights, real = checked(weights, lengths)
+    weights, real = check_weights(weights, lengths)
     n = weights.shape[-1]
     both = real[:, :, None] & real[:, None, :]
     real_weights = np.where(both, weights, 0.0)
-    refuse(real_weights)
-    apart = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :]).ravel()
-    mass = np.bincount(apart, real_weights.sum(axis=0).ravel(), minlength=n)
-    pairs = np.bincount(apart, both.sum(axis=0).ravel(), minlength=n).astype(np.int64)
+    check_not_negative(real_weights)
+    distances = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :]).ravel()
+    mass = np.bincount(distances, real_weights.sum(axis=0).ravel(), minlength=n)
+    pairs = np.bincount(distances, both.sum(axis=0).ravel(), minlength=n).astype(np.int64)
     rows = real_weights.sum(axis=-1)[real]
     return DistanceCounts(mass[:n], pairs[:n], int(real.sum()), int(np.sum(rows == 0)))
 
 
-def checked(weights: ArrayLike, lengths: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+def check_weights(weights: ArrayLike, lengths: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Checks the shapes and returns W as float64 [B, N, N] and the mask of real words [B, N]."""
     weights, lengths = np.asarray(weights, np.float64), np.asarray(lengths)
     if weights.ndim != 3 or weights.shape[1] != weights.shape[2]:
@@ -92,7 +92,7 @@ def checked(weights: ArrayLike, lengths: ArrayLike) -> tuple[np.ndarray, np.ndar
     return weights, np.arange(n)[None, :] < lengths[:, None]
 
 
-def refuse(weights: np.ndarray) -> None:
+def check_not_negative(weights: np.ndarray) -> None:
     """Raises ValueError unless all weights are finite and at least 0."""
     if np.any(weights < 0) or not np.all(np.isfinite(weights)):
         raise ValueError("weights must be finite and at least 0 at real words")

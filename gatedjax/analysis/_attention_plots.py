@@ -11,7 +11,13 @@ from gatedjax._utils.terminal import clean
 from gatedjax.analysis._attention_mass import DistanceCounts
 from gatedjax.analysis._curves import plot_lines
 from gatedjax.analysis._figure import INK, PALETTE, largest_of, new_figure, save, style
-from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _shade_bar, _sheet
+from gatedjax.analysis._heatmap import (
+    _add_sheet,
+    _break_lines,
+    _draw_shade_bar,
+    _make_ruler,
+    _shorten,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,9 +68,11 @@ def plot_attention(
         raise ValueError("panels must have at least one map")
     if outside := [place for place in marked if not 0 <= place < len(words)]:
         raise ValueError(f"marked must be in [0, {len(words)}), got {outside}")
-    maps = {clean(name): _square(name, weights, len(words)) for name, weights in panels.items()}
+    maps = {
+        clean(name): _check_square(name, weights, len(words)) for name, weights in panels.items()
+    }
     with style():
-        figure = _maps(words, maps, clean(title or ""), set(marked))
+        figure = _draw_maps(words, maps, clean(title or ""), set(marked))
         save(figure, path_stem)
     return figure
 
@@ -99,15 +107,15 @@ def plot_distances(
     Reference: Geng et al. 2020 (SSAN), figures 2 and 4.
     """
     lines = {}
-    for name, one in counts.items():
-        values = one.per_neighbour() if per_neighbour else one.shares()
-        shown = values[: max_distance + 1] if one.queries else values[:0]
-        lines[name] = [(float(r), 100 * float(value), 0.0) for r, value in enumerate(shown)]
+    for name, entry in counts.items():
+        values = entry.per_neighbour() if per_neighbour else entry.shares()
+        drawn_values = values[: max_distance + 1] if entry.queries else values[:0]
+        lines[name] = [(float(r), 100 * float(value), 0.0) for r, value in enumerate(drawn_values)]
     label = "mean weight of a key (%)" if per_neighbour else "share of attention (%)"
     return plot_lines({label: lines}, path_stem, xlabel="distance of query and key", title=title)
 
 
-def _square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
+def _check_square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
     """Checks the weights of a panel and returns the part without padding, float64 [size, size]."""
     values = np.asarray(weights).astype(np.float64)
     if values.ndim != 2 or min(values.shape) < size:
@@ -120,49 +128,51 @@ def _square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
     return values
 
 
-def _maps(words: list[str], maps: dict[str, np.ndarray], title: str, marked: set[int]) -> "Figure":
+def _draw_maps(
+    words: list[str], maps: dict[str, np.ndarray], title: str, marked: set[int]
+) -> "Figure":
     """Draws the panels side by side, with a legend below them."""
     from matplotlib import cm, colors
 
     figure = new_figure(1, 1)
-    measure = _ruler(figure)
-    shown = [_cut(word, _LONGEST_WORD, measure, _WORD_SIZE) for word in words]
-    longest = max(measure(word, _WORD_SIZE) for word in shown) + 0.08
+    measure = _make_ruler(figure)
+    labels = [_shorten(word, _LONGEST_WORD, measure, _WORD_SIZE) for word in words]
+    longest = max(measure(word, _WORD_SIZE) for word in labels) + 0.08
     side = max(_CELL * len(words), 0.5)
-    left = _MARGIN + longest
+    x_left = _MARGIN + longest
     # The words of the keys stand above each panel, the words of the queries only at the left.
-    width = left + len(maps) * side + (len(maps) - 1) * _GAP + _MARGIN
+    width = x_left + len(maps) * side + (len(maps) - 1) * _GAP + _MARGIN
     width = max(width, 4.2)
-    heading = _fold(title, width - 2 * _MARGIN, _ruler(figure, "bold"), 11.0)
-    names = {name: _fold(name, side, measure, _NAME_SIZE) for name in maps}
+    heading = _break_lines(title, width - 2 * _MARGIN, _make_ruler(figure, "bold"), 11.0)
+    names = {name: _break_lines(name, side, measure, _NAME_SIZE) for name in maps}
     name_rows = max(len(lines) for lines in names.values())
     above = _MARGIN + (0.22 * len(heading) + 0.06 if heading else 0.0)
     top = above + 0.17 * name_rows + 0.06 + longest
     height = top + side + _FOOT
-    page = _sheet(figure, (width, height), _MARGIN, heading)
+    page = _add_sheet(figure, (width, height), _MARGIN, heading)
     highest = largest_of(*maps.values())
     shades = cm.ScalarMappable(colors.Normalize(0, highest), "Blues")
     cell = side / len(words)
     weight_of = lambda i: "bold" if i in marked else "normal"  # noqa: E731
-    for i, word in enumerate(shown):
-        page.text(left - 0.06, top + (i + 0.5) * cell, word, fontsize=_WORD_SIZE, ha="right",
+    for i, word in enumerate(labels):
+        page.text(x_left - 0.06, top + (i + 0.5) * cell, word, fontsize=_WORD_SIZE, ha="right",
                   va="center", weight=weight_of(i))  # fmt: skip
     for number, (name, values) in enumerate(maps.items()):
-        x = left + number * (side + _GAP)
+        x = x_left + number * (side + _GAP)
         page.text(x + side / 2, above + 0.085 * name_rows, "\n".join(names[name]), va="center",
                   ha="center", fontsize=_NAME_SIZE)  # fmt: skip
-        for i, word in enumerate(shown):
+        for i, word in enumerate(labels):
             page.text(x + (i + 0.5) * cell, top - 0.06, word, fontsize=_WORD_SIZE, rotation=90,
                       ha="center", va="bottom", weight=weight_of(i))  # fmt: skip
-        _cells(page, x, top, cell, values, shades)
+        _draw_cells(page, x, top, cell, values, shades)
     wide = min(2.4, width - 2.2)
     place = ((width - _MARGIN - 0.1 - wide) / width, 0.42 / height, wide / width, 0.12 / height)
-    _shade_bar(figure, shades, place, "attention weight", 8.5)
-    _legend(page, height)
+    _draw_shade_bar(figure, shades, place, "attention weight", 8.5)
+    _draw_legend(page, height)
     return figure
 
 
-def _cells(
+def _draw_cells(
     page: "Axes", x: float, top: float, cell: float, values: np.ndarray, shades: "ScalarMappable"
 ) -> None:
     """Draws the cells of a panel whose upper left corner is at (x, top)."""
@@ -189,7 +199,7 @@ def _cells(
         )  # fmt: skip
 
 
-def _legend(page: "Axes", height: float) -> None:
+def _draw_legend(page: "Axes", height: float) -> None:
     """Explains the box of the largest weight, and rows and columns, at the lower left."""
     from matplotlib.patches import Rectangle
 

@@ -43,8 +43,9 @@ def corpus_bleu(translations: Sequence[str], references: Sequence[str]) -> Score
     score = metric.corpus_score(list(translations), [list(references)])
     statistics = []
     for translation, reference in zip(translations, references, strict=True):
-        one = metric.corpus_score([translation], [[reference]])
-        statistics.append([one.sys_len, one.ref_len, *one.counts, *one.totals])
+        sentence = metric.corpus_score([translation], [[reference]])
+        lengths = [sentence.sys_len, sentence.ref_len]
+        statistics.append([*lengths, *sentence.counts, *sentence.totals])
     return Scored(float(score.score), str(metric.get_signature()), statistics)
 
 

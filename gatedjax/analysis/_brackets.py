@@ -62,13 +62,13 @@ def bracket_counts(
     if drop is not None:
         gold, predicted = gold.without(drop), predicted.without(drop)
     ours, theirs = set(predicted.spans), set(gold.spans)
-    whole = (0, gold.size)
+    root = (0, gold.size)
     if count_root and gold.size > 1:
-        ours.add(whole)
-        theirs.add(whole)
+        ours.add(root)
+        theirs.add(root)
     else:
-        ours.discard(whole)
-        theirs.discard(whole)
+        ours.discard(root)
+        theirs.discard(root)
     return BracketCounts(len(ours & theirs), len(ours), len(theirs))
 
 

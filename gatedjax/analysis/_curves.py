@@ -64,23 +64,23 @@ def plot_lines(
                         f"points of {measure}, {name} must be (x, mean, deviation >= 0 or None), "
                         f"got {point}"
                     )
-    drawn = [(name, points) for lines in series.values() for name, points in lines.items()]
-    names = list(dict.fromkeys(name for name, points in drawn if points))
-    alone = any(point[2] is None for _, points in drawn for point in points)
+    named_points = [(name, points) for lines in series.values() for name, points in lines.items()]
+    names = list(dict.fromkeys(name for name, points in named_points if points))
+    has_single_runs = any(point[2] is None for _, points in named_points for point in points)
     with style():
-        caption = "hollow: one seed" if alone else ""
-        figure, panels = _panels(list(series), title, names, caption)
+        caption = "hollow: one seed" if has_single_runs else ""
+        figure, panels = _make_panels(list(series), title, names, caption)
         for axes, (measure, lines) in zip(panels, series.items(), strict=True):
             axes.set(xlabel=clean(xlabel), ylabel=clean(measure))
             xs = sorted({point[0] for points in lines.values() for point in points})
             if not xs:
                 axes.text(0.5, 0.5, "not run", ha="center", transform=axes.transAxes)
-            elif len(xs) <= 8 and _apart(xs):
+            elif len(xs) <= 8 and _labels_fit(xs):
                 axes.set_xticks(xs)
             for name, points in lines.items():
                 if points:
                     by_place = sorted(points, key=lambda point: point[0])
-                    _line_with_bars(axes, names.index(name), by_place)
+                    _draw_line_with_bars(axes, names.index(name), by_place)
             axes.margins(x=0.06, y=0.12)
         save(figure, path_stem)
     return figure
@@ -163,7 +163,7 @@ def plot_learning_curves(
     names = list(records_of)
     with style():
         caption = "thin: training, per logged step; with markers: evaluation"
-        figure, panels = _panels(list(curves), title, names, caption)
+        figure, panels = _make_panels(list(curves), title, names, caption)
         for axes, (metric, lines) in zip(panels, curves.items(), strict=True):
             axes.set(xlabel="step", ylabel=clean(metric))
             for (name, split), points in lines.items():
@@ -172,18 +172,18 @@ def plot_learning_curves(
                 if split == "train":
                     look |= {"linewidth": 0.9, "alpha": 0.55}
                 else:
-                    look = _look(i)
+                    look = _line_style(i)
                 axes.plot(*zip(*points, strict=True), **look)
             axes.margins(x=0.02, y=0.06)
         save(figure, path_stem)
     return figure
 
 
-def _line_with_bars(axes: "Axes", i: int, points: Points) -> None:
+def _draw_line_with_bars(axes: "Axes", i: int, points: Points) -> None:
     """Draws a line in the style of index i, with hollow markers where there is no deviation."""
     xs, means, deviations = zip(*points, strict=True)
     bars = [d or float("nan") for d in deviations]
-    look = _look(i)
+    look = _line_style(i)
     axes.errorbar(xs, means, yerr=bars, capsize=3, elinewidth=1.0, capthick=1.0, **look)
     single = [(x, mean) for x, mean, deviation in points if deviation is None]
     if single:
@@ -192,7 +192,7 @@ def _line_with_bars(axes: "Axes", i: int, points: Points) -> None:
         axes.plot(*zip(*single, strict=True), **look | hollow, zorder=3)
 
 
-def _look(i: int) -> Options:
+def _line_style(i: int) -> Options:
     """Returns Matplotlib's options for the line with index i."""
     return {
         "color": PALETTE[i % len(PALETTE)],
@@ -205,13 +205,13 @@ def _look(i: int) -> Options:
     }
 
 
-def _panels(
+def _make_panels(
     measures: Sequence[str], title: str | None, names: Sequence[str], caption: str
 ) -> tuple["Figure", list["Axes"]]:
     """Creates a figure with panels side by side above the legend of the names and a caption."""
     count = len(measures)
     width = max(3.4 * count, 4.2)
-    columns = _columns(names, width)
+    columns = _count_columns(names, width)
     rows = -(-len(names) // columns)
     below = _LEGEND_ROW * rows + 0.08 + (_CAPTION if caption else 0.0)
     figure = new_figure(width, 2.9 + below + (0.3 if title else 0.0))
@@ -220,11 +220,11 @@ def _panels(
     if title:
         figure.suptitle(clean(title), fontsize=11, weight="bold")
     if names:
-        _legend_below(figure, names, columns, caption)
+        _draw_legend_below(figure, names, columns, caption)
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
-def _columns(names: Sequence[str], width: float) -> int:
+def _count_columns(names: Sequence[str], width: float) -> int:
     """Returns the number of columns, at most four, of a legend that is `width` inches wide."""
     from matplotlib.textpath import TextPath
 
@@ -240,11 +240,11 @@ def _columns(names: Sequence[str], width: float) -> int:
     return 1
 
 
-def _legend_below(figure: "Figure", names: Sequence[str], columns: int, caption: str) -> None:
+def _draw_legend_below(figure: "Figure", names: Sequence[str], columns: int, caption: str) -> None:
     """Draws the legend of the names and the caption at the bottom of a figure."""
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], label=clean(name), **_look(i)) for i, name in enumerate(names)]
+    handles = [Line2D([], [], label=clean(name), **_line_style(i)) for i, name in enumerate(names)]
     figure.legend(
         handles=handles, loc="lower center", fontsize=_SIZE, ncols=columns,
         bbox_to_anchor=(0.5, (_CAPTION if caption else 0.0) / figure.get_figheight()),
@@ -254,7 +254,7 @@ def _legend_below(figure: "Figure", names: Sequence[str], columns: int, caption:
         figure.text(0.5, 0.05 / figure.get_figheight(), caption, ha="center", fontsize=8.5)
 
 
-def _apart(xs: list[float]) -> bool:
+def _labels_fit(xs: list[float]) -> bool:
     """Returns whether tick labels at all of these sorted numbers fit without overlap."""
     gaps = [b - a for a, b in itertools.pairwise(xs)]
     # An axis has room for about 30 characters.

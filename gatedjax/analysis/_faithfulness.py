@@ -137,12 +137,12 @@ class Faithfulness:
         names = [name for name in MEASURES if getattr(self.own, name) is not None]
         starred = {(c.measure, c.against) for c in self.comparisons if c.corrected < 0.05}
         cells = [
-            [who]
+            [rationale]
             + [
-                f"{self.mean(name, who):.4f}" + "*" * ((name, who) in starred)
+                f"{self.mean(name, rationale):.4f}" + "*" * ((name, rationale) in starred)
                 for name in names
             ]
-            for who in self.rationales
+            for rationale in self.rationales
         ]  # fmt: skip
         return render_table(["rationale", *(MEASURES[name] for name in names)], cells)
 
@@ -244,25 +244,25 @@ def faithfulness(
             "others are given as others"
         )
     others = dict(others or {})
-    if taken := others.keys() & {"own", "random", "attention", "gradient"}:
-        raise ValueError(f"others must have names of their own, got {sorted(taken)}")
+    if reserved := others.keys() & {"own", "random", "attention", "gradient"}:
+        raise ValueError(f"others must have names of their own, got {sorted(reserved)}")
 
     tokens, lengths, real = texts_of(batch)
     used = np.flatnonzero((lengths > 0) & (np.asarray(batch.get("weight", 1.0)) > 0))
     if not used.size:
         raise ValueError("batch must have a text with words and a weight above 0")
     network = _passes.Network(model)
-    runs = _Runs(_passes, network, params, rows, deletion, unk)
-    whole = tokens.shape
+    runner = _Runner(_passes, network, params, rows, deletion, unk)
+    shape = tokens.shape
     tokens, lengths, real = tokens[used], lengths[used], real[used]
-    first = runs.read(tokens, lengths)
+    first = runner.predict(tokens, lengths)
     gated = "gates" in first and hasattr(model, "with_gates")
 
-    def given(name: str, values: ArrayLike) -> np.ndarray:
+    def check_scores(name: str, values: ArrayLike) -> np.ndarray:
         """Returns an argument for the used rows after checking its shape."""
         array = np.asarray(values, np.float64)
-        if array.shape != whole:
-            raise ValueError(f"{name} must have shape {whole}, that of tokens, got {array.shape}")
+        if array.shape != shape:
+            raise ValueError(f"{name} must have shape {shape}, that of tokens, got {array.shape}")
         array = array[used]
         if np.isnan(array[real]).any():
             raise ValueError(f"{name} must not be NaN at a word")
@@ -270,11 +270,11 @@ def faithfulness(
 
     if scores is None:
         source: Source = "gates" if gated else "attention"
-        own = runs.scores(source, tokens, lengths, first)
+        own_scores = runner.compute_scores(source, tokens, lengths, first)
     else:
-        source, own = "gates", given("scores", scores)
+        source, own_scores = "gates", check_scores("scores", scores)
     if kept is not None:
-        open_words = (given("kept", kept) > 0) & real
+        open_words = (check_scores("kept", kept) > 0) & real
     elif gated:
         open_words = (first["gates"] > 0) & real
         shut = ~open_words.any(axis=1, keepdims=True)
@@ -282,35 +282,35 @@ def faithfulness(
     else:
         open_words = None
     if names is None:
-        has = "attention" in first and source != "attention"
-        names = ("random", "attention", "gradient") if has else ("random", "gradient")
-    ranked: dict[str, list[np.ndarray]] = {"own": [own]}
+        with_attention = "attention" in first and source != "attention"
+        names = ("random", "attention", "gradient") if with_attention else ("random", "gradient")
+    ranked: dict[str, list[np.ndarray]] = {"own": [own_scores]}
     for name in names:
         if name == "random":
-            ids = np.asarray(batch.get("example_id", np.arange(whole[0])))
+            ids = np.asarray(batch.get("example_id", np.arange(shape[0])))
             ranked[name] = list(_passes.random_scores(key, ids[used], tokens.shape[1], draws))
         else:
-            ranked[name] = [runs.scores(name, tokens, lengths, first)]
-    ranked |= {name: [given(name, values)] for name, values in others.items()}
+            ranked[name] = [runner.compute_scores(name, tokens, lengths, first)]
+    ranked |= {name: [check_scores(name, values)] for name, values in others.items()}
 
     parts = []
     for begin in range(0, len(used), rows):
-        some = slice(begin, begin + rows)
+        chunk = slice(begin, begin + rows)
         parts.append(
-            runs.measured(
-                tokens[some],
-                lengths[some],
+            runner.measure(
+                tokens[chunk],
+                lengths[chunk],
                 {
-                    name: [_ranks(one[some], real[some]) for one in many]
-                    for name, many in ranked.items()
+                    name: [_rank_words(draw[chunk], real[chunk]) for draw in per_draw]
+                    for name, per_draw in ranked.items()
                 },
                 shares,
-                None if open_words is None else open_words[some],
+                None if open_words is None else open_words[chunk],
                 gated,
             )
         )
     predicted, probability = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-    rationales = {name: _joined([part[2][name] for part in parts]) for name in ranked}
+    rationales = {name: _concatenate([part[2][name] for part in parts]) for name in ranked}
     return Faithfulness(
         rows=used,
         predicted=predicted,
@@ -318,7 +318,7 @@ def faithfulness(
         density=None if open_words is None else open_words.sum(axis=1) / lengths,
         shares=shares,
         rationales=rationales,
-        comparisons=_compared(rationales, samples),
+        comparisons=_compare(rationales, samples),
     )
 
 
@@ -364,13 +364,13 @@ def rationale_scores(
     if source not in get_args(Source):
         raise ValueError(f"source must be one of {get_args(Source)}, got {source!r}")
     tokens, lengths, real = texts_of(batch)
-    runs = _Runs(_passes, _passes.Network(model), params, rows, "remove", 1)
-    found = runs.scores(source, tokens, lengths, runs.read(tokens, lengths))
-    return np.where(real, found, 0)
+    runner = _Runner(_passes, _passes.Network(model), params, rows, "remove", 1)
+    scores = runner.compute_scores(source, tokens, lengths, runner.predict(tokens, lengths))
+    return np.where(real, scores, 0)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Runs:
+class _Runner:
     """A network with its parameters, and the options of its passes."""
 
     passes: Any
@@ -380,9 +380,9 @@ class _Runs:
     deletion: str
     unk: int
 
-    def read(self, tokens: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
+    def predict(self, tokens: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
         """Computes the logits, and gates and attention where the network has them."""
-        program = lambda *arrays: self.passes.read(self.network, self.params, *arrays)  # noqa: E731
+        program = lambda *arrays: self.passes.predict(self.network, self.params, *arrays)  # noqa: E731
         return self.passes.over_rows(program, self.rows, tokens, lengths)
 
     def force(
@@ -393,23 +393,23 @@ class _Runs:
         gates = gates.astype(np.float32)
         return self.passes.over_rows(program, self.rows, tokens, lengths, gates)
 
-    def scores(
+    def compute_scores(
         self, source: str, tokens: np.ndarray, lengths: np.ndarray, first: Mapping[str, np.ndarray]
     ) -> np.ndarray:
-        """Computes the scores of `rationale_scores`; `first` is the result of `read`."""
+        """Computes the scores of `rationale_scores`; `first` is the result of `predict`."""
         if source == "gradient":
             program = lambda *a: self.passes.gradient(self.network, self.params, *a)  # noqa: E731
-            found = self.passes.over_rows(program, self.rows, tokens, lengths)["gradient"]
+            values = self.passes.over_rows(program, self.rows, tokens, lengths)["gradient"]
         elif source == "attention" and "gates" in first and "attention" in first:
-            found = self.force(tokens, lengths, _real(lengths, tokens))["attention"]
+            values = self.force(tokens, lengths, _word_mask(lengths, tokens))["attention"]
         else:
             name = "gate_logits" if source == "gates" else "attention"
             if name not in first:
                 raise ValueError(f"model must have {source} for each word; give scores instead")
-            found = first[name]
-        return np.asarray(found, np.float64)
+            values = first[name]
+        return np.asarray(values, np.float64)
 
-    def measured(
+    def measure(
         self,
         tokens: np.ndarray,
         lengths: np.ndarray,
@@ -423,63 +423,63 @@ class _Runs:
         Returns:
           The predicted classes [N], their probabilities [N] and the measures by rationale.
         """
-        real = _real(lengths, tokens)
+        real = _word_mask(lengths, tokens)
         counts = [np.ceil(np.round(q * lengths, 9)).astype(int) for q in shares]
-        chosen: dict[str, list[list[np.ndarray]]] = {}
-        for name, many in ranks.items():
-            chosen[name] = [[one < count[:, None] for count in counts] for one in many]
+        masks_of: dict[str, list[list[np.ndarray]]] = {}
+        for name, per_draw in ranks.items():
+            masks_of[name] = [[draw < count[:, None] for count in counts] for draw in per_draw]
             if open_words is not None:
                 size = open_words.sum(axis=1, keepdims=True)
-                for masks, one in zip(chosen[name], many, strict=True):
-                    masks.append(open_words if name == "own" else one < size)
-        flat = [mask for draws in chosen.values() for masks in draws for mask in masks]
+                for masks, draw in zip(masks_of[name], per_draw, strict=True):
+                    masks.append(open_words if name == "own" else draw < size)
+        flat = [mask for draws in masks_of.values() for masks in draws for mask in masks]
         keep = [real, *itertools.chain.from_iterable((real & ~mask, mask) for mask in flat)]
-        shortened = [self._deleted(tokens, lengths, one) for one in keep]
+        shortened = [self._delete(tokens, lengths, mask) for mask in keep]
         pool = [np.concatenate(arrays) for arrays in zip(*shortened, strict=True)]
-        found = _probabilities(self.read(*pool)["logits"]).reshape(len(keep), len(tokens), -1)
-        predicted = found[0].argmax(axis=-1)
-        of_class = np.take_along_axis(found, predicted[None, :, None], axis=-1)[..., 0]
+        probabilities = _softmax(self.predict(*pool)["logits"]).reshape(len(keep), len(tokens), -1)
+        predicted = probabilities[0].argmax(axis=-1)
+        of_class = np.take_along_axis(probabilities, predicted[None, :, None], axis=-1)[..., 0]
         drops = iter((of_class[0] - of_class[1:]).reshape(-1, 2, len(tokens)))
         rationales = {}
-        for name, draws in chosen.items():
+        for name, draws in masks_of.items():
             values = np.mean([[next(drops) for _ in masks] for masks in draws], axis=0)
             by_share = values[: len(shares)]
-            more: dict[str, Any] = {}
+            measures: dict[str, Any] = {}
             if open_words is not None:
-                more = {"needed": values[-1, 0], "enough": values[-1, 1]}
+                measures = {"needed": values[-1, 0], "enough": values[-1, 1]}
                 if gated:
-                    leaks = [self._leak(tokens, lengths, m[-1], predicted) for m in draws]
-                    more |= dict(zip(("leak", "flipped"), np.mean(leaks, axis=0), strict=True))
+                    leaks = [self._measure_leak(tokens, lengths, m[-1], predicted) for m in draws]
+                    measures |= dict(zip(("leak", "flipped"), np.mean(leaks, axis=0), strict=True))
             rationales[name] = Rationale(
                 (by_share[:, 0], by_share[:, 1]),
                 by_share[:, 0].mean(axis=0),
                 by_share[:, 1].mean(axis=0),
-                **more,
+                **measures,
             )
         return predicted, of_class[0], rationales
 
-    def _leak(
-        self, tokens: np.ndarray, lengths: np.ndarray, kept: np.ndarray, predicted: np.ndarray
+    def _measure_leak(
+        self, tokens: np.ndarray, lengths: np.ndarray, is_open: np.ndarray, predicted: np.ndarray
     ) -> np.ndarray:
         """Computes the gate leak and whether the predicted class changes with it, [2, N]."""
-        fewer, shorter, moved = self._deleted_with(tokens, lengths, kept)
+        fewer, shorter, moved = self._delete_with_mask(tokens, lengths, is_open)
         both = (
             np.concatenate(pair)
-            for pair in ((tokens, fewer), (lengths, shorter), (kept, moved))
+            for pair in ((tokens, fewer), (lengths, shorter), (is_open, moved))
         )  # fmt: skip
-        before, after = _probabilities(self.force(*both)["logits"]).reshape(2, len(tokens), -1)
+        before, after = _softmax(self.force(*both)["logits"]).reshape(2, len(tokens), -1)
         of_class = [
             np.take_along_axis(p, predicted[:, None], axis=-1)[:, 0] for p in (before, after)
         ]
         return np.stack([np.abs(of_class[0] - of_class[1]), before.argmax(-1) != after.argmax(-1)])
 
-    def _deleted(
+    def _delete(
         self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns the tokens and lengths of the texts with only the words where keep is True."""
-        return self._deleted_with(tokens, lengths, keep)[:2]
+        return self._delete_with_mask(tokens, lengths, keep)[:2]
 
-    def _deleted_with(
+    def _delete_with_mask(
         self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Deletes the words where keep is False.
@@ -488,14 +488,14 @@ class _Runs:
           The tokens, the lengths and the mask of the words that were not deleted.
         """
         if self.deletion == "unk":
-            real = _real(lengths, tokens)
+            real = _word_mask(lengths, tokens)
             return np.where(keep | ~real, tokens, self.unk).astype(tokens.dtype), lengths, keep
         order = np.argsort(~keep, axis=1, kind="stable")
-        left = keep.sum(axis=1)
-        stay = np.arange(tokens.shape[1])[None] < left[:, None]
+        num_left = keep.sum(axis=1)
+        stay = np.arange(tokens.shape[1])[None] < num_left[:, None]
         fewer = np.where(stay, np.take_along_axis(tokens, order, axis=1), 0)
-        fewer[left == 0, 0] = self.unk
-        return fewer.astype(tokens.dtype), np.maximum(left, 1).astype(lengths.dtype), stay
+        fewer[num_left == 0, 0] = self.unk
+        return fewer.astype(tokens.dtype), np.maximum(num_left, 1).astype(lengths.dtype), stay
 
 
 def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -513,30 +513,30 @@ def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np
     if np.any((lengths < 0) | (lengths > tokens.shape[1])):
         raise ValueError(f"lengths must be in [0, {tokens.shape[1]}]")
     tokens, lengths = tokens.astype(np.int32), lengths.astype(np.int32)
-    real = _real(lengths, tokens)
+    real = _word_mask(lengths, tokens)
     return np.where(real, tokens, 0), lengths, real
 
 
-def _real(lengths: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+def _word_mask(lengths: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     """Returns the mask [B, T] of the words."""
     return np.arange(tokens.shape[1])[None] < lengths[:, None]
 
 
-def _ranks(scores: np.ndarray, real: np.ndarray) -> np.ndarray:
+def _rank_words(scores: np.ndarray, real: np.ndarray) -> np.ndarray:
     """Returns the rank of each word by its score, 0 for the highest; T at padding."""
     order = np.argsort(np.where(real, -scores, np.inf), axis=1, kind="stable")
     ranks = np.argsort(order, axis=1)
     return np.where(real, ranks, scores.shape[1])
 
 
-def _probabilities(logits: np.ndarray) -> np.ndarray:
+def _softmax(logits: np.ndarray) -> np.ndarray:
     """Computes the softmax of logits in float64."""
     wide = logits.astype(np.float64)
     powers = np.exp(wide - wide.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def _joined(parts: Sequence[Rationale]) -> Rationale:
+def _concatenate(parts: Sequence[Rationale]) -> Rationale:
     """Concatenates the measures of parts of the texts."""
     fields: dict[str, Any] = {}
     for name in MEASURES:
@@ -546,20 +546,20 @@ def _joined(parts: Sequence[Rationale]) -> Rationale:
     return Rationale((both[0], both[1]), **fields)
 
 
-def _compared(rationales: Mapping[str, Rationale], samples: int) -> tuple[Comparison, ...]:
+def _compare(rationales: Mapping[str, Rationale], samples: int) -> tuple[Comparison, ...]:
     """Tests the model's rationale against each other rationale, by each measure."""
-    own, found = rationales["own"], []
+    own_rationale, tests = rationales["own"], []
     for measure, name in itertools.product(MEASURES, rationales):
-        values = getattr(own, measure)
+        values = getattr(own_rationale, measure)
         if name == "own" or values is None:
             continue
         other = getattr(rationales[name], measure)
         test = paired_bootstrap(values, other, samples=samples)
         # The p-value of a bootstrap is too small for few texts.
         p_value = max(test.p_value, least_p_value(values, other))
-        found.append((measure, name, test._replace(p_value=p_value)))
-    corrected = holm([test.p_value for *_, test in found])
+        tests.append((measure, name, test._replace(p_value=p_value)))
+    corrected = holm([test.p_value for *_, test in tests])
     return tuple(
         Comparison(measure, name, *test, float(p))
-        for (measure, name, test), p in zip(found, corrected, strict=True)
+        for (measure, name, test), p in zip(tests, corrected, strict=True)
     )

@@ -89,7 +89,7 @@ def new_figure(width: float, height: float) -> "Figure":
 
     class ShownFigure(Figure):
         def _repr_png_(self) -> bytes:
-            return _rendered(self, "png", 110)
+            return _render(self, "png", 110)
 
     figure = ShownFigure(figsize=(width, height), dpi=DPI)
     FigureCanvasAgg(figure)
@@ -104,10 +104,10 @@ def save(figure: "Figure", path_stem: str | Path | None) -> None:
     stem.parent.mkdir(parents=True, exist_ok=True)
     for kind in ("png", "svg"):
         # `with_suffix` would cut a stem at its last dot.
-        write_atomic(stem.with_name(f"{stem.name}.{kind}"), _rendered(figure, kind, DPI))
+        write_atomic(stem.with_name(f"{stem.name}.{kind}"), _render(figure, kind, DPI))
 
 
-def _rendered(figure: "Figure", kind: str, dpi: int) -> bytes:
+def _render(figure: "Figure", kind: str, dpi: int) -> bytes:
     """Returns the bytes of a PNG or SVG file, without a date."""
     buffer = io.BytesIO()
     undated: Any = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}

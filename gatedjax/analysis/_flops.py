@@ -70,9 +70,9 @@ def attention_flops(
     Reference: Xue et al. 2020 (GA-Net), table 3. The paper has no formula; this formula is inferred
       from its figures, about 400 per token.
     """
-    attended, width = _integer("attended", attended, 0), _integer("width", width, 1)
-    _known("count", count, ("flops", "macs"))
-    _known("score", score, ("zhou", "mlp1"))
+    attended, width = _check_integer("attended", attended, 0), _check_integer("width", width, 1)
+    _check_option("count", count, ("flops", "macs"))
+    _check_option("score", score, ("zhou", "mlp1"))
     per_token = 4 * width + 3 if count == "flops" else 2 * width
     if score == "mlp1":
         per_token += 2 * width**2 if count == "flops" else width**2
@@ -92,8 +92,9 @@ def bilstm_flops(length: int, input_dim: int, hidden: int) -> int:
     Returns:
       The number of operations, without activations and elementwise products.
     """
-    length = _integer("length", length, 0)
-    input_dim, hidden = _integer("input_dim", input_dim, 1), _integer("hidden", hidden, 1)
+    length = _check_integer("length", length, 0)
+    input_dim = _check_integer("input_dim", input_dim, 1)
+    hidden = _check_integer("hidden", hidden, 1)
     return 2 * length * 8 * hidden * (input_dim + hidden + 1)
 
 
@@ -126,9 +127,10 @@ def auxiliary_flops(
     Returns:
       The number of operations.
     """
-    _known("kind", kind, ("lstm", "fnn", "att"))
-    tokens, examples = _integer("tokens", tokens, 0), _integer("examples", examples, 0)
-    input_dim, hidden = _integer("input_dim", input_dim, 1), _integer("hidden", hidden, 1)
+    _check_option("kind", kind, ("lstm", "fnn", "att"))
+    tokens, examples = _check_integer("tokens", tokens, 0), _check_integer("examples", examples, 0)
+    input_dim = _check_integer("input_dim", input_dim, 1)
+    hidden = _check_integer("hidden", hidden, 1)
     if tokens and not examples:
         raise ValueError(f"examples must be positive for {tokens} tokens, got 0")
     if kind == "lstm":
@@ -137,7 +139,7 @@ def auxiliary_flops(
         return tokens * (2 * input_dim * hidden + 2 * hidden)
     if squared_tokens is None:
         squared_tokens = -(-tokens * tokens // max(examples, 1))
-    pairs = _integer("squared_tokens", squared_tokens, 0)
+    pairs = _check_integer("squared_tokens", squared_tokens, 0)
     return tokens * (6 * input_dim * hidden + 2 * hidden) + pairs * (4 * hidden + 3)
 
 
@@ -176,7 +178,7 @@ def flops_report(
     Raises:
       ValueError: also if a sentence attends to more tokens than it has.
     """
-    lengths, attended = _counts("lengths", lengths), _counts("attended", attended)
+    lengths, attended = _check_counts("lengths", lengths), _check_counts("attended", attended)
     if lengths.shape != attended.shape:
         raise ValueError(
             f"lengths and attended must have one shape, got {lengths.shape} and {attended.shape}"
@@ -187,12 +189,13 @@ def flops_report(
             f"attended must not exceed lengths, got {attended[worst]} of {lengths[worst]} tokens "
             f"in sentence {worst}"
         )
-    one = attention_flops(1, width, count=count, include_tanh=include_tanh, score=score)
+    per_token = attention_flops(1, width, count=count, include_tanh=include_tanh, score=score)
     helper = [
         auxiliary_flops(auxiliary, tokens=int(n), input_dim=input_dim, hidden=hidden)
         for n in lengths
     ]
-    soft, gated, network = int(lengths.sum()) * one, int(attended.sum()) * one, sum(helper)
+    soft, gated = int(lengths.sum()) * per_token, int(attended.sum()) * per_token
+    network = sum(helper)
     return FlopsReport(
         soft=soft,
         gated=gated,
@@ -200,13 +203,13 @@ def flops_report(
         gated_with_auxiliary=gated + network,
         ratio=gated / soft if soft else float("nan"),
         ratio_with_auxiliary=(gated + network) / soft if soft else float("nan"),
-        soft_per_sentence=lengths * one,
-        gated_per_sentence=attended * one,
+        soft_per_sentence=lengths * per_token,
+        gated_per_sentence=attended * per_token,
         auxiliary_per_sentence=np.asarray(helper, np.int64),
     )
 
 
-def _integer(name: str, value: SupportsIndex, least: int) -> int:
+def _check_integer(name: str, value: SupportsIndex, least: int) -> int:
     """Returns an argument as an int after checking that it is at least `least`."""
     try:
         number = operator.index(value)
@@ -217,7 +220,7 @@ def _integer(name: str, value: SupportsIndex, least: int) -> int:
     return number
 
 
-def _counts(name: str, values: ArrayLike) -> np.ndarray:
+def _check_counts(name: str, values: ArrayLike) -> np.ndarray:
     """Returns an argument as int64 [N] after checking that no count is negative."""
     values = np.asarray(values)
     if values.ndim != 1 or (values.size and not np.issubdtype(values.dtype, np.integer)):
@@ -231,7 +234,7 @@ def _counts(name: str, values: ArrayLike) -> np.ndarray:
     return values
 
 
-def _known(name: str, value: str, names: tuple[str, ...]) -> None:
+def _check_option(name: str, value: str, names: tuple[str, ...]) -> None:
     """Raises ValueError unless an option has one of its values."""
     if value not in names:
         raise ValueError(f"{name} must be one of {names}, got {value!r}")

@@ -79,7 +79,7 @@ def density(gates: ArrayLike, lengths: ArrayLike) -> Density:
     Returns:
       The two densities, and the share of rows without an open gate.
     """
-    gates, real, lengths = _rows(gates, lengths, "gates")
+    gates, real, lengths = _check_rows(gates, lengths, "gates")
     gates = np.where(real, gates, 0).astype(np.float64)
     if np.any(gates < 0) or not np.all(np.isfinite(gates)):
         raise ValueError("gates must be finite and >= 0 at real tokens")
@@ -108,22 +108,22 @@ def gate_truth(gates: ArrayLike, truth: ArrayLike, lengths: ArrayLike) -> TruthS
     Returns:
       Precision, recall, F1 and the number of true tokens.
     """
-    gates, real, lengths = _rows(gates, lengths, "gates")
-    truth, true_real, _ = _rows(truth, lengths, "truth")
+    gates, real, lengths = _check_rows(gates, lengths, "gates")
+    truth, true_real, _ = _check_rows(truth, lengths, "truth")
     size = int(lengths.max(initial=0))
     is_open = ((gates > 0) & real)[:, :size]
     is_true = ((truth > 0) & true_real)[:, :size]
     hits = int(np.sum(is_open & is_true))
-    opened, support = int(is_open.sum()), int(is_true.sum())
+    num_open, support = int(is_open.sum()), int(is_true.sum())
     return TruthScores(
-        precision=hits / opened if opened else 0.0,
+        precision=hits / num_open if num_open else 0.0,
         recall=hits / support if support else 0.0,
-        f1=2 * hits / (opened + support) if hits else 0.0,
+        f1=2 * hits / (num_open + support) if hits else 0.0,
         support=support,
     )
 
 
-def _rows(
+def _check_rows(
     values: ArrayLike, lengths: ArrayLike, name: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Checks the shapes and returns the values [N, T], the mask [N, T] and the lengths [N]."""

@@ -11,7 +11,13 @@ from numpy.typing import ArrayLike
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Options
 from gatedjax.analysis._figure import INK, PALETTE, largest_of, new_figure, save, style
-from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _shade_bar, _sheet
+from gatedjax.analysis._heatmap import (
+    _add_sheet,
+    _break_lines,
+    _draw_shade_bar,
+    _make_ruler,
+    _shorten,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,10 +87,10 @@ def plot_attention_grid(
     if not names:
         raise ValueError("rows must not be empty")
     grids = [
-        _weights(f"weights of panels[{i}]", panel.weights, (len(names), len(words)))
+        _check_weights(f"weights of panels[{i}]", panel.weights, (len(names), len(words)))
         for i, panel in enumerate(panels)
     ]
-    last = _weights("final", final, (len(names),))
+    last = _check_weights("final", final, (len(names),))
     for name, values in {"groups": groups, "marked": marked}.items():
         if values is not None and len(values) != len(names):
             raise ValueError(f"{name} must have {len(names)} values, got {len(values)}")
@@ -97,7 +103,7 @@ def plot_attention_grid(
     return figure
 
 
-def _weights(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
+def _check_weights(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
     """Returns weights as float64 after checking that they are finite and at least 0."""
     weights = np.asarray(values).astype(np.float64)
     if weights.shape != shape:
@@ -121,52 +127,52 @@ def _draw(
     from matplotlib import cm, colors
 
     figure = new_figure(1, 1)
-    measure, strong = _ruler(figure), _ruler(figure, "bold")
-    names = [_cut(name, 2.4, strong, _SIZE) for name in names]
-    words = [_cut(word, _LABEL, measure, _SIZE) for word in words]
-    left = _MARGIN + max(strong(name, _SIZE) for name in names) + 0.1
+    measure, strong = _make_ruler(figure), _make_ruler(figure, "bold")
+    names = [_shorten(name, 2.4, strong, _SIZE) for name in names]
+    words = [_shorten(word, _LABEL, measure, _SIZE) for word in words]
+    x_left = _MARGIN + max(strong(name, _SIZE) for name in names) + 0.1
     panel = max(_CELL * len(words), 0.6)
-    bars = left + (panel + _GAP) * len(grids)
+    bars = x_left + (panel + _GAP) * len(grids)
     right = bars + max(_BAR + _NUMBER, measure(heads[-1], _NAME) + 0.05) + _MARGIN
     width = max(right, 4.6)
-    heading = _fold(title, width - 2 * _MARGIN, strong, 11.0)
+    heading = _break_lines(title, width - 2 * _MARGIN, strong, 11.0)
     top = _MARGIN + (0.22 * len(heading) + 0.1 if heading else 0.0) + 0.24
     if grids:
         top += max(measure(word, _SIZE) for word in words) + 0.08
     bottom = top + _CELL * len(names)
     height = bottom + (0.74 if grids else 0.15)
-    axes = _sheet(figure, (width, height), _MARGIN, heading)
+    axes = _add_sheet(figure, (width, height), _MARGIN, heading)
     for n, name in enumerate(names):
         look: Options = {"color": INK}
         if bold[n]:
             look = {"weight": "bold", "color": PALETTE[1]}
-        axes.text(left - 0.07, top + (n + 0.5) * _CELL, name, fontsize=_SIZE, ha="right",
+        axes.text(x_left - 0.07, top + (n + 0.5) * _CELL, name, fontsize=_SIZE, ha="right",
                   va="center", **look)  # fmt: skip
     scale = colors.Normalize(0, largest_of(*grids))
     shades = cm.ScalarMappable(scale, "Blues")
     heading_y = top - 0.14 if not grids else _MARGIN + (0.22 * len(heading) + 0.1 if heading else 0)
     heading_y += 0.1 if grids else 0.0
     for number, grid in enumerate(grids):
-        x = left + number * (panel + _GAP)
+        x = x_left + number * (panel + _GAP)
         axes.text(x, heading_y, heads[number], fontsize=_NAME, weight="bold", va="center")
         for c, word in enumerate(words):
             axes.text(x + (c + 0.5) * _CELL, top - 0.05, word, fontsize=_SIZE, rotation=90,
                       ha="center", va="bottom")  # fmt: skip
-        _cells(axes, (x, top), grid, shades)
+        _draw_cells(axes, (x, top), grid, shades)
     axes.text(bars, heading_y, heads[-1], fontsize=_NAME, weight="bold", va="center")
-    _bars(axes, (bars, top), last, bold)
+    _draw_bars(axes, (bars, top), last, bold)
     # The lines between groups cross all panels and the bars.
     for border in np.flatnonzero(np.diff(groups)) + 1:
         y = top + float(border) * _CELL
         axes.plot((_MARGIN, right - _MARGIN), (y, y), color="#8c8c8c", linewidth=0.6, zorder=3)
     if grids:
         wide = min(1.9, width - 2 * _MARGIN)
-        place = (left / width, 1 - (bottom + 0.3) / height, wide / width, 0.12 / height)
-        _shade_bar(figure, shades, place, "attention to the words of the query", _SIZE)
+        place = (x_left / width, 1 - (bottom + 0.3) / height, wide / width, 0.12 / height)
+        _draw_shade_bar(figure, shades, place, "attention to the words of the query", _SIZE)
     return figure
 
 
-def _cells(
+def _draw_cells(
     axes: "Axes", corner: tuple[float, float], grid: np.ndarray, shades: "ScalarMappable"
 ) -> None:
     """Draws the shaded cells of a panel with its upper left corner at `corner`."""
@@ -181,7 +187,9 @@ def _cells(
             )  # fmt: skip
 
 
-def _bars(axes: "Axes", corner: tuple[float, float], weights: np.ndarray, bold: list[bool]) -> None:
+def _draw_bars(
+    axes: "Axes", corner: tuple[float, float], weights: np.ndarray, bold: list[bool]
+) -> None:
     """Draws the final weights as bars with numbers."""
     from matplotlib.patches import Rectangle
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Options
 from gatedjax.analysis._figure import INK, largest_of, new_figure, save, style
-from gatedjax.analysis._text import aligned
+from gatedjax.analysis._text import check_word_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,31 +65,33 @@ def plot_heatmap(
 
     Reference: Xue et al. 2020 (GA-Net), figures 1 and 4.
     """
-    checked = _checked(rows)
+    models = _check_rows(rows)
     if not width >= 3:
         raise ValueError(f"width must be at least 3 inches, got {width}")
     with style():
-        figure = _draw(checked, title, width)
+        figure = _draw(models, title, width)
         save(figure, path_stem)
     return figure
 
 
-def _checked(rows: Sequence[tuple[str, Sequence[str], ArrayLike, ArrayLike | None]]) -> list[_Row]:
+def _check_rows(
+    rows: Sequence[tuple[str, Sequence[str], ArrayLike, ArrayLike | None]],
+) -> list[_Row]:
     """Returns the rows without padding after checking their weights and gates."""
-    checked = []
+    models = []
     for i, (name, tokens, weights, gates) in enumerate(rows):
         words = tuple(clean(token) for token in tokens)
         if not words:
             raise ValueError(f"rows[{i}] must have at least one word")
-        weights = aligned(f"weights of rows[{i}]", weights, len(words))
+        weights = check_word_values(f"weights of rows[{i}]", weights, len(words))
         if np.any(weights < 0):
             raise ValueError(f"weights of rows[{i}] must be >= 0, got {weights.min()}")
         if gates is not None:
-            gates = aligned(f"gates of rows[{i}]", gates, len(words))
-        checked.append(_Row(clean(name), words, weights, gates))
-    if not checked:
+            gates = check_word_values(f"gates of rows[{i}]", gates, len(words))
+        models.append(_Row(clean(name), words, weights, gates))
+    if not models:
         raise ValueError("rows must not be empty")
-    return checked
+    return models
 
 
 def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
@@ -97,18 +99,20 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
     from matplotlib import cm, colors
 
     figure = new_figure(width, 1)
-    measure = _ruler(figure)
-    names = {row.name: _fold(row.name, 0.27 * width, measure, _NAME_SIZE) for row in rows}
+    measure = _make_ruler(figure)
+    names = {row.name: _break_lines(row.name, 0.27 * width, measure, _NAME_SIZE) for row in rows}
     name_width = max(measure(line, _NAME_SIZE) for name in names.values() for line in name)
-    left = _MARGIN + name_width + 0.12
-    room = width - left - _MARGIN
+    x_left = _MARGIN + name_width + 0.12
+    room = width - x_left - _MARGIN
     height_of_row = max(_ROW, 0.15 * max(len(name) for name in names.values()) + 0.06)
-    heading = _fold(clean(title or ""), width - 2 * _MARGIN, _ruler(figure, "bold"), 11.0)
+    heading = _break_lines(
+        clean(title or ""), width - 2 * _MARGIN, _make_ruler(figure, "bold"), 11.0
+    )
 
     # A line is (rows with the same words, first word, word after the last, words, their widths).
     lines = []
-    for group in _groups(rows):
-        words = [_cut(word, room / 2, measure) for word in group[0].words]
+    for group in _group_rows(rows):
+        words = [_shorten(word, room / 2, measure) for word in group[0].words]
         sizes = [max(measure(word, _WORD_SIZE) + _WORD_PAD, _LEAST_CELL) for word in words]
         for first, past in _wrap(sizes, room):
             lines.append((group, first, past, words, sizes))
@@ -117,31 +121,31 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
     height = top + sum(_LINE + 0.03 + height_of_row * len(group) + _GAP for group, *_ in lines)
     footer = height + 0.02
     height = footer + 0.62
-    axes = _sheet(figure, (width, height), _MARGIN, heading)
+    axes = _add_sheet(figure, (width, height), _MARGIN, heading)
 
     scale = colors.Normalize(0, largest_of(*(row.weights for row in rows)))
     shades = cm.ScalarMappable(scale, "Blues")
     y = top
     for group, first, past, words, sizes in lines:
-        edges = left + np.concatenate([[0.0], np.cumsum(sizes[first:past])])
+        edges = x_left + np.concatenate([[0.0], np.cumsum(sizes[first:past])])
         for i, word in enumerate(words[first:past]):
             axes.text((edges[i] + edges[i + 1]) / 2, y + _LINE / 2, word, fontsize=_WORD_SIZE,
                       ha="center", va="center")  # fmt: skip
         y += _LINE + 0.03
         for row in group:
             name = "\n".join(names[row.name])
-            axes.text(left - 0.12, y + height_of_row / 2, name, fontsize=_NAME_SIZE, ha="right",
+            axes.text(x_left - 0.12, y + height_of_row / 2, name, fontsize=_NAME_SIZE, ha="right",
                       va="center", linespacing=1.05)  # fmt: skip
             for i in range(first, past):
                 box = edges[i - first], y, sizes[i], height_of_row
-                _cell(axes, box, row, i, shades)
+                _draw_cell(axes, box, row, i, shades)
             y += height_of_row
         y += _GAP
-    _legend(figure, axes, footer, shades, gated=any(row.gates is not None for row in rows))
+    _draw_legend(figure, axes, footer, shades, gated=any(row.gates is not None for row in rows))
     return figure
 
 
-def _cell(
+def _draw_cell(
     axes: "Axes", box: tuple[float, float, float, float], row: _Row, i: int, shades: Any
 ) -> None:
     """Draws the cell of word i in a row, with its weight and the dot of an open gate."""
@@ -151,7 +155,7 @@ def _cell(
     # The relative luminance of the shade decides between black and white text.
     ink = "white" if np.dot(shade[:3], (0.2126, 0.7152, 0.0722)) < 0.45 else "black"
     is_open = row.gates is not None and row.gates[i] > 0
-    _box(axes, box, shade, None if row.gates is None else is_open)
+    _draw_box(axes, box, shade, None if row.gates is None else is_open)
     if is_open:
         axes.plot(x + width - 0.065, y + 0.07, "o", markersize=2.8, color=ink, zorder=4)
     if weight >= 0.005:
@@ -162,7 +166,7 @@ def _cell(
                   ha="center", va="center", zorder=4)  # fmt: skip
 
 
-def _box(
+def _draw_box(
     axes: "Axes", box: tuple[float, float, float, float], shade: Any, is_open: bool | None
 ) -> None:
     """Draws the outline and the shade of a cell; is_open is None for a model without gates."""
@@ -180,7 +184,7 @@ def _box(
     axes.add_patch(Rectangle((x, y), width, height, facecolor=shade, **look))
 
 
-def _legend(
+def _draw_legend(
     figure: "Figure", axes: "Axes", y: float, shades: "ScalarMappable", *, gated: bool
 ) -> None:
     """Draws the legend of the gates and of the shades at the height y."""
@@ -188,16 +192,16 @@ def _legend(
     if gated:
         x = _MARGIN
         for is_open, label in ((True, "open gate"), (False, "closed gate")):
-            _box(axes, (x, y, 0.36, 0.26), "white", is_open)
+            _draw_box(axes, (x, y, 0.36, 0.26), "white", is_open)
             if is_open:
                 axes.plot(x + 0.36 - 0.065, y + 0.07, "o", markersize=2.8, color=INK, zorder=4)
             axes.text(x + 0.42, y + 0.13, label, fontsize=9, va="center")
             x += 1.4
     place = ((width - _MARGIN - 2.6) / width, 1 - (y + 0.17) / height, 2.4 / width, 0.12 / height)
-    _shade_bar(figure, shades, place, "attention weight", 9)
+    _draw_shade_bar(figure, shades, place, "attention weight", 9)
 
 
-def _sheet(
+def _add_sheet(
     figure: "Figure", size: tuple[float, float], margin: float, heading: list[str]
 ) -> "Axes":
     """Creates axes in inches from the upper left corner of the figure, and draws the heading."""
@@ -211,7 +215,7 @@ def _sheet(
     return axes
 
 
-def _shade_bar(
+def _draw_shade_bar(
     figure: "Figure",
     shades: "ScalarMappable",
     place: tuple[float, float, float, float],
@@ -232,7 +236,7 @@ def _shade_bar(
 Ruler = Callable[[str, float], float]
 
 
-def _ruler(figure: "Figure", weight: str = "normal") -> Ruler:
+def _make_ruler(figure: "Figure", weight: str = "normal") -> Ruler:
     """Returns a function that computes the width in inches of a text in a font size in points."""
     from matplotlib.font_manager import FontProperties
 
@@ -246,7 +250,7 @@ def _ruler(figure: "Figure", weight: str = "normal") -> Ruler:
     return measure
 
 
-def _groups(rows: list[_Row]) -> list[list[_Row]]:
+def _group_rows(rows: list[_Row]) -> list[list[_Row]]:
     """Groups consecutive rows that have the same words."""
     groups: list[list[_Row]] = []
     for row in rows:
@@ -272,7 +276,7 @@ def _wrap(sizes: Sequence[float], room: float) -> list[tuple[int, int]]:
     return [*lines, (first, len(sizes))]
 
 
-def _fold(text: str, room: float, measure: Ruler, size: float) -> list[str]:
+def _break_lines(text: str, room: float, measure: Ruler, size: float) -> list[str]:
     """Breaks text at spaces into lines that are at most `room` wide, and cuts longer words."""
     lines: list[str] = []
     for word in text.split():
@@ -280,11 +284,11 @@ def _fold(text: str, room: float, measure: Ruler, size: float) -> list[str]:
         if lines and measure(joined, size) <= room:
             lines[-1] = joined
         else:
-            lines.append(_cut(word, room, measure, size))
+            lines.append(_shorten(word, room, measure, size))
     return lines or ([""] if text else [])
 
 
-def _cut(word: str, room: float, measure: Ruler, size: float = _WORD_SIZE) -> str:
+def _shorten(word: str, room: float, measure: Ruler, size: float = _WORD_SIZE) -> str:
     """Returns the word, or its beginning with an ellipsis if the word is wider than `room`."""
     if measure(word, size) <= room:
         return word

@@ -9,8 +9,14 @@ from numpy.typing import ArrayLike
 
 from gatedjax._utils.terminal import clean
 from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
-from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _shade_bar, _sheet
-from gatedjax.analysis._phrase_statistics import LayerHistogram, _of_lengths
+from gatedjax.analysis._heatmap import (
+    _add_sheet,
+    _break_lines,
+    _draw_shade_bar,
+    _make_ruler,
+    _shorten,
+)
+from gatedjax.analysis._phrase_statistics import LayerHistogram, _are_lengths
 from gatedjax.analysis._phrases import THRESHOLD
 
 if TYPE_CHECKING:
@@ -60,7 +66,7 @@ def plot_layer_histograms(
     if not panels:
         raise ValueError("panels must have at least one histogram")
     first = next(iter(panels.values()))
-    names = _names(layers, len(first.counts))
+    names = _name_layers(layers, len(first.counts))
     for label, histogram in panels.items():
         if len(histogram.counts) != len(names):
             raise ValueError(
@@ -74,18 +80,18 @@ def plot_layer_histograms(
             figure.suptitle(clean(title), fontsize=11, weight="bold")
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         for i, (label, histogram) in enumerate(panels.items()):
-            _ridges(axes[i], histogram, clean(label))
+            _draw_ridges(axes[i], histogram, clean(label))
             axes[i].set_yticks(range(len(names)), names if i == 0 else [""] * len(names))
         save(figure, path_stem)
     return figure
 
 
-def _ridges(axes: "Axes", histogram: LayerHistogram, label: str) -> None:
+def _draw_ridges(axes: "Axes", histogram: LayerHistogram, label: str) -> None:
     """Draws the distributions of a panel, the first layer at the top."""
     shares, edges = histogram.probability, histogram.edges
     highest = float(shares.max(initial=0.0))
     scale = _HIGHEST / highest if highest > 0 else 0.0
-    separate = _of_lengths(histogram.edges)
+    separate = _are_lengths(histogram.edges)
     count = len(shares)
     for i, (row, mean) in enumerate(zip(shares, histogram.mean, strict=True)):
         axes.axhline(i, color="#9a9a9a", linewidth=0.6, zorder=2)
@@ -166,14 +172,14 @@ def plot_word_layers(
     weights = weights[:, : len(words)]
     if not np.all((weights >= 0) & (weights <= 1)):
         raise ValueError("r must be in [0, 1]; phrases.normalise makes it so")
-    names = _names(layers, len(weights))
+    names = _name_layers(layers, len(weights))
     with style():
-        figure = _word_layers(words, weights, clean(title or ""), threshold, names)
+        figure = _draw_word_layers(words, weights, clean(title or ""), threshold, names)
         save(figure, path_stem)
     return figure
 
 
-def _word_layers(
+def _draw_word_layers(
     words: list[str], weights: np.ndarray, title: str, threshold: float, names: list[str]
 ) -> "Figure":
     """Draws the cells, the outlines of the runs and the legend below them."""
@@ -183,22 +189,22 @@ def _word_layers(
     from gatedjax.analysis._phrases import runs
 
     figure = new_figure(1, 1)
-    measure = _ruler(figure)
-    words = [_cut(word, 2.2, measure, _WORD_SIZE) for word in words]
-    left = _MARGIN + max(measure(word, _WORD_SIZE) for word in words) + 0.1
+    measure = _make_ruler(figure)
+    words = [_shorten(word, 2.2, measure, _WORD_SIZE) for word in words]
+    x_left = _MARGIN + max(measure(word, _WORD_SIZE) for word in words) + 0.1
     cell = max(_CELL_WIDTH, *(measure(name, 8.0) + 0.07 for name in names))
-    width = max(left + cell * len(names) + _MARGIN, 3.6)
-    heading = _fold(title, width - 2 * _MARGIN, _ruler(figure, "bold"), 11.0)
+    width = max(x_left + cell * len(names) + _MARGIN, 3.6)
+    heading = _break_lines(title, width - 2 * _MARGIN, _make_ruler(figure, "bold"), 11.0)
     top = _MARGIN + (0.22 * len(heading) + 0.06 if heading else 0.0) + 0.2
     bottom = top + _CELL_HEIGHT * len(words)
     height = bottom + 0.68
-    axes = _sheet(figure, (width, height), _MARGIN, heading)
+    axes = _add_sheet(figure, (width, height), _MARGIN, heading)
     shades = cm.ScalarMappable(colors.Normalize(0, 1), "Blues")
     for n, word in enumerate(words):
-        axes.text(left - 0.08, top + (n + 0.5) * _CELL_HEIGHT, word, fontsize=_WORD_SIZE,
+        axes.text(x_left - 0.08, top + (n + 0.5) * _CELL_HEIGHT, word, fontsize=_WORD_SIZE,
                   ha="right", va="center")  # fmt: skip
     for i, name in enumerate(names):
-        x = left + i * cell
+        x = x_left + i * cell
         axes.text(x + cell / 2, top - 0.1, name, fontsize=8, ha="center", va="center")
         for n, weight in enumerate(weights[i]):
             axes.add_patch(
@@ -207,18 +213,18 @@ def _word_layers(
             )  # fmt: skip
     selected = runs(weights > threshold)
     for (i,), start, length in zip(*selected, strict=True):
-        place = left + i * cell + 0.012, top + start * _CELL_HEIGHT + 0.012
+        place = x_left + i * cell + 0.012, top + start * _CELL_HEIGHT + 0.012
         size = cell - 0.024, length * _CELL_HEIGHT - 0.024
         # Readers with any colour blindness can distinguish orange and blue, and the two differ in
         # lightness in a grey print.
         axes.add_patch(
             Rectangle(place, *size, fill=False, edgecolor=PALETTE[1], linewidth=1.3, zorder=3)
         )
-    _word_layers_legend(figure, axes, bottom, shades, threshold)
+    _draw_word_layers_legend(figure, axes, bottom, shades, threshold)
     return figure
 
 
-def _word_layers_legend(
+def _draw_word_layers_legend(
     figure: "Figure", axes: "Axes", y: float, shades: Any, threshold: float
 ) -> None:
     """Draws the legend of the outlines and of the shades at the height y."""
@@ -233,10 +239,10 @@ def _word_layers_legend(
     axes.text(_MARGIN + _CELL_WIDTH + 0.07, y + 0.255, text, fontsize=8.5, va="center")
     wide = min(1.9, width - 2.1)
     place = ((width - _MARGIN - 0.1 - wide) / width, 1 - (y + 0.29) / height, wide / width)
-    _shade_bar(figure, shades, (*place, 0.12 / height), "rescaled attention", 8.5)
+    _draw_shade_bar(figure, shades, (*place, 0.12 / height), "rescaled attention", 8.5)
 
 
-def _names(layers: Sequence[str] | None, count: int) -> list[str]:
+def _name_layers(layers: Sequence[str] | None, count: int) -> list[str]:
     """Returns a name for each of `count` layers; L1, L2, ... if layers is None."""
     names = [f"L{i + 1}" for i in range(count)] if layers is None else [clean(n) for n in layers]
     if not names:

@@ -17,14 +17,14 @@ import numpy as np
 from gatedjax._utils.identity import ByIdentity
 from gatedjax._utils.types import Params, Tree
 
-Found = dict[str, np.ndarray]
+Arrays = dict[str, np.ndarray]
 
 
 class Network(ByIdentity):
     """A network as a static argument of compiled functions."""
 
     def output(
-        self, params: Params, tokens: Tree, lengths: Tree, *more: Tree, **options: Tree
+        self, params: Params, tokens: Tree, lengths: Tree, *arguments: Tree, **options: Tree
     ) -> Tree:
         """Returns the output of the network for texts [B, T] with lengths [B].
 
@@ -36,10 +36,10 @@ class Network(ByIdentity):
           options: further options of `apply`, such as `method`.
         """
         batch = {"tokens": tokens, "lengths": lengths}
-        return self.model.apply({"params": params}, batch, *more, **options)
+        return self.model.apply({"params": params}, batch, *arguments, **options)
 
 
-def _of_words(output: Tree, name: str, shape: tuple[int, ...]) -> Tree:
+def _take_word_values(output: Tree, name: str, shape: tuple[int, ...]) -> Tree:
     """Returns a field of the output as numbers for each word [B, T], or None if it has none.
 
     Axes between the first and the last, such as layers, are averaged.
@@ -51,14 +51,14 @@ def _of_words(output: Tree, name: str, shape: tuple[int, ...]) -> Tree:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def read(network: Network, params: Params, tokens: Tree, lengths: Tree) -> Tree:
+def predict(network: Network, params: Params, tokens: Tree, lengths: Tree) -> Tree:
     """Computes "logits", and "attention", "gates" and "gate_logits" [B, T] if there are any."""
     output = network.output(params, tokens, lengths)
     names = ["attention"]
     if getattr(output, "gate_logits", None) is not None:  # Only gates of words have logits.
         names += ["gates", "gate_logits"]
-    found = {name: _of_words(output, name, tokens.shape) for name in names}
-    return {"logits": output.logits} | {k: v for k, v in found.items() if v is not None}
+    fields = {name: _take_word_values(output, name, tokens.shape) for name in names}
+    return {"logits": output.logits} | {k: v for k, v in fields.items() if v is not None}
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -107,22 +107,22 @@ def gradient(network: Network, params: Params, tokens: Tree, lengths: Tree) -> T
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
-def uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
+def draw_uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
     """Draws uniform numbers [draws, B, size] that depend only on the key and the id of a row.
 
     An example therefore has the same numbers in each batch.
     """
 
-    def one(number: Tree, draw: Tree) -> Tree:
+    def draw_row(number: Tree, draw: Tree) -> Tree:
         return jax.random.uniform(
             jax.random.fold_in(jax.random.fold_in(key, number), draw), (size,)
         )
 
-    each = jax.vmap(jax.vmap(one, (0, None)), (None, 0))
-    return each(ids, jnp.arange(draws))
+    draw_rows = jax.vmap(jax.vmap(draw_row, (0, None)), (None, 0))
+    return draw_rows(ids, jnp.arange(draws))
 
 
-def key_of(seed: int, *numbers: int) -> Tree:
+def make_key(seed: int, *numbers: int) -> Tree:
     """Returns the PRNG key of a seed with numbers folded in."""
     key = jax.random.key(seed)
     for number in numbers:
@@ -131,12 +131,12 @@ def key_of(seed: int, *numbers: int) -> Tree:
 
 
 def random_scores(key: Tree, ids: np.ndarray, size: int, draws: int) -> np.ndarray:
-    """Returns `uniform` as a float64 NumPy array; a key of None means `jax.random.key(0)`."""
+    """Returns `draw_uniform` as a float64 NumPy array; a key of None means `jax.random.key(0)`."""
     key = jax.random.key(0) if key is None else key
-    return np.asarray(uniform(key, ids.astype(np.uint32), size, draws), np.float64)
+    return np.asarray(draw_uniform(key, ids.astype(np.uint32), size, draws), np.float64)
 
 
-def over_rows(program: Callable[..., Tree], rows: int, *arrays: np.ndarray) -> Found:
+def over_rows(program: Callable[..., Tree], rows: int, *arrays: np.ndarray) -> Arrays:
     """Runs a compiled program over arrays, a number of rows at a time; equal rows run once.
 
     Args:
@@ -149,15 +149,15 @@ def over_rows(program: Callable[..., Tree], rows: int, *arrays: np.ndarray) -> F
       The results of all rows, {name: [M, ...]}.
     """
     places: dict[bytes, int] = {}
-    which = [
+    inverse = [
         places.setdefault(b"".join(part.tobytes() for part in row), len(places))
         for row in zip(*arrays, strict=True)
     ]
-    first = np.unique(which, return_index=True)[1]
-    found: list[Tree] = []
+    first = np.unique(inverse, return_index=True)[1]
+    results: list[Tree] = []
     for begin in range(0, len(first), rows):
-        taken = first[begin : begin + rows]
-        filled = np.concatenate([taken, np.repeat(taken[:1], rows - len(taken))])
+        chunk = first[begin : begin + rows]
+        filled = np.concatenate([chunk, np.repeat(chunk[:1], rows - len(chunk))])
         out = jax.device_get(program(*(array[filled] for array in arrays)))
-        found.append({name: np.asarray(value)[: len(taken)] for name, value in out.items()})
-    return {name: np.concatenate([one[name] for one in found])[which] for name in found[0]}
+        results.append({name: np.asarray(value)[: len(chunk)] for name, value in out.items()})
+    return {name: np.concatenate([part[name] for part in results])[inverse] for name in results[0]}

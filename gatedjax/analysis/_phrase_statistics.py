@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gatedjax.analysis._phrases import _real, _selected, runs
+from gatedjax.analysis._phrases import _check_selected, _check_values, runs
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class LayerHistogram:
         missing = len(large.edges) - len(small.edges)
         edges = large.edges[: len(small.edges)]
         fits = np.array_equal(edges, small.edges) and not (
-            missing and (small.open_end or not _of_lengths(small.edges))
+            missing and (small.open_end or not _are_lengths(small.edges))
         )
         if len(small.counts) != len(large.counts) or not fits:
             raise ValueError(
@@ -96,10 +96,10 @@ def weight_histogram(
 
     Reference: Guo 2017 (AGT), figure 2 (top): spikes at 0 and 1.
     """
-    values, real = _real(r, mask, "r")
+    values, real = _check_values(r, mask, "r")
     if np.any(real & ~((values >= 0) & (values <= 1))):
         raise ValueError("r must be in [0, 1] at real words; normalise makes it so")
-    return _histogram(_by_layer(values), _by_layer(real), bins)
+    return _compute_histogram(_split_layers(values), _split_layers(real), bins)
 
 
 def weight_mass(
@@ -124,9 +124,9 @@ def weight_mass(
     Returns:
       float [L]; NaN for a layer without real words.
     """
-    values, real = _real(r, mask, "r")
-    inside = _by_layer((values >= low) & (values <= high) & real).sum((1, 2))
-    total = _by_layer(real).sum((1, 2))
+    values, real = _check_values(r, mask, "r")
+    inside = _split_layers((values >= low) & (values <= high) & real).sum((1, 2))
+    total = _split_layers(real).sum((1, 2))
     return np.where(total > 0, inside / np.maximum(total, 1), np.nan)
 
 
@@ -153,7 +153,7 @@ def phrase_length_histogram(
 
     Reference: Guo 2017 (AGT), figure 2 (bottom).
     """
-    layer, length, num_layers = _lengths(selected, min_length)
+    layer, length, num_layers = _find_lengths(selected, min_length)
     open_end = max_length is not None
     if max_length is None:
         max_length = int(length.max(initial=min_length))
@@ -177,7 +177,7 @@ def mean_phrase_length(selected: ArrayLike, *, min_length: int = 1) -> np.ndarra
     Returns:
       float [L]; NaN for a layer without a run that counts.
     """
-    layer, length, num_layers = _lengths(selected, min_length)
+    layer, length, num_layers = _find_lengths(selected, min_length)
     count = np.bincount(layer, minlength=num_layers)
     total = np.bincount(layer, length, minlength=num_layers)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
@@ -214,12 +214,12 @@ def gate_histogram(
     real = np.broadcast_to(counted[:, None, None], values.shape)
     if np.any(real & ~((values >= 0) & (values <= 1))):
         raise ValueError("gates must be in [0, 1]")
-    pooled = _histogram(_by_layer(values), _by_layer(real), bins)
+    pooled = _compute_histogram(_split_layers(values), _split_layers(real), bins)
     means = np.where(real, values, np.nan).mean(-1)
     return GateHistogram(pooled, means)
 
 
-def _histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -> LayerHistogram:
+def _compute_histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -> LayerHistogram:
     """Computes the histograms of values [L, R, N] in [0, 1] where real_layers is True."""
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
@@ -230,22 +230,22 @@ def _histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -> LayerH
     return LayerHistogram(np.array(counts).reshape(-1, bins), np.linspace(0.0, 1.0, bins + 1))
 
 
-def _of_lengths(edges: np.ndarray) -> bool:
+def _are_lengths(edges: np.ndarray) -> bool:
     """Returns whether the bins are those of the lengths 1, 2, ..."""
     return bool(np.array_equal(edges, np.arange(len(edges)) + 0.5))
 
 
-def _lengths(selected: ArrayLike, min_length: int) -> tuple[np.ndarray, np.ndarray, int]:
+def _find_lengths(selected: ArrayLike, min_length: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Returns the layer of each run, the length of each run, and the number of layers."""
     if min_length < 1:
         raise ValueError(f"min_length must be at least 1, got {min_length}")
-    layers = _by_layer(_selected(selected))
+    layers = _split_layers(_check_selected(selected))
     all_runs = runs(layers)
     counted = all_runs.length >= min_length
     return all_runs.row[counted, 0], all_runs.length[counted], len(layers)
 
 
-def _by_layer(values: np.ndarray) -> np.ndarray:
+def _split_layers(values: np.ndarray) -> np.ndarray:
     """Returns values [B, L, ..., N] as [L, rows, N]; values [B, N] or [N] are a single layer."""
     layers = np.moveaxis(values, 1, 0) if values.ndim > 2 else values[None]
     rows = int(np.prod(layers.shape[1:-1]))

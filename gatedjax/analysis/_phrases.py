@@ -75,7 +75,7 @@ def normalise(
     """
     if how not in ("minmax", "max"):
         raise ValueError(f"how must be 'minmax' or 'max', got {how!r}")
-    values, real = _real(attention, mask, "attention")
+    values, real = _check_values(attention, mask, "attention")
     values = np.where(real, values, 0.0)
     if not np.all(np.isfinite(values)):
         raise ValueError("attention must be finite at real words")
@@ -124,7 +124,7 @@ def select(
     """
     if rule not in ("threshold", "median_of_sentence"):
         raise ValueError(f"rule must be 'threshold' or 'median_of_sentence', got {rule!r}")
-    values, real = _real(r, mask, "r")
+    values, real = _check_values(r, mask, "r")
     if rule == "threshold" or not values.size:
         return (values > threshold) & real
     # Padding is sorted to the end, so that the middle is that of the real words.
@@ -157,7 +157,7 @@ def runs(selected: ArrayLike) -> Runs:
 
     Reference: Guo 2017 (AGT), section 3.1.
     """
-    flags = _selected(selected)
+    flags = _check_selected(selected)
     edges = np.diff(flags.astype(np.int8), axis=-1, prepend=0, append=0)
     # Both are in the order of rows and words, so that the k-th start belongs to the k-th end.
     starts, ends = np.argwhere(edges == 1), np.argwhere(edges == -1)
@@ -185,7 +185,7 @@ def selected_words(
 
     Reference: Guo 2017 (AGT), section 3.2: most frequent in the first layer are n't, never, not.
     """
-    flags = _selected(selected)
+    flags = _check_selected(selected)
     if flags.ndim == 2:
         flags = flags[:, None]
     if flags.ndim != 3 or len(flags) != len(tokens):
@@ -198,7 +198,7 @@ def selected_words(
     counts: collections.Counter[str] = collections.Counter()
     for b, words in enumerate(tokens):
         row = flags[b, layer]
-        _fits(words, row, f"tokens[{b}]")
+        _check_fits(words, row, f"tokens[{b}]")
         counts.update(words[n].lower() for n in np.flatnonzero(row).tolist())
     return counts
 
@@ -240,12 +240,12 @@ def trace(tokens: Sequence[str], selected: ArrayLike) -> list[Selection]:
     Raises:
       ValueError: also if padding is selected.
     """
-    flags = _selected(selected)
+    flags = _check_selected(selected)
     if flags.ndim != 2:
         raise ValueError(f"selected must have shape [L, N], got {flags.shape}")
     layers = []
     for layer, row in enumerate(flags):
-        _fits(tokens, row, "tokens")
+        _check_fits(tokens, row, "tokens")
         positions = tuple(int(n) for n in np.flatnonzero(row))
         row_runs = runs(row)
         phrases = tuple(
@@ -257,7 +257,7 @@ def trace(tokens: Sequence[str], selected: ArrayLike) -> list[Selection]:
     return layers
 
 
-def _fits(words: Sequence[str], row: np.ndarray, name: str) -> None:
+def _check_fits(words: Sequence[str], row: np.ndarray, name: str) -> None:
     """Raises ValueError if the row is shorter than the words, or selects padding."""
     if len(words) > len(row):
         raise ValueError(f"{name} has {len(words)} words, selected only {len(row)}")
@@ -265,7 +265,7 @@ def _fits(words: Sequence[str], row: np.ndarray, name: str) -> None:
         raise ValueError(f"selected must be False after the {len(words)} words of {name}")
 
 
-def _selected(selected: ArrayLike) -> np.ndarray:
+def _check_selected(selected: ArrayLike) -> np.ndarray:
     """Returns `selected` as an array after checking that it is bool and has an axis."""
     flags = np.asarray(selected)
     if flags.dtype != bool:
@@ -275,7 +275,9 @@ def _selected(selected: ArrayLike) -> np.ndarray:
     return flags
 
 
-def _real(values: ArrayLike, mask: ArrayLike | None, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _check_values(
+    values: ArrayLike, mask: ArrayLike | None, name: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Returns the values as float64 [*B, N], and the mask broadcast to that shape."""
     values = np.asarray(values).astype(np.float64)
     shape = values.shape

@@ -75,14 +75,14 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: flo
     Deviation: the paper computes the interval of the logit of (RACU + 1) / 2, which is not defined
       for a RACU below -1 or above 1.
     """
-    x = _shares(shares)
+    x = _check_shares(shares)
     if len(x) < 2:
         raise ValueError(f"shares must be two or more, got {len(x)}")
     if not 0 < level < 1:
         raise ValueError(f"level must be inside (0, 1), got {level}")
     curves = []
-    for name, given in {"measure": measure, "random": random}.items():
-        array = np.asarray(given, np.float64)
+    for name, performance in {"measure": measure, "random": random}.items():
+        array = np.asarray(performance, np.float64)
         if array.ndim not in (1, 2) or len(array) != len(x) or array.size == 0:
             raise ValueError(
                 f"{name} must have shape [{len(x)}] or [{len(x)}, S], got {array.shape}"
@@ -90,21 +90,24 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: flo
         if not np.isfinite(array).all():
             raise ValueError(f"{name} must be finite")
         curves.append(array.reshape(len(x), -1))
-    one, other = curves
-    if one.shape != other.shape:
+    curve, random_curve = curves
+    if curve.shape != random_curve.shape:
         raise ValueError(
-            f"measure and random must be of as many seeds, got {one.shape[1]} and {other.shape[1]}"
+            f"measure and random must be of as many seeds, got {curve.shape[1]} "
+            f"and {random_curve.shape[1]}"
         )
     area = lambda y: 0.5 * np.diff(x) @ (y[1:] + y[:-1])  # noqa: E731
-    whole = area(other - other[-1])
+    full_area = area(random_curve - random_curve[-1])
     # The tolerance is relative because a metric may have any unit. It excludes flat curves, whose
     # area is a rounding error.
-    positive = whole > 1e-12 * np.max(np.abs(other), axis=0) * (x[-1] - x[0])
-    values = np.where(positive, area(other - one) / np.where(positive, whole, 1), np.nan)
+    has_area = full_area > 1e-12 * np.max(np.abs(random_curve), axis=0) * (x[-1] - x[0])
+    values = np.where(
+        has_area, area(random_curve - curve) / np.where(has_area, full_area, 1), np.nan
+    )
     count, mean = len(values), float(values.mean())
     if count == 1:
         return Racu(values, mean, None, None)
-    half = _student(level, count - 1) * float(values.std(ddof=1)) / math.sqrt(count)
+    half = _student_quantile(level, count - 1) * float(values.std(ddof=1)) / math.sqrt(count)
     return Racu(values, mean, mean - half, mean + half)
 
 
@@ -201,7 +204,7 @@ def roar(
     Reference: Madsen et al. 2021 (see `racu`), section 4.1.
     Deviation: the vocabularies have no mask, so that the unknown word is the default mask.
     """
-    steps = _shares(shares)
+    steps = _check_shares(shares)
     if steps[0] != 0:
         raise ValueError(f"shares must begin with 0, got {steps[0]}")
     if seeds < 1:
@@ -212,60 +215,61 @@ def roar(
         raise ValueError(f"importance must be a function or 'random', got {importance!r}")
     now: list[Texts] = [dict(texts) for _ in range(seeds)]
     masked = [
-        {name: np.zeros(np.shape(one["tokens"]), bool) for name, one in texts.items()} for _ in now
+        {name: np.zeros(np.shape(columns["tokens"]), bool) for name, columns in texts.items()}
+        for _ in now
     ]
     curve = []
     for place, share in enumerate(steps):
-        found = list(fit(float(share), list(now)))
-        if len(found) != seeds:
+        networks = list(fit(float(share), list(now)))
+        if len(networks) != seeds:
             raise ValueError(
-                f"fit must return a network for each of {seeds} seeds, got {len(found)}"
+                f"fit must return a network for each of {seeds} seeds, got {len(networks)}"
             )
-        curve.append([float(performance) for _, performance in found])
+        curve.append([float(performance) for _, performance in networks])
         if place + 1 == len(steps):
             break
-        for seed, (network, _) in enumerate(found):
-            later = {}
-            for number, (name, one) in enumerate(now[seed].items()):
+        for seed, (network, _) in enumerate(networks):
+            next_texts = {}
+            for number, (name, columns) in enumerate(now[seed].items()):
                 if isinstance(importance, str):
-                    scores = _random(one, first_seed + seed, place, number)
+                    scores = _draw_scores(columns, first_seed + seed, place, number)
                 else:
-                    scores = np.asarray(importance(network, one))
+                    scores = np.asarray(importance(network, columns))
                 tokens, masked[seed][name] = mask_top(
-                    one["tokens"],
-                    one["lengths"],
+                    columns["tokens"],
+                    columns["lengths"],
                     scores,
                     float(steps[place + 1]),
                     already=masked[seed][name],
                     mask_id=mask_id,
                 )
-                later[name] = {**one, "tokens": tokens}
-            now[seed] = later
+                next_texts[name] = {**columns, "tokens": tokens}
+            now[seed] = next_texts
     return np.array(curve)
 
 
-def _random(texts: Mapping[str, Any], *key: int) -> np.ndarray:
+def _draw_scores(texts: Mapping[str, Any], *key: int) -> np.ndarray:
     """Draws scores [N, T] that depend only on the key and the id of an example."""
     # Imported here because `_passes` imports JAX.
     from gatedjax.analysis import _passes
 
     size, width = np.shape(texts["tokens"])
     ids = np.asarray(texts.get("example_id", np.arange(size)))
-    return _passes.random_scores(_passes.key_of(*key), ids, width, 1)[0]
+    return _passes.random_scores(_passes.make_key(*key), ids, width, 1)[0]
 
 
-def _shares(shares: ArrayLike) -> np.ndarray:
+def _check_shares(shares: ArrayLike) -> np.ndarray:
     """Returns shares as float64 [K] after checking that they increase in [0, 1]."""
-    given = np.asarray(shares, np.float64)
-    if given.ndim != 1 or not given.size:
-        raise ValueError(f"shares must have shape [K], got {given.shape}")
-    inside = (given >= 0) & (given <= 1)
-    if not inside.all() or (np.diff(given) <= 0).any():
-        raise ValueError(f"shares must increase in [0, 1], got {given.tolist()}")
-    return given
+    array = np.asarray(shares, np.float64)
+    if array.ndim != 1 or not array.size:
+        raise ValueError(f"shares must have shape [K], got {array.shape}")
+    inside = (array >= 0) & (array <= 1)
+    if not inside.all() or (np.diff(array) <= 0).any():
+        raise ValueError(f"shares must increase in [0, 1], got {array.tolist()}")
+    return array
 
 
-def _student(level: float, freedom: int) -> float:
+def _student_quantile(level: float, freedom: int) -> float:
     """Computes t with P(|T| < t) = level, for Student's T with `freedom` degrees of freedom.
 
     Reference: Abramowitz and Stegun 1964, 26.7.3 and 26.7.4.
@@ -278,8 +282,8 @@ def _student(level: float, freedom: int) -> float:
         for k in range(1 if odd else 0, freedom - 1, 2):
             total += term
             term *= cosine**2 * (k + 1) / (k + 2)
-        found = math.sin(angle) * total
-        return (found + angle) * 2 / math.pi if odd else found
+        odd_part = math.sin(angle) * total
+        return (odd_part + angle) * 2 / math.pi if odd else odd_part
 
     low, high = 0.0, math.pi / 2
     for _ in range(100):

@@ -116,7 +116,7 @@ def mcnemar(
     """
     if alternative not in ("two-sided", "greater"):
         raise ValueError(f"alternative must be 'two-sided' or 'greater', got {alternative!r}")
-    a, b = _pair(correct_a, correct_b)
+    a, b = _check_pair(correct_a, correct_b)
     for name, values in (("correct_a", a), ("correct_b", b)):
         if not np.all((values == 0) | (values == 1)):
             raise ValueError(f"{name} must be bool (or 0 and 1), got other values")
@@ -182,14 +182,14 @@ def holm(p_values: ArrayLike) -> np.ndarray:
 
     Reference: Holm 1979.
     """
-    given = np.asarray(p_values, np.float64)
-    if given.ndim != 1:
-        raise ValueError(f"p_values must have shape [m], got {given.shape}")
-    if not np.all((given >= 0) & (given <= 1)):  # NaN fails, too
+    values = np.asarray(p_values, np.float64)
+    if values.ndim != 1:
+        raise ValueError(f"p_values must have shape [m], got {values.shape}")
+    if not np.all((values >= 0) & (values <= 1)):  # NaN fails, too
         raise ValueError("p_values must be in [0, 1]")
-    order = np.argsort(given, kind="stable")
-    scaled = np.minimum(1.0, np.arange(given.size, 0, -1) * given[order])
-    corrected = np.empty_like(given)
+    order = np.argsort(values, kind="stable")
+    scaled = np.minimum(1.0, np.arange(values.size, 0, -1) * values[order])
+    corrected = np.empty_like(values)
     corrected[order] = np.maximum.accumulate(scaled)
     return corrected
 
@@ -242,15 +242,15 @@ def paired_bootstrap(
     Reference: Efron and Tibshirani 1993, algorithm 16.2 (one sample, shifted); Davison and Hinkley
       1997, section 3.8, for the groups ("cluster bootstrap").
     """
-    a, b = _pair(correct_a, correct_b)
+    a, b = _check_pair(correct_a, correct_b)
     if a.size == 0:
         raise ValueError("correct_a must not be empty")
     if samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")
     if not 0 < level < 1:
         raise ValueError(f"level must be inside (0, 1), got {level}")
-    scaled, exponent = _scaled_difference(a, b)
-    sums, sizes = _of_groups(scaled, groups)
+    scaled, exponent = _scale_difference(a, b)
+    sums, sizes = _sum_groups(scaled, groups)
     # A sample is described by how often each distinct difference is drawn, and there are few
     # distinct differences. They are rounded, because rounding errors would split equal values.
     kinds, counts = np.unique(
@@ -261,11 +261,11 @@ def paired_bootstrap(
     rng = np.random.default_rng(seed)
     chunk = max(1, _CHUNK // values.size)
     total = counts.sum()
-    drawn = []
+    draws = []
     for start in range(0, samples, chunk):
         times = rng.multinomial(total, counts / total, size=min(chunk, samples - start))
-        drawn.append((times @ values) / (times @ sizes))
-    differences = np.concatenate(drawn)
+        draws.append((times @ values) / (times @ sizes))
+    differences = np.concatenate(draws)
     # A tie must count as a tie whatever the rounding of the mean, which grows with the differences.
     tolerance = 1e-9 * np.max(np.abs(values / sizes))
     extreme = np.abs(differences - observed) >= abs(observed) - tolerance
@@ -282,11 +282,11 @@ def least_p_value(scores_a: np.ndarray, scores_b: np.ndarray) -> float:
     It is the probability that all m differences that are not 0 (up to rounding errors) have the
     same sign, if both signs are equally probable.
     """
-    scaled, _ = _scaled_difference(scores_a, scores_b)
+    scaled, _ = _scale_difference(scores_a, scores_b)
     return min(1.0, 2.0 ** (1.0 - np.count_nonzero(np.round(scaled, _DIGITS))))
 
 
-def _scaled_difference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
+def _scale_difference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
     """Returns (a - b) / 2^e and e, the least integer with |x| <= 2^e for all scores x.
 
     The division is exact. Tolerances for scores of size 1 fit its result. If all scores are 0, e is
@@ -297,18 +297,18 @@ def _scaled_difference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
     return np.ldexp(a, -exponent) - np.ldexp(b, -exponent), exponent
 
 
-def _of_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+def _sum_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
     """Returns the sum of the differences and the number of examples of each group."""
     if groups is None:
         return differences, np.ones_like(differences)
-    given = np.asarray(groups)
-    if given.shape != differences.shape:
-        raise ValueError(f"groups must have shape {differences.shape}, got {given.shape}")
-    _, places = np.unique(given, return_inverse=True)
+    names = np.asarray(groups)
+    if names.shape != differences.shape:
+        raise ValueError(f"groups must have shape {differences.shape}, got {names.shape}")
+    _, places = np.unique(names, return_inverse=True)
     return np.bincount(places, weights=differences), np.bincount(places).astype(np.float64)
 
 
-def _pair(correct_a: ArrayLike, correct_b: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+def _check_pair(correct_a: ArrayLike, correct_b: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Returns both arguments as float64 [N] after checking that they are finite."""
     a, b = np.asarray(correct_a, np.float64), np.asarray(correct_b, np.float64)
     if a.ndim != 1 or a.shape != b.shape:

@@ -54,7 +54,7 @@ def highlight_terminal(
     """
     from rich.text import Text
 
-    words, weights, marked = _words(tokens, weights, gates)
+    words, weights, marked = _check_words(tokens, weights, gates)
     top = weights.max(initial=0)
     text = Text()
     for i, word in enumerate(words):
@@ -159,7 +159,7 @@ def _html_words(
     tokens: Sequence[str], weights: ArrayLike, gates: ArrayLike | None
 ) -> Iterable[str]:
     """Yields the HTML of each word."""
-    words, weights, marked = _words(tokens, weights, gates)
+    words, weights, marked = _check_words(tokens, weights, gates)
     top = weights.max(initial=0)
     for word, weight, mark in zip(words, weights.tolist(), marked, strict=True):
         if gates is not None and not mark:
@@ -214,22 +214,22 @@ def render_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> st
     Returns:
       The table, with a line break at its end.
     """
-    head = [_cell(name) for name in headers]
+    head = [_format_cell(name) for name in headers]
     if not head:
         raise ValueError("headers must not be empty")
-    body = [[_cell(value) for value in row] for row in rows]
+    body = [[_format_cell(value) for value in row] for row in rows]
     for i, row in enumerate(body):
         if len(row) != len(head):
             raise ValueError(f"rows[{i}] must have {len(head)} cells, got {len(row)}")
     columns = list(zip(head, *body, strict=True))
-    widths = [max(3, *(_width(cell) for cell in column)) for column in columns]
+    widths = [max(3, *(_count_columns(cell) for cell in column)) for column in columns]
     right = [_is_numeric(column[1:]) for column in columns]
     lines = [head, *body]
     rendered = []
     for line in lines:
         cells = []
         for cell, width, at_right in zip(line, widths, right, strict=True):
-            space = " " * (width - _width(cell))
+            space = " " * (width - _count_columns(cell))
             cells.append(space + cell if at_right else cell + space)
         rendered.append(f"| {' | '.join(cells)} |")
     rule = ["-" * (w - 1) + (":" if r else "-") for w, r in zip(widths, right, strict=True)]
@@ -237,7 +237,7 @@ def render_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> st
     return "\n".join(rendered) + "\n"
 
 
-def aligned(name: str, values: ArrayLike, size: int) -> np.ndarray:
+def check_word_values(name: str, values: ArrayLike, size: int) -> np.ndarray:
     """Returns the first `size` values as float64, a finite number for each word.
 
     Raises:
@@ -252,15 +252,15 @@ def aligned(name: str, values: ArrayLike, size: int) -> np.ndarray:
     return array
 
 
-def _words(
+def _check_words(
     tokens: Sequence[str], weights: ArrayLike, gates: ArrayLike | None
 ) -> tuple[list[str], np.ndarray, Any]:
     """Returns the words without control characters, their weights, and True at marked words."""
     words = [clean(token) for token in tokens]
-    weights = aligned("weights", weights, len(words))
+    weights = check_word_values("weights", weights, len(words))
     if gates is None:
         return words, weights, weights > 1 / max(len(words), 1)
-    return words, weights, aligned("gates", gates, len(words)) > 0
+    return words, weights, check_word_values("gates", gates, len(words)) > 0
 
 
 def _escape(text: str) -> str:
@@ -268,13 +268,13 @@ def _escape(text: str) -> str:
     return html.escape(clean(text), quote=True)
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     """Returns a cell of a Markdown table as text."""
     text = "" if value is None else clean(str(value))
     return text.replace("\\", "\\\\").replace("|", "\\|")
 
 
-def _width(text: str) -> int:
+def _count_columns(text: str) -> int:
     """Counts the columns of a text in a terminal; East Asian characters may have two."""
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
@@ -282,5 +282,5 @@ def _width(text: str) -> int:
 
 def _is_numeric(cells: Sequence[str]) -> bool:
     """Returns whether all cells are numbers, apart from cells without a value."""
-    told = [cell for cell in cells if cell not in ("", "-", "not run")]
-    return bool(told) and all(_NUMBER.fullmatch(cell) for cell in told)
+    values = [cell for cell in cells if cell not in ("", "-", "not run")]
+    return bool(values) and all(_NUMBER.fullmatch(cell) for cell in values)

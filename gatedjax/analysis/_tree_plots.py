@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Options
 from gatedjax.analysis._figure import PALETTE, new_figure, save, style
-from gatedjax.analysis._heatmap import Ruler, _cut, _fold, _ruler, _sheet
+from gatedjax.analysis._heatmap import Ruler, _add_sheet, _break_lines, _make_ruler, _shorten
 from gatedjax.analysis._trees import Span, SpanTree
 
 if TYPE_CHECKING:
@@ -48,16 +48,16 @@ def plot_trees(
 
     Reference: Geng et al. 2020 (SSAN), figure 6.
     """
-    shown = [clean(word) for word in words]
-    if not shown:
+    labels = [clean(word) for word in words]
+    if not labels:
         raise ValueError("words must have at least one word")
     if not trees:
         raise ValueError("trees must have at least one tree")
     for name, tree in [*trees.items(), *([("gold", gold)] if gold is not None else [])]:
-        if tree.size != len(shown):
-            raise ValueError(f"tree {name!r} must have {len(shown)} words, got {tree.size}")
+        if tree.size != len(labels):
+            raise ValueError(f"tree {name!r} must have {len(labels)} words, got {tree.size}")
     with style():
-        figure = _draw(shown, {clean(n): t for n, t in trees.items()}, clean(title or ""), gold)
+        figure = _draw(labels, {clean(n): t for n, t in trees.items()}, clean(title or ""), gold)
         save(figure, path_stem)
     return figure
 
@@ -67,12 +67,12 @@ def _draw(
 ) -> "Figure":
     """Draws the trees below each other, and the legend of the gold tree."""
     figure = new_figure(1, 1)
-    measure = _ruler(figure)
-    words = [_cut(word, 2.0, measure, _WORD_SIZE) for word in words]
-    places, width = _places(words, measure)
-    names = {name: _fold(name, width - 2 * _MARGIN, measure, _WORD_SIZE) for name in trees}
-    heading = _fold(title, width - 2 * _MARGIN, _ruler(figure, "bold"), 11.0)
-    shapes = {name: _heights(tree) for name, tree in trees.items()}
+    measure = _make_ruler(figure)
+    words = [_shorten(word, 2.0, measure, _WORD_SIZE) for word in words]
+    places, width = _place_words(words, measure)
+    names = {name: _break_lines(name, width - 2 * _MARGIN, measure, _WORD_SIZE) for name in trees}
+    heading = _break_lines(title, width - 2 * _MARGIN, _make_ruler(figure, "bold"), 11.0)
+    shapes = {name: _measure_heights(tree) for name, tree in trees.items()}
     level = {
         name: min(_LEVEL, _TALLEST / max(max(heights.values(), default=1), 1))
         for name, heights in shapes.items()
@@ -84,7 +84,7 @@ def _draw(
         deepest = max(shapes[name].values(), default=0)
         y += _NAME * len(names[name]) + level[name] * deepest + _LINE + _PANEL_GAP
     height = y + (0.3 if gold is not None else 0.0)
-    axes = _sheet(figure, (width, height), _MARGIN, heading)
+    axes = _add_sheet(figure, (width, height), _MARGIN, heading)
     for name, tree in trees.items():
         top = tops[name]
         for i, text in enumerate(names[name]):
@@ -95,7 +95,7 @@ def _draw(
         for x, word in zip(places, words, strict=True):
             axes.text(x, ground + _LINE / 2 + 0.03, word, fontsize=_WORD_SIZE, ha="center",
                       va="center")  # fmt: skip
-        _branches(axes, tree, shapes[name], places, ground, level[name], gold)
+        _draw_branches(axes, tree, shapes[name], places, ground, level[name], gold)
     if gold is not None:
         axes.plot(_MARGIN + 0.06, y + 0.08, "o", color=PALETTE[0], markersize=4.5)
         axes.text(_MARGIN + 0.18, y + 0.08, "also a node of the gold tree", fontsize=8.5,
@@ -103,7 +103,7 @@ def _draw(
     return figure
 
 
-def _places(words: list[str], measure: Ruler) -> tuple[list[float], float]:
+def _place_words(words: list[str], measure: Ruler) -> tuple[list[float], float]:
     """Returns the x coordinate of the middle of each word, and the width of the figure."""
     sizes = [measure(word, _WORD_SIZE) + _SPACE for word in words]
     width = max(sum(sizes) + 2 * _MARGIN, _LEAST_WIDTH)
@@ -114,7 +114,7 @@ def _places(words: list[str], measure: Ruler) -> tuple[list[float], float]:
     return places, width
 
 
-def _heights(tree: SpanTree) -> dict[Span, int]:
+def _measure_heights(tree: SpanTree) -> dict[Span, int]:
     """Returns the height of each node with two words or more; single words have the height 0."""
     heights: dict[Span, int] = {}
     parts = tree.children()
@@ -123,7 +123,7 @@ def _heights(tree: SpanTree) -> dict[Span, int]:
     return heights
 
 
-def _branches(
+def _draw_branches(
     axes: "Axes",
     tree: SpanTree,
     heights: dict[Span, int],

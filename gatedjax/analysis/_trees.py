@@ -81,10 +81,10 @@ class SpanTree:
         Returns:
           {span of a node: spans of its parts from the left to the right}, parents first.
         """
-        whole = (0, self.size)
+        root = (0, self.size)
         nodes = list(self.spans)
-        if self.size > 1 and whole not in nodes[:1]:
-            nodes.insert(0, whole)
+        if self.size > 1 and root not in nodes[:1]:
+            nodes.insert(0, root)
         inner: dict[Span, list[Span]] = {node: [] for node in nodes}
         above: list[Span] = []
         for node in nodes:
@@ -93,7 +93,7 @@ class SpanTree:
             if above:
                 inner[above[-1]].append(node)
             above.append(node)
-        return {node: _with_words(node, parts) for node, parts in inner.items()}
+        return {node: _add_words(node, parts) for node, parts in inner.items()}
 
     def bracketed(self, words: Sequence[str]) -> str:
         """Renders the tree as text without labels, such as "((the film) (is good))".
@@ -106,11 +106,11 @@ class SpanTree:
         """
         if len(words) != self.size:
             raise ValueError(f"words must have length {self.size}, got {len(words)}")
-        opened, closed = np.zeros(self.size + 1, int), np.zeros(self.size + 1, int)
+        num_open, num_closed = np.zeros(self.size + 1, int), np.zeros(self.size + 1, int)
         for first, past in self.spans:
-            opened[first] += 1
-            closed[past - 1] += 1
-        parts = [f"{'(' * opened[i]}{word}{')' * closed[i]}" for i, word in enumerate(words)]
+            num_open[first] += 1
+            num_closed[past - 1] += 1
+        parts = [f"{'(' * num_open[i]}{word}{')' * num_closed[i]}" for i, word in enumerate(words)]
         return " ".join(parts)
 
     def without(self, drop: ArrayLike) -> "SpanTree":
@@ -129,7 +129,7 @@ class SpanTree:
         return SpanTree.of(int(at[-1]), ((at[a], at[b]) for a, b in self.spans))
 
 
-def _with_words(node: Span, parts: list[Span]) -> tuple[Span, ...]:
+def _add_words(node: Span, parts: list[Span]) -> tuple[Span, ...]:
     """Returns the parts of a node with the single words between them, from left to right."""
     children: list[Span] = []
     place = node[0]
@@ -307,24 +307,24 @@ def from_brackets(text: str) -> tuple[tuple[str, ...], SpanTree]:
     """
     words: list[str] = []
     spans: list[Span] = []
-    opened: list[int] = []
-    label = False
+    open_starts: list[int] = []
+    expects_label = False
     for piece in text.replace("(", " ( ").replace(")", " ) ").split():
         if piece == "(":
-            if label or (not opened and spans):
+            if expects_label or (not open_starts and spans):
                 raise ValueError(f"not a tree: a node without a label in {text[:60]!r}")
-            opened.append(len(words))
-            label = True
+            open_starts.append(len(words))
+            expects_label = True
         elif piece == ")":
-            if not opened or opened[-1] == len(words):
+            if not open_starts or open_starts[-1] == len(words):
                 raise ValueError(f"not a tree: a bracket closes too early in {text[:60]!r}")
-            spans.append((opened.pop(), len(words)))
-        elif label:
-            label = False
-        elif not opened:
+            spans.append((open_starts.pop(), len(words)))
+        elif expects_label:
+            expects_label = False
+        elif not open_starts:
             raise ValueError(f"not a tree: {piece!r} is outside of it")
         else:
             words.append(piece)
-    if opened or not spans:
-        raise ValueError(f"not a tree: {len(opened)} brackets are not closed in {text[:60]!r}")
+    if open_starts or not spans:
+        raise ValueError(f"not a tree: {len(open_starts)} brackets are not closed in {text[:60]!r}")
     return tuple(words), SpanTree.of(len(words), spans)
