@@ -240,12 +240,12 @@ def faithfulness(
             raise ValueError(f"{name} must be at least 1, got {count}")
     if names is not None and (unknown := set(names) - {"random", "attention", "gradient"}):
         raise ValueError(
-            f"against must be among random, attention, gradient, got {sorted(unknown)}; scores of "
-            "others are given as others"
+            f"against must be among random, attention, gradient, got {sorted(unknown)}; pass "
+            "scores of other rationales as others"
         )
     others = dict(others or {})
     if reserved := others.keys() & {"own", "random", "attention", "gradient"}:
-        raise ValueError(f"others must have names of their own, got {sorted(reserved)}")
+        raise ValueError(f"others must not use reserved names, got {sorted(reserved)}")
 
     tokens, lengths, real = texts_of(batch)
     used = np.flatnonzero((lengths > 0) & (np.asarray(batch.get("weight", 1.0)) > 0))

@@ -50,7 +50,7 @@ _STYLE: dict[Any, Any] = {
     "svg.hashsalt": "gatedjax",
     "svg.fonttype": "path",
 }
-# Used where they are installed, because the default font lacks these scripts.
+# These fonts are used where they are installed, because the default font lacks their characters.
 _FALLBACK_FONTS = ("Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans JP", "Arial Unicode MS")
 
 

@@ -124,7 +124,7 @@ def mcnemar(
     one_sided = alternative == "greater"
     # "greater" sums the lower tail up to c, because P(X >= b) = P(X <= c) by symmetry.
     total, least = only_a + only_b, only_b if one_sided else min(only_a, only_b)
-    # Integers throughout: the tail sum is exact, and one division rounds it correctly.
+    # All numbers are integers, so that the tail sum is exact and the division rounds it correctly.
     term = tail = 1
     for k in range(1, least + 1):
         term = term * (total - k + 1) // k
@@ -266,7 +266,8 @@ def paired_bootstrap(
         times = rng.multinomial(total, counts / total, size=min(chunk, samples - start))
         draws.append((times @ values) / (times @ sizes))
     differences = np.concatenate(draws)
-    # A tie must count as a tie whatever the rounding of the mean, which grows with the differences.
+    # Equal differences must count as equal despite the rounding error of the mean, which grows with
+    # the differences.
     tolerance = 1e-9 * np.max(np.abs(values / sizes))
     extreme = np.abs(differences - observed) >= abs(observed) - tolerance
     tail = 50 * (1 - level)
