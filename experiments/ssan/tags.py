@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gatedjax.analysis._attention_mass import checked, refuse
+from gatedjax.analysis._attention_mass import check_not_negative, check_weights
 from gatedjax.analysis.trees import PUNCTUATION
 
 CONTENT = ("Noun", "Verb", "Adj")
@@ -63,9 +63,9 @@ def tag_counts(weights: ArrayLike, tags: Sequence[str]) -> TagCounts:
 
     Reference: Geng et al. 2020 (SSAN), table 7.
     """
-    weights, _ = checked(np.asarray(weights)[None], [len(tags)])
+    weights, _ = check_weights(np.asarray(weights)[None], [len(tags)])
     real_weights = weights[0, : len(tags), : len(tags)]
-    refuse(real_weights)
+    check_not_negative(real_weights)
     mass = dict.fromkeys(TAG_CLASSES, 0.0)
     for tag, received in zip(tags, real_weights.sum(axis=0), strict=True):
         mass[tag_class(tag)] += float(received)

@@ -1,16 +1,19 @@
-"""What gates and attention did: density, operations, truth scores, tests, plots, marked text,
-`faithfulness` and `roar`: whether the words that are said to decide do, `phrases`: words that
-attention selects, and their runs, and `trees`: constituents out of attention.
+"""Analysis of gates and attention, with NumPy arrays as arguments and results.
 
-NumPy in, NumPy out; nothing here runs on a device but `faithfulness`, `rationale_scores` and the
-random words of `roar`, which load JAX when they are called. Plots need the extra `plots`:
-matplotlib is imported when a plot is drawn, and an ImportError tells how to get it. Every plot
-takes `path_stem`, which writes path_stem.png and path_stem.svg (None writes nothing), and a `title`
-above the figure.
+The functions compute the density of gates, count operations, compare gates with true labels, test
+differences between systems, draw figures and mark words in a text. `faithfulness` and `roar`
+measure whether predictions rest on the words of a rationale. `phrases` selects words by their
+attention and finds runs of selected words; `trees` builds constituency trees from attention.
 
-What does not fit is refused: TypeError for a wrong dtype, ValueError for a shape, for a number that
-is out of range or not finite, and for an option without such a value. The message names the
-argument, what is wanted and what came. A section "Raises" tells only what a function adds to that.
+All functions run on the host, except that `faithfulness`, `rationale_scores` and the random words
+of `roar` import JAX when they are called. Plots need the extra `plots`: matplotlib is imported when
+a plot is drawn, and the ImportError explains how to install it. Each plot takes `path_stem`, the
+path of its files without the suffix (it writes path_stem.png and path_stem.svg; None writes no
+files), and a `title` above the figure.
+
+A wrong argument raises TypeError for its dtype, and ValueError for its shape, for a number that is
+out of range or not finite, or for an unknown option. The message names the argument, the values
+that are allowed and the value that was passed. A section "Raises" lists only further errors.
 """
 
 import typing as _typing

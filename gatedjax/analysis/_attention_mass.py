@@ -8,13 +8,13 @@ from numpy.typing import ArrayLike
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DistanceCounts:
-    """Attention by the distance of query and key; counts of parts of a data set can be added.
+    """Attention by the distance of query and key; the counts of parts of a data set can be added.
 
     Attributes:
       mass: float64 [R], sum of W_ij with |i - j| = r over all sentences.
-      pairs: int [R], how many such (i, j) there were.
+      pairs: int [R], number of pairs (i, j) with |i - j| = r.
       queries: number of queries.
-      empty: queries without any weight (nothing was selected); they count with share 0.
+      empty: number of queries without any weight (no key was selected); their shares are 0.
     """
 
     mass: np.ndarray
@@ -33,46 +33,54 @@ class DistanceCounts:
         )
 
     def shares(self) -> np.ndarray:
-        """share(r): the mean over the queries of their weight at distance r, both sides summed."""
+        """Returns share(r) [R]: the mean weight of a query at distance r, both sides summed."""
         return self.mass / max(self.queries, 1)
 
     def per_neighbour(self) -> np.ndarray:
-        """The mean weight of a key at distance r: ends of sentences have fewer neighbours."""
+        """Returns the mean weight of a key at distance r [R].
+
+        Unlike a share it is not lower because queries near the ends have fewer neighbours.
+        """
         return self.mass / np.maximum(self.pairs, 1)
 
     @property
     def empty_rate(self) -> float:
-        """Share of the queries without any weight; NaN without queries."""
+        """The share of the queries without any weight; NaN without queries."""
         return self.empty / self.queries if self.queries else float("nan")
 
 
 def distance_counts(weights: ArrayLike, lengths: ArrayLike) -> DistanceCounts:
-    """Sums attention by distance.
+    """Sums the attention weights of self-attention by the distance of query and key.
 
         share(r) = mean over queries i of the sum over j with |i - j| = r of W_ij
 
+        >>> weights = [[[0.5, 0.5], [0.0, 1.0]]]
+        >>> print(distance_counts(weights, [2]).shares())
+        [0.75 0.25]
+
     Args:
-      weights: W [B, N, N], queries before keys; what stands at padding is ignored.
-      lengths: int [B].
+      weights: W [B, N, N], the axis of queries before that of keys; values at padding are ignored.
+      lengths: int [B], the number of words of each sentence.
 
     Returns:
       The counts, from distance 0 (the word itself) to N - 1.
 
     Reference: Geng et al. 2020 (SSAN), figures 2 and 4.
     """
-    weights, real = checked(weights, lengths)
+    weights, real = check_weights(weights, lengths)
     n = weights.shape[-1]
     both = real[:, :, None] & real[:, None, :]
     real_weights = np.where(both, weights, 0.0)
-    refuse(real_weights)
-    apart = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :]).ravel()
-    mass = np.bincount(apart, real_weights.sum(axis=0).ravel(), minlength=n)
-    pairs = np.bincount(apart, both.sum(axis=0).ravel(), minlength=n).astype(np.int64)
+    check_not_negative(real_weights)
+    distances = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :]).ravel()
+    mass = np.bincount(distances, real_weights.sum(axis=0).ravel(), minlength=n)
+    pairs = np.bincount(distances, both.sum(axis=0).ravel(), minlength=n).astype(np.int64)
     rows = real_weights.sum(axis=-1)[real]
     return DistanceCounts(mass[:n], pairs[:n], int(real.sum()), int(np.sum(rows == 0)))
 
 
-def checked(weights: ArrayLike, lengths: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+def check_weights(weights: ArrayLike, lengths: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Checks the shapes and returns W as float64 [B, N, N] and the mask of real words [B, N]."""
     weights, lengths = np.asarray(weights, np.float64), np.asarray(lengths)
     if weights.ndim != 3 or weights.shape[1] != weights.shape[2]:
         raise ValueError(f"weights must be [B, N, N], got {weights.shape}")
@@ -84,6 +92,7 @@ def checked(weights: ArrayLike, lengths: ArrayLike) -> tuple[np.ndarray, np.ndar
     return weights, np.arange(n)[None, :] < lengths[:, None]
 
 
-def refuse(weights: np.ndarray) -> None:
+def check_not_negative(weights: np.ndarray) -> None:
+    """Raises ValueError unless all weights are finite and at least 0."""
     if np.any(weights < 0) or not np.all(np.isfinite(weights)):
         raise ValueError("weights must be finite and at least 0 at real words")

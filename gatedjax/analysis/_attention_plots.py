@@ -1,4 +1,4 @@
-"""Figures of self-attention: heat maps of queries against keys, curves over the distance."""
+"""Figures of self-attention: heat maps of queries and keys, and curves over their distance."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,16 +11,22 @@ from gatedjax._utils.terminal import clean
 from gatedjax.analysis._attention_mass import DistanceCounts
 from gatedjax.analysis._curves import plot_lines
 from gatedjax.analysis._figure import INK, PALETTE, largest_of, new_figure, save, style
-from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _shade_bar, _sheet
+from gatedjax.analysis._heatmap import (
+    _add_sheet,
+    _break_lines,
+    _draw_shade_bar,
+    _make_ruler,
+    _shorten,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
-# inches
+# Lengths are in inches.
 _CELL, _GAP, _MARGIN, _LONGEST_WORD, _FOOT = 0.25, 0.3, 0.15, 1.3, 0.62
-_WORD_SIZE, _NAME_SIZE = 9.0, 10.0  # points
+_WORD_SIZE, _NAME_SIZE = 9.0, 10.0  # Points
 
 
 def plot_attention(
@@ -33,13 +39,25 @@ def plot_attention(
 ) -> "Figure":
     """Draws self-attention as heat maps side by side: a row per query, a column per key.
 
-    The shade is the weight, on one scale for all panels; a box is around the largest weight of
-    every query. A query without any weight (nothing was selected) has no box and a dash.
+    The shade is the weight, on the same scale for all panels; a box surrounds the largest weight of
+    each query. The row of a query without any weight (no key was selected) has a dash and no box.
+
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> panels = {"head 1": [[0.5, 0.5], [0.0, 1.0]]}
+        >>> figure = plot_attention(["a", "b"], panels, folder / "weights")
+        >>> sorted(path.name for path in folder.iterdir())
+        ['weights.png', 'weights.svg']
 
     Args:
-      tokens: the words.
-      panels: {name: W [N', N']}; what follows the last word is padding and ignored.
-      marked: places of words to set in bold, as those that were moved.
+      tokens: the N words of a sentence.
+      panels: {name: W [N', N']} with N' >= N; positions from N on are padding and are ignored.
+      path_stem: path of the files without the suffix; None writes no files.
+      title: a heading above the figure; None draws no heading.
+      marked: positions of words that are printed in bold, for example words that were moved.
+
+    Returns:
+      The Matplotlib figure.
 
     Reference: Geng et al. 2020 (SSAN), figures 3 and 5.
     """
@@ -50,9 +68,11 @@ def plot_attention(
         raise ValueError("panels must have at least one map")
     if outside := [place for place in marked if not 0 <= place < len(words)]:
         raise ValueError(f"marked must be in [0, {len(words)}), got {outside}")
-    maps = {clean(name): _square(name, weights, len(words)) for name, weights in panels.items()}
+    maps = {
+        clean(name): _check_square(name, weights, len(words)) for name, weights in panels.items()
+    }
     with style():
-        figure = _maps(words, maps, clean(title or ""), set(marked))
+        figure = _draw_maps(words, maps, clean(title or ""), set(marked))
         save(figure, path_stem)
     return figure
 
@@ -65,25 +85,38 @@ def plot_distances(
     per_neighbour: bool = False,
     title: str | None = None,
 ) -> "Figure":
-    """Draws the share of attention over the distance of query and key, in percent.
+    """Draws the share of attention, in percent, over the distance of query and key.
+
+        >>> from gatedjax.analysis import distance_counts
+        >>> counts = distance_counts([[[0.5, 0.5], [0.0, 1.0]]], [2])
+        >>> figure = plot_distances({"head 1": counts})
+        >>> figure.axes[0].get_xlabel()
+        'distance of query and key'
 
     Args:
-      counts: {name: counts}; an entry without queries is listed as "not run".
-      max_distance: the largest distance drawn.
-      per_neighbour: the mean weight of a key at that distance instead.
+      counts: {name: result of `distance_counts`}; an entry without queries has no line, and a panel
+        without any line is labelled "not run".
+      path_stem: path of the files without the suffix; None writes no files.
+      max_distance: the largest distance that is drawn.
+      per_neighbour: True draws the mean weight of a key at each distance instead of the share.
+      title: a heading above the figure; None draws no heading.
+
+    Returns:
+      The Matplotlib figure.
 
     Reference: Geng et al. 2020 (SSAN), figures 2 and 4.
     """
     lines = {}
-    for name, one in counts.items():
-        values = one.per_neighbour() if per_neighbour else one.shares()
-        shown = values[: max_distance + 1] if one.queries else values[:0]
-        lines[name] = [(float(r), 100 * float(value), 0.0) for r, value in enumerate(shown)]
+    for name, entry in counts.items():
+        values = entry.per_neighbour() if per_neighbour else entry.shares()
+        drawn_values = values[: max_distance + 1] if entry.queries else values[:0]
+        lines[name] = [(float(r), 100 * float(value), 0.0) for r, value in enumerate(drawn_values)]
     label = "mean weight of a key (%)" if per_neighbour else "share of attention (%)"
     return plot_lines({label: lines}, path_stem, xlabel="distance of query and key", title=title)
 
 
-def _square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
+def _check_square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
+    """Checks the weights of a panel and returns the part without padding, float64 [size, size]."""
     values = np.asarray(weights).astype(np.float64)
     if values.ndim != 2 or min(values.shape) < size:
         raise ValueError(
@@ -95,50 +128,54 @@ def _square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
     return values
 
 
-def _maps(words: list[str], maps: dict[str, np.ndarray], title: str, marked: set[int]) -> "Figure":
+def _draw_maps(
+    words: list[str], maps: dict[str, np.ndarray], title: str, marked: set[int]
+) -> "Figure":
+    """Draws the panels side by side, with a legend below them."""
     from matplotlib import cm, colors
 
     figure = new_figure(1, 1)
-    measure = _ruler(figure)
-    shown = [_cut(word, _LONGEST_WORD, measure, _WORD_SIZE) for word in words]
-    longest = max(measure(word, _WORD_SIZE) for word in shown) + 0.08
+    measure = _make_ruler(figure)
+    labels = [_shorten(word, _LONGEST_WORD, measure, _WORD_SIZE) for word in words]
+    longest = max(measure(word, _WORD_SIZE) for word in labels) + 0.08
     side = max(_CELL * len(words), 0.5)
-    left = _MARGIN + longest
-    # every panel has its own words above it; those of the queries are written once
-    width = left + len(maps) * side + (len(maps) - 1) * _GAP + _MARGIN
+    x_left = _MARGIN + longest
+    # The words of the keys stand above each panel, the words of the queries only at the left.
+    width = x_left + len(maps) * side + (len(maps) - 1) * _GAP + _MARGIN
     width = max(width, 4.2)
-    heading = _fold(title, width - 2 * _MARGIN, _ruler(figure, "bold"), 11.0)
-    names = {name: _fold(name, side, measure, _NAME_SIZE) for name in maps}
+    heading = _break_lines(title, width - 2 * _MARGIN, _make_ruler(figure, "bold"), 11.0)
+    names = {name: _break_lines(name, side, measure, _NAME_SIZE) for name in maps}
     name_rows = max(len(lines) for lines in names.values())
     above = _MARGIN + (0.22 * len(heading) + 0.06 if heading else 0.0)
     top = above + 0.17 * name_rows + 0.06 + longest
     height = top + side + _FOOT
-    page = _sheet(figure, (width, height), _MARGIN, heading)
+    page = _add_sheet(figure, (width, height), _MARGIN, heading)
     highest = largest_of(*maps.values())
     shades = cm.ScalarMappable(colors.Normalize(0, highest), "Blues")
     cell = side / len(words)
     weight_of = lambda i: "bold" if i in marked else "normal"  # noqa: E731
-    for i, word in enumerate(shown):
-        page.text(left - 0.06, top + (i + 0.5) * cell, word, fontsize=_WORD_SIZE, ha="right",
+    for i, word in enumerate(labels):
+        page.text(x_left - 0.06, top + (i + 0.5) * cell, word, fontsize=_WORD_SIZE, ha="right",
                   va="center", weight=weight_of(i))  # fmt: skip
     for number, (name, values) in enumerate(maps.items()):
-        x = left + number * (side + _GAP)
+        x = x_left + number * (side + _GAP)
         page.text(x + side / 2, above + 0.085 * name_rows, "\n".join(names[name]), va="center",
                   ha="center", fontsize=_NAME_SIZE)  # fmt: skip
-        for i, word in enumerate(shown):
+        for i, word in enumerate(labels):
             page.text(x + (i + 0.5) * cell, top - 0.06, word, fontsize=_WORD_SIZE, rotation=90,
                       ha="center", va="bottom", weight=weight_of(i))  # fmt: skip
-        _cells(page, x, top, cell, values, shades)
+        _draw_cells(page, x, top, cell, values, shades)
     wide = min(2.4, width - 2.2)
     place = ((width - _MARGIN - 0.1 - wide) / width, 0.42 / height, wide / width, 0.12 / height)
-    _shade_bar(figure, shades, place, "attention weight", 8.5)
-    _legend(page, height)
+    _draw_shade_bar(figure, shades, place, "attention weight", 8.5)
+    _draw_legend(page, height)
     return figure
 
 
-def _cells(
+def _draw_cells(
     page: "Axes", x: float, top: float, cell: float, values: np.ndarray, shades: "ScalarMappable"
 ) -> None:
+    """Draws the cells of a panel whose upper left corner is at (x, top)."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
@@ -162,7 +199,8 @@ def _cells(
         )  # fmt: skip
 
 
-def _legend(page: "Axes", height: float) -> None:
+def _draw_legend(page: "Axes", height: float) -> None:
+    """Explains the box of the largest weight, and rows and columns, at the lower left."""
     from matplotlib.patches import Rectangle
 
     y = height - 0.45

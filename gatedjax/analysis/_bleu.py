@@ -1,4 +1,4 @@
-"""BLEU of translations, by sacrebleu (the extra `mt`)."""
+"""BLEU of translations, computed by sacrebleu (the extra `mt`)."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,17 +7,33 @@ from gatedjax._utils.missing import missing
 
 
 class Scored(NamedTuple):
-    """BLEU of a corpus in percent, and how sacrebleu computed it."""
+    """BLEU of a corpus, with the counts of each sentence."""
 
     score: float
+    """BLEU in percent."""
     signature: str
+    """The options and the version of sacrebleu, as sacrebleu prints them."""
     statistics: list[list[int]]
-    """Of every sentence: length of the translation and of the reference, then matched and all
-    n-grams for n from 1 to 4."""
+    """Ten counts per sentence: the length of the translation, the length of the reference, the
+    numbers of n-grams that match for n from 1 to 4, and the numbers of all n-grams."""
 
 
 def corpus_bleu(translations: Sequence[str], references: Sequence[str]) -> Scored:
-    """Scores detokenised translations, cased, as sacrebleu does by default; one per reference."""
+    """Computes cased BLEU of detokenised translations with the default options of sacrebleu.
+
+        >>> corpus_bleu(["the cat sat on the mat"], ["the cat sat on the mat"]).statistics
+        [[6, 6, 6, 5, 4, 3, 6, 5, 4, 3]]
+
+    Args:
+      translations: the translations of a corpus.
+      references: a reference for each translation.
+
+    Returns:
+      BLEU in percent, the signature of sacrebleu and the counts of each sentence.
+
+    Raises:
+      ImportError: without sacrebleu.
+    """
     if len(translations) != len(references) or not references:
         raise ValueError(
             f"there must be one translation per reference, got {len(translations)} and "
@@ -27,13 +43,14 @@ def corpus_bleu(translations: Sequence[str], references: Sequence[str]) -> Score
     score = metric.corpus_score(list(translations), [list(references)])
     statistics = []
     for translation, reference in zip(translations, references, strict=True):
-        one = metric.corpus_score([translation], [[reference]])
-        statistics.append([one.sys_len, one.ref_len, *one.counts, *one.totals])
+        sentence = metric.corpus_score([translation], [[reference]])
+        lengths = [sentence.sys_len, sentence.ref_len]
+        statistics.append([*lengths, *sentence.counts, *sentence.totals])
     return Scored(float(score.score), str(metric.get_signature()), statistics)
 
 
 def bleu_metric() -> Any:
-    """Sacrebleu's metric as it is by default."""
+    """Returns sacrebleu's BLEU metric with its default options."""
     try:
         from sacrebleu.metrics import BLEU
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Unlabelled bracket scores of trees against gold trees."""
+"""Unlabelled bracket scores of predicted trees against gold trees."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -9,45 +9,49 @@ from gatedjax.analysis._scores import MatchCounts, MatchScores
 from gatedjax.analysis._trees import SpanTree
 
 PUNCTUATION = frozenset({",", ":", "``", "''", "."})
-"""Tags of the words that EVALB's usual parameter file leaves out."""
+"""The tags of punctuation that EVALB's usual parameter file deletes."""
 
 
 class BracketScores(MatchScores):
-    """What `BracketCounts.value` returns, of spans."""
+    """Precision, recall and F1 of spans, the result of `BracketCounts.value`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class BracketCounts(MatchCounts):
-    """Counts of spans; those of the sentences of a corpus are added.
+    """Counts of spans; the counts of the sentences of a corpus can be added.
 
     Attributes:
-      matched: spans that both trees have.
-      predicted: spans of the predicted trees.
-      gold: spans of the gold trees.
+      matched: number of spans that are in both trees.
+      predicted: number of spans in the predicted trees.
+      gold: number of spans in the gold trees.
     """
 
     def value(self) -> BracketScores:
-        """The scores of the corpus (micro)."""
+        """Returns the scores of the corpus, with the counts of all sentences pooled (micro)."""
         return BracketScores(*self._shares())
 
 
 def bracket_counts(
     gold: SpanTree, predicted: SpanTree, *, drop: ArrayLike | None = None, count_root: bool = True
 ) -> BracketCounts:
-    """Counts the spans of a sentence that a tree shares with the gold tree, labels aside.
+    """Counts the spans that a predicted tree shares with the gold tree, without their labels.
 
-    Each span counts once, whatever the number of nodes that stand on it; spans of a single word do
-    not count.
+    A span counts once even if several nodes have the same words; a span of a single word does not
+    count.
+
+        >>> gold = SpanTree(3, ((0, 3), (1, 3)))
+        >>> bracket_counts(gold, SpanTree(3, ((0, 3), (0, 2))))
+        BracketCounts(matched=1, predicted=2, gold=2)
 
     Args:
       gold: the gold tree.
-      predicted: the tree to score.
-      drop: bool [N], True at words to take out of both trees first, as EVALB does with the tags
-        `PUNCTUATION`; None keeps all.
-      count_root: whether the span of the whole sentence, which every tree has, counts.
+      predicted: the tree that is scored.
+      drop: bool [N], True at words that are removed from both trees first, as EVALB does with the
+        tags `PUNCTUATION`; None removes no words.
+      count_root: True counts the span of the whole sentence, which both trees have.
 
     Returns:
-      The counts; all 0 for a sentence of which fewer than two words are left.
+      The counts; all 0 if fewer than two words remain.
 
     Reference: Geng et al. 2020 (SSAN), table 6; Collins and Sekine's EVALB.
     """
@@ -58,20 +62,33 @@ def bracket_counts(
     if drop is not None:
         gold, predicted = gold.without(drop), predicted.without(drop)
     ours, theirs = set(predicted.spans), set(gold.spans)
-    whole = (0, gold.size)
+    root = (0, gold.size)
     if count_root and gold.size > 1:
-        ours.add(whole)
-        theirs.add(whole)
+        ours.add(root)
+        theirs.add(root)
     else:
-        ours.discard(whole)
-        theirs.discard(whole)
+        ours.discard(root)
+        theirs.discard(root)
     return BracketCounts(len(ours & theirs), len(ours), len(theirs))
 
 
 def bracket_scores(
     pairs: Iterable[tuple[SpanTree, SpanTree]], *, count_root: bool = True
 ) -> BracketScores:
-    """Scores a corpus of (gold, predicted) trees; take punctuation out with `without` before."""
+    """Computes precision, recall and F1 of the spans of a corpus.
+
+        >>> gold = SpanTree(3, ((0, 3), (1, 3)))
+        >>> bracket_scores([(gold, SpanTree(3, ((0, 3), (0, 2))))])
+        BracketScores(precision=0.5, recall=0.5, f1=0.5)
+
+    Args:
+      pairs: (gold, predicted) trees of each sentence. Remove punctuation before, with
+        `SpanTree.without`.
+      count_root: True counts the spans of whole sentences.
+
+    Returns:
+      The scores with the counts of all sentences pooled (micro).
+    """
     counts = BracketCounts()
     for gold, predicted in pairs:
         counts += bracket_counts(gold, predicted, count_root=count_root)

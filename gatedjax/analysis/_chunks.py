@@ -1,15 +1,21 @@
-"""Spans out of BIO labels."""
+"""Spans from BIO labels."""
 
 from collections.abc import Sequence
 
 
 def chunks(labels: Sequence[str]) -> list[tuple[int, int, str]]:
-    """The spans that BIO labels stand for, in order.
+    """Finds the spans that BIO labels mark, in order.
 
-    An I- that does not go on the span before it begins one of its own.
+    An "I-X" that does not follow a "B-X" or "I-X" of the same class X begins a new span.
+
+        >>> chunks(["B-A", "I-A", "O", "I-B"])
+        [(0, 2, 'A'), (3, 4, 'B')]
 
     Args:
-      labels: "O", "B-X" and "I-X".
+      labels: "O", "B-X" or "I-X" for each word.
+
+    Returns:
+      (first word, word after the last, class) of each span.
 
     Raises:
       ValueError: for any other label.

@@ -1,4 +1,4 @@
-"""Lines with error bars, and learning curves."""
+"""Figures with lines: means with error bars, and learning curves."""
 
 import itertools
 import json
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# inches
+# Lengths are in inches.
 _LEGEND_ROW, _CAPTION = 0.2, 0.17
 _SIZE = 9
-"""Points of the type of a legend."""
+"""The font size of a legend, in points."""
 _HANDLE, _BETWEEN = 2.8, 1.6
-"""Length of the line beside a name and room between columns, in that size."""
+"""Length of the line before a name, and space between columns, as multiples of the font size."""
 
 Points = Sequence[tuple[float, float, float | None]]
 
@@ -33,13 +33,24 @@ def plot_lines(
     xlabel: str = "",
     title: str | None = None,
 ) -> "Figure":
-    """Draws one panel per measure, with one line per name, and error bars.
+    """Draws a panel per measure, with a line and error bars per name.
+
+        >>> lines = {"baseline": [(1, 0.5, 0.1), (2, 0.6, 0.1)]}
+        >>> figure = plot_lines({"accuracy": lines}, xlabel="layers")
+        >>> figure.axes[0].get_ylabel()
+        'accuracy'
 
     Args:
-      series: {measure: {name: points}}; a point is (x, mean, standard deviation), a deviation of
-        0 draws no bar, and None is that of one run: its marker is hollow, which is said below. A
-        name keeps its colour, marker and dashes in all panels; one without points is left out.
-      xlabel: below every panel.
+      series: {measure: {name: points}}. A point is (x, mean, standard deviation). A deviation of 0
+        draws no bar. None as a deviation marks the result of a single run, which is drawn with a
+        hollow marker and explained in a caption. A name has the same colour, marker and dashes in
+        all panels; names without points are omitted.
+      path_stem: path of the files without the suffix; None writes no files.
+      xlabel: label of the x axis of all panels.
+      title: a heading above the figure; None draws no heading.
+
+    Returns:
+      The Matplotlib figure.
 
     Reference: Xue et al. 2020 (GA-Net), figure 5.
     """
@@ -53,30 +64,49 @@ def plot_lines(
                         f"points of {measure}, {name} must be (x, mean, deviation >= 0 or None), "
                         f"got {point}"
                     )
-    drawn = [(name, points) for lines in series.values() for name, points in lines.items()]
-    names = list(dict.fromkeys(name for name, points in drawn if points))
-    alone = any(point[2] is None for _, points in drawn for point in points)
+    named_points = [(name, points) for lines in series.values() for name, points in lines.items()]
+    names = list(dict.fromkeys(name for name, points in named_points if points))
+    has_single_runs = any(point[2] is None for _, points in named_points for point in points)
     with style():
-        caption = "hollow: one seed" if alone else ""
-        figure, panels = _panels(list(series), title, names, caption)
+        caption = "hollow: one seed" if has_single_runs else ""
+        figure, panels = _make_panels(list(series), title, names, caption)
         for axes, (measure, lines) in zip(panels, series.items(), strict=True):
             axes.set(xlabel=clean(xlabel), ylabel=clean(measure))
             xs = sorted({point[0] for points in lines.values() for point in points})
             if not xs:
                 axes.text(0.5, 0.5, "not run", ha="center", transform=axes.transAxes)
-            elif len(xs) <= 8 and _apart(xs):
+            elif len(xs) <= 8 and _labels_fit(xs):
                 axes.set_xticks(xs)
             for name, points in lines.items():
                 if points:
                     by_place = sorted(points, key=lambda point: point[0])
-                    _line_with_bars(axes, names.index(name), by_place)
+                    _draw_line_with_bars(axes, names.index(name), by_place)
             axes.margins(x=0.06, y=0.12)
         save(figure, path_stem)
     return figure
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """Reads a metrics.jsonl; an unreadable line (the torn last one of a killed run) is left out."""
+    """Reads the records of a metrics.jsonl file.
+
+    Lines that are no JSON objects are skipped, because a run that was killed can leave an
+    incomplete last line.
+
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "metrics.jsonl")
+        >>> _ = path.write_text('{"split": "train", "step": 1, "loss": 0.5}')
+        >>> read_metrics(path)
+        [{'split': 'train', 'step': 1, 'loss': 0.5}]
+
+    Args:
+      path: the file that training writes in its work folder.
+
+    Returns:
+      A dict per line, in the order of the file.
+
+    Raises:
+      FileNotFoundError: if the file does not exist.
+    """
     records = []
     for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
         try:
@@ -95,12 +125,23 @@ def plot_learning_curves(
     metrics: Sequence[str] = ("loss", "accuracy", "density"),
     title: str | None = None,
 ) -> "Figure":
-    """Draws training (thin) and evaluation (with markers) over the steps, one panel per metric.
+    """Draws a panel per metric, over the steps: training as thin lines, evaluation with markers.
+
+        >>> records = [{"split": "eval", "step": step, "loss": 1 / step} for step in (1, 2)]
+        >>> figure = plot_learning_curves({"run 1": records})
+        >>> len(figure.axes)
+        1
 
     Args:
-      runs: {name: records} as of `read_metrics`: each with "split", "step" and numbers. None and
-        missing numbers leave a gap; splits other than "train" and "eval" are not drawn.
-      metrics: the panels; one that no record has is left out.
+      runs: {name: records}, for example from `read_metrics`. A record has "split", "step" and
+        numbers. Numbers that are missing or None are skipped; splits other than "train" and
+        "eval" are not drawn.
+      path_stem: path of the files without the suffix; None writes no files.
+      metrics: the metrics, a panel for each; metrics that no record has are omitted.
+      title: a heading above the figure; None draws no heading.
+
+    Returns:
+      The Matplotlib figure.
 
     Raises:
       ValueError: also if no record has any of the metrics.
@@ -122,7 +163,7 @@ def plot_learning_curves(
     names = list(records_of)
     with style():
         caption = "thin: training, per logged step; with markers: evaluation"
-        figure, panels = _panels(list(curves), title, names, caption)
+        figure, panels = _make_panels(list(curves), title, names, caption)
         for axes, (metric, lines) in zip(panels, curves.items(), strict=True):
             axes.set(xlabel="step", ylabel=clean(metric))
             for (name, split), points in lines.items():
@@ -131,17 +172,18 @@ def plot_learning_curves(
                 if split == "train":
                     look |= {"linewidth": 0.9, "alpha": 0.55}
                 else:
-                    look = _look(i)
+                    look = _line_style(i)
                 axes.plot(*zip(*points, strict=True), **look)
             axes.margins(x=0.02, y=0.06)
         save(figure, path_stem)
     return figure
 
 
-def _line_with_bars(axes: "Axes", i: int, points: Points) -> None:
+def _draw_line_with_bars(axes: "Axes", i: int, points: Points) -> None:
+    """Draws a line in the style of index i, with hollow markers where there is no deviation."""
     xs, means, deviations = zip(*points, strict=True)
     bars = [d or float("nan") for d in deviations]
-    look = _look(i)
+    look = _line_style(i)
     axes.errorbar(xs, means, yerr=bars, capsize=3, elinewidth=1.0, capthick=1.0, **look)
     single = [(x, mean) for x, mean, deviation in points if deviation is None]
     if single:
@@ -150,7 +192,8 @@ def _line_with_bars(axes: "Axes", i: int, points: Points) -> None:
         axes.plot(*zip(*single, strict=True), **look | hollow, zorder=3)
 
 
-def _look(i: int) -> Options:
+def _line_style(i: int) -> Options:
+    """Returns Matplotlib's options for the line with index i."""
     return {
         "color": PALETTE[i % len(PALETTE)],
         "marker": MARKERS[i % len(MARKERS)],
@@ -162,13 +205,13 @@ def _look(i: int) -> Options:
     }
 
 
-def _panels(
+def _make_panels(
     measures: Sequence[str], title: str | None, names: Sequence[str], caption: str
 ) -> tuple["Figure", list["Axes"]]:
-    """Panels side by side above the legend of the names and its caption."""
+    """Creates a figure with panels side by side above the legend of the names and a caption."""
     count = len(measures)
     width = max(3.4 * count, 4.2)
-    columns = _columns(names, width)
+    columns = _count_columns(names, width)
     rows = -(-len(names) // columns)
     below = _LEGEND_ROW * rows + 0.08 + (_CAPTION if caption else 0.0)
     figure = new_figure(width, 2.9 + below + (0.3 if title else 0.0))
@@ -177,17 +220,17 @@ def _panels(
     if title:
         figure.suptitle(clean(title), fontsize=11, weight="bold")
     if names:
-        _legend_below(figure, names, columns, caption)
+        _draw_legend_below(figure, names, columns, caption)
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
-def _columns(names: Sequence[str], width: float) -> int:
-    """Columns of a legend, at most four, that so many inches hold."""
+def _count_columns(names: Sequence[str], width: float) -> int:
+    """Returns the number of columns, at most four, of a legend that is `width` inches wide."""
     from matplotlib.textpath import TextPath
 
     def entry(name: str) -> float:
         text = TextPath((0, 0), clean(name), size=_SIZE).get_extents().width
-        return max(0.0, text) + _SIZE * (_HANDLE + 0.8)  # -inf for a name of blanks
+        return max(0.0, text) + _SIZE * (_HANDLE + 0.8)  # The width of blanks is -inf.
 
     entries = [entry(name) for name in names]
     for count in range(min(len(names), 4), 1, -1):
@@ -197,10 +240,11 @@ def _columns(names: Sequence[str], width: float) -> int:
     return 1
 
 
-def _legend_below(figure: "Figure", names: Sequence[str], columns: int, caption: str) -> None:
+def _draw_legend_below(figure: "Figure", names: Sequence[str], columns: int, caption: str) -> None:
+    """Draws the legend of the names and the caption at the bottom of a figure."""
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], label=clean(name), **_look(i)) for i, name in enumerate(names)]
+    handles = [Line2D([], [], label=clean(name), **_line_style(i)) for i, name in enumerate(names)]
     figure.legend(
         handles=handles, loc="lower center", fontsize=_SIZE, ncols=columns,
         bbox_to_anchor=(0.5, (_CAPTION if caption else 0.0) / figure.get_figheight()),
@@ -210,9 +254,9 @@ def _legend_below(figure: "Figure", names: Sequence[str], columns: int, caption:
         figure.text(0.5, 0.05 / figure.get_figheight(), caption, ha="center", fontsize=8.5)
 
 
-def _apart(xs: list[float]) -> bool:
-    """Whether labels at all of these sorted places leave room for each other."""
+def _labels_fit(xs: list[float]) -> bool:
+    """Returns whether tick labels at all of these sorted numbers fit without overlap."""
     gaps = [b - a for a, b in itertools.pairwise(xs)]
-    # an axis has room for some 30 characters
+    # An axis has room for about 30 characters.
     room = max(1 / 12, (max(len(f"{x:g}") for x in xs) + 1) / 30)
     return not gaps or min(gaps) >= (xs[-1] - xs[0]) * room

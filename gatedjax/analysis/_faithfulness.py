@@ -1,15 +1,16 @@
-"""Does a rationale tell what a prediction rests on? Words are deleted, and the network runs again.
+"""Faithfulness of rationales, measured by deleting words and running the network again.
 
-With p_j the probability of the class j that is predicted of the whole text x, and r some words:
+Let j be the class that the network predicts for the whole text x, p_j its probability, and r the
+words of a rationale:
 
     comprehensiveness = p_j(x) - p_j(x without r)        high: the words are needed
-    sufficiency       = p_j(x) - p_j(r alone)            low: they are enough
-    gate leak         = |p_j(x; gates open at r) - p_j(r alone; all gates open)|
+    sufficiency       = p_j(x) - p_j(only r)             low: the words suffice
+    gate leak         = |p_j(x; gates open at r) - p_j(only r; all gates open)|
 
-The leak is that of a claim: "the words behind closed gates were not used". It is 0 where deleting
-them from the input, with the encoder run again on what is left, changes nothing. The encoder of
-GA-Net reads all words, so that open ones know of closed neighbours; with `gates_on="input"` it
-does not.
+The gate leak tests the claim that words with closed gates were not used. It is 0 if deleting these
+words from the input, and encoding the remaining words again, does not change the probability. The
+encoder of GA-Net reads all words, so that the states of open words depend on closed neighbours;
+with `gates_on="input"` they do not.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ from gatedjax.analysis._significance import holm, least_p_value, paired_bootstra
 from gatedjax.analysis._text import render_table
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
-"""Of the words; the bins of ERASER."""
+"""Shares of the words of a text that rationales have: the bins of ERASER."""
 Source = Literal["gates", "attention", "gradient"]
 Deletion = Literal["remove", "unk"]
 MEASURES = {
@@ -36,21 +37,25 @@ MEASURES = {
     "leak": "gate leak",
     "flipped": "labels that the leak changes",
 }
-"""Fields of `Rationale` by which rationales are compared."""
+"""The fields of `Rationale` that are compared, with their headings in tables."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rationale:
-    """What deletions say of one way to choose words; a random one is averaged over its draws.
+    """Faithfulness of a way to choose words, for N texts and K shares of their words.
+
+    The measures of a random rationale are means over its draws.
 
     Attributes:
-      by_share: (comprehensiveness, sufficiency), each [K, N], of every share of the words.
+      by_share: (comprehensiveness, sufficiency), each [K, N].
       comprehensiveness: [N] mean over the shares (AOPC); higher is better.
-      sufficiency: [N] likewise; lower is better.
-      needed: [N] comprehensiveness of as many words as the gates open; None without gates.
-      enough: [N] sufficiency of those.
+      sufficiency: [N] mean over the shares (AOPC); lower is better.
+      needed: [N] comprehensiveness of a rationale with as many words as have open gates; None
+        without gates.
+      enough: [N] sufficiency of that rationale; None without gates.
       leak: [N] gate leak; None for a network without `with_gates`.
-      flipped: [N] whether the label changes with it.
+      flipped: [N] 1 where the predicted class changes with the gate leak, and 0 elsewhere; None for
+        a network without `with_gates`.
     """
 
     by_share: tuple[np.ndarray, np.ndarray]
@@ -63,16 +68,17 @@ class Rationale:
 
 
 class Comparison(NamedTuple):
-    """A paired bootstrap of the model's own rationale and another one.
+    """A paired bootstrap test of the model's rationale, "own", against another rationale.
 
     Attributes:
-      measure: a field of `Rationale`.
-      against: name of the other one.
-      difference: own mean less that of the other.
-      low: lower end of the interval of 95 %.
-      high: upper end.
-      p_value: two-sided; of m texts that differ at least 2^(1 - m), as of an exact test.
-      corrected: after Holm, over all comparisons of the report.
+      measure: the field of `Rationale` that is compared.
+      against: name of the other rationale.
+      difference: mean of the model's rationale minus mean of the other rationale.
+      low: lower end of the 95 % interval of the difference.
+      high: upper end of the interval.
+      p_value: two-sided. If m texts differ, it is at least 2^(1 - m), the least p-value of an exact
+        test.
+      corrected: the p-value with Holm's correction over all comparisons of the report.
     """
 
     measure: str
@@ -86,16 +92,17 @@ class Comparison(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Faithfulness:
-    """What `faithfulness` found of N texts.
+    """The faithfulness of a model's rationale and of others for N texts.
 
     Attributes:
-      rows: [N] of the batch; those without words or with weight 0 are left out.
-      predicted: [N] class of the whole text.
-      probability: [N] of that class.
-      density: [N] share of the words that are kept; None without gates.
-      shares: [K] of the words.
-      rationales: "own" and the others, by name.
-      comparisons: of own and every other one.
+      rows: int [N] rows of the batch that were measured, which excludes rows without words and rows
+        with weight 0.
+      predicted: int [N] the class that is predicted for the whole text.
+      probability: [N] probability of the predicted class.
+      density: [N] share of the words that are open; None without gates.
+      shares: the K shares of the words.
+      rationales: the measures by name; "own" is the model's rationale.
+      comparisons: tests of the model's rationale against each other rationale.
     """
 
     rows: np.ndarray
@@ -108,25 +115,34 @@ class Faithfulness:
 
     @property
     def own(self) -> Rationale:
-        """That of the model."""
+        """The model's rationale, `rationales["own"]`."""
         return self.rationales["own"]
 
     def mean(self, measure: str, rationale: str = "own") -> float | None:
-        """The mean of a field of a rationale over the texts; None where it has none."""
+        """Returns the mean of a measure over the texts, or None if it was not measured.
+
+        Args:
+          measure: a field of `Rationale`, such as "comprehensiveness".
+          rationale: a name in `rationales`.
+        """
         values = getattr(self.rationales[rationale], measure)
         return None if values is None else float(np.mean(values))
 
     def table(self) -> str:
-        """Means by rationale as a Markdown table; a star where own differs, corrected p < .05."""
+        """Renders the means of all measures as a Markdown table, a row per rationale.
+
+        A star marks means that differ from the model's rationale with a corrected p-value below
+        0.05.
+        """
         names = [name for name in MEASURES if getattr(self.own, name) is not None]
         starred = {(c.measure, c.against) for c in self.comparisons if c.corrected < 0.05}
         cells = [
-            [who]
+            [rationale]
             + [
-                f"{self.mean(name, who):.4f}" + "*" * ((name, who) in starred)
+                f"{self.mean(name, rationale):.4f}" + "*" * ((name, rationale) in starred)
                 for name in names
             ]
-            for who in self.rationales
+            for rationale in self.rationales
         ]  # fmt: skip
         return render_table(["rationale", *(MEASURES[name] for name in names)], cells)
 
@@ -148,52 +164,71 @@ def faithfulness(
     rows: int = 128,
     samples: int = 10_000,
 ) -> Faithfulness:
-    """Deletes words from texts by a rationale, and runs the whole network on what is left.
+    """Measures whether predictions rest on a rationale, by deleting words from the texts.
 
-    For a share q the ceil(q n) words of a text of n with the highest scores are the rationale, so
-    one word at least unless q = 0; of equal scores the earlier word comes first. AOPC is the mean
-    over the shares. Where there are gates, all measures are also taken at the density of each text:
-    the rationale is the open words, and of the others as many, with the highest scores.
+    The rationale of a text with n words and a share q is the ceil(q n) words with the highest
+    scores, at least a word unless q = 0; among equal scores earlier words come first. AOPC is the
+    mean over the shares. With gates all measures are also computed at the density of each text: the
+    model's rationale is then the open words, and each other rationale has as many words, with the
+    highest scores.
 
-    Comprehensiveness and sufficiency let the network choose its gates anew on the rest; the leak
-    holds them: what is left is read with all gates open, by a network that has `with_gates`. The
-    leak of another rationale is that of the same network with its gates forced to it. No stream of
-    random bits is given: gates are those that are likelier open than closed.
+    Comprehensiveness and sufficiency let the network choose new gates for the remaining words. The
+    gate leak fixes the gates: the network encodes the remaining words with all gates open, which
+    needs its method `with_gates`. For another rationale the gates of the same network are set to
+    its words. No random bits are passed to the network, so that its gates are open where open is
+    more probable than closed.
+
+        >>> import types
+        >>> import jax.numpy as jnp
+        >>> class CountTwos:
+        ...     def apply(self, variables, batch):
+        ...         count = 9 * jnp.sum(batch["tokens"] == 2, axis=1)
+        ...         return types.SimpleNamespace(logits=jnp.stack([0 * count, count], axis=1))
+        >>> batch, scores = {"tokens": [[3, 2, 4, 5]], "lengths": [4]}, [[0.0, 1.0, 0.0, 0.0]]
+        >>> options = {"against": ["random"], "shares": [0.25]}
+        >>> report = faithfulness(CountTwos(), {}, batch, scores=scores, **options)
+        >>> round(report.mean("comprehensiveness"), 2), round(report.mean("sufficiency"), 2)
+        (0.5, 0.0)
 
     Args:
-      model: an object with `apply`, as Flax has it, that classifies texts; known by its identity.
-      params: its parameters.
-      batch: "tokens" [B, T], "lengths" [B]; "example_id" keys the random rationale (row numbers if
-        absent), rows with a "weight" of 0 are left out. It may hold a whole test set.
-      scores: [B, T] what ranks the words; None takes `rationale_scores` from the gates, or from
-        the attention of a network without.
-      kept: bool [B, T] words that count as open; None is those with an open gate (or that have
-        attention, in a row whose gates were all closed and disregarded).
-      against: names of rationales to compare with: "random", "attention", "gradient"; None is those
-        that there are.
-      others: scores [B, T] of further ones by name, such as the soft attention of another model.
-      shares: of the words, in [0, 1].
-      deletion: "remove" makes the text shorter (one `unk` where nothing is left); "unk" puts that
-        word in the place of each deleted one, so that no other moves. For the leak, its gate stays
-        closed.
+      model: a text classifier with the method `apply` of Flax modules. Programs are compiled for
+        each model object.
+      params: the parameters of the model.
+      batch: the texts, for example a whole test set: "tokens" int [B, T] and "lengths" int [B].
+        Optional "example_id" int [B] are keys of the random rationale (default: row numbers); rows
+        with an optional "weight" of 0 are skipped.
+      scores: [B, T] scores that rank the words of the model's rationale; None computes
+        `rationale_scores` from the gates, or from the attention of a network without gates.
+      kept: bool [B, T], True at words that count as open; None means words with an open gate, and
+        words with attention in a row whose gates were all closed and therefore ignored.
+      against: names of rationales to compare with: "random", "attention", "gradient". None means
+        "random" and "gradient", and "attention" too if the network has attention that is not
+        already the model's rationale.
+      others: {name: scores [B, T]} of further rationales, for example another model's attention.
+      shares: K shares of the words, in [0, 1].
+      deletion: "remove" shortens the text, to a single `unk` if no word remains. "unk" replaces
+        each deleted word by `unk`, so that the positions of the other words stay; the gates of
+        these `unk` are closed for the gate leak.
       unk: id of the unknown word.
-      key: of the random rationales; None is that of 0.
-      draws: of random rationales, each averaged over.
-      rows: texts of one pass, of the width of the batch; there are few compiled programs whatever
-        the number of texts.
-      samples: of each paired bootstrap.
+      key: PRNG key of the random rationales; None means `jax.random.key(0)`.
+      draws: number of random rationales, of which the mean is taken.
+      rows: number of texts in a pass of the network. All passes have the width T, so that few
+        programs are compiled.
+      samples: number of samples of each paired bootstrap.
 
     Returns:
-      The measures by text, and own against each of the others with Holm's correction.
+      The measures of each text, and tests of the model's rationale against the others with Holm's
+      correction.
 
     Raises:
       ValueError: also for a network with neither gates nor attention if scores is None.
 
     Reference: DeYoung et al. 2020, "ERASER", section 4.2; AOPC as in its code, the mean over the
-      shares. The leak is of this library.
-    Deviation: the number of words is rounded up; the paper does not say how.
+      shares. The gate leak is a measure of this library.
+    Deviation: the number of words is rounded up; the paper does not specify the rounding.
     """
-    from gatedjax.analysis import _passes  # JAX: not before it is needed
+    # Imported here because `_passes` imports JAX.
+    from gatedjax.analysis import _passes
 
     shares, names = tuple(float(q) for q in shares), None if against is None else tuple(against)
     if not shares or not all(0 <= q <= 1 for q in shares):
@@ -205,28 +240,29 @@ def faithfulness(
             raise ValueError(f"{name} must be at least 1, got {count}")
     if names is not None and (unknown := set(names) - {"random", "attention", "gradient"}):
         raise ValueError(
-            f"against must be among random, attention, gradient, got {sorted(unknown)}; scores of "
-            "others are given as others"
+            f"against must be among random, attention, gradient, got {sorted(unknown)}; pass "
+            "scores of other rationales as others"
         )
     others = dict(others or {})
-    if taken := others.keys() & {"own", "random", "attention", "gradient"}:
-        raise ValueError(f"others must have names of their own, got {sorted(taken)}")
+    if reserved := others.keys() & {"own", "random", "attention", "gradient"}:
+        raise ValueError(f"others must not use reserved names, got {sorted(reserved)}")
 
     tokens, lengths, real = texts_of(batch)
     used = np.flatnonzero((lengths > 0) & (np.asarray(batch.get("weight", 1.0)) > 0))
     if not used.size:
         raise ValueError("batch must have a text with words and a weight above 0")
     network = _passes.Network(model)
-    runs = _Runs(_passes, network, params, rows, deletion, unk)
-    whole = tokens.shape
+    runner = _Runner(_passes, network, params, rows, deletion, unk)
+    shape = tokens.shape
     tokens, lengths, real = tokens[used], lengths[used], real[used]
-    first = runs.read(tokens, lengths)
+    first = runner.predict(tokens, lengths)
     gated = "gates" in first and hasattr(model, "with_gates")
 
-    def given(name: str, values: ArrayLike) -> np.ndarray:
+    def check_scores(name: str, values: ArrayLike) -> np.ndarray:
+        """Returns an argument for the used rows after checking its shape."""
         array = np.asarray(values, np.float64)
-        if array.shape != whole:
-            raise ValueError(f"{name} must have shape {whole}, that of tokens, got {array.shape}")
+        if array.shape != shape:
+            raise ValueError(f"{name} must have shape {shape}, that of tokens, got {array.shape}")
         array = array[used]
         if np.isnan(array[real]).any():
             raise ValueError(f"{name} must not be NaN at a word")
@@ -234,11 +270,11 @@ def faithfulness(
 
     if scores is None:
         source: Source = "gates" if gated else "attention"
-        own = runs.scores(source, tokens, lengths, first)
+        own_scores = runner.compute_scores(source, tokens, lengths, first)
     else:
-        source, own = "gates", given("scores", scores)
+        source, own_scores = "gates", check_scores("scores", scores)
     if kept is not None:
-        open_words = (given("kept", kept) > 0) & real
+        open_words = (check_scores("kept", kept) > 0) & real
     elif gated:
         open_words = (first["gates"] > 0) & real
         shut = ~open_words.any(axis=1, keepdims=True)
@@ -246,35 +282,35 @@ def faithfulness(
     else:
         open_words = None
     if names is None:
-        has = "attention" in first and source != "attention"
-        names = ("random", "attention", "gradient") if has else ("random", "gradient")
-    ranked: dict[str, list[np.ndarray]] = {"own": [own]}
+        with_attention = "attention" in first and source != "attention"
+        names = ("random", "attention", "gradient") if with_attention else ("random", "gradient")
+    ranked: dict[str, list[np.ndarray]] = {"own": [own_scores]}
     for name in names:
         if name == "random":
-            ids = np.asarray(batch.get("example_id", np.arange(whole[0])))
+            ids = np.asarray(batch.get("example_id", np.arange(shape[0])))
             ranked[name] = list(_passes.random_scores(key, ids[used], tokens.shape[1], draws))
         else:
-            ranked[name] = [runs.scores(name, tokens, lengths, first)]
-    ranked |= {name: [given(name, values)] for name, values in others.items()}
+            ranked[name] = [runner.compute_scores(name, tokens, lengths, first)]
+    ranked |= {name: [check_scores(name, values)] for name, values in others.items()}
 
     parts = []
     for begin in range(0, len(used), rows):
-        some = slice(begin, begin + rows)
+        chunk = slice(begin, begin + rows)
         parts.append(
-            runs.measured(
-                tokens[some],
-                lengths[some],
+            runner.measure(
+                tokens[chunk],
+                lengths[chunk],
                 {
-                    name: [_ranks(one[some], real[some]) for one in many]
-                    for name, many in ranked.items()
+                    name: [_rank_words(draw[chunk], real[chunk]) for draw in per_draw]
+                    for name, per_draw in ranked.items()
                 },
                 shares,
-                None if open_words is None else open_words[some],
+                None if open_words is None else open_words[chunk],
                 gated,
             )
         )
     predicted, probability = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-    rationales = {name: _joined([part[2][name] for part in parts]) for name in ranked}
+    rationales = {name: _concatenate([part[2][name] for part in parts]) for name in ranked}
     return Faithfulness(
         rows=used,
         predicted=predicted,
@@ -282,7 +318,7 @@ def faithfulness(
         density=None if open_words is None else open_words.sum(axis=1) / lengths,
         shares=shares,
         rationales=rationales,
-        comparisons=_compared(rationales, samples),
+        comparisons=_compare(rationales, samples),
     )
 
 
@@ -294,28 +330,48 @@ def rationale_scores(
     *,
     rows: int = 128,
 ) -> np.ndarray:
-    """Scores [B, T] by which a network's words can be ranked, 0 at padding.
+    """Computes scores that rank the words of texts by their importance to a network.
+
+        >>> import types
+        >>> import jax.numpy as jnp
+        >>> class AttendToTwos:
+        ...     def apply(self, variables, batch):
+        ...         attention = jnp.where(batch["tokens"] == 2, 1.0, 0.0)
+        ...         return types.SimpleNamespace(logits=attention[:, :2], attention=attention)
+        >>> batch = {"tokens": [[3, 2, 4]], "lengths": [3]}
+        >>> print(rationale_scores(AttendToTwos(), {}, batch, "attention"))
+        [[0. 1. 0.]]
 
     Args:
-      model, params, batch, rows: as of `faithfulness`.
-      source: "gates" is the log-odds that they are open; "attention" is the soft attention, with
-        all gates open and averaged over layers; "gradient" is gradient times input at the word
-        vectors, sum_e x_te d log p_j / d x_te with j the predicted class, with its sign. Hard gates
-        pass no gradient: a word that only they depend on has 0.
+      model: a text classifier with the method `apply` of Flax modules.
+      params: the parameters of the model.
+      batch: "tokens" int [B, T] and "lengths" int [B].
+      source: "gates" are the log-odds that gates are open. "attention" is the soft attention, with
+        all gates open, as a mean over layers. "gradient" is gradient times input at the word
+        vectors, sum_e x_te d log p_j / d x_te with its sign, where j is the predicted class. Hard
+        gates have no gradient: a word that only influences the gates has score 0.
+      rows: number of texts in a pass of the network.
+
+    Returns:
+      float64 [B, T], 0 at padding.
+
+    Raises:
+      ValueError: also if the network has no gates or no attention for each word.
     """
-    from gatedjax.analysis import _passes  # JAX: not before it is needed
+    # Imported here because `_passes` imports JAX.
+    from gatedjax.analysis import _passes
 
     if source not in get_args(Source):
         raise ValueError(f"source must be one of {get_args(Source)}, got {source!r}")
     tokens, lengths, real = texts_of(batch)
-    runs = _Runs(_passes, _passes.Network(model), params, rows, "remove", 1)
-    found = runs.scores(source, tokens, lengths, runs.read(tokens, lengths))
-    return np.where(real, found, 0)
+    runner = _Runner(_passes, _passes.Network(model), params, rows, "remove", 1)
+    scores = runner.compute_scores(source, tokens, lengths, runner.predict(tokens, lengths))
+    return np.where(real, scores, 0)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Runs:
-    """A network, and how it is run."""
+class _Runner:
+    """A network with its parameters, and the options of its passes."""
 
     passes: Any
     network: Any
@@ -324,36 +380,36 @@ class _Runs:
     deletion: str
     unk: int
 
-    def read(self, tokens: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
-        """Logits, gates and attention."""
-        program = lambda *arrays: self.passes.read(self.network, self.params, *arrays)  # noqa: E731
+    def predict(self, tokens: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
+        """Computes the logits, and gates and attention where the network has them."""
+        program = lambda *arrays: self.passes.predict(self.network, self.params, *arrays)  # noqa: E731
         return self.passes.over_rows(program, self.rows, tokens, lengths)
 
     def force(
         self, tokens: np.ndarray, lengths: np.ndarray, gates: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Logits and attention under gates."""
+        """Computes the logits and the attention with the gates set to `gates` [B, T]."""
         program = lambda *arrays: self.passes.force(self.network, self.params, *arrays)  # noqa: E731
         gates = gates.astype(np.float32)
         return self.passes.over_rows(program, self.rows, tokens, lengths, gates)
 
-    def scores(
+    def compute_scores(
         self, source: str, tokens: np.ndarray, lengths: np.ndarray, first: Mapping[str, np.ndarray]
     ) -> np.ndarray:
-        """See `rationale_scores`."""
+        """Computes the scores of `rationale_scores`; `first` is the result of `predict`."""
         if source == "gradient":
             program = lambda *a: self.passes.gradient(self.network, self.params, *a)  # noqa: E731
-            found = self.passes.over_rows(program, self.rows, tokens, lengths)["gradient"]
+            values = self.passes.over_rows(program, self.rows, tokens, lengths)["gradient"]
         elif source == "attention" and "gates" in first and "attention" in first:
-            found = self.force(tokens, lengths, _real(lengths, tokens))["attention"]
+            values = self.force(tokens, lengths, _word_mask(lengths, tokens))["attention"]
         else:
             name = "gate_logits" if source == "gates" else "attention"
             if name not in first:
                 raise ValueError(f"model must have {source} for each word; give scores instead")
-            found = first[name]
-        return np.asarray(found, np.float64)
+            values = first[name]
+        return np.asarray(values, np.float64)
 
-    def measured(
+    def measure(
         self,
         tokens: np.ndarray,
         lengths: np.ndarray,
@@ -362,79 +418,88 @@ class _Runs:
         open_words: np.ndarray | None,
         gated: bool,
     ) -> tuple[np.ndarray, np.ndarray, dict[str, Rationale]]:
-        """(predicted, probability, rationales) of some texts."""
-        real = _real(lengths, tokens)
+        """Measures the rationales of some of the texts.
+
+        Returns:
+          The predicted classes [N], their probabilities [N] and the measures by rationale.
+        """
+        real = _word_mask(lengths, tokens)
         counts = [np.ceil(np.round(q * lengths, 9)).astype(int) for q in shares]
-        chosen: dict[str, list[list[np.ndarray]]] = {}
-        for name, many in ranks.items():
-            chosen[name] = [[one < count[:, None] for count in counts] for one in many]
+        masks_of: dict[str, list[list[np.ndarray]]] = {}
+        for name, per_draw in ranks.items():
+            masks_of[name] = [[draw < count[:, None] for count in counts] for draw in per_draw]
             if open_words is not None:
                 size = open_words.sum(axis=1, keepdims=True)
-                for masks, one in zip(chosen[name], many, strict=True):
-                    masks.append(open_words if name == "own" else one < size)
-        flat = [mask for draws in chosen.values() for masks in draws for mask in masks]
+                for masks, draw in zip(masks_of[name], per_draw, strict=True):
+                    masks.append(open_words if name == "own" else draw < size)
+        flat = [mask for draws in masks_of.values() for masks in draws for mask in masks]
         keep = [real, *itertools.chain.from_iterable((real & ~mask, mask) for mask in flat)]
-        shortened = [self._deleted(tokens, lengths, one) for one in keep]
+        shortened = [self._delete(tokens, lengths, mask) for mask in keep]
         pool = [np.concatenate(arrays) for arrays in zip(*shortened, strict=True)]
-        found = _probabilities(self.read(*pool)["logits"]).reshape(len(keep), len(tokens), -1)
-        predicted = found[0].argmax(axis=-1)
-        of_class = np.take_along_axis(found, predicted[None, :, None], axis=-1)[..., 0]
+        probabilities = _softmax(self.predict(*pool)["logits"]).reshape(len(keep), len(tokens), -1)
+        predicted = probabilities[0].argmax(axis=-1)
+        of_class = np.take_along_axis(probabilities, predicted[None, :, None], axis=-1)[..., 0]
         drops = iter((of_class[0] - of_class[1:]).reshape(-1, 2, len(tokens)))
         rationales = {}
-        for name, draws in chosen.items():
+        for name, draws in masks_of.items():
             values = np.mean([[next(drops) for _ in masks] for masks in draws], axis=0)
             by_share = values[: len(shares)]
-            more: dict[str, Any] = {}
+            measures: dict[str, Any] = {}
             if open_words is not None:
-                more = {"needed": values[-1, 0], "enough": values[-1, 1]}
+                measures = {"needed": values[-1, 0], "enough": values[-1, 1]}
                 if gated:
-                    leaks = [self._leak(tokens, lengths, m[-1], predicted) for m in draws]
-                    more |= dict(zip(("leak", "flipped"), np.mean(leaks, axis=0), strict=True))
+                    leaks = [self._measure_leak(tokens, lengths, m[-1], predicted) for m in draws]
+                    measures |= dict(zip(("leak", "flipped"), np.mean(leaks, axis=0), strict=True))
             rationales[name] = Rationale(
                 (by_share[:, 0], by_share[:, 1]),
                 by_share[:, 0].mean(axis=0),
                 by_share[:, 1].mean(axis=0),
-                **more,
+                **measures,
             )
         return predicted, of_class[0], rationales
 
-    def _leak(
-        self, tokens: np.ndarray, lengths: np.ndarray, kept: np.ndarray, predicted: np.ndarray
+    def _measure_leak(
+        self, tokens: np.ndarray, lengths: np.ndarray, is_open: np.ndarray, predicted: np.ndarray
     ) -> np.ndarray:
-        """[2, N]: how much the probability changes without the closed words, and does the label."""
-        fewer, shorter, moved = self._deleted_with(tokens, lengths, kept)
+        """Computes the gate leak and whether the predicted class changes with it, [2, N]."""
+        fewer, shorter, moved = self._delete_with_mask(tokens, lengths, is_open)
         both = (
             np.concatenate(pair)
-            for pair in ((tokens, fewer), (lengths, shorter), (kept, moved))
+            for pair in ((tokens, fewer), (lengths, shorter), (is_open, moved))
         )  # fmt: skip
-        before, after = _probabilities(self.force(*both)["logits"]).reshape(2, len(tokens), -1)
+        before, after = _softmax(self.force(*both)["logits"]).reshape(2, len(tokens), -1)
         of_class = [
             np.take_along_axis(p, predicted[:, None], axis=-1)[:, 0] for p in (before, after)
         ]
         return np.stack([np.abs(of_class[0] - of_class[1]), before.argmax(-1) != after.argmax(-1)])
 
-    def _deleted(
+    def _delete(
         self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        return self._deleted_with(tokens, lengths, keep)[:2]
+        """Returns the tokens and lengths of the texts with only the words where keep is True."""
+        return self._delete_with_mask(tokens, lengths, keep)[:2]
 
-    def _deleted_with(
+    def _delete_with_mask(
         self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(tokens, lengths, where the words are that stay) of the texts without the others."""
+        """Deletes the words where keep is False.
+
+        Returns:
+          The tokens, the lengths and the mask of the words that were not deleted.
+        """
         if self.deletion == "unk":
-            real = _real(lengths, tokens)
+            real = _word_mask(lengths, tokens)
             return np.where(keep | ~real, tokens, self.unk).astype(tokens.dtype), lengths, keep
         order = np.argsort(~keep, axis=1, kind="stable")
-        left = keep.sum(axis=1)
-        stay = np.arange(tokens.shape[1])[None] < left[:, None]
+        num_left = keep.sum(axis=1)
+        stay = np.arange(tokens.shape[1])[None] < num_left[:, None]
         fewer = np.where(stay, np.take_along_axis(tokens, order, axis=1), 0)
-        fewer[left == 0, 0] = self.unk
-        return fewer.astype(tokens.dtype), np.maximum(left, 1).astype(lengths.dtype), stay
+        fewer[num_left == 0, 0] = self.unk
+        return fewer.astype(tokens.dtype), np.maximum(num_left, 1).astype(lengths.dtype), stay
 
 
 def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tokens, lengths and which of the tokens are words."""
+    """Returns the tokens (0 at padding), the lengths and the mask of a batch, after checks."""
     if missing := {"tokens", "lengths"} - batch.keys():
         raise ValueError(f"batch needs {', '.join(sorted(missing))}, got {sorted(batch)}")
     tokens, lengths = np.asarray(batch["tokens"]), np.asarray(batch["lengths"])
@@ -448,29 +513,31 @@ def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np
     if np.any((lengths < 0) | (lengths > tokens.shape[1])):
         raise ValueError(f"lengths must be in [0, {tokens.shape[1]}]")
     tokens, lengths = tokens.astype(np.int32), lengths.astype(np.int32)
-    real = _real(lengths, tokens)
+    real = _word_mask(lengths, tokens)
     return np.where(real, tokens, 0), lengths, real
 
 
-def _real(lengths: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+def _word_mask(lengths: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """Returns the mask [B, T] of the words."""
     return np.arange(tokens.shape[1])[None] < lengths[:, None]
 
 
-def _ranks(scores: np.ndarray, real: np.ndarray) -> np.ndarray:
-    """The place of every word in the order of the scores, the highest first; padding is last."""
+def _rank_words(scores: np.ndarray, real: np.ndarray) -> np.ndarray:
+    """Returns the rank of each word by its score, 0 for the highest; T at padding."""
     order = np.argsort(np.where(real, -scores, np.inf), axis=1, kind="stable")
     ranks = np.argsort(order, axis=1)
     return np.where(real, ranks, scores.shape[1])
 
 
-def _probabilities(logits: np.ndarray) -> np.ndarray:
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    """Computes the softmax of logits in float64."""
     wide = logits.astype(np.float64)
     powers = np.exp(wide - wide.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def _joined(parts: Sequence[Rationale]) -> Rationale:
-    """One rationale of those of parts of the texts."""
+def _concatenate(parts: Sequence[Rationale]) -> Rationale:
+    """Concatenates the measures of parts of the texts."""
     fields: dict[str, Any] = {}
     for name in MEASURES:
         values = [getattr(part, name) for part in parts]
@@ -479,20 +546,20 @@ def _joined(parts: Sequence[Rationale]) -> Rationale:
     return Rationale((both[0], both[1]), **fields)
 
 
-def _compared(rationales: Mapping[str, Rationale], samples: int) -> tuple[Comparison, ...]:
-    """Own against each other one, by every measure."""
-    own, found = rationales["own"], []
+def _compare(rationales: Mapping[str, Rationale], samples: int) -> tuple[Comparison, ...]:
+    """Tests the model's rationale against each other rationale, by each measure."""
+    own_rationale, tests = rationales["own"], []
     for measure, name in itertools.product(MEASURES, rationales):
-        values = getattr(own, measure)
+        values = getattr(own_rationale, measure)
         if name == "own" or values is None:
             continue
         other = getattr(rationales[name], measure)
         test = paired_bootstrap(values, other, samples=samples)
-        # a bootstrap of few texts is sure of what it cannot know
+        # The p-value of a bootstrap is too small for few texts.
         p_value = max(test.p_value, least_p_value(values, other))
-        found.append((measure, name, test._replace(p_value=p_value)))
-    corrected = holm([test.p_value for *_, test in found])
+        tests.append((measure, name, test._replace(p_value=p_value)))
+    corrected = holm([test.p_value for *_, test in tests])
     return tuple(
         Comparison(measure, name, *test, float(p))
-        for (measure, name, test), p in zip(found, corrected, strict=True)
+        for (measure, name, test), p in zip(tests, corrected, strict=True)
     )

@@ -1,4 +1,4 @@
-"""What all figures share: the palette, fonts, and saving to PNG and SVG."""
+"""The common parts of all figures: the palette, fonts, and saving as PNG and SVG."""
 
 import contextlib
 import io
@@ -14,10 +14,10 @@ from gatedjax._utils.write import write_atomic
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito 2008: told apart with every common colour blindness. The yellow is left out (too
-# faint for lines on white), the black last.
+# The palette of Okabe and Ito 2008, which readers with any common colour blindness can distinguish.
+# Its yellow is missing because it is too faint for lines on white; black is the last colour.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-# more than colours: lines that share a colour, from the eighth on, do not share a marker
+# There are more markers than colours, so that lines with the same colour have different markers.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1, 1.5)))
 INK = "#262626"
@@ -25,7 +25,7 @@ DPI = 200
 
 _STYLE: dict[Any, Any] = {
     "text.usetex": False,
-    # words and names are text, also those with a dollar sign
+    # Words and names are plain text even if they contain a dollar sign.
     "text.parse_math": False,
     "font.size": 10.0,
     "axes.titlesize": 11.0,
@@ -46,17 +46,21 @@ _STYLE: dict[Any, Any] = {
     "hatch.linewidth": 0.6,
     "savefig.facecolor": "white",
     "figure.facecolor": "white",
-    # the same figure gives the same bytes, so that results under version control keep still
+    # A fixed salt gives equal figures equal bytes, because results are under version control.
     "svg.hashsalt": "gatedjax",
     "svg.fonttype": "path",
 }
-# Used only where they are installed, for words that the default font cannot write.
+# These fonts are used where they are installed, because the default font lacks their characters.
 _FALLBACK_FONTS = ("Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans JP", "Arial Unicode MS")
 
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Draws with our settings and leaves those of the caller alone."""
+    """Applies the settings of this library to Matplotlib within a `with` block.
+
+    Raises:
+      ImportError: without matplotlib.
+    """
     try:
         import matplotlib
         from matplotlib import font_manager
@@ -69,16 +73,23 @@ def style() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """A figure of its own, unknown to pyplot: nothing to close, no backend to choose.
+    """Creates a figure without pyplot, so that no window is opened and no figure must be closed.
 
-    A notebook shows it as it would one of pyplot.
+    Notebooks display it like a figure of pyplot.
+
+    Args:
+      width: in inches.
+      height: in inches.
+
+    Returns:
+      The empty figure.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     class ShownFigure(Figure):
         def _repr_png_(self) -> bytes:
-            return _rendered(self, "png", 110)
+            return _render(self, "png", 110)
 
     figure = ShownFigure(figsize=(width, height), dpi=DPI)
     FigureCanvasAgg(figure)
@@ -86,17 +97,18 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def save(figure: "Figure", path_stem: str | Path | None) -> None:
-    """Writes path_stem.png and path_stem.svg, each replaced as a whole; None writes nothing."""
+    """Writes path_stem.png and path_stem.svg, each atomically; None writes no files."""
     if path_stem is None:
         return
     stem = Path(path_stem)
     stem.parent.mkdir(parents=True, exist_ok=True)
     for kind in ("png", "svg"):
-        # not with_suffix: a stem may have a dot in it
-        write_atomic(stem.with_name(f"{stem.name}.{kind}"), _rendered(figure, kind, DPI))
+        # `with_suffix` would cut a stem at its last dot.
+        write_atomic(stem.with_name(f"{stem.name}.{kind}"), _render(figure, kind, DPI))
 
 
-def _rendered(figure: "Figure", kind: str, dpi: int) -> bytes:
+def _render(figure: "Figure", kind: str, dpi: int) -> bytes:
+    """Returns the bytes of a PNG or SVG file, without a date."""
     buffer = io.BytesIO()
     undated: Any = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
     with style():
@@ -105,5 +117,5 @@ def _rendered(figure: "Figure", kind: str, dpi: int) -> bytes:
 
 
 def largest_of(*arrays: np.ndarray) -> float:
-    """Returns the largest number of the arrays, or 1 where none is above 0: the end of a scale."""
+    """Returns the upper end of a scale: the largest number, or 1 if no number is above 0."""
     return max((float(array.max(initial=0)) for array in arrays), default=0.0) or 1.0

@@ -1,6 +1,6 @@
 """Operations of attention, with and without the network that predicts the gates.
 
-All counts are Python integers: a test set of IMDB is beyond 32 bits.
+All counts are Python integers, because the count for the test set of IMDB needs more than 32 bits.
 """
 
 import operator
@@ -15,16 +15,18 @@ Auxiliary = Literal["lstm", "fnn", "att"]
 
 
 class FlopsReport(NamedTuple):
-    """What `flops_report` returns; the arrays are int64 [N], one entry per sentence.
+    """Operations of soft and gated attention, in total and per sentence (int64 [N]).
 
     Attributes:
-      soft: attention over all tokens, summed.
-      gated: attention over the open tokens, summed.
-      auxiliary: the network that predicts the gates, summed.
+      soft: attention over all tokens, all sentences.
+      gated: attention over the open tokens, all sentences.
+      auxiliary: the network that predicts the gates, all sentences.
       gated_with_auxiliary: gated + auxiliary.
-      ratio: gated / soft (NaN without tokens).
-      ratio_with_auxiliary: gated_with_auxiliary / soft.
-      soft_per_sentence, gated_per_sentence, auxiliary_per_sentence: before summing.
+      ratio: gated / soft; NaN without tokens.
+      ratio_with_auxiliary: gated_with_auxiliary / soft; NaN without tokens.
+      soft_per_sentence: attention over all tokens, per sentence.
+      gated_per_sentence: attention over the open tokens, per sentence.
+      auxiliary_per_sentence: the network that predicts the gates, per sentence.
     """
 
     soft: int
@@ -46,24 +48,31 @@ def attention_flops(
     include_tanh: bool = False,
     score: Score = "zhou",
 ) -> int:
-    """Operations of attention over some tokens: scores, softmax and weighted sum.
+    """Counts the operations of attention over some tokens: scores, softmax and weighted sum.
 
     F = n (4D + 3): per token 2D for w . tanh(h), 2D for the weighted sum, 3 for the softmax.
 
-    Args:
-      attended: n, tokens with a score; of one text or of many together.
-      width: D, width of the states.
-      count: "flops" counts multiplications and additions; "macs" counts a multiplication with its
-        addition as one, 2D per token, and no softmax.
-      include_tanh: count one more per evaluated tanh, D per token.
-      score: "mlp1" has w . tanh(W h + b), with 2D^2 (D^2 MACs) more per token.
+        >>> attention_flops(10, 100)
+        4030
 
-    Reference: Xue et al. 2020 (GA-Net), table 3. The paper gives no formula; this one is inferred
+    Args:
+      attended: n, the number of tokens with a score, in a text or summed over texts.
+      width: D, width of the states.
+      count: "flops" counts multiplications and additions; "macs" counts a multiplication with the
+        addition that follows it as a single operation, 2D per token, without the softmax.
+      include_tanh: True adds an operation per evaluated tanh, D per token.
+      score: "zhou" is w . tanh(h); "mlp1" is w . tanh(W h + b), with 2D^2 more operations (or D^2
+        MACs) per token.
+
+    Returns:
+      The number of operations.
+
+    Reference: Xue et al. 2020 (GA-Net), table 3. The paper has no formula; this formula is inferred
       from its figures, about 400 per token.
     """
-    attended, width = _integer("attended", attended, 0), _integer("width", width, 1)
-    _known("count", count, ("flops", "macs"))
-    _known("score", score, ("zhou", "mlp1"))
+    attended, width = _check_integer("attended", attended, 0), _check_integer("width", width, 1)
+    _check_option("count", count, ("flops", "macs"))
+    _check_option("score", score, ("zhou", "mlp1"))
     per_token = 4 * width + 3 if count == "flops" else 2 * width
     if score == "mlp1":
         per_token += 2 * width**2 if count == "flops" else width**2
@@ -73,18 +82,19 @@ def attention_flops(
 
 
 def bilstm_flops(length: int, input_dim: int, hidden: int) -> int:
-    """Operations of one bidirectional LSTM layer: 2 directions * length * 8H (E + H + 1).
+    """Counts the operations of a bidirectional LSTM layer: 2 directions * length * 8H (E + H + 1).
 
     Args:
-      length: tokens, of one text or of many together.
-      input_dim: E.
-      hidden: H per direction.
+      length: number of tokens, in a text or summed over texts.
+      input_dim: E, the width of the inputs.
+      hidden: H, the width of the states per direction.
 
     Returns:
-      The count; activations and elementwise products are not in it.
+      The number of operations, without activations and elementwise products.
     """
-    length = _integer("length", length, 0)
-    input_dim, hidden = _integer("input_dim", input_dim, 1), _integer("hidden", hidden, 1)
+    length = _check_integer("length", length, 0)
+    input_dim = _check_integer("input_dim", input_dim, 1)
+    hidden = _check_integer("hidden", hidden, 1)
     return 2 * length * 8 * hidden * (input_dim + hidden + 1)
 
 
@@ -97,23 +107,30 @@ def auxiliary_flops(
     examples: int = 1,
     squared_tokens: int | None = None,
 ) -> int:
-    """Operations of the network that predicts the gates, with its readout.
+    """Counts the operations of the network that predicts the gates, with its readout.
 
-    Per token: "lstm" 16H (E + H + 1) + 4H, "fnn" 2EH + 2H, "att" 6EH + 2H and 4H + 3 for every
-    pair of tokens. The tanh is not counted.
+    Per token: "lstm" has 16H (E + H + 1) + 4H; "fnn" has 2EH + 2H; "att" has 6EH + 2H, and 4H + 3
+    for each pair of tokens. The tanh is not counted.
+
+        >>> auxiliary_flops("fnn", tokens=10, input_dim=100, hidden=100)
+        202000
 
     Args:
-      kind: which of the three networks.
-      tokens: number of tokens, all texts together.
-      input_dim: E.
-      hidden: H (per direction for "lstm").
+      kind: the network, "lstm", "fnn" or "att".
+      tokens: number of tokens, summed over all texts.
+      input_dim: E, the width of the inputs.
+      hidden: H, the width of the states (per direction for "lstm").
       examples: number of texts.
-      squared_tokens: sum of the squared lengths, which "att" needs; None takes texts of equal
-        length, the least that tokens and examples allow.
+      squared_tokens: sum of the squared lengths, which only "att" needs; None assumes texts of
+        equal length, which gives the smallest sum that tokens and examples allow.
+
+    Returns:
+      The number of operations.
     """
-    _known("kind", kind, ("lstm", "fnn", "att"))
-    tokens, examples = _integer("tokens", tokens, 0), _integer("examples", examples, 0)
-    input_dim, hidden = _integer("input_dim", input_dim, 1), _integer("hidden", hidden, 1)
+    _check_option("kind", kind, ("lstm", "fnn", "att"))
+    tokens, examples = _check_integer("tokens", tokens, 0), _check_integer("examples", examples, 0)
+    input_dim = _check_integer("input_dim", input_dim, 1)
+    hidden = _check_integer("hidden", hidden, 1)
     if tokens and not examples:
         raise ValueError(f"examples must be positive for {tokens} tokens, got 0")
     if kind == "lstm":
@@ -122,7 +139,7 @@ def auxiliary_flops(
         return tokens * (2 * input_dim * hidden + 2 * hidden)
     if squared_tokens is None:
         squared_tokens = -(-tokens * tokens // max(examples, 1))
-    pairs = _integer("squared_tokens", squared_tokens, 0)
+    pairs = _check_integer("squared_tokens", squared_tokens, 0)
     return tokens * (6 * input_dim * hidden + 2 * hidden) + pairs * (4 * hidden + 3)
 
 
@@ -138,19 +155,30 @@ def flops_report(
     include_tanh: bool = False,
     score: Score = "zhou",
 ) -> FlopsReport:
-    """Soft and gated attention side by side, per sentence and in total.
+    """Compares the operations of soft and gated attention, in total and per sentence.
+
+        >>> flops_report([10, 6], [2, 2], width=100).ratio
+        0.25
 
     Args:
-      lengths: [N] tokens per sentence.
-      attended: [N] open tokens per sentence.
+      lengths: int [N], number of tokens per sentence.
+      attended: int [N], number of open tokens per sentence.
       width: D, width of the states.
-      auxiliary, input_dim, hidden: the network that predicts the gates (always in flops).
-      count, include_tanh, score: as of `attention_flops`.
+      auxiliary: the network that predicts the gates, as `kind` of `auxiliary_flops`. Its operations
+        are counted in flops whatever `count` is.
+      input_dim: the width of the inputs of that network.
+      hidden: the width of the states of that network.
+      count: as for `attention_flops`.
+      include_tanh: as for `attention_flops`.
+      score: as for `attention_flops`.
+
+    Returns:
+      The operations of both kinds of attention and their ratios.
 
     Raises:
       ValueError: also if a sentence attends to more tokens than it has.
     """
-    lengths, attended = _counts("lengths", lengths), _counts("attended", attended)
+    lengths, attended = _check_counts("lengths", lengths), _check_counts("attended", attended)
     if lengths.shape != attended.shape:
         raise ValueError(
             f"lengths and attended must have one shape, got {lengths.shape} and {attended.shape}"
@@ -161,12 +189,13 @@ def flops_report(
             f"attended must not exceed lengths, got {attended[worst]} of {lengths[worst]} tokens "
             f"in sentence {worst}"
         )
-    one = attention_flops(1, width, count=count, include_tanh=include_tanh, score=score)
+    per_token = attention_flops(1, width, count=count, include_tanh=include_tanh, score=score)
     helper = [
         auxiliary_flops(auxiliary, tokens=int(n), input_dim=input_dim, hidden=hidden)
         for n in lengths
     ]
-    soft, gated, network = int(lengths.sum()) * one, int(attended.sum()) * one, sum(helper)
+    soft, gated = int(lengths.sum()) * per_token, int(attended.sum()) * per_token
+    network = sum(helper)
     return FlopsReport(
         soft=soft,
         gated=gated,
@@ -174,13 +203,14 @@ def flops_report(
         gated_with_auxiliary=gated + network,
         ratio=gated / soft if soft else float("nan"),
         ratio_with_auxiliary=(gated + network) / soft if soft else float("nan"),
-        soft_per_sentence=lengths * one,
-        gated_per_sentence=attended * one,
+        soft_per_sentence=lengths * per_token,
+        gated_per_sentence=attended * per_token,
         auxiliary_per_sentence=np.asarray(helper, np.int64),
     )
 
 
-def _integer(name: str, value: SupportsIndex, least: int) -> int:
+def _check_integer(name: str, value: SupportsIndex, least: int) -> int:
+    """Returns an argument as an int after checking that it is at least `least`."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -190,7 +220,8 @@ def _integer(name: str, value: SupportsIndex, least: int) -> int:
     return number
 
 
-def _counts(name: str, values: ArrayLike) -> np.ndarray:
+def _check_counts(name: str, values: ArrayLike) -> np.ndarray:
+    """Returns an argument as int64 [N] after checking that no count is negative."""
     values = np.asarray(values)
     if values.ndim != 1 or (values.size and not np.issubdtype(values.dtype, np.integer)):
         raise ValueError(
@@ -203,6 +234,7 @@ def _counts(name: str, values: ArrayLike) -> np.ndarray:
     return values
 
 
-def _known(name: str, value: str, names: tuple[str, ...]) -> None:
+def _check_option(name: str, value: str, names: tuple[str, ...]) -> None:
+    """Raises ValueError unless an option has one of its values."""
     if value not in names:
         raise ValueError(f"{name} must be one of {names}, got {value!r}")

@@ -1,4 +1,4 @@
-"""How many gates are open, and whether they are the right ones."""
+"""The share of open gates, and their agreement with true labels."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,12 +8,12 @@ from numpy.typing import ArrayLike
 
 
 class Density(NamedTuple):
-    """What `density` returns; NaN where there is nothing to average.
+    """Densities of gates, the result of `density`; NaN without rows that have tokens.
 
     Attributes:
-      sentence: mean over rows of the share of open gates.
-      token: open gates over tokens, all rows together.
-      empty_rate: share of the rows in which every gate is closed.
+      sentence: mean over the rows of their share of open gates.
+      token: number of open gates divided by number of tokens, with all rows pooled.
+      empty_rate: share of the rows in which all gates are closed.
     """
 
     sentence: float
@@ -22,12 +22,12 @@ class Density(NamedTuple):
 
 
 class TruthScores(NamedTuple):
-    """What `gate_truth` returns.
+    """Agreement of gates and true labels, the result of `gate_truth`.
 
     Attributes:
-      precision: share of the open gates that are on true tokens; 0 if no gate is open.
-      recall: share of the true tokens whose gate is open; 0 if there is no true token.
-      f1: their harmonic mean; 0 if both are 0.
+      precision: share of the open gates that are at true tokens; 0 if no gate is open.
+      recall: share of the true tokens that have an open gate; 0 if there is no true token.
+      f1: the harmonic mean of precision and recall; 0 if both are 0.
       support: number of true tokens.
     """
 
@@ -38,20 +38,24 @@ class TruthScores(NamedTuple):
 
 
 def pad(rows: Sequence[Any], value: float = 0) -> np.ndarray:
-    """Stacks one-dimensional rows of several lengths into [N, T], filled at the right.
+    """Stacks rows of different lengths into an array [N, T] that is padded at the right.
+
+        >>> print(pad([[1, 2, 3], [4]]))
+        [[1 2 3]
+         [4 0 0]]
 
     Args:
-      rows: sequences of numbers or bools.
-      value: what to fill with.
+      rows: N sequences of numbers or bools.
+      value: the value of the padding.
 
     Returns:
-      An array of the common dtype of the rows; T is the longest length.
+      An array in the common dtype of the rows; T is the largest length.
     """
     arrays = [np.asarray(row) for row in rows]
     for i, array in enumerate(arrays):
         if array.ndim != 1:
             raise ValueError(f"rows[{i}] must have one axis, got shape {array.shape}")
-    # an empty list has dtype float64, which must not decide
+    # Empty rows are skipped because an empty list has dtype float64.
     dtypes = [array.dtype for array in arrays if array.size] or [np.dtype(np.float32)]
     size = max((array.size for array in arrays), default=0)
     out = np.full((len(arrays), size), value, np.result_type(*dtypes))
@@ -61,18 +65,21 @@ def pad(rows: Sequence[Any], value: float = 0) -> np.ndarray:
 
 
 def density(gates: ArrayLike, lengths: ArrayLike) -> Density:
-    """The share of open gates.
+    """Computes the density of gates: the share of open gates.
 
     sentence = mean_b (sum_t g_bt / len_b);  token = sum g / sum len.
 
+        >>> density([[1, 0, 0, 0], [1, 1, 0, 0]], [4, 2])
+        Density(sentence=0.625, token=0.5, empty_rate=0.0)
+
     Args:
-      gates: [N, T] hard or soft gates, or open probabilities; what stands at padding is ignored.
-      lengths: [N] number of real tokens; rows of length 0 do not count.
+      gates: [N, T] hard or soft gates, or open probabilities; values at padding are ignored.
+      lengths: int [N], number of real tokens; rows of length 0 do not count.
 
     Returns:
-      The densities and the rate of rows without an open gate; NaN without rows that have tokens.
+      The two densities, and the share of rows without an open gate.
     """
-    gates, real, lengths = _rows(gates, lengths, "gates")
+    gates, real, lengths = _check_rows(gates, lengths, "gates")
     gates = np.where(real, gates, 0).astype(np.float64)
     if np.any(gates < 0) or not np.all(np.isfinite(gates)):
         raise ValueError("gates must be finite and >= 0 at real tokens")
@@ -87,34 +94,39 @@ def density(gates: ArrayLike, lengths: ArrayLike) -> Density:
 
 
 def gate_truth(gates: ArrayLike, truth: ArrayLike, lengths: ArrayLike) -> TruthScores:
-    """Compares the open gates with the tokens that truly matter, all tokens pooled (micro).
+    """Compares open gates with the tokens that are known to matter, all tokens pooled (micro).
+
+        >>> gate_truth([[1, 1, 0, 0]], [[False, True, True, False]], [4])
+        TruthScores(precision=0.5, recall=0.5, f1=0.5, support=2)
 
     Args:
-      gates: [N, T]; open is > 0 (or True).
-      truth: [N, T'] bool, True at the tokens that matter; T and T' reach the longest length.
-      lengths: [N] number of real tokens; the rest is ignored.
+      gates: [N, T]; a gate above 0 (or True) is open.
+      truth: [N, T'] bool, True at the tokens that matter. T and T' may differ, but neither may be
+        less than the largest length.
+      lengths: int [N], number of real tokens; values at padding are ignored.
 
     Returns:
       Precision, recall, F1 and the number of true tokens.
     """
-    gates, real, lengths = _rows(gates, lengths, "gates")
-    truth, true_real, _ = _rows(truth, lengths, "truth")
+    gates, real, lengths = _check_rows(gates, lengths, "gates")
+    truth, true_real, _ = _check_rows(truth, lengths, "truth")
     size = int(lengths.max(initial=0))
     is_open = ((gates > 0) & real)[:, :size]
     is_true = ((truth > 0) & true_real)[:, :size]
     hits = int(np.sum(is_open & is_true))
-    opened, support = int(is_open.sum()), int(is_true.sum())
+    num_open, support = int(is_open.sum()), int(is_true.sum())
     return TruthScores(
-        precision=hits / opened if opened else 0.0,
+        precision=hits / num_open if num_open else 0.0,
         recall=hits / support if support else 0.0,
-        f1=2 * hits / (opened + support) if hits else 0.0,
+        f1=2 * hits / (num_open + support) if hits else 0.0,
         support=support,
     )
 
 
-def _rows(
+def _check_rows(
     values: ArrayLike, lengths: ArrayLike, name: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Checks the shapes and returns the values [N, T], the mask [N, T] and the lengths [N]."""
     values, lengths = np.asarray(values), np.asarray(lengths)
     if values.ndim != 2:
         raise ValueError(f"{name} must have shape [N, T], got {values.shape}")

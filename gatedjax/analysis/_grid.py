@@ -1,4 +1,4 @@
-"""Attention of many rows to the words of a query, hop beside hop, and what came out of it."""
+"""Figure of the attention of many rows to the words of a query, a panel per hop."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,25 +11,36 @@ from numpy.typing import ArrayLike
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Options
 from gatedjax.analysis._figure import INK, PALETTE, largest_of, new_figure, save, style
-from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _shade_bar, _sheet
+from gatedjax.analysis._heatmap import (
+    _add_sheet,
+    _break_lines,
+    _draw_shade_bar,
+    _make_ruler,
+    _shorten,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
-# inches
+# Lengths are in inches.
 _MARGIN, _CELL, _LABEL, _GAP, _BAR, _NUMBER = 0.15, 0.185, 1.5, 0.22, 0.9, 0.36
-_SIZE, _NAME = 8.5, 9.5  # points
+_SIZE, _NAME = 8.5, 9.5  # Points
 
 
 @dataclasses.dataclass(frozen=True)
 class GridPanel:
-    """One hop: weights of every row over the columns."""
+    """A panel of `plot_attention_grid`: the attention weights of a hop.
+
+    >>> GridPanel("hop 1", [[0.5, 0.5], [0.25, 0.75]]).name
+    'hop 1'
+    """
 
     name: str
+    """The heading of the panel."""
     weights: ArrayLike
-    """[R, C], at least 0."""
+    """[R, C], the weights of each row over the columns, at least 0."""
 
 
 def plot_attention_grid(
@@ -44,18 +55,31 @@ def plot_attention_grid(
     marked: Sequence[bool] | None = None,
     final_name: str = "answer",
 ) -> "Figure":
-    """Draws what rows attend to, one panel per hop, and a bar per row of the final weight.
+    """Draws the attention of rows to columns, a panel per hop, and a bar for each row at the right.
 
-    Panels share the rows and one scale of shades. A thin line parts groups of rows.
+    All panels have the same rows and scale of shades. A thin line separates groups of rows.
+
+        >>> panels = [GridPanel("hop 1", [[0.5, 0.5], [0.25, 0.75]])]
+        >>> figure = plot_attention_grid(["Ann", "Bob"], ["who", "won"], panels, [0.75, 0.25])
+        >>> [text.get_text() for text in figure.axes[0].texts[:2]]
+        ['Ann', 'Bob']
 
     Args:
-      rows: names, such as the places of candidates in a document.
-      columns: names, such as the words of a query.
-      panels: hops, from left to right; none draws the bars alone.
-      final: [R] the last weights, drawn as bars with numbers (none below 0.005).
-      groups: [R] a number per row; rows of one group stand together.
-      marked: [R] rows that are drawn in bold and orange, such as those of the answer.
-      final_name: above the bars.
+      rows: names of the R rows, for example the places of candidates in a document.
+      columns: names of the C columns, for example the words of a query.
+      panels: the hops, from left to right; an empty sequence draws only the bars.
+      final: [R] the final weight of each row, drawn as a bar with its number (no number below
+        0.005).
+      path_stem: path of the files without the suffix; None writes no files.
+      title: a heading above the figure; None draws no heading.
+      groups: [R] the number of the group of each row; a line separates neighbours of different
+        groups. None draws no lines.
+      marked: [R] bool, True for rows that are drawn in bold and orange, for example the answer;
+        None marks no rows.
+      final_name: the heading of the bars.
+
+    Returns:
+      The Matplotlib figure.
 
     Reference: Dhingra et al. 2017 (GA Reader), figures 3 to 7.
     """
@@ -63,10 +87,10 @@ def plot_attention_grid(
     if not names:
         raise ValueError("rows must not be empty")
     grids = [
-        _weights(f"weights of panels[{i}]", panel.weights, (len(names), len(words)))
+        _check_weights(f"weights of panels[{i}]", panel.weights, (len(names), len(words)))
         for i, panel in enumerate(panels)
     ]
-    last = _weights("final", final, (len(names),))
+    last = _check_weights("final", final, (len(names),))
     for name, values in {"groups": groups, "marked": marked}.items():
         if values is not None and len(values) != len(names):
             raise ValueError(f"{name} must have {len(names)} values, got {len(values)}")
@@ -79,7 +103,8 @@ def plot_attention_grid(
     return figure
 
 
-def _weights(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
+def _check_weights(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns weights as float64 after checking that they are finite and at least 0."""
     weights = np.asarray(values).astype(np.float64)
     if weights.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {weights.shape}")
@@ -98,57 +123,59 @@ def _draw(
     bold: list[bool],
     heads: list[str],
 ) -> "Figure":
+    """Draws the panels, the bars at their right and the legend of the shades below them."""
     from matplotlib import cm, colors
 
     figure = new_figure(1, 1)
-    measure, strong = _ruler(figure), _ruler(figure, "bold")
-    names = [_cut(name, 2.4, strong, _SIZE) for name in names]
-    words = [_cut(word, _LABEL, measure, _SIZE) for word in words]
-    left = _MARGIN + max(strong(name, _SIZE) for name in names) + 0.1
+    measure, strong = _make_ruler(figure), _make_ruler(figure, "bold")
+    names = [_shorten(name, 2.4, strong, _SIZE) for name in names]
+    words = [_shorten(word, _LABEL, measure, _SIZE) for word in words]
+    x_left = _MARGIN + max(strong(name, _SIZE) for name in names) + 0.1
     panel = max(_CELL * len(words), 0.6)
-    bars = left + (panel + _GAP) * len(grids)
+    bars = x_left + (panel + _GAP) * len(grids)
     right = bars + max(_BAR + _NUMBER, measure(heads[-1], _NAME) + 0.05) + _MARGIN
     width = max(right, 4.6)
-    heading = _fold(title, width - 2 * _MARGIN, strong, 11.0)
+    heading = _break_lines(title, width - 2 * _MARGIN, strong, 11.0)
     top = _MARGIN + (0.22 * len(heading) + 0.1 if heading else 0.0) + 0.24
     if grids:
         top += max(measure(word, _SIZE) for word in words) + 0.08
     bottom = top + _CELL * len(names)
     height = bottom + (0.74 if grids else 0.15)
-    axes = _sheet(figure, (width, height), _MARGIN, heading)
+    axes = _add_sheet(figure, (width, height), _MARGIN, heading)
     for n, name in enumerate(names):
         look: Options = {"color": INK}
         if bold[n]:
             look = {"weight": "bold", "color": PALETTE[1]}
-        axes.text(left - 0.07, top + (n + 0.5) * _CELL, name, fontsize=_SIZE, ha="right",
+        axes.text(x_left - 0.07, top + (n + 0.5) * _CELL, name, fontsize=_SIZE, ha="right",
                   va="center", **look)  # fmt: skip
     scale = colors.Normalize(0, largest_of(*grids))
     shades = cm.ScalarMappable(scale, "Blues")
     heading_y = top - 0.14 if not grids else _MARGIN + (0.22 * len(heading) + 0.1 if heading else 0)
     heading_y += 0.1 if grids else 0.0
     for number, grid in enumerate(grids):
-        x = left + number * (panel + _GAP)
+        x = x_left + number * (panel + _GAP)
         axes.text(x, heading_y, heads[number], fontsize=_NAME, weight="bold", va="center")
         for c, word in enumerate(words):
             axes.text(x + (c + 0.5) * _CELL, top - 0.05, word, fontsize=_SIZE, rotation=90,
                       ha="center", va="bottom")  # fmt: skip
-        _cells(axes, (x, top), grid, shades)
+        _draw_cells(axes, (x, top), grid, shades)
     axes.text(bars, heading_y, heads[-1], fontsize=_NAME, weight="bold", va="center")
-    _bars(axes, (bars, top), last, bold)
-    # a line between groups, through everything
+    _draw_bars(axes, (bars, top), last, bold)
+    # The lines between groups cross all panels and the bars.
     for border in np.flatnonzero(np.diff(groups)) + 1:
         y = top + float(border) * _CELL
         axes.plot((_MARGIN, right - _MARGIN), (y, y), color="#8c8c8c", linewidth=0.6, zorder=3)
     if grids:
         wide = min(1.9, width - 2 * _MARGIN)
-        place = (left / width, 1 - (bottom + 0.3) / height, wide / width, 0.12 / height)
-        _shade_bar(figure, shades, place, "attention to the words of the query", _SIZE)
+        place = (x_left / width, 1 - (bottom + 0.3) / height, wide / width, 0.12 / height)
+        _draw_shade_bar(figure, shades, place, "attention to the words of the query", _SIZE)
     return figure
 
 
-def _cells(
+def _draw_cells(
     axes: "Axes", corner: tuple[float, float], grid: np.ndarray, shades: "ScalarMappable"
 ) -> None:
+    """Draws the shaded cells of a panel with its upper left corner at `corner`."""
     from matplotlib.patches import Rectangle
 
     x, y = corner
@@ -160,7 +187,10 @@ def _cells(
             )  # fmt: skip
 
 
-def _bars(axes: "Axes", corner: tuple[float, float], weights: np.ndarray, bold: list[bool]) -> None:
+def _draw_bars(
+    axes: "Axes", corner: tuple[float, float], weights: np.ndarray, bold: list[bool]
+) -> None:
+    """Draws the final weights as bars with numbers."""
     from matplotlib.patches import Rectangle
 
     x, y = corner

@@ -1,4 +1,4 @@
-"""Attention over the words of a sentence, several models below each other."""
+"""Figure of attention over the words of a sentence, with several models below each other."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -11,21 +11,23 @@ from numpy.typing import ArrayLike
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Options
 from gatedjax.analysis._figure import INK, largest_of, new_figure, save, style
-from gatedjax.analysis._text import aligned
+from gatedjax.analysis._text import check_word_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
-# inches
+# Lengths are in inches.
 _WIDTH, _MARGIN, _ROW, _LINE, _GAP, _WORD_PAD, _LEAST_CELL = 8.0, 0.15, 0.30, 0.20, 0.18, 0.13, 0.38
-_WORD_SIZE, _NAME_SIZE, _NUMBER_SIZE = 10.0, 9.5, 7.5  # points
+_WORD_SIZE, _NAME_SIZE, _NUMBER_SIZE = 10.0, 9.5, 7.5  # Points
 _OPEN_EDGE, _CLOSED_EDGE, _CELL_EDGE = "#000000", "#9a9a9a", "#c9c9c9"
 
 
 @dataclasses.dataclass(frozen=True)
 class _Row:
+    """A row of the figure: a model's weights and gates for the words of a sentence."""
+
     name: str
     words: tuple[str, ...]
     weights: np.ndarray
@@ -41,60 +43,76 @@ def plot_heatmap(
 ) -> "Figure":
     """Draws the attention of several models over the words of a sentence.
 
-    One cell per word and model: the shade is the weight on one scale for all models, the number
-    is the weight (none below 0.005). An open gate has a bold outline and a dot, a closed one is
-    hatched. Long sentences continue on further lines. Rows that follow each other with the same
-    words share one line of words.
+    Each model has a cell for each word. The shade of the cell is the weight, on the same scale for
+    all models; its number is the weight (no number below 0.005). An open gate has a bold outline
+    and a dot, a closed gate is hatched. Long sentences continue on further lines. Consecutive rows
+    with the same words have a common line of words.
+
+        >>> row = ("GA-Net", ["a", "good", "film"], [0.0, 1.0, 0.0], [0, 1, 0])
+        >>> figure = plot_heatmap([row])
+        >>> [text.get_text() for text in figure.axes[0].texts[:3]]
+        ['a', 'good', 'film']
 
     Args:
-      rows: (name, tokens, weights, gates or None) per model; gates > 0 are open. What follows the
-        last word in weights and gates is padding and ignored.
-      width: of the figure, in inches.
+      rows: (name, tokens, weights, gates or None) for each model, with a weight and a gate for each
+        token; gates above 0 are open. Further weights and gates are padding and are ignored.
+      path_stem: path of the files without the suffix; None writes no files.
+      title: a heading above the figure; None draws no heading.
+      width: width of the figure, in inches; at least 3.
+
+    Returns:
+      The Matplotlib figure.
 
     Reference: Xue et al. 2020 (GA-Net), figures 1 and 4.
     """
-    checked = _checked(rows)
+    models = _check_rows(rows)
     if not width >= 3:
         raise ValueError(f"width must be at least 3 inches, got {width}")
     with style():
-        figure = _draw(checked, title, width)
+        figure = _draw(models, title, width)
         save(figure, path_stem)
     return figure
 
 
-def _checked(rows: Sequence[tuple[str, Sequence[str], ArrayLike, ArrayLike | None]]) -> list[_Row]:
-    checked = []
+def _check_rows(
+    rows: Sequence[tuple[str, Sequence[str], ArrayLike, ArrayLike | None]],
+) -> list[_Row]:
+    """Returns the rows without padding after checking their weights and gates."""
+    models = []
     for i, (name, tokens, weights, gates) in enumerate(rows):
         words = tuple(clean(token) for token in tokens)
         if not words:
             raise ValueError(f"rows[{i}] must have at least one word")
-        weights = aligned(f"weights of rows[{i}]", weights, len(words))
+        weights = check_word_values(f"weights of rows[{i}]", weights, len(words))
         if np.any(weights < 0):
             raise ValueError(f"weights of rows[{i}] must be >= 0, got {weights.min()}")
         if gates is not None:
-            gates = aligned(f"gates of rows[{i}]", gates, len(words))
-        checked.append(_Row(clean(name), words, weights, gates))
-    if not checked:
+            gates = check_word_values(f"gates of rows[{i}]", gates, len(words))
+        models.append(_Row(clean(name), words, weights, gates))
+    if not models:
         raise ValueError("rows must not be empty")
-    return checked
+    return models
 
 
 def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
+    """Draws the lines of words with the cells of the models, and the legend below them."""
     from matplotlib import cm, colors
 
     figure = new_figure(width, 1)
-    measure = _ruler(figure)
-    names = {row.name: _fold(row.name, 0.27 * width, measure, _NAME_SIZE) for row in rows}
+    measure = _make_ruler(figure)
+    names = {row.name: _break_lines(row.name, 0.27 * width, measure, _NAME_SIZE) for row in rows}
     name_width = max(measure(line, _NAME_SIZE) for name in names.values() for line in name)
-    left = _MARGIN + name_width + 0.12
-    room = width - left - _MARGIN
+    x_left = _MARGIN + name_width + 0.12
+    room = width - x_left - _MARGIN
     height_of_row = max(_ROW, 0.15 * max(len(name) for name in names.values()) + 0.06)
-    heading = _fold(clean(title or ""), width - 2 * _MARGIN, _ruler(figure, "bold"), 11.0)
+    heading = _break_lines(
+        clean(title or ""), width - 2 * _MARGIN, _make_ruler(figure, "bold"), 11.0
+    )
 
-    # Rows with the same words, then the lines that these words need: (rows, first, past, widths).
+    # A line is (rows with the same words, first word, word after the last, words, their widths).
     lines = []
-    for group in _groups(rows):
-        words = [_cut(word, room / 2, measure) for word in group[0].words]
+    for group in _group_rows(rows):
+        words = [_shorten(word, room / 2, measure) for word in group[0].words]
         sizes = [max(measure(word, _WORD_SIZE) + _WORD_PAD, _LEAST_CELL) for word in words]
         for first, past in _wrap(sizes, room):
             lines.append((group, first, past, words, sizes))
@@ -103,53 +121,55 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
     height = top + sum(_LINE + 0.03 + height_of_row * len(group) + _GAP for group, *_ in lines)
     footer = height + 0.02
     height = footer + 0.62
-    axes = _sheet(figure, (width, height), _MARGIN, heading)
+    axes = _add_sheet(figure, (width, height), _MARGIN, heading)
 
     scale = colors.Normalize(0, largest_of(*(row.weights for row in rows)))
     shades = cm.ScalarMappable(scale, "Blues")
     y = top
     for group, first, past, words, sizes in lines:
-        edges = left + np.concatenate([[0.0], np.cumsum(sizes[first:past])])
+        edges = x_left + np.concatenate([[0.0], np.cumsum(sizes[first:past])])
         for i, word in enumerate(words[first:past]):
             axes.text((edges[i] + edges[i + 1]) / 2, y + _LINE / 2, word, fontsize=_WORD_SIZE,
                       ha="center", va="center")  # fmt: skip
         y += _LINE + 0.03
         for row in group:
             name = "\n".join(names[row.name])
-            axes.text(left - 0.12, y + height_of_row / 2, name, fontsize=_NAME_SIZE, ha="right",
+            axes.text(x_left - 0.12, y + height_of_row / 2, name, fontsize=_NAME_SIZE, ha="right",
                       va="center", linespacing=1.05)  # fmt: skip
             for i in range(first, past):
                 box = edges[i - first], y, sizes[i], height_of_row
-                _cell(axes, box, row, i, shades)
+                _draw_cell(axes, box, row, i, shades)
             y += height_of_row
         y += _GAP
-    _legend(figure, axes, footer, shades, gated=any(row.gates is not None for row in rows))
+    _draw_legend(figure, axes, footer, shades, gated=any(row.gates is not None for row in rows))
     return figure
 
 
-def _cell(
+def _draw_cell(
     axes: "Axes", box: tuple[float, float, float, float], row: _Row, i: int, shades: Any
 ) -> None:
+    """Draws the cell of word i in a row, with its weight and the dot of an open gate."""
     x, y, width, height = box
     weight = float(row.weights[i])
     shade = shades.to_rgba(weight)
-    # relative luminance decides between black and white text
+    # The relative luminance of the shade decides between black and white text.
     ink = "white" if np.dot(shade[:3], (0.2126, 0.7152, 0.0722)) < 0.45 else "black"
     is_open = row.gates is not None and row.gates[i] > 0
-    _box(axes, box, shade, None if row.gates is None else is_open)
+    _draw_box(axes, box, shade, None if row.gates is None else is_open)
     if is_open:
         axes.plot(x + width - 0.065, y + 0.07, "o", markersize=2.8, color=ink, zorder=4)
     if weight >= 0.005:
         text = f"{weight:.2f}".removeprefix("0")
-        # an open cell keeps its upper corner for the dot
+        # The number of an open cell is lower, because the dot is in the upper corner.
         middle = y + height * (0.58 if is_open else 0.5)
         axes.text(x + width / 2, middle, text, fontsize=_NUMBER_SIZE, color=ink,
                   ha="center", va="center", zorder=4)  # fmt: skip
 
 
-def _box(
+def _draw_box(
     axes: "Axes", box: tuple[float, float, float, float], shade: Any, is_open: bool | None
 ) -> None:
+    """Draws the outline and the shade of a cell; is_open is None for a model without gates."""
     from matplotlib.patches import Rectangle
 
     x, y, width, height = box
@@ -164,26 +184,27 @@ def _box(
     axes.add_patch(Rectangle((x, y), width, height, facecolor=shade, **look))
 
 
-def _legend(
+def _draw_legend(
     figure: "Figure", axes: "Axes", y: float, shades: "ScalarMappable", *, gated: bool
 ) -> None:
+    """Draws the legend of the gates and of the shades at the height y."""
     width, height = figure.get_size_inches()
     if gated:
         x = _MARGIN
         for is_open, label in ((True, "open gate"), (False, "closed gate")):
-            _box(axes, (x, y, 0.36, 0.26), "white", is_open)
+            _draw_box(axes, (x, y, 0.36, 0.26), "white", is_open)
             if is_open:
                 axes.plot(x + 0.36 - 0.065, y + 0.07, "o", markersize=2.8, color=INK, zorder=4)
             axes.text(x + 0.42, y + 0.13, label, fontsize=9, va="center")
             x += 1.4
     place = ((width - _MARGIN - 2.6) / width, 1 - (y + 0.17) / height, 2.4 / width, 0.12 / height)
-    _shade_bar(figure, shades, place, "attention weight", 9)
+    _draw_shade_bar(figure, shades, place, "attention weight", 9)
 
 
-def _sheet(
+def _add_sheet(
     figure: "Figure", size: tuple[float, float], margin: float, heading: list[str]
 ) -> "Axes":
-    """Axes over the whole figure in inches, from the upper left corner, with the heading."""
+    """Creates axes in inches from the upper left corner of the figure, and draws the heading."""
     figure.set_size_inches(*size)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, size[0]), ylim=(size[1], 0))
@@ -194,14 +215,14 @@ def _sheet(
     return axes
 
 
-def _shade_bar(
+def _draw_shade_bar(
     figure: "Figure",
     shades: "ScalarMappable",
     place: tuple[float, float, float, float],
     label: str,
     size: float,
 ) -> None:
-    """The legend of the shades."""
+    """Draws the legend of the shades, a horizontal colour bar."""
     from matplotlib.ticker import MaxNLocator
 
     bar = figure.colorbar(shades, cax=figure.add_axes(place), orientation="horizontal")
@@ -215,8 +236,8 @@ def _shade_bar(
 Ruler = Callable[[str, float], float]
 
 
-def _ruler(figure: "Figure", weight: str = "normal") -> Ruler:
-    """Measures text: (text, points) -> inches."""
+def _make_ruler(figure: "Figure", weight: str = "normal") -> Ruler:
+    """Returns a function that computes the width in inches of a text in a font size in points."""
     from matplotlib.font_manager import FontProperties
 
     canvas: Any = figure.canvas
@@ -229,7 +250,8 @@ def _ruler(figure: "Figure", weight: str = "normal") -> Ruler:
     return measure
 
 
-def _groups(rows: list[_Row]) -> list[list[_Row]]:
+def _group_rows(rows: list[_Row]) -> list[list[_Row]]:
+    """Groups consecutive rows that have the same words."""
     groups: list[list[_Row]] = []
     for row in rows:
         if groups and groups[-1][0].words == row.words:
@@ -240,7 +262,11 @@ def _groups(rows: list[_Row]) -> list[list[_Row]]:
 
 
 def _wrap(sizes: Sequence[float], room: float) -> list[tuple[int, int]]:
-    """Breaks cells into lines (first, past) that fit, each with at least one cell."""
+    """Breaks cells into lines that fit into `room`, each with at least one cell.
+
+    Returns:
+      (first cell, cell after the last) of each line.
+    """
     lines, first, used = [], 0, 0.0
     for i, size in enumerate(sizes):
         if i > first and used + size > room:
@@ -250,20 +276,20 @@ def _wrap(sizes: Sequence[float], room: float) -> list[tuple[int, int]]:
     return [*lines, (first, len(sizes))]
 
 
-def _fold(text: str, room: float, measure: Ruler, size: float) -> list[str]:
-    """Breaks text at spaces into lines no wider than room, where words allow it."""
+def _break_lines(text: str, room: float, measure: Ruler, size: float) -> list[str]:
+    """Breaks text at spaces into lines that are at most `room` wide, and cuts longer words."""
     lines: list[str] = []
     for word in text.split():
         joined = f"{lines[-1]} {word}" if lines else word
         if lines and measure(joined, size) <= room:
             lines[-1] = joined
         else:
-            lines.append(_cut(word, room, measure, size))
+            lines.append(_shorten(word, room, measure, size))
     return lines or ([""] if text else [])
 
 
-def _cut(word: str, room: float, measure: Ruler, size: float = _WORD_SIZE) -> str:
-    """The word, or its beginning with an ellipsis if it alone is too wide."""
+def _shorten(word: str, room: float, measure: Ruler, size: float = _WORD_SIZE) -> str:
+    """Returns the word, or its beginning with an ellipsis if the word is wider than `room`."""
     if measure(word, size) <= room:
         return word
     length = len(word)

@@ -1,4 +1,4 @@
-"""Layers above each other: a distribution per layer, and words against layers."""
+"""Figures of layers: a distribution per layer, and the weights of words in each layer."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,19 +9,26 @@ from numpy.typing import ArrayLike
 
 from gatedjax._utils.terminal import clean
 from gatedjax.analysis._figure import INK, PALETTE, new_figure, save, style
-from gatedjax.analysis._heatmap import _cut, _fold, _ruler, _shade_bar, _sheet
-from gatedjax.analysis._phrase_statistics import LayerHistogram, _of_lengths
+from gatedjax.analysis._heatmap import (
+    _add_sheet,
+    _break_lines,
+    _draw_shade_bar,
+    _make_ruler,
+    _shorten,
+)
+from gatedjax.analysis._phrase_statistics import LayerHistogram, _are_lengths
 from gatedjax.analysis._phrases import THRESHOLD
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# inches
+# Lengths are in inches.
 _PANEL, _RIDGE, _MARGIN, _CELL_WIDTH, _CELL_HEIGHT = 3.2, 0.33, 0.15, 0.27, 0.215
-# share of a row that the highest bar takes: ridges that overlap would stack spikes into one bar
+# The highest bar takes this share of its row, because spikes of rows that overlap would look like
+# a single bar.
 _HIGHEST = 0.86
-_WORD_SIZE = 9.0  # points
+_WORD_SIZE = 9.0  # Points
 _FILL = "#a6cde6"
 
 
@@ -32,22 +39,34 @@ def plot_layer_histograms(
     *,
     layers: Sequence[str] | None = None,
 ) -> "Figure":
-    """Draws a distribution per layer below each other, one panel per quantity.
+    """Draws the distributions of the layers below each other, a panel per quantity.
 
-    Heights are shares, on one scale within a panel (its highest is named below it); a dot is the
-    mean of the layer. Histograms of lengths (bins around whole numbers) are separate bars.
+    Heights are shares, on the same scale within a panel; the label below a panel states its largest
+    share. A dot marks the mean of the layer. Histograms of lengths (with bins around whole numbers)
+    have separate bars.
+
+        >>> from gatedjax.analysis import phrases
+        >>> histogram = phrases.weight_histogram([[[0.0, 1.0], [0.5, 0.25]]])  # [B, L, N]
+        >>> figure = plot_layer_histograms({"weight": histogram})
+        >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+        ['L1', 'L2']
 
     Args:
-      panels: {label of the x axis: histogram}, as of `phrases.weight_histogram`,
-        `phrases.phrase_length_histogram` and `phrases.gate_histogram(...).pooled`.
-      layers: names, the same for all panels; None is L1, L2, ...
+      panels: {label of the x axis: histogram}, from `phrases.weight_histogram`,
+        `phrases.phrase_length_histogram` or `phrases.gate_histogram(...).pooled`.
+      path_stem: path of the files without the suffix; None writes no files.
+      title: a heading above the figure; None draws no heading.
+      layers: names of the layers, the same for all panels; None names them L1, L2, ...
+
+    Returns:
+      The Matplotlib figure.
 
     Reference: Guo 2017 (AGT), figures 2 and 3.
     """
     if not panels:
         raise ValueError("panels must have at least one histogram")
     first = next(iter(panels.values()))
-    names = _names(layers, len(first.counts))
+    names = _name_layers(layers, len(first.counts))
     for label, histogram in panels.items():
         if len(histogram.counts) != len(names):
             raise ValueError(
@@ -61,17 +80,18 @@ def plot_layer_histograms(
             figure.suptitle(clean(title), fontsize=11, weight="bold")
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         for i, (label, histogram) in enumerate(panels.items()):
-            _ridges(axes[i], histogram, clean(label))
+            _draw_ridges(axes[i], histogram, clean(label))
             axes[i].set_yticks(range(len(names)), names if i == 0 else [""] * len(names))
         save(figure, path_stem)
     return figure
 
 
-def _ridges(axes: "Axes", histogram: LayerHistogram, label: str) -> None:
+def _draw_ridges(axes: "Axes", histogram: LayerHistogram, label: str) -> None:
+    """Draws the distributions of a panel, the first layer at the top."""
     shares, edges = histogram.probability, histogram.edges
     highest = float(shares.max(initial=0.0))
     scale = _HIGHEST / highest if highest > 0 else 0.0
-    separate = _of_lengths(histogram.edges)
+    separate = _are_lengths(histogram.edges)
     count = len(shares)
     for i, (row, mean) in enumerate(zip(shares, histogram.mean, strict=True)):
         axes.axhline(i, color="#9a9a9a", linewidth=0.6, zorder=2)
@@ -105,7 +125,7 @@ def _ridges(axes: "Axes", histogram: LayerHistogram, label: str) -> None:
         ticks = [t for t in MaxNLocator(8, integer=True).tick_values(1, longest) if t <= longest]
         ticks = sorted({1, *(int(t) for t in ticks if t >= 1)})
         if histogram.open_end:
-            # no neighbour so near that "12+" would touch it
+            # A tick near the last tick is dropped because its label would touch "12+".
             ticks = [t for t in ticks if t < longest - longest / 12] + [longest]
         plus = "+" if histogram.open_end else ""
         axes.set_xticks(ticks, [f"{t}{plus if t == longest else ''}" for t in ticks])
@@ -121,16 +141,25 @@ def plot_word_layers(
     threshold: float = THRESHOLD,
     layers: Sequence[str] | None = None,
 ) -> "Figure":
-    """Draws the rescaled attention of one sentence: a line per word, a column per layer.
+    """Draws the rescaled attention of a sentence: a line per word, a column per layer.
 
-    The shade is r; runs of words above the threshold have one outline, so that a phrase is a box
-    of several words. For a few models and one layer see `plot_heatmap`.
+    The shade is r. A run of words above the threshold has a common outline, so that a phrase is a
+    box of several words. `plot_heatmap` compares the attention of several models instead.
+
+        >>> figure = plot_word_layers(["not", "good"], [[1.0, 0.0], [1.0, 1.0]])
+        >>> [text.get_text() for text in figure.axes[0].texts[:3]]
+        ['not', 'good', 'L1']
 
     Args:
-      tokens: the words.
-      r: [L, N] of `phrases.normalise`; what follows the last word is padding and ignored.
+      tokens: the words of the sentence.
+      r: [L, N] from `phrases.normalise`; positions after the last word are padding and are ignored.
+      path_stem: path of the files without the suffix; None writes no files.
+      title: a heading above the figure; None draws no heading.
       threshold: words with r > threshold are outlined.
-      layers: names; None is L1, L2, ...
+      layers: names of the layers; None names them L1, L2, ...
+
+    Returns:
+      The Matplotlib figure.
 
     Reference: Guo 2017 (AGT), figure 4.
     """
@@ -143,38 +172,39 @@ def plot_word_layers(
     weights = weights[:, : len(words)]
     if not np.all((weights >= 0) & (weights <= 1)):
         raise ValueError("r must be in [0, 1]; phrases.normalise makes it so")
-    names = _names(layers, len(weights))
+    names = _name_layers(layers, len(weights))
     with style():
-        figure = _word_layers(words, weights, clean(title or ""), threshold, names)
+        figure = _draw_word_layers(words, weights, clean(title or ""), threshold, names)
         save(figure, path_stem)
     return figure
 
 
-def _word_layers(
+def _draw_word_layers(
     words: list[str], weights: np.ndarray, title: str, threshold: float, names: list[str]
 ) -> "Figure":
+    """Draws the cells, the outlines of the runs and the legend below them."""
     from matplotlib import cm, colors
     from matplotlib.patches import Rectangle
 
     from gatedjax.analysis._phrases import runs
 
     figure = new_figure(1, 1)
-    measure = _ruler(figure)
-    words = [_cut(word, 2.2, measure, _WORD_SIZE) for word in words]
-    left = _MARGIN + max(measure(word, _WORD_SIZE) for word in words) + 0.1
+    measure = _make_ruler(figure)
+    words = [_shorten(word, 2.2, measure, _WORD_SIZE) for word in words]
+    x_left = _MARGIN + max(measure(word, _WORD_SIZE) for word in words) + 0.1
     cell = max(_CELL_WIDTH, *(measure(name, 8.0) + 0.07 for name in names))
-    width = max(left + cell * len(names) + _MARGIN, 3.6)
-    heading = _fold(title, width - 2 * _MARGIN, _ruler(figure, "bold"), 11.0)
+    width = max(x_left + cell * len(names) + _MARGIN, 3.6)
+    heading = _break_lines(title, width - 2 * _MARGIN, _make_ruler(figure, "bold"), 11.0)
     top = _MARGIN + (0.22 * len(heading) + 0.06 if heading else 0.0) + 0.2
     bottom = top + _CELL_HEIGHT * len(words)
     height = bottom + 0.68
-    axes = _sheet(figure, (width, height), _MARGIN, heading)
+    axes = _add_sheet(figure, (width, height), _MARGIN, heading)
     shades = cm.ScalarMappable(colors.Normalize(0, 1), "Blues")
     for n, word in enumerate(words):
-        axes.text(left - 0.08, top + (n + 0.5) * _CELL_HEIGHT, word, fontsize=_WORD_SIZE,
+        axes.text(x_left - 0.08, top + (n + 0.5) * _CELL_HEIGHT, word, fontsize=_WORD_SIZE,
                   ha="right", va="center")  # fmt: skip
     for i, name in enumerate(names):
-        x = left + i * cell
+        x = x_left + i * cell
         axes.text(x + cell / 2, top - 0.1, name, fontsize=8, ha="center", va="center")
         for n, weight in enumerate(weights[i]):
             axes.add_patch(
@@ -183,19 +213,21 @@ def _word_layers(
             )  # fmt: skip
     selected = runs(weights > threshold)
     for (i,), start, length in zip(*selected, strict=True):
-        place = left + i * cell + 0.012, top + start * _CELL_HEIGHT + 0.012
+        place = x_left + i * cell + 0.012, top + start * _CELL_HEIGHT + 0.012
         size = cell - 0.024, length * _CELL_HEIGHT - 0.024
-        # orange on blue is told apart with every colour blindness, and in grey by its lightness
+        # Readers with any colour blindness can distinguish orange and blue, and the two differ in
+        # lightness in a grey print.
         axes.add_patch(
             Rectangle(place, *size, fill=False, edgecolor=PALETTE[1], linewidth=1.3, zorder=3)
         )
-    _word_layers_legend(figure, axes, bottom, shades, threshold)
+    _draw_word_layers_legend(figure, axes, bottom, shades, threshold)
     return figure
 
 
-def _word_layers_legend(
+def _draw_word_layers_legend(
     figure: "Figure", axes: "Axes", y: float, shades: Any, threshold: float
 ) -> None:
+    """Draws the legend of the outlines and of the shades at the height y."""
     from matplotlib.patches import Rectangle
 
     width, height = figure.get_size_inches()
@@ -207,10 +239,11 @@ def _word_layers_legend(
     axes.text(_MARGIN + _CELL_WIDTH + 0.07, y + 0.255, text, fontsize=8.5, va="center")
     wide = min(1.9, width - 2.1)
     place = ((width - _MARGIN - 0.1 - wide) / width, 1 - (y + 0.29) / height, wide / width)
-    _shade_bar(figure, shades, (*place, 0.12 / height), "rescaled attention", 8.5)
+    _draw_shade_bar(figure, shades, (*place, 0.12 / height), "rescaled attention", 8.5)
 
 
-def _names(layers: Sequence[str] | None, count: int) -> list[str]:
+def _name_layers(layers: Sequence[str] | None, count: int) -> list[str]:
+    """Returns a name for each of `count` layers; L1, L2, ... if layers is None."""
     names = [f"L{i + 1}" for i in range(count)] if layers is None else [clean(n) for n in layers]
     if not names:
         raise ValueError("there must be at least one layer")

@@ -1,8 +1,9 @@
-"""Compiled passes of a classifier of texts, for analysis that runs it again and again.
+"""Compiled passes of a text classifier, for analysis that runs a network many times.
 
-The network is an object with `apply({"params": params}, {"tokens": .., "lengths": ..})` whose
-output has `logits`; it is known by its identity, so that the programs of one are compiled once.
-This is the only module of `gatedjax.analysis` that needs JAX, and it is imported on first use.
+The network is an object with `apply({"params": params}, {"tokens": .., "lengths": ..})` that
+returns an object with `logits`. Networks are compared by identity, so that the programs of a
+network are compiled once. Only this module of `gatedjax.analysis` needs JAX, and it is imported on
+first use.
 """
 
 import functools
@@ -16,22 +17,33 @@ import numpy as np
 from gatedjax._utils.identity import ByIdentity
 from gatedjax._utils.types import Params, Tree
 
-Found = dict[str, np.ndarray]
+Arrays = dict[str, np.ndarray]
 
 
 class Network(ByIdentity):
-    """A network as a static argument."""
+    """A network as a static argument of compiled functions."""
 
     def output(
-        self, params: Params, tokens: Tree, lengths: Tree, *more: Tree, **options: Tree
+        self, params: Params, tokens: Tree, lengths: Tree, *arguments: Tree, **options: Tree
     ) -> Tree:
-        """What the network returns of texts."""
+        """Returns the output of the network for texts [B, T] with lengths [B].
+
+        Args:
+          params: the parameters of the network.
+          tokens: int [B, T].
+          lengths: int [B].
+          more: further positional arguments of the method.
+          options: further options of `apply`, such as `method`.
+        """
         batch = {"tokens": tokens, "lengths": lengths}
-        return self.model.apply({"params": params}, batch, *more, **options)
+        return self.model.apply({"params": params}, batch, *arguments, **options)
 
 
-def _of_words(output: Tree, name: str, shape: tuple[int, ...]) -> Tree:
-    """A field with a number for each word, averaged over the axes between; None without one."""
+def _take_word_values(output: Tree, name: str, shape: tuple[int, ...]) -> Tree:
+    """Returns a field of the output as numbers for each word [B, T], or None if it has none.
+
+    Axes between the first and the last, such as layers, are averaged.
+    """
     value = getattr(output, name, None)
     if value is None or value.ndim < 2 or (value.shape[0], value.shape[-1]) != shape:
         return None
@@ -39,31 +51,39 @@ def _of_words(output: Tree, name: str, shape: tuple[int, ...]) -> Tree:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def read(network: Network, params: Params, tokens: Tree, lengths: Tree) -> Tree:
-    """Logits, and where there are any "attention", "gates" and "gate_logits" [B, T]."""
+def predict(network: Network, params: Params, tokens: Tree, lengths: Tree) -> Tree:
+    """Computes "logits", and "attention", "gates" and "gate_logits" [B, T] if there are any."""
     output = network.output(params, tokens, lengths)
     names = ["attention"]
-    if getattr(output, "gate_logits", None) is not None:  # other gates are not those of words
+    if getattr(output, "gate_logits", None) is not None:  # Only gates of words have logits.
         names += ["gates", "gate_logits"]
-    found = {name: _of_words(output, name, tokens.shape) for name in names}
-    return {"logits": output.logits} | {k: v for k, v in found.items() if v is not None}
+    fields = {name: _take_word_values(output, name, tokens.shape) for name in names}
+    return {"logits": output.logits} | {k: v for k, v in fields.items() if v is not None}
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def force(network: Network, params: Params, tokens: Tree, lengths: Tree, gates: Tree) -> Tree:
-    """Logits and attention under gates [B, T] that are given."""
+    """Computes "logits" and "attention" with the gates set to `gates` [B, T]."""
     output = network.output(params, tokens, lengths, gates[None], method="with_gates")
     return {"logits": output.logits[0], "attention": output.attention[0]}
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def gradient(network: Network, params: Params, tokens: Tree, lengths: Tree) -> Tree:
-    """Gradient times input: sum_e x_te d log p_j / d x_te with j the likeliest class, [B, T]."""
+    """Computes gradient times input [B, T]: sum_e x_te d log p_j / d x_te, j the predicted class.
+
+    The vectors x are the output of the first layer that maps the tokens [B, T] to [B, T, E].
+
+    Raises:
+      ValueError: if the network has no such layer.
+    """
 
     def run(shift: Tree) -> Tree:
+        """Returns sum_b log p_j with `shift` added to the word vectors, and the word vectors."""
         vectors: list[Tree] = []
 
         def look(call: Callable[..., Tree], args: Tree, kwargs: Tree, context: Tree) -> Tree:
+            """Calls a method; adds `shift` to its result if this is the first layer of words."""
             del context
             out = call(*args, **kwargs)
             ids: Tree = args[0] if args else None
@@ -87,20 +107,23 @@ def gradient(network: Network, params: Params, tokens: Tree, lengths: Tree) -> T
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
-def uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
-    """Uniform numbers [draws, B, size]; those of an example are the same in any batch."""
+def draw_uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
+    """Draws uniform numbers [draws, B, size] that depend only on the key and the id of a row.
 
-    def one(number: Tree, draw: Tree) -> Tree:
+    An example therefore has the same numbers in each batch.
+    """
+
+    def draw_row(number: Tree, draw: Tree) -> Tree:
         return jax.random.uniform(
             jax.random.fold_in(jax.random.fold_in(key, number), draw), (size,)
         )
 
-    each = jax.vmap(jax.vmap(one, (0, None)), (None, 0))
-    return each(ids, jnp.arange(draws))
+    draw_rows = jax.vmap(jax.vmap(draw_row, (0, None)), (None, 0))
+    return draw_rows(ids, jnp.arange(draws))
 
 
-def key_of(seed: int, *numbers: int) -> Tree:
-    """The key of a seed, with numbers folded in."""
+def make_key(seed: int, *numbers: int) -> Tree:
+    """Returns the PRNG key of a seed with numbers folded in."""
     key = jax.random.key(seed)
     for number in numbers:
         key = jax.random.fold_in(key, number)
@@ -108,29 +131,33 @@ def key_of(seed: int, *numbers: int) -> Tree:
 
 
 def random_scores(key: Tree, ids: np.ndarray, size: int, draws: int) -> np.ndarray:
-    """`uniform` as a NumPy array; without a key, that of 0."""
+    """Returns `draw_uniform` as a float64 NumPy array; a key of None means `jax.random.key(0)`."""
     key = jax.random.key(0) if key is None else key
-    return np.asarray(uniform(key, ids.astype(np.uint32), size, draws), np.float64)
+    return np.asarray(draw_uniform(key, ids.astype(np.uint32), size, draws), np.float64)
 
 
-def over_rows(program: Callable[..., Tree], rows: int, *arrays: np.ndarray) -> Found:
-    """Results of a program over the rows of some arrays, so many at a time; equal rows run once.
+def over_rows(program: Callable[..., Tree], rows: int, *arrays: np.ndarray) -> Arrays:
+    """Runs a compiled program over arrays, a number of rows at a time; equal rows run once.
 
     Args:
-      program: of arrays with so many rows.
-      rows: that many; the last ones are filled up.
-      arrays: [M, ...] of one length.
+      program: a function of arrays [rows, ...] that returns a dict of arrays [rows, ...].
+      rows: number of rows in a call; the last call is filled up with copies of a row, so that all
+        calls have the same shapes.
+      arrays: the arguments [M, ...], with the same M.
+
+    Returns:
+      The results of all rows, {name: [M, ...]}.
     """
     places: dict[bytes, int] = {}
-    which = [
+    inverse = [
         places.setdefault(b"".join(part.tobytes() for part in row), len(places))
         for row in zip(*arrays, strict=True)
     ]
-    first = np.unique(which, return_index=True)[1]
-    found: list[Tree] = []
+    first = np.unique(inverse, return_index=True)[1]
+    results: list[Tree] = []
     for begin in range(0, len(first), rows):
-        taken = first[begin : begin + rows]
-        filled = np.concatenate([taken, np.repeat(taken[:1], rows - len(taken))])
+        chunk = first[begin : begin + rows]
+        filled = np.concatenate([chunk, np.repeat(chunk[:1], rows - len(chunk))])
         out = jax.device_get(program(*(array[filled] for array in arrays)))
-        found.append({name: np.asarray(value)[: len(taken)] for name, value in out.items()})
-    return {name: np.concatenate([one[name] for one in found])[which] for name in found[0]}
+        results.append({name: np.asarray(value)[: len(chunk)] for name, value in out.items()})
+    return {name: np.concatenate([part[name] for part in results])[inverse] for name in results[0]}

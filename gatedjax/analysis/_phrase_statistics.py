@@ -1,4 +1,4 @@
-"""Distributions over layers: rescaled attention, lengths of phrases, values of gates."""
+"""Distributions per layer: rescaled attention, lengths of phrases, values of gates."""
 
 import dataclasses
 from typing import NamedTuple
@@ -6,18 +6,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gatedjax.analysis._phrases import _real, _selected, runs
+from gatedjax.analysis._phrases import _check_selected, _check_values, runs
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LayerHistogram:
-    """Counts per layer; those of parts of a data set (buckets of other widths) can be added.
+    """A histogram per layer; the counts of parts of a data set can be added.
+
+    Histograms of lengths can be added even if they have different numbers of bins.
 
     Attributes:
-      counts: int [L, K].
-      edges: float [K + 1] of the K bins: each holds its lower edge, the last also its upper one.
-        Of lengths: 0.5, 1.5, ... around 1, 2, ...
-      open_end: whether the last bin also holds all that is larger; its mean is then too low.
+      counts: int [L, K], the number of values in each bin.
+      edges: float [K + 1], the edges of the K bins. A bin includes its lower edge, the last bin
+        also its upper edge. Histograms of lengths 1, 2, ... have the edges 0.5, 1.5, ...
+      open_end: True if the last bin also counts larger values; `mean` is then too low.
     """
 
     counts: np.ndarray
@@ -26,17 +28,20 @@ class LayerHistogram:
 
     @property
     def centres(self) -> np.ndarray:
-        """Float [K], the middle of every bin; of lengths: the length."""
+        """The middle of each bin, float [K]; the lengths in a histogram of lengths."""
         return (self.edges[:-1] + self.edges[1:]) / 2
 
     @property
     def probability(self) -> np.ndarray:
-        """Float [L, K], the share of every bin in its layer; a layer without a count is all 0."""
+        """The share of each bin in its layer, float [L, K]; all 0 in a layer without values."""
         return self.counts / np.maximum(self.counts.sum(-1, keepdims=True), 1)
 
     @property
     def mean(self) -> np.ndarray:
-        """Float [L], from the centres of the bins: exact for lengths; NaN without a count."""
+        """The mean of each layer, float [L]; NaN in a layer without values.
+
+        It is computed from the centres of the bins, which is exact for lengths.
+        """
         total = self.counts.sum(-1)
         return np.where(total > 0, self.counts @ self.centres / np.maximum(total, 1), np.nan)
 
@@ -45,7 +50,7 @@ class LayerHistogram:
         missing = len(large.edges) - len(small.edges)
         edges = large.edges[: len(small.edges)]
         fits = np.array_equal(edges, small.edges) and not (
-            missing and (small.open_end or not _of_lengths(small.edges))
+            missing and (small.open_end or not _are_lengths(small.edges))
         )
         if len(small.counts) != len(large.counts) or not fits:
             raise ValueError(
@@ -60,10 +65,10 @@ class LayerHistogram:
 
 
 class GateHistogram(NamedTuple):
-    """What `gate_histogram` returns.
+    """Values of gates, the result of `gate_histogram`.
 
     Attributes:
-      pooled: all components of all sentences, per layer.
+      pooled: the histogram of all components of all sentences, per layer.
       sentence_means: float [B, L], the mean over the components; NaN for rows that do not count.
     """
 
@@ -74,19 +79,27 @@ class GateHistogram(NamedTuple):
 def weight_histogram(
     r: ArrayLike, mask: ArrayLike | None = None, *, bins: int = 20
 ) -> LayerHistogram:
-    """The distribution of r over all real words, per layer.
+    """Computes the distribution of the rescaled attention r over all real words, per layer.
+
+        >>> r = [[[0.0, 1.0, 1.0], [0.0, 0.5, 1.0]]]  # [B, L, N]
+        >>> print(weight_histogram(r, bins=2).counts)
+        [[1 2]
+         [1 2]]
 
     Args:
-      r: [B, L, N] of `normalise`, or [B, N], which has one layer. Axes between L and N are pooled.
-      mask: as there.
-      bins: of equal width in [0, 1].
+      r: [B, L, N] from `normalise`, or [B, N] for a single layer. Axes between L and N are pooled.
+      mask: bool, True at real words, as for `normalise`; None means that all words are real.
+      bins: number of bins of equal width in [0, 1].
+
+    Returns:
+      A histogram per layer.
 
     Reference: Guo 2017 (AGT), figure 2 (top): spikes at 0 and 1.
     """
-    values, real = _real(r, mask, "r")
+    values, real = _check_values(r, mask, "r")
     if np.any(real & ~((values >= 0) & (values <= 1))):
         raise ValueError("r must be in [0, 1] at real words; normalise makes it so")
-    return _histogram(_by_layer(values), _by_layer(real), bins)
+    return _compute_histogram(_split_layers(values), _split_layers(real), bins)
 
 
 def weight_mass(
@@ -96,20 +109,24 @@ def weight_mass(
     low: float,
     high: float,
 ) -> np.ndarray:
-    """The share of real words with low <= r <= high, per layer: of [0, 0.05] or [0.95, 1], say.
+    """Computes the share of the real words with low <= r <= high, per layer.
+
+        >>> r = [[[0.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.5, 1.0]]]  # [B, L, N]
+        >>> print(weight_mass(r, low=0.95, high=1.0))
+        [0.75 0.25]
 
     Args:
-      r: [*B, N] of `normalise`.
-      mask: as there.
-      low: least r that counts.
-      high: largest r that counts.
+      r: [B, L, N] from `normalise`, or [B, N] for a single layer. Axes between L and N are pooled.
+      mask: bool, True at real words, as for `normalise`; None means that all words are real.
+      low: the least r that counts.
+      high: the largest r that counts.
 
     Returns:
-      float [L]; NaN without a real word.
+      float [L]; NaN for a layer without real words.
     """
-    values, real = _real(r, mask, "r")
-    inside = _by_layer((values >= low) & (values <= high) & real).sum((1, 2))
-    total = _by_layer(real).sum((1, 2))
+    values, real = _check_values(r, mask, "r")
+    inside = _split_layers((values >= low) & (values <= high) & real).sum((1, 2))
+    total = _split_layers(real).sum((1, 2))
     return np.where(total > 0, inside / np.maximum(total, 1), np.nan)
 
 
@@ -119,20 +136,24 @@ def phrase_length_histogram(
     min_length: int = 1,
     max_length: int | None = None,
 ) -> LayerHistogram:
-    """The distribution of the lengths of runs, per layer.
+    """Computes the distribution of the lengths of runs of selected words, per layer.
+
+        >>> selected = np.array([[True, True, False, True]])
+        >>> print(phrase_length_histogram(selected).counts)
+        [[1 1]]
 
     Args:
-      selected: bool [B, L, N] of `select`, or [B, N], which has one layer.
-      min_length: shorter runs do not count: 1 counts single words, 2 only phrases.
-      max_length: longer runs count as this long; None goes up to the longest.
+      selected: bool [B, L, N] from `select`, or [B, N] for a single layer.
+      min_length: shorter runs do not count; 1 counts single words, 2 only phrases.
+      max_length: longer runs count as runs of this length; None has a bin for each length.
 
     Returns:
-      The counts of the lengths 1, 2, ...; those below min_length are 0. On phrases see the caveat
-      of `runs`.
+      A histogram of the lengths 1, 2, ... per layer, with counts of 0 below min_length. See `runs`
+      for what a phrase means.
 
     Reference: Guo 2017 (AGT), figure 2 (bottom).
     """
-    layer, length, num_layers = _lengths(selected, min_length)
+    layer, length, num_layers = _find_lengths(selected, min_length)
     open_end = max_length is not None
     if max_length is None:
         max_length = int(length.max(initial=min_length))
@@ -144,14 +165,19 @@ def phrase_length_histogram(
 
 
 def mean_phrase_length(selected: ArrayLike, *, min_length: int = 1) -> np.ndarray:
-    """The mean length of runs, per layer.
+    """Computes the mean length of the runs of selected words, per layer.
 
-    Args: as of `phrase_length_histogram`.
+        >>> print(mean_phrase_length(np.array([[True, True, False, True]])))
+        [1.5]
+
+    Args:
+      selected: bool [B, L, N] from `select`, or [B, N] for a single layer.
+      min_length: shorter runs do not count.
 
     Returns:
       float [L]; NaN for a layer without a run that counts.
     """
-    layer, length, num_layers = _lengths(selected, min_length)
+    layer, length, num_layers = _find_lengths(selected, min_length)
     count = np.bincount(layer, minlength=num_layers)
     total = np.bincount(layer, length, minlength=num_layers)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
@@ -160,15 +186,20 @@ def mean_phrase_length(selected: ArrayLike, *, min_length: int = 1) -> np.ndarra
 def gate_histogram(
     gates: ArrayLike, rows: ArrayLike | None = None, *, bins: int = 20
 ) -> GateHistogram:
-    """The distribution of gate values per layer, and the mean gate of every sentence.
+    """Computes the distribution of gate values per layer, and the mean gates of each sentence.
+
+        >>> histogram = gate_histogram([[[0.0, 0.25, 1.0, 1.0]]], bins=2)  # [B, L, D]
+        >>> print(histogram.pooled.counts, histogram.sentence_means)
+        [[2 2]] [[0.5625]]
 
     Args:
       gates: [B, L, D] in [0, 1], such as the L - 1 transform gates of AGT.
-      rows: bool [B], False at rows that do not count (filler rows); None counts all.
-      bins: of equal width in [0, 1].
+      rows: bool [B], False at rows that do not count (filler rows); None counts all rows.
+      bins: number of bins of equal width in [0, 1].
 
     Returns:
-      All components of all rows pooled, and the means over the components.
+      A histogram per layer with all components of all rows, and the mean over the components for
+      each row and layer.
 
     Reference: Guo 2017 (AGT), figure 3: near 0 (carry) in the middle layers.
     """
@@ -183,13 +214,13 @@ def gate_histogram(
     real = np.broadcast_to(counted[:, None, None], values.shape)
     if np.any(real & ~((values >= 0) & (values <= 1))):
         raise ValueError("gates must be in [0, 1]")
-    pooled = _histogram(_by_layer(values), _by_layer(real), bins)
+    pooled = _compute_histogram(_split_layers(values), _split_layers(real), bins)
     means = np.where(real, values, np.nan).mean(-1)
     return GateHistogram(pooled, means)
 
 
-def _histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -> LayerHistogram:
-    """Counts [L, R, N] values in [0, 1] per layer."""
+def _compute_histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -> LayerHistogram:
+    """Computes the histograms of values [L, R, N] in [0, 1] where real_layers is True."""
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
     counts = [
@@ -199,23 +230,23 @@ def _histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -> LayerH
     return LayerHistogram(np.array(counts).reshape(-1, bins), np.linspace(0.0, 1.0, bins + 1))
 
 
-def _of_lengths(edges: np.ndarray) -> bool:
-    """Whether the bins are around 1, 2, ..."""
+def _are_lengths(edges: np.ndarray) -> bool:
+    """Returns whether the bins are those of the lengths 1, 2, ..."""
     return bool(np.array_equal(edges, np.arange(len(edges)) + 0.5))
 
 
-def _lengths(selected: ArrayLike, min_length: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """(layer of every run, its length, number of layers)."""
+def _find_lengths(selected: ArrayLike, min_length: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Returns the layer of each run, the length of each run, and the number of layers."""
     if min_length < 1:
         raise ValueError(f"min_length must be at least 1, got {min_length}")
-    layers = _by_layer(_selected(selected))
+    layers = _split_layers(_check_selected(selected))
     all_runs = runs(layers)
     counted = all_runs.length >= min_length
     return all_runs.row[counted, 0], all_runs.length[counted], len(layers)
 
 
-def _by_layer(values: np.ndarray) -> np.ndarray:
-    """Returns [B, L, ..., N] as [L, rows, N], and fewer axes as one layer."""
+def _split_layers(values: np.ndarray) -> np.ndarray:
+    """Returns values [B, L, ..., N] as [L, rows, N]; values [B, N] or [N] are a single layer."""
     layers = np.moveaxis(values, 1, 0) if values.ndim > 2 else values[None]
     rows = int(np.prod(layers.shape[1:-1]))
     return layers.reshape(len(layers), rows, values.shape[-1])

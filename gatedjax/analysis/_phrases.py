@@ -1,4 +1,4 @@
-"""Which words attention selects, and which selected words stand side by side."""
+"""Words that attention selects, and runs of selected words that are adjacent in the text."""
 
 import collections
 import dataclasses
@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 THRESHOLD = 0.95
-"""A word is selected where its rescaled weight is above this, as in the paper."""
+"""The threshold of the paper: words with a higher rescaled weight are selected."""
 
 
 class Runs(NamedTuple):
-    """What `runs` returns, one entry per run, in the order of the rows and then of the words.
+    """R runs of selected words, in the order of the rows and then of the words.
 
     Attributes:
-      row: int [R, A] index of the row of each run; A is the number of axes before the last.
-      start: int [R] first word.
-      length: int [R] number of words, at least 1.
+      row: int [R, A], the index of the row of each run; A is the number of axes before the last.
+      start: int [R], the position of the first word.
+      length: int [R], the number of words, at least 1.
     """
 
     row: np.ndarray
@@ -28,13 +28,13 @@ class Runs(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """What one layer selects of one sentence.
+    """The words that a layer selects from a sentence.
 
     Attributes:
-      layer: from 0.
-      positions: of the selected words, from 0.
-      words: the selected words in their order.
-      phrases: the runs of two or more of them, words joined by a space.
+      layer: index of the layer, from 0.
+      positions: positions of the selected words, from 0.
+      words: the selected words in the order of the text.
+      phrases: the runs of two or more selected words, joined by spaces.
     """
 
     layer: int
@@ -50,29 +50,32 @@ def normalise(
     how: Literal["minmax", "max"] = "minmax",
     rtol: float = 1e-6,
 ) -> np.ndarray:
-    """Rescales the attention of every row to [0, 1], so that rows of any length compare.
+    """Rescales the attention of each row to [0, 1], so that rows of different lengths compare.
 
     minmax: r_n = (a_n - min a) / (max a - min a);  max: r_n = a_n / max a; both over the real
-    words of the row. If the weights are equal (also: one word), r_n = 1 for each of them.
+    words of the row. If all weights of a row are equal (or it has a single word), r_n = 1.
+
+        >>> print(normalise([[0.5, 0.25, 0.25]]))
+        [[1. 0. 0.]]
 
     Args:
-      attention: [*B, N], weights over the N words of the last axis: [B, N], a layer axis as in
-        [B, L, N], a query axis as in [B, Q, N].
-      mask: bool, True at real words: of the shape of `attention`, or of its first axes and N, as
-        [B, N] is for [B, L, N]; None means that all are real.
+      attention: [*B, N], weights over the N words of the last axis, such as [B, N], [B, L, N] with
+        layers or [B, Q, N] with queries.
+      mask: bool, True at real words, of the shape of `attention` or of its first axes and N (for
+        example [B, N] for attention [B, L, N]); None means that all words are real.
       how: "minmax" or "max".
-      rtol: weights count as equal if max - min <= rtol max |a|. The default is a few roundings of
-        float32, which min-max would otherwise blow up to 0 and 1.
+      rtol: weights count as equal if max - min <= rtol max |a|. The default is a few rounding
+        errors of float32, which min-max would otherwise amplify to 0 and 1.
 
     Returns:
-      r as float64 [*B, N]; 0 at padding, whatever stands there. A row without a real word is 0.
+      r as float64 [*B, N]; 0 at padding, and in rows without real words.
 
-    Reference: Guo 2017 (AGT), section 3.1. Deviation: the paper does not say how it rescales;
-      min-max puts both 0 and 1 in every row, as its figure 2 has them.
+    Reference: Guo 2017 (AGT), section 3.1. Deviation: the paper does not specify the rescaling;
+      min-max gives 0 and 1 in each row, as in the figure 2 of the paper.
     """
     if how not in ("minmax", "max"):
         raise ValueError(f"how must be 'minmax' or 'max', got {how!r}")
-    values, real = _real(attention, mask, "attention")
+    values, real = _check_values(attention, mask, "attention")
     values = np.where(real, values, 0.0)
     if not np.all(np.isfinite(values)):
         raise ValueError("attention must be finite at real words")
@@ -97,30 +100,34 @@ def select(
     threshold: float = THRESHOLD,
     rule: Literal["threshold", "median_of_sentence"] = "threshold",
 ) -> np.ndarray:
-    """Chooses words by their rescaled attention.
+    """Selects words by their rescaled attention.
 
     threshold: r_n > threshold; median_of_sentence: r_n > median of r over the real words of the
-    row. Both are strict: a word at the limit is not selected. If all r are equal, as `normalise`
-    makes them for equal weights, the first rule selects every word and the second none.
+    row. Both are strict: a word at the limit is not selected. If all r of a row are 1 because its
+    weights are equal (see `normalise`), the first rule selects all words and the second selects no
+    word.
+
+        >>> print(select([[1.0, 0.5, 0.0]]))
+        [[ True False False]]
 
     Args:
-      r: [*B, N] of `normalise`.
-      mask: as there; without one, padding counts in the median.
-      threshold: 0.95 in the paper; 0.5 is its relaxed form ("more than the median" read as half
-        of the full attention: a sentence's median cannot select more than half of its words).
-      rule: "threshold" or "median_of_sentence", which ignores `threshold`.
+      r: [*B, N] from `normalise`.
+      mask: bool, True at real words, as for `normalise`; with None padding counts in the median.
+      threshold: 0.95 in the paper. 0.5 is its relaxed form, if "more than the median" means half of
+        the full attention; the median of a sentence cannot select more than half of its words.
+      rule: "threshold", or "median_of_sentence", which ignores `threshold`.
 
     Returns:
-      bool [*B, N], False at padding.
+      bool [*B, N], True at selected words, False at padding.
 
     Reference: Guo 2017 (AGT), section 3.1.
     """
     if rule not in ("threshold", "median_of_sentence"):
         raise ValueError(f"rule must be 'threshold' or 'median_of_sentence', got {rule!r}")
-    values, real = _real(r, mask, "r")
+    values, real = _check_values(r, mask, "r")
     if rule == "threshold" or not values.size:
         return (values > threshold) & real
-    # padding sorts to the end, and the middle is that of the real words
+    # Padding is sorted to the end, so that the middle is that of the real words.
     ordered = np.sort(np.where(real, values, np.inf), -1)
     count = real.sum(-1, keepdims=True)
     middle = [
@@ -131,24 +138,28 @@ def select(
 
 
 def runs(selected: ArrayLike) -> Runs:
-    """Finds the maximal runs of selected words: those of two or more are phrases.
+    """Finds the maximal runs of selected words; runs of two or more words are phrases.
 
-    A run is words that stand side by side in the text. A model that reads a bag of words (AGT: a
-    permutation of the words permutes its attention and changes nothing else) knows nothing of the
-    order, so its "phrases" are words that it selects each by itself and that happen to be
-    neighbours. Compare with a shuffled text before calling them composition.
+    The words of a run are adjacent in the text. A model of a bag of words does not depend on the
+    order of the words: in AGT a permutation of the words only permutes the attention. Its "phrases"
+    are words that are selected independently and happen to be neighbours. Compare them with the
+    phrases of a shuffled text before you interpret them as composition.
+
+        >>> result = runs(np.array([[True, True, False, True]]))
+        >>> print(result.start, result.length)
+        [0 3] [2 1]
 
     Args:
-      selected: bool [*B, N] of `select`, False at padding.
+      selected: bool [*B, N] from `select`, False at padding.
 
     Returns:
-      Row, start and length of every run.
+      The row, start and length of each run.
 
     Reference: Guo 2017 (AGT), section 3.1.
     """
-    flags = _selected(selected)
+    flags = _check_selected(selected)
     edges = np.diff(flags.astype(np.int8), axis=-1, prepend=0, append=0)
-    # both in the order of rows and words, so that the k-th start belongs to the k-th end
+    # Both are in the order of rows and words, so that the k-th start belongs to the k-th end.
     starts, ends = np.argwhere(edges == 1), np.argwhere(edges == -1)
     return Runs(starts[:, :-1], starts[:, -1], ends[:, -1] - starts[:, -1])
 
@@ -156,22 +167,25 @@ def runs(selected: ArrayLike) -> Runs:
 def selected_words(
     tokens: Sequence[Sequence[str]], selected: ArrayLike, layer: int = 0
 ) -> collections.Counter[str]:
-    """Counts the words that a layer selects, lower-cased.
+    """Counts the words that a layer selects, in lower case.
+
+        >>> selected_words([["Not", "good"], ["not"]], np.array([[True, False], [True, False]]))
+        Counter({'not': 2})
 
     Args:
       tokens: the words of each of B sentences, without padding.
-      selected: bool [B, L, N] of `select`, or [B, N] for one layer.
-      layer: which one, from 0; negative ones count from the end.
+      selected: bool [B, L, N] from `select`, or [B, N] for a single layer.
+      layer: index of the layer, from 0; a negative index counts from the end.
 
     Returns:
-      Word -> how often it is selected, every occurrence counted.
+      {word: number of its selected occurrences}.
 
     Raises:
       ValueError: also if padding is selected.
 
     Reference: Guo 2017 (AGT), section 3.2: most frequent in the first layer are n't, never, not.
     """
-    flags = _selected(selected)
+    flags = _check_selected(selected)
     if flags.ndim == 2:
         flags = flags[:, None]
     if flags.ndim != 3 or len(flags) != len(tokens):
@@ -184,7 +198,7 @@ def selected_words(
     counts: collections.Counter[str] = collections.Counter()
     for b, words in enumerate(tokens):
         row = flags[b, layer]
-        _fits(words, row, f"tokens[{b}]")
+        _check_fits(words, row, f"tokens[{b}]")
         counts.update(words[n].lower() for n in np.flatnonzero(row).tolist())
     return counts
 
@@ -192,15 +206,18 @@ def selected_words(
 def first_words(
     tokens: Sequence[Sequence[str]], r: ArrayLike, *, threshold: float = THRESHOLD
 ) -> collections.Counter[str]:
-    """Counts the words whose r in the first layer is above the threshold, lower-cased.
+    """Counts the words with r above the threshold in the first layer, in lower case.
+
+        >>> first_words([["Not", "good"]], [[[1.0, 0.0], [1.0, 1.0]]])
+        Counter({'not': 1})
 
     Args:
       tokens: the words of each of B sentences, without padding.
-      r: [B, L, N] of `normalise` (0 at padding).
-      threshold: as in `select`, at least 0.
+      r: [B, L, N] from `normalise` (0 at padding).
+      threshold: as for `select`, at least 0.
 
     Returns:
-      Word -> count, as of `selected_words` with layer 0.
+      {word: count}, as from `selected_words` with layer 0.
     """
     if threshold < 0:
         raise ValueError(f"threshold must be at least 0, got {threshold}")
@@ -208,24 +225,27 @@ def first_words(
 
 
 def trace(tokens: Sequence[str], selected: ArrayLike) -> list[Selection]:
-    """Tells layer by layer what is selected of one sentence.
+    """Lists the words and phrases that each layer selects from a sentence.
+
+        >>> trace(["not", "good"], np.array([[True, False], [True, True]]))[1].phrases
+        ('not good',)
 
     Args:
-      tokens: its words, without padding.
-      selected: bool [L, N] of `select`.
+      tokens: the words of the sentence, without padding.
+      selected: bool [L, N] from `select`.
 
     Returns:
-      One entry per layer. On phrases see the caveat of `runs`.
+      A `Selection` per layer. See `runs` for what a phrase means.
 
     Raises:
       ValueError: also if padding is selected.
     """
-    flags = _selected(selected)
+    flags = _check_selected(selected)
     if flags.ndim != 2:
         raise ValueError(f"selected must have shape [L, N], got {flags.shape}")
     layers = []
     for layer, row in enumerate(flags):
-        _fits(tokens, row, "tokens")
+        _check_fits(tokens, row, "tokens")
         positions = tuple(int(n) for n in np.flatnonzero(row))
         row_runs = runs(row)
         phrases = tuple(
@@ -237,14 +257,16 @@ def trace(tokens: Sequence[str], selected: ArrayLike) -> list[Selection]:
     return layers
 
 
-def _fits(words: Sequence[str], row: np.ndarray, name: str) -> None:
+def _check_fits(words: Sequence[str], row: np.ndarray, name: str) -> None:
+    """Raises ValueError if the row is shorter than the words, or selects padding."""
     if len(words) > len(row):
         raise ValueError(f"{name} has {len(words)} words, selected only {len(row)}")
     if row[len(words) :].any():
         raise ValueError(f"selected must be False after the {len(words)} words of {name}")
 
 
-def _selected(selected: ArrayLike) -> np.ndarray:
+def _check_selected(selected: ArrayLike) -> np.ndarray:
+    """Returns `selected` as an array after checking that it is bool and has an axis."""
     flags = np.asarray(selected)
     if flags.dtype != bool:
         raise TypeError(f"selected must be bool, got dtype {flags.dtype}")
@@ -253,8 +275,10 @@ def _selected(selected: ArrayLike) -> np.ndarray:
     return flags
 
 
-def _real(values: ArrayLike, mask: ArrayLike | None, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The values as float64 [*B, N], and where they are those of real words, bool [*B, N]."""
+def _check_values(
+    values: ArrayLike, mask: ArrayLike | None, name: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the values as float64 [*B, N], and the mask broadcast to that shape."""
     values = np.asarray(values).astype(np.float64)
     shape = values.shape
     if not shape:

@@ -1,11 +1,12 @@
-"""Recursive ROAR: a network is trained again on texts without the words that are said to matter.
+"""Recursive ROAR: networks are trained again on texts whose most important words are masked.
 
     x_0 = the texts;  m_k = a network trained on x_k
     x_{k+1} = x_k with the top q_{k+1} of all words masked, ranked by the importance of m_k
 
-Words that were masked once stay so. Where the importance is faithful, the m_k lose more than where
-random words are masked, and RACU tells how much more, see `racu`. Deletions from the texts of a
-network that stays as it is are in `faithfulness`: they show it texts that are unlike its own.
+Masked words stay masked. If the importance is faithful, the performance of m_k falls faster than if
+random words are masked; `racu` computes how much faster. `faithfulness` deletes words from the
+texts of a network that is not trained again, and therefore shows it texts that differ from its
+training texts.
 """
 
 import dataclasses
@@ -19,24 +20,24 @@ from numpy.typing import ArrayLike
 from gatedjax.analysis._faithfulness import texts_of
 
 ROAR_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""Of the words; those of Madsen et al."""
+"""The shares of masked words in Madsen et al."""
 Texts = Mapping[str, Mapping[str, Any]]
-"""Arrays of the texts by split: "tokens" [N, T], "lengths" [N], and what else they have."""
+"""{split: columns} with the columns "tokens" [N, T], "lengths" [N] and further arrays [N, ...]."""
 Fit = Callable[[float, list[Texts]], Sequence[tuple[Any, float]]]
-"""(share, texts of every seed) -> (network, performance on test) of every seed."""
+"""(share, texts of each seed) -> (network, performance on the test texts) of each seed."""
 Importance = Callable[[Any, Mapping[str, Any]], ArrayLike]
-"""(network, texts of a split) -> scores [N, T]."""
+"""(network, columns of a split) -> scores [N, T]."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Racu:
-    """What `racu` returns.
+    """RACU of S seeds, with a confidence interval of the mean.
 
     Attributes:
-      values: [S] of every seed; NaN where masking all words costs nothing.
-      mean: over the seeds.
-      low: lower end of the interval; None for one seed.
-      high: upper end.
+      values: [S] RACU of each seed; NaN where masking all words does not lower the performance.
+      mean: mean over the seeds.
+      low: lower end of the interval; None for a single seed.
+      high: upper end of the interval; None for a single seed.
     """
 
     values: np.ndarray
@@ -46,34 +47,42 @@ class Racu:
 
 
 def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: float = 0.95) -> Racu:
-    """The relative area between the curve of an importance and that of random words.
+    """Computes RACU, the relative area between the curves of random words and of an importance.
 
         RACU = sum_i dx_i (d_i + d_{i+1}) / sum_i dx_i (e_i + e_{i+1})
         d_i = random_i - measure_i,  e_i = random_i - random_I,  dx_i = x_{i+1} - x_i
 
-    with i over the shares x and I the last of them, 1 in the paper. It is 0 for random words, 1 for
-    an importance whose first words are all that there is, and negative where random words matter
-    more. The interval is Student's, over the seeds: mean +- t s / sqrt(S).
+    The index i runs over the shares x; I is the last share, 1 in the paper. RACU is 0 if the
+    importance is no better than random words, 1 if masking the words that it ranks first lowers the
+    performance as much as masking all words, and negative if random words matter more. The interval
+    is Student's interval over the seeds: mean +- t s / sqrt(S).
+
+        >>> racu([0.0, 0.5, 1.0], measure=[1.0, 0.5, 0.5], random=[1.0, 0.75, 0.5]).mean
+        0.5
 
     Args:
-      shares: [K] of the words that are masked, increasing, in [0, 1].
-      measure: [K] or [K, S] performance by share and seed; higher is better.
-      random: likewise, of the same networks with random words masked.
-      level: of the interval.
+      shares: [K] shares of the words that are masked, increasing, in [0, 1].
+      measure: [K] or [K, S] performance by share and seed with important words masked; higher is
+        better.
+      random: the same for random words, of the shape of `measure`.
+      level: confidence level of the interval.
+
+    Returns:
+      RACU of each seed, the mean and its interval.
 
     Reference: Madsen et al. 2021, "Evaluating the Faithfulness of Importance Measures in NLP by
       Recursively Masking Allegedly Important Tokens and Retraining", section 4.2.
-    Deviation: the paper's interval is that of the logit of (RACU + 1) / 2, which a RACU below -1
-      or above 1 does not have.
+    Deviation: the paper computes the interval of the logit of (RACU + 1) / 2, which is not defined
+      for a RACU below -1 or above 1.
     """
-    x = _shares(shares)
+    x = _check_shares(shares)
     if len(x) < 2:
         raise ValueError(f"shares must be two or more, got {len(x)}")
     if not 0 < level < 1:
         raise ValueError(f"level must be inside (0, 1), got {level}")
     curves = []
-    for name, given in {"measure": measure, "random": random}.items():
-        array = np.asarray(given, np.float64)
+    for name, performance in {"measure": measure, "random": random}.items():
+        array = np.asarray(performance, np.float64)
         if array.ndim not in (1, 2) or len(array) != len(x) or array.size == 0:
             raise ValueError(
                 f"{name} must have shape [{len(x)}] or [{len(x)}, S], got {array.shape}"
@@ -81,20 +90,24 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: flo
         if not np.isfinite(array).all():
             raise ValueError(f"{name} must be finite")
         curves.append(array.reshape(len(x), -1))
-    one, other = curves
-    if one.shape != other.shape:
+    curve, random_curve = curves
+    if curve.shape != random_curve.shape:
         raise ValueError(
-            f"measure and random must be of as many seeds, got {one.shape[1]} and {other.shape[1]}"
+            f"measure and random must be of as many seeds, got {curve.shape[1]} "
+            f"and {random_curve.shape[1]}"
         )
     area = lambda y: 0.5 * np.diff(x) @ (y[1:] + y[:-1])  # noqa: E731
-    whole = area(other - other[-1])
-    # relative, because a metric may have any unit; the rest of a flat curve is rounding
-    positive = whole > 1e-12 * np.max(np.abs(other), axis=0) * (x[-1] - x[0])
-    values = np.where(positive, area(other - one) / np.where(positive, whole, 1), np.nan)
+    full_area = area(random_curve - random_curve[-1])
+    # The tolerance is relative because a metric may have any unit. It excludes flat curves, whose
+    # area is a rounding error.
+    has_area = full_area > 1e-12 * np.max(np.abs(random_curve), axis=0) * (x[-1] - x[0])
+    values = np.where(
+        has_area, area(random_curve - curve) / np.where(has_area, full_area, 1), np.nan
+    )
     count, mean = len(values), float(values.mean())
     if count == 1:
         return Racu(values, mean, None, None)
-    half = _student(level, count - 1) * float(values.std(ddof=1)) / math.sqrt(count)
+    half = _student_quantile(level, count - 1) * float(values.std(ddof=1)) / math.sqrt(count)
     return Racu(values, mean, mean - half, mean + half)
 
 
@@ -107,21 +120,21 @@ def mask_top(
     already: ArrayLike | None = None,
     mask_id: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Masks the words with the highest scores, so that a share of all words of a text is masked.
+    """Masks the words with the highest scores until a share of the words of each text is masked.
 
-    Of a text of n words floor(share n) are masked. Those that were masked already count and stay,
-    even where they are more; of equal scores the earlier word comes first.
+    In a text of n words floor(share n) are masked. Words that are already masked count and stay
+    masked, even if they are more than that; among equal scores earlier words come first.
 
     Args:
       tokens: int [N, T].
-      lengths: int [N], of the texts.
-      scores: [N, T] importance; that of padding and of masked words is not read.
-      share: of the words, in [0, 1].
-      already: bool [N, T] words that are masked; None is none.
-      mask_id: what stands in their place.
+      lengths: int [N].
+      scores: [N, T] importance of the words; values at padding and at masked words are ignored.
+      share: share of the words that are masked, in [0, 1].
+      already: bool [N, T], True at words that are already masked; None means no words.
+      mask_id: the id that replaces masked words.
 
     Returns:
-      The tokens, with 0 at padding, and which words are masked.
+      The tokens with 0 at padding, and bool [N, T], True at masked words.
     """
     words, sizes, real = texts_of({"tokens": tokens, "lengths": lengths})
     ranked = np.asarray(scores, np.float64)
@@ -138,7 +151,7 @@ def mask_top(
     masked = masked & real
     if np.isnan(ranked[real & ~masked]).any():
         raise ValueError("scores must not be NaN at a word")
-    # the last key decides first: words before padding, then masked ones, then high scores
+    # `lexsort` sorts by the last key first: words before padding, then masked words, then scores.
     order = np.lexsort((np.where(real, -ranked, 0), ~masked, ~real), axis=1)
     places = np.argsort(order, axis=1)
     count = np.floor(np.round(share * sizes, 9)).astype(int)
@@ -156,31 +169,42 @@ def roar(
     first_seed: int = 0,
     mask_id: int = 1,
 ) -> np.ndarray:
-    """The performance of networks that are trained again without what was important to the last.
+    """Measures the performance of networks that are trained again with important words masked.
 
-    `fit` is called once for every share, in their order, with the texts of all seeds, so that it
-    can train them side by side (`gatedjax.training.fit_lanes`). At share 0 it gets the texts as
-    they are, at share 1 nothing but masks: those networks are the same for every importance.
+    The words are masked step by step: the networks of a share rank the words that are masked for
+    the next share. `fit` is called once for each share, in ascending order, with the texts of all
+    seeds, so that it can train the seeds side by side (`gatedjax.training.fit_lanes`). At share 0
+    the texts are unchanged and at share 1 all words are masked, so that these two results do not
+    depend on the importance.
+
+        >>> def fit(share, texts_of_seeds):  # trains no network: counts the words without a mask
+        ...     counts = [np.sum(texts["test"]["tokens"] > 1) for texts in texts_of_seeds]
+        ...     return [(None, count / 4) for count in counts]
+        >>> texts = {"test": {"tokens": np.array([[2, 3, 4, 5]]), "lengths": np.array([4])}}
+        >>> importance = lambda network, columns: columns["tokens"]
+        >>> print(roar(texts, fit, importance, shares=(0.0, 0.5, 1.0)).tolist())
+        [[1.0], [0.5], [0.0]]
 
     Args:
-      texts: by split, with all of which `fit` works: "tokens" int [N, T], "lengths" int [N].
-        "example_id" keys random words (row numbers if absent); other columns are handed on.
-      fit: from a share and a list with the texts of every seed to a list of (network, performance
-        on the test texts), one for each seed; networks are what `importance` takes.
-      importance: from a network and the texts of one split to scores [N, T], as `rationale_scores`
-        gives them; "random" draws them anew for every seed and share.
-      shares: of the words, increasing, in [0, 1], from 0 on.
-      seeds: S, how many networks are trained for every share.
-      first_seed: of the random words; those of the next seed are those of the next network.
-      mask_id: what stands in the place of masked words.
+      texts: {split: columns} with all splits that `fit` uses. Each split has "tokens" int [N, T]
+        and "lengths" int [N]. Optional "example_id" int [N] are keys of the random words (default:
+        row numbers). Further columns are passed to `fit` unchanged.
+      fit: a function (share, texts of each seed) -> list of (network, performance on the test
+        texts), an entry per seed. `importance` is called with these networks.
+      importance: a function (network, columns of a split) -> scores [N, T], for example
+        `rationale_scores`; "random" draws new scores for each seed and share.
+      shares: K increasing shares of the words in [0, 1]; the first is 0.
+      seeds: S, the number of networks that are trained for each share.
+      first_seed: seed of the random words of the first network; the next network has the next seed.
+      mask_id: the id that replaces masked words.
 
     Returns:
       [K, S] performance by share and seed.
 
-    Reference: Madsen et al. 2021, as `racu`, section 4.1.
-    Deviations: without a word of its own the mask is the unknown word.
+    Reference: Madsen et al. 2021 (see `racu`), section 4.1.
+    Deviation: the vocabularies have no mask, so that the unknown word is the default mask.
     """
-    steps = _shares(shares)
+    steps = _check_shares(shares)
     if steps[0] != 0:
         raise ValueError(f"shares must begin with 0, got {steps[0]}")
     if seeds < 1:
@@ -191,72 +215,75 @@ def roar(
         raise ValueError(f"importance must be a function or 'random', got {importance!r}")
     now: list[Texts] = [dict(texts) for _ in range(seeds)]
     masked = [
-        {name: np.zeros(np.shape(one["tokens"]), bool) for name, one in texts.items()} for _ in now
+        {name: np.zeros(np.shape(columns["tokens"]), bool) for name, columns in texts.items()}
+        for _ in now
     ]
     curve = []
     for place, share in enumerate(steps):
-        found = list(fit(float(share), list(now)))
-        if len(found) != seeds:
+        networks = list(fit(float(share), list(now)))
+        if len(networks) != seeds:
             raise ValueError(
-                f"fit must return a network for each of {seeds} seeds, got {len(found)}"
+                f"fit must return a network for each of {seeds} seeds, got {len(networks)}"
             )
-        curve.append([float(performance) for _, performance in found])
+        curve.append([float(performance) for _, performance in networks])
         if place + 1 == len(steps):
             break
-        for seed, (network, _) in enumerate(found):
-            later = {}
-            for number, (name, one) in enumerate(now[seed].items()):
+        for seed, (network, _) in enumerate(networks):
+            next_texts = {}
+            for number, (name, columns) in enumerate(now[seed].items()):
                 if isinstance(importance, str):
-                    scores = _random(one, first_seed + seed, place, number)
+                    scores = _draw_scores(columns, first_seed + seed, place, number)
                 else:
-                    scores = np.asarray(importance(network, one))
+                    scores = np.asarray(importance(network, columns))
                 tokens, masked[seed][name] = mask_top(
-                    one["tokens"],
-                    one["lengths"],
+                    columns["tokens"],
+                    columns["lengths"],
                     scores,
                     float(steps[place + 1]),
                     already=masked[seed][name],
                     mask_id=mask_id,
                 )
-                later[name] = {**one, "tokens": tokens}
-            now[seed] = later
+                next_texts[name] = {**columns, "tokens": tokens}
+            now[seed] = next_texts
     return np.array(curve)
 
 
-def _random(texts: Mapping[str, Any], *key: int) -> np.ndarray:
-    """Scores [N, T]; those of an example are the same in any place."""
-    from gatedjax.analysis import _passes  # JAX: not before it is needed
+def _draw_scores(texts: Mapping[str, Any], *key: int) -> np.ndarray:
+    """Draws scores [N, T] that depend only on the key and the id of an example."""
+    # Imported here because `_passes` imports JAX.
+    from gatedjax.analysis import _passes
 
     size, width = np.shape(texts["tokens"])
     ids = np.asarray(texts.get("example_id", np.arange(size)))
-    return _passes.random_scores(_passes.key_of(*key), ids, width, 1)[0]
+    return _passes.random_scores(_passes.make_key(*key), ids, width, 1)[0]
 
 
-def _shares(shares: ArrayLike) -> np.ndarray:
-    given = np.asarray(shares, np.float64)
-    if given.ndim != 1 or not given.size:
-        raise ValueError(f"shares must have shape [K], got {given.shape}")
-    inside = (given >= 0) & (given <= 1)
-    if not inside.all() or (np.diff(given) <= 0).any():
-        raise ValueError(f"shares must increase in [0, 1], got {given.tolist()}")
-    return given
+def _check_shares(shares: ArrayLike) -> np.ndarray:
+    """Returns shares as float64 [K] after checking that they increase in [0, 1]."""
+    array = np.asarray(shares, np.float64)
+    if array.ndim != 1 or not array.size:
+        raise ValueError(f"shares must have shape [K], got {array.shape}")
+    inside = (array >= 0) & (array <= 1)
+    if not inside.all() or (np.diff(array) <= 0).any():
+        raise ValueError(f"shares must increase in [0, 1], got {array.tolist()}")
+    return array
 
 
-def _student(level: float, freedom: int) -> float:
-    """t with P(|T| < t) = level, T Student's with so many degrees of freedom.
+def _student_quantile(level: float, freedom: int) -> float:
+    """Computes t with P(|T| < t) = level, for Student's T with `freedom` degrees of freedom.
 
     Reference: Abramowitz and Stegun 1964, 26.7.3 and 26.7.4.
     """
 
     def inside(angle: float) -> float:
-        """P(|T| < sqrt(freedom) tan(angle))."""
+        """Computes P(|T| < sqrt(freedom) tan(angle))."""
         cosine, odd = math.cos(angle), freedom % 2
         term, total = (cosine if odd else 1.0), 0.0
         for k in range(1 if odd else 0, freedom - 1, 2):
             total += term
             term *= cosine**2 * (k + 1) / (k + 2)
-        found = math.sin(angle) * total
-        return (found + angle) * 2 / math.pi if odd else found
+        odd_part = math.sin(angle) * total
+        return (odd_part + angle) * 2 / math.pi if odd else odd_part
 
     low, high = 0.0, math.pi / 2
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""F1 by class of a classifier, averaged in the ways that papers do."""
+"""Scores of classifiers and of sets of predictions: precision, recall, F1 and their averages."""
 
 import dataclasses
 from typing import NamedTuple, Self
@@ -8,14 +8,16 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class ClassScores:
-    """Scores of a single-label classifier, from its confusion matrix.
+    """Scores of a classifier that predicts a class for each example; C is the number of classes.
 
     Attributes:
-      precision, recall, f1: by class; 0 where there is nothing to divide by.
-      support: examples of every class.
-      accuracy: which is also micro-averaged F1.
-      weighted: F1 averaged by support.
-      macro: F1 averaged over the classes that occur in labels or predictions.
+      precision: [C] share of the predictions of a class that are correct; 0 without predictions.
+      recall: [C] share of the examples of a class that are predicted correctly; 0 without examples.
+      f1: [C] harmonic mean of precision and recall; 0 for a class that does not occur.
+      support: int [C], number of examples of each class.
+      accuracy: share of correct predictions, which is also the micro-averaged F1.
+      weighted: mean of F1 over the classes, weighted by support.
+      macro: mean of F1 over the classes that occur in labels or predictions.
     """
 
     precision: np.ndarray
@@ -28,12 +30,20 @@ class ClassScores:
 
 
 def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> ClassScores:
-    """Scores predictions by class.
+    """Computes precision, recall and F1 of each class, and their averages.
+
+        >>> label, predicted = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 0])
+        >>> scores = class_scores(label, predicted, num_classes=2)
+        >>> print(scores.f1, scores.accuracy)
+        [0.5 0.5] 0.5
 
     Args:
-      label: class of every example.
-      predicted: what was predicted.
-      num_classes: C.
+      label: int [N], the class of each example.
+      predicted: int [N], the predicted class of each example.
+      num_classes: C, the number of classes.
+
+    Returns:
+      The scores.
     """
     label, predicted = np.asarray(label), np.asarray(predicted)
     if label.shape != predicted.shape or label.ndim != 1 or not len(label):
@@ -62,16 +72,17 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
 
 
 def ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
+    """Divides counts elementwise; 0 where the denominator is 0."""
     return np.where(bottom > 0, top / np.maximum(bottom, 1), 0.0)
 
 
 class MatchScores(NamedTuple):
-    """Scores of what was predicted, each in [0, 1]; 0 where there is nothing to divide by.
+    """Scores of predicted items against gold items, each in [0, 1]; 0 if the denominator is 0.
 
     Attributes:
-      precision: share of what was predicted that is gold.
-      recall: share of what is gold that was predicted.
-      f1: their harmonic mean.
+      precision: share of the predicted items that are gold items.
+      recall: share of the gold items that are predicted.
+      f1: the harmonic mean of precision and recall.
     """
 
     precision: float
@@ -81,11 +92,14 @@ class MatchScores(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class MatchCounts:
-    """Counts of what was predicted and of what is gold; those of a corpus are added."""
+    """Counts of predicted and gold items; the counts of the parts of a corpus can be added."""
 
     matched: int = 0
+    """Number of predicted items that are gold items."""
     predicted: int = 0
+    """Number of predicted items."""
     gold: int = 0
+    """Number of gold items."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(
@@ -93,7 +107,7 @@ class MatchCounts:
         )
 
     def _shares(self) -> tuple[float, float, float]:
-        """The numbers of `MatchScores` (micro)."""
+        """Returns precision, recall and F1 of all items pooled (micro)."""
         precision = self.matched / self.predicted if self.predicted else 0.0
         recall = self.matched / self.gold if self.gold else 0.0
         both = self.predicted + self.gold

@@ -1,4 +1,4 @@
-"""Paired tests of two systems on the same examples, and mean with standard deviation."""
+"""Tests of the difference between systems, and mean with standard deviation."""
 
 import math
 from typing import Literal, NamedTuple
@@ -6,19 +6,20 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-# draws held in memory at once
+# The number of counts that are in memory at the same time.
 _CHUNK = 2_000_000
-# digits behind the point of a difference, for scores of size 1; the rest is rounding
+# Differences of scores of size 1 are rounded to this number of decimal digits, because further
+# digits are rounding errors.
 _DIGITS = 12
 
 
 class McNemar(NamedTuple):
-    """What `mcnemar` returns.
+    """Result of `mcnemar`.
 
     Attributes:
-      b: examples that only system A has right.
-      c: examples that only system B has right.
-      p_value: exact probability of a split at least as uneven.
+      b: number of examples that only system A has right.
+      c: number of examples that only system B has right.
+      p_value: exact probability of a split of b + c that is at least as uneven.
     """
 
     b: int
@@ -27,11 +28,11 @@ class McNemar(NamedTuple):
 
 
 class Proportion(NamedTuple):
-    """What `proportion_test` returns.
+    """Result of `proportion_test`.
 
     Attributes:
       z: (p1 - p0) / sqrt(p0 (1 - p0) / n).
-      p_value: one-sided normal probability of a z at least as large.
+      p_value: one-sided; the normal probability of a z that is at least as large.
     """
 
     z: float
@@ -39,13 +40,16 @@ class Proportion(NamedTuple):
 
 
 class Bootstrap(NamedTuple):
-    """What `paired_bootstrap` returns.
+    """Result of `paired_bootstrap`.
+
+        >>> Bootstrap(difference=0.25, low=0.0, high=0.5, p_value=0.125).high
+        0.5
 
     Attributes:
-      difference: mean of A minus mean of B.
-      low: lower end of the percentile interval.
+      difference: mean of system A minus mean of system B.
+      low: lower end of the percentile interval of the difference.
       high: upper end of the interval.
-      p_value: two-sided, of the hypothesis that the systems are equal.
+      p_value: two-sided, of the hypothesis that the means are equal.
     """
 
     difference: float
@@ -55,7 +59,7 @@ class Bootstrap(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What `summary` returns.
+    """Result of `summary`.
 
     Attributes:
       mean: arithmetic mean.
@@ -69,13 +73,17 @@ class Summary(NamedTuple):
 
 
 def summary(values: ArrayLike) -> Summary:
-    """Mean, sample standard deviation and number of values.
+    """Computes the mean and the sample standard deviation of values.
+
+        >>> summary([1.0, 2.0, 3.0])
+        Summary(mean=2.0, std=1.0, n=3)
 
     Args:
       values: [n] numbers, such as the accuracy of each seed.
 
     Returns:
-      The summary; std is None for n = 1, where nothing is known about the spread.
+      Mean, standard deviation and n; the standard deviation is None for n = 1, because a single
+      value has no spread.
     """
     values = np.asarray(values, np.float64).ravel()
     if values.size == 0:
@@ -90,30 +98,33 @@ def mcnemar(
     *,
     alternative: Literal["two-sided", "greater"] = "two-sided",
 ) -> McNemar:
-    """The exact McNemar test: are two systems right equally often, on the same examples?
+    """Tests whether two systems are right equally often on the same examples (exact McNemar test).
 
     two-sided: p = min(1, 2 P(X <= min(b, c))),  X ~ Binomial(b + c, 1/2);
     greater (A is right more often than B): p = P(X >= b).
 
+        >>> mcnemar([1, 1, 1, 0], [1, 0, 0, 0])
+        McNemar(b=2, c=0, p_value=0.5)
+
     Args:
       correct_a: [N] bool, True where system A is right.
-      correct_b: [N] bool, likewise for B.
-      alternative: what the test is against.
+      correct_b: [N] bool, True where system B is right.
+      alternative: the alternative hypothesis, "two-sided" or "greater".
 
     Returns:
-      The discordant counts and the p-value; 1 if the systems never differ.
+      The discordant counts and the p-value, which is 1 if the systems never differ.
     """
     if alternative not in ("two-sided", "greater"):
         raise ValueError(f"alternative must be 'two-sided' or 'greater', got {alternative!r}")
-    a, b = _pair(correct_a, correct_b)
+    a, b = _check_pair(correct_a, correct_b)
     for name, values in (("correct_a", a), ("correct_b", b)):
         if not np.all((values == 0) | (values == 1)):
             raise ValueError(f"{name} must be bool (or 0 and 1), got other values")
     only_a, only_b = int(np.sum(a > b)), int(np.sum(a < b))
     one_sided = alternative == "greater"
-    # by symmetry P(X >= b) = P(X <= c)
+    # "greater" sums the lower tail up to c, because P(X >= b) = P(X <= c) by symmetry.
     total, least = only_a + only_b, only_b if one_sided else min(only_a, only_b)
-    # Integers throughout: the tail sum is exact, and one division rounds it correctly.
+    # All numbers are integers, so that the tail sum is exact and the division rounds it correctly.
     term = tail = 1
     for k in range(1, least + 1):
         term = term * (total - k + 1) // k
@@ -123,17 +134,24 @@ def mcnemar(
 
 
 def proportion_test(accuracy: float, known: float, n: int) -> Proportion:
-    """Is an accuracy on n examples above a known one? One-sided, by the normal approximation.
+    """Tests whether an accuracy on n examples is above a known accuracy (one-sided).
 
-    z = (p1 - p0) / sqrt(p0 (1 - p0) / n),  p = P(Z >= z).
+    z = (p1 - p0) / sqrt(p0 (1 - p0) / n),  p = P(Z >= z), the normal approximation.
 
-    The known accuracy is taken as exact, though it was measured too: the test says too much where
-    that was on as few examples. With the examples of both systems, use `mcnemar`.
+    The test treats the known accuracy as exact. Its p-value is therefore too small if the known
+    accuracy was measured on a similar number of examples. If the results of both systems on each
+    example are available, use `mcnemar`.
+
+        >>> proportion_test(0.75, known=0.5, n=64).z
+        4.0
 
     Args:
       accuracy: p1, in [0, 1].
       known: p0, inside (0, 1).
-      n: examples.
+      n: the number of examples of `accuracy`.
+
+    Returns:
+      z and the p-value.
     """
     if not 0 <= accuracy <= 1:
         raise ValueError(f"accuracy must be in [0, 1], got {accuracy}")
@@ -146,29 +164,32 @@ def proportion_test(accuracy: float, known: float, n: int) -> Proportion:
 
 
 def holm(p_values: ArrayLike) -> np.ndarray:
-    """Corrects the p-values of tests that are read together (Holm's step-down method).
+    """Corrects the p-values of a family of tests for multiple testing (Holm's step-down method).
 
     With p_(1) <= ... <= p_(m):  corrected p_(i) = max over j <= i of min(1, (m - j + 1) p_(j)).
 
-    Calling every difference with a corrected p below alpha shown errs in any of them with a
-    probability of at most alpha, however the tests depend on each other.
+    If all hypotheses with a corrected p-value below alpha are rejected, the probability that any of
+    them is true is at most alpha, however the tests depend on each other.
+
+        >>> print(holm([0.25, 0.0625, 0.125]))
+        [0.25   0.1875 0.25  ]
 
     Args:
-      p_values: [m] of the tests of one family.
+      p_values: [m] p-values of the tests.
 
     Returns:
-      [m] corrected p-values, in the order given; empty for none.
+      [m] corrected p-values, in the order of `p_values`.
 
     Reference: Holm 1979.
     """
-    given = np.asarray(p_values, np.float64)
-    if given.ndim != 1:
-        raise ValueError(f"p_values must have shape [m], got {given.shape}")
-    if not np.all((given >= 0) & (given <= 1)):  # also refuses NaN
+    values = np.asarray(p_values, np.float64)
+    if values.ndim != 1:
+        raise ValueError(f"p_values must have shape [m], got {values.shape}")
+    if not np.all((values >= 0) & (values <= 1)):  # NaN fails, too
         raise ValueError("p_values must be in [0, 1]")
-    order = np.argsort(given, kind="stable")
-    scaled = np.minimum(1.0, np.arange(given.size, 0, -1) * given[order])
-    corrected = np.empty_like(given)
+    order = np.argsort(values, kind="stable")
+    scaled = np.minimum(1.0, np.arange(values.size, 0, -1) * values[order])
+    corrected = np.empty_like(values)
     corrected[order] = np.maximum.accumulate(scaled)
     return corrected
 
@@ -182,53 +203,56 @@ def paired_bootstrap(
     seed: int = 0,
     level: float = 0.95,
 ) -> Bootstrap:
-    """Bootstraps the difference of two means over the same examples.
+    """Bootstraps the difference between the mean scores of two systems on the same examples.
 
-    Examples are drawn with replacement, a pair at a time; with groups, whole groups g_1 .. g_G are,
+    Pairs of scores are drawn with replacement. With groups, whole groups g_1 .. g_G are drawn:
 
         d* = sum_k s_k / sum_k n_k over the drawn k,  s_k = sum_{i in g_k} (a_i - b_i),  n_k = |g_k|
 
-    for examples that depend on one another inside a group, such as several made of one sentence:
-    drawing examples one by one would make the interval too short. The p-value is the share of
-    samples whose difference is as far from the observed one as that is from 0, with the observed
-    sample counted in: (1 + #{|d* - d| >= |d|}) / (1 + samples).
+    Use groups for examples that depend on each other, such as several examples from the same
+    sentence, because drawing them separately would make the interval too short. The p-value is the
+    share of the samples, including the observed sample, whose difference is as far from the
+    observed difference d as d is from 0: (1 + #{|d* - d| >= |d|}) / (1 + samples).
 
     The result does not depend on the unit of the scores: differences below 1e-12 of the largest
-    score count as 0, being rounding errors, and means count as equal within 1e-9 of the largest
-    difference.
+    score count as 0, because they are rounding errors, and means count as equal within 1e-9 of the
+    largest difference.
 
-    A bootstrap knows no more than its examples: of fewer than some 20 the interval is too short and
-    the p-value too small (of one example it is 1 / (1 + samples)); of those take `mcnemar`.
+    With fewer than about 20 examples the interval is too short and the p-value too small (with a
+    single example it is 1 / (1 + samples)); use `mcnemar` then.
+
+        >>> paired_bootstrap([1, 1, 1, 0] * 8, [1, 0, 1, 0] * 8).difference
+        0.25
 
     Args:
       correct_a: [N] correctness of system A: bool, or any score per example (such as the
         correctness averaged over seeds).
-      correct_b: [N], likewise for B.
-      groups: [N] which group an example is of, as whole numbers or names; None has each by itself.
+      correct_b: [N] correctness or scores of system B.
+      groups: [N] the group of each example, as integers or names; None draws examples separately.
       samples: number of bootstrap samples.
-      seed: of the draws.
-      level: of the percentile interval.
+      seed: seed of the draws.
+      level: confidence level of the percentile interval.
 
     Returns:
       The difference A - B, its interval and the p-value.
 
     Raises:
-      ValueError: also if groups is not of one value for every example.
+      ValueError: also if groups does not have a value for each example.
 
     Reference: Efron and Tibshirani 1993, algorithm 16.2 (one sample, shifted); Davison and Hinkley
       1997, section 3.8, for the groups ("cluster bootstrap").
     """
-    a, b = _pair(correct_a, correct_b)
+    a, b = _check_pair(correct_a, correct_b)
     if a.size == 0:
         raise ValueError("correct_a must not be empty")
     if samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")
     if not 0 < level < 1:
         raise ValueError(f"level must be inside (0, 1), got {level}")
-    scaled, exponent = _scaled_difference(a, b)
-    sums, sizes = _of_groups(scaled, groups)
-    # Samples only see how often each difference was drawn, and there are few different ones. They
-    # are rounded far below any score's meaning, so that 1/3 - 1/3 in two orders is one value.
+    scaled, exponent = _scale_difference(a, b)
+    sums, sizes = _sum_groups(scaled, groups)
+    # A sample is described by how often each distinct difference is drawn, and there are few
+    # distinct differences. They are rounded, because rounding errors would split equal values.
     kinds, counts = np.unique(
         np.column_stack([np.round(sums, _DIGITS), sizes]), axis=0, return_counts=True
     )
@@ -237,12 +261,13 @@ def paired_bootstrap(
     rng = np.random.default_rng(seed)
     chunk = max(1, _CHUNK // values.size)
     total = counts.sum()
-    drawn = []
+    draws = []
     for start in range(0, samples, chunk):
         times = rng.multinomial(total, counts / total, size=min(chunk, samples - start))
-        drawn.append((times @ values) / (times @ sizes))
-    differences = np.concatenate(drawn)
-    # A tie must count as a tie whatever the rounding of the mean, which grows with the differences.
+        draws.append((times @ values) / (times @ sizes))
+    differences = np.concatenate(draws)
+    # Equal differences must count as equal despite the rounding error of the mean, which grows with
+    # the differences.
     tolerance = 1e-9 * np.max(np.abs(values / sizes))
     extreme = np.abs(differences - observed) >= abs(observed) - tolerance
     tail = 50 * (1 - level)
@@ -253,37 +278,39 @@ def paired_bootstrap(
 
 
 def least_p_value(scores_a: np.ndarray, scores_b: np.ndarray) -> float:
-    """Returns the least p-value that an exact two-sided test of paired scores can have: 2^(1 - m).
+    """Returns the least p-value of an exact two-sided test of paired scores, 2^(1 - m).
 
-    It is the probability that the signs of the m differences which are not 0, rounding errors
-    aside, are all the same, each sign being as likely as the other.
+    It is the probability that all m differences that are not 0 (up to rounding errors) have the
+    same sign, if both signs are equally probable.
     """
-    scaled, _ = _scaled_difference(scores_a, scores_b)
+    scaled, _ = _scale_difference(scores_a, scores_b)
     return min(1.0, 2.0 ** (1.0 - np.count_nonzero(np.round(scaled, _DIGITS))))
 
 
-def _scaled_difference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
-    """Returns (a - b) / 2^e and e, the least with |x| <= 2^e for every score x; 0 if all are 0.
+def _scale_difference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
+    """Returns (a - b) / 2^e and e, the least integer with |x| <= 2^e for all scores x.
 
-    The division is exact. It lets tolerances be those of scores of size 1.
+    The division is exact. Tolerances for scores of size 1 fit its result. If all scores are 0, e is
+    0.
     """
     mantissa, exponent = math.frexp(max(float(np.max(np.abs(array))) for array in (a, b)))
     exponent -= mantissa == 0.5
     return np.ldexp(a, -exponent) - np.ldexp(b, -exponent), exponent
 
 
-def _of_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
-    """Sum and size of every group."""
+def _sum_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the sum of the differences and the number of examples of each group."""
     if groups is None:
         return differences, np.ones_like(differences)
-    given = np.asarray(groups)
-    if given.shape != differences.shape:
-        raise ValueError(f"groups must have shape {differences.shape}, got {given.shape}")
-    _, places = np.unique(given, return_inverse=True)
+    names = np.asarray(groups)
+    if names.shape != differences.shape:
+        raise ValueError(f"groups must have shape {differences.shape}, got {names.shape}")
+    _, places = np.unique(names, return_inverse=True)
     return np.bincount(places, weights=differences), np.bincount(places).astype(np.float64)
 
 
-def _pair(correct_a: ArrayLike, correct_b: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+def _check_pair(correct_a: ArrayLike, correct_b: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Returns both arguments as float64 [N] after checking that they are finite."""
     a, b = np.asarray(correct_a, np.float64), np.asarray(correct_b, np.float64)
     if a.ndim != 1 or a.shape != b.shape:
         raise ValueError(

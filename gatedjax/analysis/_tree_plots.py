@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Options
 from gatedjax.analysis._figure import PALETTE, new_figure, save, style
-from gatedjax.analysis._heatmap import Ruler, _cut, _fold, _ruler, _sheet
+from gatedjax.analysis._heatmap import Ruler, _add_sheet, _break_lines, _make_ruler, _shorten
 from gatedjax.analysis._trees import Span, SpanTree
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# inches
+# Lengths are in inches.
 _MARGIN, _SPACE, _LEVEL, _TALLEST, _LINE, _NAME, _PANEL_GAP = 0.2, 0.14, 0.26, 2.8, 0.24, 0.26, 0.2
 _WORD_SIZE, _LEAST_WIDTH = 10.0, 4.2
 _PLAIN = "#7a7a7a"
@@ -28,26 +28,36 @@ def plot_trees(
     *,
     gold: SpanTree | None = None,
 ) -> "Figure":
-    """Draws trees over the same sentence below each other.
+    """Draws several trees of the same sentence below each other.
+
+        >>> tree = SpanTree(3, ((0, 3), (1, 3)))
+        >>> figure = plot_trees(["the", "film", "ran"], {"predicted": tree})
+        >>> [text.get_text() for text in figure.axes[0].texts]
+        ['predicted', 'the', 'film', 'ran']
 
     Args:
-      words: of the sentence.
+      words: the words of the sentence.
       trees: {name: tree}.
-      gold: nodes that this tree has, too, are blue with a dot; the others are grey. None draws all
-        in one colour.
+      path_stem: path of the files without the suffix; None writes no files.
+      title: a heading above the figure; None draws no heading.
+      gold: the gold tree. Nodes that it contains are blue with a dot, all other nodes are grey.
+        None draws all nodes in blue without dots.
+
+    Returns:
+      The Matplotlib figure.
 
     Reference: Geng et al. 2020 (SSAN), figure 6.
     """
-    shown = [clean(word) for word in words]
-    if not shown:
+    labels = [clean(word) for word in words]
+    if not labels:
         raise ValueError("words must have at least one word")
     if not trees:
         raise ValueError("trees must have at least one tree")
     for name, tree in [*trees.items(), *([("gold", gold)] if gold is not None else [])]:
-        if tree.size != len(shown):
-            raise ValueError(f"tree {name!r} must have {len(shown)} words, got {tree.size}")
+        if tree.size != len(labels):
+            raise ValueError(f"tree {name!r} must have {len(labels)} words, got {tree.size}")
     with style():
-        figure = _draw(shown, {clean(n): t for n, t in trees.items()}, clean(title or ""), gold)
+        figure = _draw(labels, {clean(n): t for n, t in trees.items()}, clean(title or ""), gold)
         save(figure, path_stem)
     return figure
 
@@ -55,13 +65,14 @@ def plot_trees(
 def _draw(
     words: list[str], trees: dict[str, SpanTree], title: str, gold: SpanTree | None
 ) -> "Figure":
+    """Draws the trees below each other, and the legend of the gold tree."""
     figure = new_figure(1, 1)
-    measure = _ruler(figure)
-    words = [_cut(word, 2.0, measure, _WORD_SIZE) for word in words]
-    places, width = _places(words, measure)
-    names = {name: _fold(name, width - 2 * _MARGIN, measure, _WORD_SIZE) for name in trees}
-    heading = _fold(title, width - 2 * _MARGIN, _ruler(figure, "bold"), 11.0)
-    shapes = {name: _heights(tree) for name, tree in trees.items()}
+    measure = _make_ruler(figure)
+    words = [_shorten(word, 2.0, measure, _WORD_SIZE) for word in words]
+    places, width = _place_words(words, measure)
+    names = {name: _break_lines(name, width - 2 * _MARGIN, measure, _WORD_SIZE) for name in trees}
+    heading = _break_lines(title, width - 2 * _MARGIN, _make_ruler(figure, "bold"), 11.0)
+    shapes = {name: _measure_heights(tree) for name, tree in trees.items()}
     level = {
         name: min(_LEVEL, _TALLEST / max(max(heights.values(), default=1), 1))
         for name, heights in shapes.items()
@@ -73,7 +84,7 @@ def _draw(
         deepest = max(shapes[name].values(), default=0)
         y += _NAME * len(names[name]) + level[name] * deepest + _LINE + _PANEL_GAP
     height = y + (0.3 if gold is not None else 0.0)
-    axes = _sheet(figure, (width, height), _MARGIN, heading)
+    axes = _add_sheet(figure, (width, height), _MARGIN, heading)
     for name, tree in trees.items():
         top = tops[name]
         for i, text in enumerate(names[name]):
@@ -84,7 +95,7 @@ def _draw(
         for x, word in zip(places, words, strict=True):
             axes.text(x, ground + _LINE / 2 + 0.03, word, fontsize=_WORD_SIZE, ha="center",
                       va="center")  # fmt: skip
-        _branches(axes, tree, shapes[name], places, ground, level[name], gold)
+        _draw_branches(axes, tree, shapes[name], places, ground, level[name], gold)
     if gold is not None:
         axes.plot(_MARGIN + 0.06, y + 0.08, "o", color=PALETTE[0], markersize=4.5)
         axes.text(_MARGIN + 0.18, y + 0.08, "also a node of the gold tree", fontsize=8.5,
@@ -92,8 +103,8 @@ def _draw(
     return figure
 
 
-def _places(words: list[str], measure: Ruler) -> tuple[list[float], float]:
-    """The middle of every word, and the width of the figure."""
+def _place_words(words: list[str], measure: Ruler) -> tuple[list[float], float]:
+    """Returns the x coordinate of the middle of each word, and the width of the figure."""
     sizes = [measure(word, _WORD_SIZE) + _SPACE for word in words]
     width = max(sum(sizes) + 2 * _MARGIN, _LEAST_WIDTH)
     places, x = [], (width - sum(sizes)) / 2
@@ -103,16 +114,16 @@ def _places(words: list[str], measure: Ruler) -> tuple[list[float], float]:
     return places, width
 
 
-def _heights(tree: SpanTree) -> dict[Span, int]:
-    """How far every node of two words or more is above the words."""
+def _measure_heights(tree: SpanTree) -> dict[Span, int]:
+    """Returns the height of each node with two words or more; single words have the height 0."""
     heights: dict[Span, int] = {}
     parts = tree.children()
-    for node in reversed(list(parts)):  # from the last to the first: children before their parent
+    for node in reversed(list(parts)):  # Children come before their parent.
         heights[node] = 1 + max(heights.get(part, 0) for part in parts[node])
     return heights
 
 
-def _branches(
+def _draw_branches(
     axes: "Axes",
     tree: SpanTree,
     heights: dict[Span, int],
@@ -121,6 +132,7 @@ def _branches(
     level: float,
     gold: SpanTree | None,
 ) -> None:
+    """Draws the nodes of a tree above words at the height `ground`."""
     parts = tree.children()
     at: dict[Span, float] = {(i, i + 1): x for i, x in enumerate(places)}
     for node in reversed(list(parts)):
@@ -129,8 +141,8 @@ def _branches(
     for node, children in parts.items():
         y = ground - level * heights[node]
         color = PALETTE[0] if gold is None or node in gold_spans else _PLAIN
-        # a bar over all parts and a line down to each: lines from one point to many parts cross
-        # those of deeper nodes
+        # A node is a bar over its parts with a vertical line down to each part, because lines from
+        # a point to many parts would cross the lines of deeper nodes.
         look: Options = {"color": color, "linewidth": 1.2, "solid_capstyle": "round", "zorder": 2}
         axes.plot([at[children[0]], at[children[-1]]], [y, y], **look)
         for child in children:

@@ -1,4 +1,4 @@
-"""Constituency trees: as spans, out of attention, and the branching baselines."""
+"""Constituency trees as spans: from attention, from brackets, and the branching baselines."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
@@ -8,33 +8,38 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 Norm = Literal["rows", "area", "none"]
-"""What the attention inside a span is divided by, see `from_attention`."""
+"""The divisor of the attention inside a span, see `from_attention`."""
 Single = Literal["mass", "one"]
 Span = tuple[int, int]
 
 _TIE = 1e-9
-"""Splits whose log scores differ by no more are equal: prefix sums round."""
+"""Splits with log scores that differ by at most this count as equal, because sums are rounded."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SpanTree:
     """A constituency tree over words, as the spans of its nodes.
 
+        >>> tree = SpanTree(4, ((0, 4), (0, 2), (2, 4)))
+        >>> tree.bracketed(["the", "film", "is", "good"])
+        '((the film) (is good))'
+
     Attributes:
       size: number of words.
-      spans: (first word, word after the last) of every node with at least two words, from the top
-        down and from the left to the right; each once. Nodes of one word are not listed.
+      spans: (first word, word after the last) of each node with at least two words, from the top
+        down and from the left to the right, without repetitions. Nodes of a single word are not
+        listed.
 
     Raises:
-      ValueError: if a span is outside the words, has fewer than two, occurs twice, crosses another
-        one, or stands before the one that contains it.
+      ValueError: if a span is outside the words, has fewer than two words, occurs twice, crosses
+        another span, or comes before a span that contains it.
     """
 
     size: int
     spans: tuple[Span, ...]
 
     def __post_init__(self) -> None:
-        """Refuses what is not a tree."""
+        """Checks that the spans are a tree."""
         above: list[Span] = [(0, self.size)]
         previous = None
         for first, past in self.spans:
@@ -53,19 +58,33 @@ class SpanTree:
 
     @classmethod
     def of(cls, size: int, spans: Iterable[Span]) -> "SpanTree":
-        """Makes a tree of spans in any order; repeated ones and single words are left out."""
+        """Creates a tree from spans in any order; repetitions and single words are dropped.
+
+        Args:
+          size: number of words.
+          spans: (first word, word after the last) of each node.
+
+        Returns:
+          The tree.
+
+        Raises:
+          ValueError: if a span is outside the words, or spans cross.
+        """
         wider = {(int(a), int(b)) for a, b in spans if b - a > 1}
         return cls(size, tuple(sorted(wider, key=lambda span: (span[0], -span[1]))))
 
     def children(self) -> dict[Span, tuple[Span, ...]]:
-        """The parts of every node of two words or more, single words included.
+        """Returns the parts of each node with two words or more, including single words.
 
-        The whole is a node here even if it is not one of the spans.
+        The whole sentence is a node here even if it is not in `spans`.
+
+        Returns:
+          {span of a node: spans of its parts from the left to the right}, parents first.
         """
-        whole = (0, self.size)
+        root = (0, self.size)
         nodes = list(self.spans)
-        if self.size > 1 and whole not in nodes[:1]:
-            nodes.insert(0, whole)
+        if self.size > 1 and root not in nodes[:1]:
+            nodes.insert(0, root)
         inner: dict[Span, list[Span]] = {node: [] for node in nodes}
         above: list[Span] = []
         for node in nodes:
@@ -74,24 +93,34 @@ class SpanTree:
             if above:
                 inner[above[-1]].append(node)
             above.append(node)
-        return {node: _with_words(node, parts) for node, parts in inner.items()}
+        return {node: _add_words(node, parts) for node, parts in inner.items()}
 
     def bracketed(self, words: Sequence[str]) -> str:
-        """The tree as text, "((the film) (is good))", without labels."""
+        """Renders the tree as text without labels, such as "((the film) (is good))".
+
+        Args:
+          words: the words of the sentence.
+
+        Returns:
+          The words with brackets.
+        """
         if len(words) != self.size:
             raise ValueError(f"words must have length {self.size}, got {len(words)}")
-        opened, closed = np.zeros(self.size + 1, int), np.zeros(self.size + 1, int)
+        num_open, num_closed = np.zeros(self.size + 1, int), np.zeros(self.size + 1, int)
         for first, past in self.spans:
-            opened[first] += 1
-            closed[past - 1] += 1
-        parts = [f"{'(' * opened[i]}{word}{')' * closed[i]}" for i, word in enumerate(words)]
+            num_open[first] += 1
+            num_closed[past - 1] += 1
+        parts = [f"{'(' * num_open[i]}{word}{')' * num_closed[i]}" for i, word in enumerate(words)]
         return " ".join(parts)
 
     def without(self, drop: ArrayLike) -> "SpanTree":
-        """The tree over the words that are left; nodes of fewer than two of them are gone.
+        """Removes words, and nodes of which fewer than two words remain.
 
         Args:
-          drop: bool [size], True at words to leave out, as punctuation.
+          drop: bool [size], True at words that are removed, for example punctuation.
+
+        Returns:
+          The tree over the remaining words.
         """
         drop = np.asarray(drop, bool)
         if drop.shape != (self.size,):
@@ -100,7 +129,8 @@ class SpanTree:
         return SpanTree.of(int(at[-1]), ((at[a], at[b]) for a, b in self.spans))
 
 
-def _with_words(node: Span, parts: list[Span]) -> tuple[Span, ...]:
+def _add_words(node: Span, parts: list[Span]) -> tuple[Span, ...]:
+    """Returns the parts of a node with the single words between them, from left to right."""
     children: list[Span] = []
     place = node[0]
     for first, past in [*parts, (node[1], node[1])]:
@@ -114,29 +144,33 @@ def _with_words(node: Span, parts: list[Span]) -> tuple[Span, ...]:
 def from_attention(
     weights: ArrayLike, *, norm: Norm = "rows", single: Single = "mass", floor: float = 1e-12
 ) -> SpanTree:
-    """The binary tree whose spans keep their attention to themselves, split from the top down.
+    """Builds a binary tree whose spans have much attention inside, split from the top down.
 
         mass(i, j) = sum of W_qk over queries q and keys k in i..j
         rows: s = mass / (j - i + 1);  area: s = mass / (j - i + 1)^2;  none: s = mass
-        a span i..j is split in (i, k) and (k+1, j) at the k that maximises s(i, k) s(k+1, j)
+        a span i..j is split into (i, k) and (k+1, j) at the k that maximises s(i, k) s(k+1, j)
 
-    "rows" is the mean share of its attention that a word keeps inside. Every mass is read off one
-    table of prefix sums: O(N^2) for the table, and O(N^2) at most for all splits. Products are
-    sums of logarithms of scores that are at least the floor. Of equal splits that with the smallest
-    k is taken; log scores count as equal within 1e-9.
+    With "rows" the score is the mean attention of the words to words inside the span. All masses
+    come from a table of prefix sums, which takes O(N^2) operations; all splits take at most O(N^2)
+    operations. Products of scores are computed as sums of logarithms. Among equal splits the
+    smallest k wins; log scores count as equal within 1e-9.
+
+        >>> weights = [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
+        >>> from_attention(weights).bracketed(["the", "film", "ran"])
+        '((the film) ran)'
 
     Args:
-      weights: W [N, N], queries are rows; rows need not sum to 1 (a query without a selected key
-        has 0).
-      norm: what the mass of a span is divided by.
-      single: score of a single word: its own weight W_ii ("mass"), or 1 ("one").
-      floor: least score.
+      weights: W [N, N], a row per query. Rows need not sum to 1; the row of a query without a
+        selected key is 0.
+      norm: the divisor of the mass, "rows", "area" or "none".
+      single: score of a single word: its weight W_ii ("mass"), or 1 ("one").
+      floor: smaller scores count as this, so that logarithms are finite.
 
     Returns:
-      The tree, with N - 1 spans (none for one word or none).
+      The tree, with N - 1 spans (no spans for fewer than two words).
 
     Reference: Geng et al. 2020 (SSAN), section 5.2, after Marecek and Rosa 2018.
-    Deviation: the paper does not say what it divides by, and prints k for both parts.
+    Deviation: the paper does not specify the divisor, and prints k for both parts.
     """
     weights = np.asarray(weights, np.float64)
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
@@ -155,10 +189,11 @@ def from_attention(
     power = {"none": 0, "rows": 1, "area": 2}[norm]
 
     def log_score(first: np.ndarray, past: np.ndarray) -> np.ndarray:
+        """Computes log s of the spans from `first` up to but not including `past`."""
         crossed = table[first, past] + table[past, first]
         mass = table[past, past] - crossed + table[first, first]
         length = past - first
-        # prefix sums may leave a rounding error where a word has no weight of its own
+        # The prefix sums may differ from a diagonal weight of 0 by a rounding error.
         mass = np.where(length == 1, weights[first, first], mass)
         score = mass / length.astype(np.float64) ** power
         if single == "one":
@@ -166,6 +201,7 @@ def from_attention(
         return np.log(np.maximum(score, floor))
 
     def split(first: int, past: int) -> int:
+        """Returns the first word of the right part of a span."""
         middle = np.arange(first + 1, past)
         starts, ends = np.full(len(middle), first), np.full(len(middle), past)
         score = log_score(starts, middle) + log_score(middle, ends)
@@ -175,31 +211,75 @@ def from_attention(
 
 
 def left_branching(size: int) -> SpanTree:
-    """(((a b) c) d): the last word is split off first."""
+    """Builds the left-branching tree (((a b) c) d), which splits off the last word first.
+
+        >>> left_branching(4).bracketed("abcd")
+        '(((a b) c) d)'
+
+    Args:
+      size: number of words.
+
+    Returns:
+      The tree.
+    """
     return _top_down(size, lambda first, past: past - 1)
 
 
 def right_branching(size: int) -> SpanTree:
-    """(a (b (c d))): the first word is split off first."""
+    """Builds the right-branching tree (a (b (c d))), which splits off the first word first.
+
+        >>> right_branching(4).bracketed("abcd")
+        '(a (b (c d)))'
+
+    Args:
+      size: number of words.
+
+    Returns:
+      The tree.
+    """
     return _top_down(size, lambda first, past: first + 1)
 
 
 def balanced(size: int) -> SpanTree:
-    """Every span is split in halves; of an odd number of words the left half has one more."""
+    """Builds the balanced tree, which splits each span into halves.
+
+    The left half of an odd number of words has a word more than the right half.
+
+        >>> balanced(4).bracketed("abcd")
+        '((a b) (c d))'
+
+    Args:
+      size: number of words.
+
+    Returns:
+      The tree.
+    """
     return _top_down(size, lambda first, past: first + (past - first + 1) // 2)
 
 
 def random_binary(size: int, generator: np.random.Generator) -> SpanTree:
-    """Every span is split at a place that is drawn uniformly."""
+    """Builds a random binary tree, which splits each span at a position that is drawn uniformly.
+
+        >>> len(random_binary(4, np.random.default_rng(0)).spans)
+        3
+
+    Args:
+      size: number of words.
+      generator: NumPy's random generator for the draws.
+
+    Returns:
+      The tree.
+    """
     return _top_down(size, lambda first, past: int(generator.integers(first + 1, past)))
 
 
 def _top_down(size: int, split: Callable[[int, int], int]) -> SpanTree:
+    """Builds a binary tree; split(first, past) returns the first word of the right part."""
     if size < 0:
         raise ValueError(f"size must be at least 0, got {size}")
     spans: list[Span] = []
     waiting: list[Span] = [(0, size)]
-    while waiting:  # no recursion: a branching tree is as deep as the sentence is long
+    while waiting:  # Recursion would fail, because a branching tree is as deep as the sentence.
         first, past = waiting.pop()
         if past - first < 2:
             continue
@@ -210,37 +290,41 @@ def _top_down(size: int, split: Callable[[int, int], int]) -> SpanTree:
 
 
 def from_brackets(text: str) -> tuple[tuple[str, ...], SpanTree]:
-    """Reads a bracketed tree whose every node begins with its label, as "(S (NP the film) ran)".
+    """Parses a bracketed tree with a label at each node, such as "(S (NP the film) ran)".
+
+        >>> words, tree = from_brackets("(S (NP the film) ran)")
+        >>> tree.bracketed(words)
+        '((the film) ran)'
 
     Args:
-      text: the tree; words stand wherever they like inside a node.
+      text: the tree; words and nodes may follow each other in any order inside a node.
 
     Returns:
-      (words, the tree without labels).
+      The words, and the tree without labels.
 
     Raises:
       ValueError: for brackets that do not match, a node without words, or words outside a node.
     """
     words: list[str] = []
     spans: list[Span] = []
-    opened: list[int] = []
-    label = False
+    open_starts: list[int] = []
+    expects_label = False
     for piece in text.replace("(", " ( ").replace(")", " ) ").split():
         if piece == "(":
-            if label or (not opened and spans):
+            if expects_label or (not open_starts and spans):
                 raise ValueError(f"not a tree: a node without a label in {text[:60]!r}")
-            opened.append(len(words))
-            label = True
+            open_starts.append(len(words))
+            expects_label = True
         elif piece == ")":
-            if not opened or opened[-1] == len(words):
+            if not open_starts or open_starts[-1] == len(words):
                 raise ValueError(f"not a tree: a bracket closes too early in {text[:60]!r}")
-            spans.append((opened.pop(), len(words)))
-        elif label:
-            label = False
-        elif not opened:
+            spans.append((open_starts.pop(), len(words)))
+        elif expects_label:
+            expects_label = False
+        elif not open_starts:
             raise ValueError(f"not a tree: {piece!r} is outside of it")
         else:
             words.append(piece)
-    if opened or not spans:
-        raise ValueError(f"not a tree: {len(opened)} brackets are not closed in {text[:60]!r}")
+    if open_starts or not spans:
+        raise ValueError(f"not a tree: {len(open_starts)} brackets are not closed in {text[:60]!r}")
     return tuple(words), SpanTree.of(len(words), spans)

@@ -1,13 +1,14 @@
 """Words and phrases that attention selects, for the attention of any model.
 
-    r = phrases.normalise(attention, mask)  # [B, L, N] to [0, 1] per sentence and layer
-    selected = phrases.select(r, mask)  # r > 0.95
-    phrases.runs(selected)  # words side by side
+    r = phrases.normalise(attention, mask)  # [B, L, N], rescaled to [0, 1] per sentence and layer
+    selected = phrases.select(r, mask)  # True where r > 0.95
+    phrases.runs(selected)  # runs of adjacent words that are selected
     phrases.phrase_length_histogram(selected, min_length=2).probability  # [L, lengths]
-    phrases.trace(tokens, selected[0])  # layer by layer, one sentence
+    phrases.trace(tokens, selected[0])  # words and phrases of a sentence, layer by layer
 
-The words are the last axis: [B, N] (one layer), [B, L, N], [B, Q, N]. Attention that depends on no
-word order, as AGT's, makes a "phrase" only of what is adjacent in the text: see `runs`.
+The words are the last axis of all arrays: [B, N] (a single layer), [B, L, N] or [B, Q, N]. `runs`
+explains what a phrase means for attention that does not depend on the order of the words, such as
+the attention of AGT.
 
 Reference: Guo 2017, A Deep Network with Visual Text Composition Behavior.
 """

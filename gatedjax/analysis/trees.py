@@ -1,8 +1,8 @@
-"""Constituency trees out of attention, and how they compare with gold trees.
+"""Constituency trees from attention, and scores of these trees against gold trees.
 
-    tree = trees.from_attention(weights)  # [N, N] of one sentence
+    tree = trees.from_attention(weights)  # [N, N], the weights of a sentence
     trees.bracket_counts(gold, tree, drop=punctuation).value().f1
-    trees.right_branching(len(words))  # what any tree has to beat
+    trees.right_branching(len(words))  # a baseline that other trees should beat
 
 Reference: Geng et al. 2020, How Does Selective Mechanism Improve Self-Attention Networks?, 5.2.
 """

@@ -242,10 +242,10 @@ def test_other_networks_give_attention_or_take_scores(name, batch):
 def test_the_number_of_texts_compiles_nothing_and_equal_rows_run_once(batch):
     model, params = network()
     faithfulness(model, params, batch)
-    sizes = [f._cache_size() for f in (_passes.read, _passes.force, _passes.gradient)]
+    sizes = [f._cache_size() for f in (_passes.predict, _passes.force, _passes.gradient)]
     twice = {name: np.concatenate([values] * 9) for name, values in batch.items()}
     found = faithfulness(model, params, twice)
-    assert [f._cache_size() for f in (_passes.read, _passes.force, _passes.gradient)] == sizes
+    assert [f._cache_size() for f in (_passes.predict, _passes.force, _passes.gradient)] == sizes
     np.testing.assert_allclose(found.own.leak[:4], found.own.leak[-4:], **F32)
     seen = []
 
