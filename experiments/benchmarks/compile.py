@@ -28,6 +28,7 @@ from experiments.core.kinds import Array, Batch, Json, Records
 from gatedjax import analysis, models
 from gatedjax._utils.terminal import new_console
 from gatedjax.models._classification import ClassifierTask
+from gatedjax.models.ga_reader import GAReaderCharacters
 from gatedjax.training import init_state, make_train_step
 
 Model = Literal["lstm", "gru", "rau", "ga_net", "agt", "ga_reader", "ssan"]
@@ -109,7 +110,12 @@ def task_of(model: Model, layers: int, **options: Any) -> Any:
         return models.AGTTask(models.AGT(agt, VOCABULARY, CLASSES))
     if model == "ga_reader":
         reader = models.GAReaderConfig(
-            hops=layers, embedding_dim=WIDTH, hidden=WIDTH, char_dim=0, dropout=0.0, **options
+            hops=layers,
+            embedding_dim=WIDTH,
+            hidden=WIDTH,
+            characters=GAReaderCharacters(char_dim=0),
+            dropout=0.0,
+            **options,
         )
         return models.GAReaderTask(models.GAReader(reader, ga_reader.VOCABULARY))
     if model == "ssan":
@@ -118,7 +124,6 @@ def task_of(model: Model, layers: int, **options: Any) -> Any:
             hidden=WIDTH,
             filter_size=2 * WIDTH,
             num_heads=2,
-            select_layers=(1,),
             **options,
         )
         return models.SSANProbeTask(models.SSANProbe(ssan, VOCABULARY, CLASSES))

@@ -28,7 +28,7 @@ from gatedjax import functional as F
 from gatedjax._utils.cpu import keep_freed_memory
 from gatedjax._utils.terminal import new_console
 from gatedjax._utils.types import Output
-from gatedjax.models import GANet, GANetConfig
+from gatedjax.models import GANet, GANetConfig, GateConfig
 from gatedjax.models._types import Batch
 
 Score = Literal["zhou", "mlp1"]
@@ -82,8 +82,7 @@ def make_model(options: Options, gates_on: GatesOn) -> GANet:
         aux_hidden=options.width,
         num_layers=options.layers,
         score=options.score,
-        gates_on=gates_on,
-        test_gate="threshold",
+        gates=GateConfig(gates_on=gates_on, test_gate="threshold"),
     )
     return GANet(config, VOCABULARY, CLASSES)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from experiments.core.kinds import Config, Fields, Json
+from gatedjax._utils.groups import as_dict, grouped_paths
 from gatedjax.training import TrainConfig
 
 if TYPE_CHECKING:
@@ -82,8 +83,9 @@ def changed(config: C, changes: Changes) -> C:
     parts: dict[str, Json] = {}
     values: Json = {}
     known = {field.name for field in dataclasses.fields(config)}
+    paths = grouped_paths(type(config))
     for path, value in changes.items():
-        name, _, rest = path.partition(".")
+        name, _, rest = paths.get(path, path).partition(".")
         if name not in known:
             raise ValueError(f"{type(config).__name__} has no field {name!r}, got {path!r}")
         if rest:
@@ -125,7 +127,7 @@ def public_config(config: Config, *more: str) -> Json:
       config: of the run; its folders and file names are left out.
       *more: other fields that make a run what it is.
     """
-    recorded = dataclasses.asdict(config)
+    recorded = as_dict(config)
     data = recorded["data"]
     for folder in ("data_dir", "manual_dir"):
         data.pop(folder, None)

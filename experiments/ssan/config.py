@@ -10,6 +10,7 @@ from experiments.core.cli import option_value
 from experiments.core.kinds import Json
 from gatedjax import models
 from gatedjax._utils.terminal import say
+from gatedjax.models.ssan import SSANDropout
 from gatedjax.text._translator import SearchConfig as SearchConfig
 from gatedjax.training import OptimizerConfig, TrainConfig
 
@@ -19,7 +20,7 @@ BASE, FULL = "san", "ssan_layer1"
 
 
 MENDED: Json = {
-    "model.relative": "local",
+    "model.order.relative": "local",
     "model.head_hidden": (),
     "train.optimizer.warmup_steps": 300,
 }
@@ -31,7 +32,7 @@ def local(network: str) -> str:
     return f"{network}_local"
 
 
-BOUNDED: Json = {"model.cap": 0.0}
+BOUNDED: Json = {"model.gates.cap": 0.0}
 """Keys that are not selected weigh no more than selected ones in the gradient of their gates."""
 
 
@@ -346,14 +347,19 @@ _CONFIGS: tuple[RunConfig, ...] = (
     _translation(
         "mt_multi30k",
         TranslationData(vocabulary_size=10_000),
-        models.SSANTranslatorConfig(dropout=0.3),
+        models.SSANTranslatorConfig(dropouts=SSANDropout(dropout=0.3)),
         (9_000, 450),
         warmup=2_000,
     ),
     _translation(
         "mt_multi30k_small",
         TranslationData(vocabulary_size=6_000, batch_tokens=2048),
-        models.SSANTranslatorConfig(num_layers=3, decoder_layers=3, filter_size=512, dropout=0.2),
+        models.SSANTranslatorConfig(
+            num_layers=3,
+            decoder_layers=3,
+            filter_size=512,
+            dropouts=SSANDropout(dropout=0.2),
+        ),
         (5_000, 250),
         warmup=500,
         rate=1.4e-3,

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import tyro
 
+from gatedjax._utils.groups import with_grouped_names
 from gatedjax._utils.terminal import say, while_read
 
 C = TypeVar("C")
@@ -31,6 +32,7 @@ def read(kind: type[C], args: Sequence[str], **more: Any) -> C:
       args: the command line.
       **more: of `tyro.cli`.
     """
+    args = with_grouped_names(args, kind)
     ahead = list(args[: args.index("--")]) if "--" in args else list(args)
     if ALL not in ahead and ("--help" in ahead or "-h" in ahead):
         # frames are drawn in UTF-8 alone

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gatedjax._utils.groups import as_dict
 from gatedjax._utils.limits import read_limited
 from gatedjax._utils.numbers import json_number
 from gatedjax._utils.types import Params, Tree
@@ -214,7 +215,7 @@ def _config_text(config: Any) -> str:
 
     def other(value: Tree) -> Tree:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return dataclasses.asdict(value)
+            return as_dict(value)
         try:
             return json_number(value)
         except TypeError:

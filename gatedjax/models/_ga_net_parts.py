@@ -71,7 +71,7 @@ class Gates(NamedTuple):
     Attributes:
       values: g [*S, B, T].
       logarithms: log g of a relaxation, whose g may be too small for float32.
-      hard: whether the gates may all be closed, so that `config.empty` applies.
+      hard: whether the gates may all be closed, so that `gates.empty` applies.
     """
 
     values: Array
@@ -90,7 +90,7 @@ def estimated_gates(
 
     An estimator that takes values of the loss has no such gates: it gets the hard draw `drawn`.
     """
-    name, logits = config.estimation, encoded.gate_logits
+    name, logits = config.gates.estimation, encoded.gate_logits
     if name == "st_gumbel":
         values = F.gumbel_sigmoid(logits, noise, temperature=temperature, straight_through=True)
         return Gates(values, hard=True)
@@ -99,7 +99,7 @@ def estimated_gates(
         return Gates(drawn, hard=True)
     wide = logits.astype(wide_dtype(logits))
     values = jnp.where(encoded.mask, estimator.gates(wide, noise), 0)
-    return Gates(values, hard=config.gates_on == "attention")
+    return Gates(values, hard=config.gates.gates_on == "attention")
 
 
 def merge_directions(
@@ -133,7 +133,7 @@ def pool_states(
 def open_one(
     config: GANetConfig, encoded: Encoded, gates: Gates
 ) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B"] | None]:
-    """Opens the likeliest gate of a row without an open one, where `config.empty` says so.
+    """Opens the likeliest gate of a row without an open one, where `gates.empty` says so.
 
     Returns:
       The gates, and which rows had no open one; None for gates that are never closed.
@@ -144,7 +144,7 @@ def open_one(
     opened, closed = F.ensure_open(
         values, like(encoded.gate_logits, values), like(encoded.mask, values)
     )
-    return (opened if config.empty == "max_gate" else values), closed
+    return (opened if config.gates.empty == "max_gate" else values), closed
 
 
 def keys_of(module: nn.Module, batch: Batch, stream: str) -> Key[Array, " B"]:

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from gatedjax import export
+from gatedjax._utils.groups import as_dict
 from gatedjax._utils.json import to_json
 from gatedjax._utils.limits import MOST_LENGTH, check_most
 from gatedjax._utils.types import Json, Output, Params, Tree
@@ -297,7 +298,7 @@ class TrainedModel:
         config = {
             **facts_of(self.kind),  # type: ignore[arg-type]
             "network": self.network,
-            "model": dataclasses.asdict(self.config),
+            "model": as_dict(self.config),
             "classes": list(self.classes),
             "vocab_size": len(self.vocabulary),
             "max_len": self.max_len,

@@ -12,6 +12,7 @@ from typing import Any, cast, get_type_hints
 
 import numpy as np
 
+from gatedjax._utils.groups import as_dict, grouped_paths
 from gatedjax._utils.limits import (
     MOST_BATCH,
     MOST_LENGTH,
@@ -152,7 +153,7 @@ class Options:
         """The network's configuration for word vectors of this width."""
         usual = {} if self.embeddings is None else dict(entry.with_vectors)
         if self.density is not None:
-            usual["density"] = self.density
+            usual["gates.density"] = self.density
         config = entry.width(entry.config, width)
         return _changed(config, {**usual, **(self.network or {})}, "network")
 
@@ -190,19 +191,23 @@ class Options:
 def _changed(config: Config, changes: Mapping[str, object], what: str) -> Config:
     """A configuration with some options, by dotted name, changed."""
     values: Json = {}
+    parts: dict[str, Json] = {}
+    fields, paths = get_type_hints(type(config)), grouped_paths(type(config))
     for name, value in changes.items():
-        first, _, rest = name.partition(".")
-        fields = get_type_hints(type(config))
+        first, _, rest = paths.get(name, name).partition(".")
         if first not in fields:
-            near = difflib.get_close_matches(first, fields, n=1)
+            near = difflib.get_close_matches(first, [*fields, *paths], n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"{what}: there is no option {name!r}.{hint}")
         if rest:
-            value = _changed(values.get(first, getattr(config, first)), {rest: value}, what)
+            parts.setdefault(first, {})[rest] = value
         elif isinstance(getattr(config, first), tuple) and isinstance(value, list):
-            value = tuple(value)
-        values[first] = value
+            values[first] = tuple(value)
+        else:
+            values[first] = value
     # at once: some options have to agree with others
+    for name, inner in parts.items():
+        values[name] = _changed(values.get(name, getattr(config, name)), inner, what)
     return dataclasses.replace(config, **values)
 
 
@@ -319,7 +324,7 @@ def train_model(
     training = dataclasses.replace(training, progress=progress)
     facts = {
         "model": options.model,
-        "network": dataclasses.asdict(config),
+        "network": as_dict(config),
         "texts": _corpus.digest_of(corpora),
         "vocabulary": vocabulary.digest(),
         OPTIONS: {

@@ -11,6 +11,7 @@ import pytest
 from gatedjax import data as gdata
 from gatedjax import gates
 from gatedjax.__main__ import main
+from gatedjax._utils.groups import as_dict
 from gatedjax.gates import _measure, _toys
 from gatedjax.models import GANet, GANetConfig
 from gatedjax.text._model import TrainedModel
@@ -34,7 +35,7 @@ def make_run(workdir, *, name="polarity", **changes):
     model = GANet(config, len(words), 2)
     like = jax.eval_shape(lambda key: model.init(key, batch)["params"], jax.random.key(0))
     data = {"name": name, "max_len": None, "truncate_side": "right"}
-    settings = {"model": dataclasses.asdict(config), "data": data, "train": {"seed": 0}}
+    settings = {"model": as_dict(config), "data": data, "train": {"seed": 0}}
     return saved(workdir, drawn(like, 0), {"config": settings, "vocabulary": words.digest()})
 
 

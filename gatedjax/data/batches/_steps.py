@@ -49,5 +49,6 @@ class WithStep:
 
 def for_schedule(batches: Any, model: Any) -> Any:
     """The batches, with the number of their step where a temperature of the model changes by it."""
-    changes = getattr(model, "final_temperature", None) is not None
+    gates = getattr(model, "gates", model)
+    changes = getattr(gates, "final_temperature", None) is not None
     return WithStep(batches) if changes else batches
