@@ -41,7 +41,7 @@ PARTS, KINDS = ("backbone", "auxiliary"), ("governed", "input")
 class Options:
     """Time GA-Net's inference against the share of words that its gates open.
 
-    A backbone that reads the open words alone is `--model.gates-on input`.
+    A backbone that reads the open words alone is `--model.gates.gates-on input`.
     """
 
     densities: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 0.8, 1.0)
