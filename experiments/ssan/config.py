@@ -403,9 +403,9 @@ def short_presets(args: list[str], presets: Mapping[str, RunConfig]) -> Mapping[
 START: Json = {
     "name": "ssan",
     "about": """Train a network with selective self-attention (SSAN), or the standard one (SAN)
-with --model.gates.select-layers 0, and evaluate it on the test data. Options that are not given come from
---preset, which also decides which options there are. Press Ctrl-C to stop: the run is saved, and
-the same command continues it. Translate with a finished run:
+with --model.gates.select-layers 0, and evaluate it on the test data. Options that are not given
+come from --preset, which also decides which options there are. Press Ctrl-C to stop: the run is
+saved, and the same command continues it. Translate with a finished run:
 python -m experiments.ssan translate --workdir W < in.txt""",
     "presets": PRESETS,
     "default": "bshift",
