@@ -34,7 +34,7 @@ from gatedjax.training import init_state, make_train_step
 Model = Literal["lstm", "gru", "rau", "ga_net", "agt", "ga_reader", "ssan"]
 VOCABULARY, CLASSES, WIDTH, BATCH = 100, 3, 32, 8
 AGAIN: dict[str, dict[str, Json]] = {
-    "ssan": {"remat": {"remat": True}, "block": {"block": 32}},
+    "ssan": {"remat": {"memory": {"remat": True}}, "block": {"memory": {"block": 32}}},
 }
 """Of networks that can compute activations again for the gradient, the options that do so."""
 PARTS = ("trace_s", "compile_s", "temp_mib")
