@@ -76,9 +76,8 @@ soft_config = models.GANetConfig(
     hidden=32,
     aux_hidden=32,
     num_layers=1,
-    embedding_dropout=0.1,
-    pool_dropout=0.1,
-    penalty=1e-3,
+    gates=models.GateConfig(penalty=1e-3),
+    dropouts={"embedding_dropout": 0.1, "pool_dropout": 0.1},
 )
 configs = {"soft": soft_config, "ganet": dataclasses.replace(soft_config, system="ganet")}
 train_config = training.TrainConfig(

@@ -96,7 +96,7 @@ for hops in (1, 2):
             hops=hops,
             hidden=32,
             embedding_dim=32,
-            char_dim=0,
+            characters={"char_dim": 0},
             dropout=0.0,
             init="glorot_orthogonal",
         ),

@@ -125,10 +125,8 @@ for number, (name, options) in enumerate(kinds.items()):
         hidden=32,
         aux_hidden=32,
         num_layers=1,
-        embedding_dropout=0.1,
-        pool_dropout=0.1,
-        density=0.3,
-        **options,
+        gates=models.GateConfig(density=0.3, **options),
+        dropouts={"embedding_dropout": 0.1, "pool_dropout": 0.1},
     )
     vectors = data.random_embeddings(vocabulary, 50)
     nets[name] = models.GANet(config, len(vocabulary), 2, embeddings=vectors)

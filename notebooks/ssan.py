@@ -79,8 +79,8 @@ validation, test = (
 )
 small = {"num_layers": 2, "hidden": 32, "filter_size": 64, "num_heads": 2, "head_hidden": (32,)}
 configs = {
-    "SAN": models.SSANProbeConfig(select_layers=(0,), **small),
-    "SSAN": models.SSANProbeConfig(select_layers=(1,), **small),
+    name: models.SSANProbeConfig(gates=models.SelectorConfig(select_layers=layers), **small)
+    for name, layers in {"SAN": (0,), "SSAN": (1,)}.items()
 }
 train_config = training.TrainConfig(
     num_steps=STEPS,

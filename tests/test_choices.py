@@ -20,7 +20,7 @@ CHOICES = [(name, field) for name, kind in CONFIGS.items() for field in choices_
 
 def test_the_fields_are_found():
     assert {"GANetConfig", "RAUConfig", "AGTConfig", "GAReaderConfig"} < CONFIGS.keys()
-    assert {("GANetConfig", "estimator"), ("SSANTaggerConfig", "norm")} < set(CHOICES)
+    assert {("GateConfig", "estimator"), ("SSANTaggerConfig", "norm")} < set(CHOICES)
     assert {("TrainConfig", "best_mode"), ("OptimizerConfig", "schedule")} < set(CHOICES)
 
 

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from gatedjax import export, functional, models, training
+from gatedjax._utils.groups import option_names
 from gatedjax._utils.json import to_json, to_json_values
 from gatedjax._utils.numbers import make_plain, plain
 from gatedjax.text import PairClassifier, Tagger, TextClassifier, _estimator
@@ -39,7 +40,7 @@ def as_numpy(value):
 
 
 def values(config):
-    return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    return {name: getattr(config, name) for name in option_names(type(config))}
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -51,7 +52,7 @@ def test_every_configuration_keeps_python_numbers(name):
     assert {key: type(value) for key, value in values(made).items()} == {
         key: type(value) for key, value in default.items()
     }
-    json.dumps(dataclasses.asdict(made))
+    json.dumps(to_json_values(made))
     hash(made)
 
 

@@ -26,12 +26,13 @@ from experiments.core.config import at_least_1
 from experiments.core.kinds import Array, Batch, Json, Records
 from gatedjax import models
 from gatedjax.models._classification import ClassifierTask
+from gatedjax.models.ga_reader import GAReaderCharacters
 from gatedjax.training import init_state, make_train_step
 
 Model = Literal["lstm", "gru", "rau", "ga_net", "agt", "ga_reader", "ssan"]
 VOCABULARY, CLASSES, WIDTH, BATCH = 100, 3, 32, 8
 AGAIN: dict[str, dict[str, Json]] = {
-    "ssan": {"remat": {"remat": True}, "block": {"block": 32}},
+    "ssan": {"remat": {"memory": {"remat": True}}, "block": {"memory": {"block": 32}}},
 }
 """Of networks that can compute activations again for the gradient, the options that do so."""
 PARTS = ("trace_s", "compile_s", "temp_mib")
@@ -104,7 +105,12 @@ def task_of(model: Model, layers: int, **options: Any) -> Any:
         return models.AGTTask(models.AGT(agt, VOCABULARY, CLASSES))
     if model == "ga_reader":
         reader = models.GAReaderConfig(
-            hops=layers, embedding_dim=WIDTH, hidden=WIDTH, char_dim=0, dropout=0.0, **options
+            hops=layers,
+            embedding_dim=WIDTH,
+            hidden=WIDTH,
+            characters=GAReaderCharacters(char_dim=0),
+            dropout=0.0,
+            **options,
         )
         return models.GAReaderTask(models.GAReader(reader, ga_reader.VOCABULARY))
     if model == "ssan":
@@ -113,7 +119,6 @@ def task_of(model: Model, layers: int, **options: Any) -> Any:
             hidden=WIDTH,
             filter_size=2 * WIDTH,
             num_heads=2,
-            select_layers=(1,),
             **options,
         )
         return models.SSANProbeTask(models.SSANProbe(ssan, VOCABULARY, CLASSES))

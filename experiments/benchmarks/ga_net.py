@@ -25,7 +25,7 @@ from experiments.core.kinds import Params, Records
 from gatedjax import functional as F
 from gatedjax._utils.cpu import keep_freed_memory
 from gatedjax._utils.types import Output
-from gatedjax.models import GANet, GANetConfig
+from gatedjax.models import GANet, GANetConfig, GateConfig
 from gatedjax.models._types import Batch
 
 Score = Literal["zhou", "mlp1"]
@@ -38,7 +38,7 @@ PARTS, KINDS = ("backbone", "auxiliary"), ("governed", "input")
 class Options(_harness.Options):
     """Time GA-Net's inference against the share of words that its gates open.
 
-    A backbone that reads the open words alone is `--model.gates-on input`.
+    A backbone that reads the open words alone is `--model.gates.gates-on input`.
     """
 
     densities: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 0.8, 1.0)
@@ -76,8 +76,7 @@ def make_model(options: Options, gates_on: GatesOn) -> GANet:
         aux_hidden=options.width,
         num_layers=options.layers,
         score=options.score,
-        gates_on=gates_on,
-        test_gate="threshold",
+        gates=GateConfig(gates_on=gates_on, test_gate="threshold"),
     )
     return GANet(config, VOCABULARY, CLASSES)
 

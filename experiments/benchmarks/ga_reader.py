@@ -21,6 +21,7 @@ from experiments.core.config import at_least_1
 from experiments.core.kinds import Array, Batch, Json
 from experiments.core.records import read_json
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask, ga_reader_optimizer
+from gatedjax.models.ga_reader import GAReaderCharacters
 from gatedjax.training import init_state, make_optimizer, make_train_step
 
 COMMAND = "python -m experiments.benchmarks.ga_reader --docs"
@@ -137,7 +138,7 @@ def make_tasks(options: Options) -> dict[str, GAReaderTask]:
         hops=options.hops,
         hidden=options.hidden,
         embedding_dim=options.embedding_dim,
-        char_dim=0,
+        characters=GAReaderCharacters(char_dim=0),
         dropout=0.0,
     )
     clipped = dataclasses.replace(config, step_clip=10.0)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from experiments.core.kinds import Config, Fields, Json
+from gatedjax._utils.groups import grouped_paths
 from gatedjax._utils.json import to_json_values
 from gatedjax._utils.options import Unset
 from gatedjax.training import TrainConfig
@@ -115,8 +116,9 @@ def changed(config: C, changes: Changes) -> C:
     parts: dict[str, Json] = {}
     values: Json = {}
     known = {field.name for field in dataclasses.fields(config)}
+    paths = grouped_paths(type(config))
     for path, value in changes.items():
-        name, _, rest = path.partition(".")
+        name, _, rest = paths.get(path, path).partition(".")
         if name not in known:
             raise ValueError(f"{type(config).__name__} has no field {name!r}, got {path!r}")
         if rest:

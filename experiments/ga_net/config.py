@@ -74,7 +74,7 @@ def _preset(
 # are total widths). Searched on validation text (TUNING.md): TREC's learning rate, for GA-Net; what
 # the tables use on TREC and the SST sets, for each system alone, is in paper.py. Dropout of the SST
 # sets and IMDB is that of one short run each.
-_DROPOUT = {"model.embedding_dropout": 0.5, "model.pool_dropout": 0.5}
+_DROPOUT = {"model.dropouts.embedding_dropout": 0.5, "model.dropouts.pool_dropout": 0.5}
 _SST: Changes = {"train.early_stop_patience": 3, **_DROPOUT, **BY_LOSS}
 _IMDB: Changes = {
     "train.early_stop_patience": 2,
@@ -91,9 +91,9 @@ _POLARITY: Changes = {
     "model.hidden": 32,
     "model.aux_hidden": 32,
     "model.num_layers": 1,
-    "model.embedding_dropout": 0.1,
-    "model.pool_dropout": 0.1,
-    "model.penalty": 1e-3,
+    "model.dropouts.embedding_dropout": 0.1,
+    "model.dropouts.pool_dropout": 0.1,
+    "model.gates.penalty": 1e-3,
     "train.early_stop_patience": None,
     **BY_LOSS,
     "train.optimizer.learning_rate": 4e-3,
@@ -112,9 +112,9 @@ PRESETS: dict[str, Config] = {config.preset: config for config in _PRESETS}
 SWEPT = {
     "learning rate": ("learning_rates", "train.optimizer.learning_rate"),
     "batch": ("batch_sizes", "data.batch_size"),
-    "dropout": ("dropouts", "model.embedding_dropout", "model.pool_dropout"),
-    "tau": ("temperatures", "model.temperature"),
-    "lambda": ("penalties", "model.penalty"),
+    "dropout": ("dropouts", "model.dropouts.embedding_dropout", "model.dropouts.pool_dropout"),
+    "tau": ("temperatures", "model.gates.temperature"),
+    "lambda": ("penalties", "model.gates.penalty"),
 }
 
 

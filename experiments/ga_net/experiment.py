@@ -36,7 +36,7 @@ def experiment(config: Config) -> Experiment:
     parts = for_training(texts, config.data)
     train = parts.pop("train")
     model = texts.classifier(GANet, config.model)
-    held = config.model.density is not None
+    held = config.model.gates.density is not None
     return Experiment(
         task=GANetTask(model),
         facts={
@@ -69,7 +69,7 @@ def exact(model: GANet, texts: gdata.Encoded, params: Params) -> Json:
 
     Nothing where the gates are no longer those of attention, or every text is longer.
     """
-    if model.config.gates_on != "attention" or texts.lengths.min() > EXACT:
+    if model.config.gates.gates_on != "attention" or texts.lengths.min() > EXACT:
         return {}
     modes = gate_modes(model, params, whole(texts), longest=EXACT)
     rows = {row.mode: {"loss": row.loss, "accuracy": row.accuracy} for row in modes.table()}

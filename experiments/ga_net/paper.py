@@ -28,7 +28,7 @@ from gatedjax.models.ga_net import GATE_MODES
 WIDTHS = tuple(f"ganet_width_{width}" for width in reported.AUX_WIDTHS)
 AT_DENSITY: Changes = {
     "model.system": "ganet",
-    "model.density": 0.2,
+    "model.gates.density": 0.2,
     "train.early_stop_patience": None,
     **BY_ACCURACY,
 }
@@ -78,11 +78,11 @@ VARIANTS = by_name(
         for name, width in zip(WIDTHS, reported.AUX_WIDTHS, strict=True)
     ),
     *(
-        Variant(f"ganet_by_{name}", title, {"model.estimator": name, **AT_DENSITY})
+        Variant(f"ganet_by_{name}", title, {"model.gates.estimator": name, **AT_DENSITY})
         for name, title in reported.ESTIMATORS.items()
     ),
     *(
-        Variant(name, title, {"model.gates_on": on, **AT_DENSITY})
+        Variant(name, title, {"model.gates.gates_on": on, **AT_DENSITY})
         for (name, title), on in zip(
             faithfulness.VARIANTS.items(), ("attention", "input"), strict=True
         )

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from experiments.core.config import Files, RunConfig, Start, changed
 from experiments.core.kinds import Json
 from gatedjax.models import GAReaderConfig, ga_reader_optimizer
+from gatedjax.models.ga_reader import GAReaderCharacters
 from gatedjax.training import OptimizerConfig, TrainConfig
 
 DataName = Literal["two_facts", "cbt_ne", "cbt_cn", "cnn", "daily_mail", "wdw", "wdw_relaxed"]
@@ -107,7 +108,7 @@ def _preset(name: DataName, *, dropout: float, released: bool) -> Config:
         model=GAReaderConfig(
             hidden=128 if released else 256,
             dropout=dropout,
-            char_dim=25 if released else 0,
+            characters=GAReaderCharacters(char_dim=25 if released else 0),
             feature=released,
             freeze_embeddings=released,
         ),
@@ -132,7 +133,7 @@ PRESETS: dict[str, Config] = {
             hops=2,
             hidden=32,
             embedding_dim=32,
-            char_dim=0,
+            characters=GAReaderCharacters(char_dim=0),
             dropout=0.0,
             init="glorot_orthogonal",
         ),

@@ -82,7 +82,7 @@ UNREAD = {"batch_size": 1, "eval_batch_size": 1, "max_shapes": 1, "fraction": 1,
 
 def experiment(config: Config) -> Experiment:
     """The run of a configuration."""
-    data, spelt = config.data, config.model.char_dim > 0
+    data, spelt = config.data, config.model.characters.char_dim > 0
     questions = read_questions(changed(data, UNREAD), config.model.embedding_dim)
     texts, letters = questions.texts, questions.characters
     train, *held = (texts.splits[split] for split in text.SPLITS)

@@ -44,7 +44,8 @@ def reader(name: str, title: str, *, feature: bool = False, **network: Any) -> V
 
 FIXED: Json = {"freeze_embeddings": True}
 TRAINED: Json = {"freeze_embeddings": False}
-OLD: Json = {"token_attention": False, "char_dim": 0}
+NO_CHARACTERS: Json = {"characters.char_dim": 0}
+OLD: Json = {"token_attention": False, **NO_CHARACTERS}
 VARIANTS = variants(
     reader("fix", "GA, fixed vectors", **FIXED),
     reader("update", "GA, trained vectors", **TRAINED),
@@ -58,7 +59,7 @@ VARIANTS = variants(
     reader("hops_1", "K = 1", hops=1),
     reader("hops_2", "K = 2", hops=2),
     reader("hops_4", "K = 4", hops=4),
-    reader("no_characters", "without characters", char_dim=0),
+    reader("no_characters", "without characters", **NO_CHARACTERS),
     reader("no_token_attention", "one query vector for all tokens", token_attention=False),
     reader("corpus", "corpus vectors instead of GloVe"),
 )

@@ -127,7 +127,9 @@ def table6(store: Store) -> str:
     rows = []
     for data, (dropout, width) in reported.TUNED.items():
         model = PRESETS[data].model
-        spelt = f"{model.char_dim}-d, GRU {model.char_hidden}" if model.char_dim else "none"
+        spelt, letters = "none", model.characters
+        if letters.char_dim:
+            spelt = f"{letters.char_dim}-d, GRU {letters.char_hidden}"
         ran = [record["config"]["model"] for record in store.any_of(data)]
         row = [reported.NAMES[data]]
         for name, theirs in (("dropout", dropout), ("hidden", width)):

@@ -100,9 +100,9 @@ def _language_model(size: str) -> Config:
         "model.embedding_dim": hidden,
         "model.num_layers": 2,
         "model.init_scale": scale,
-        "model.embedding_dropout": dropout,
-        "model.layer_dropout": dropout,
-        "model.state_dropout": dropout,
+        "model.dropouts.embedding_dropout": dropout,
+        "model.dropouts.layer_dropout": dropout,
+        "model.dropouts.state_dropout": dropout,
         "train.num_steps": epochs * epoch,
         "train.eval_every": epoch,
         "train.checkpoint_every": epoch,
@@ -126,8 +126,8 @@ _IMAGES = {"train.optimizer.learning_rate": 1e-2, "train.optimizer.schedule": "c
 _IMDB = {
     "train.optimizer.learning_rate": 1e-3,
     "train.early_stop_patience": 3,
-    "model.embedding_dropout": 0.5,
-    "model.state_dropout": 0.5,
+    "model.dropouts.embedding_dropout": 0.5,
+    "model.dropouts.state_dropout": 0.5,
 }
 _PRESETS = (
     _classifier("digits", "digits", {**_IMAGES, **BY_LOSS}, epochs=50, every=5),

@@ -171,7 +171,7 @@ def _classifier(config: Config) -> list[str]:
     cells = (dataclasses.replace(model, cell=cell) for cell in get_args(CellName))
     return _cells(
         *(config.preset, "ours", model.hidden, config.data.batch_size, round(epochs)),
-        *(model.state_dropout, optimizer.name.capitalize(), rate),
+        *(model.dropouts.state_dropout, optimizer.name.capitalize(), rate),
         *(f"{network(cell, name)[1]:,}" for cell in cells),
     )
 
@@ -193,5 +193,5 @@ def _language(config: Config) -> list[str]:
     return _cells(
         *(model.init_scale, model.num_layers, model.hidden, data.batch_size),
         *(train.optimizer.learning_rate, decay, train.num_steps // epoch),
-        *(model.layer_dropout, data.window),
+        *(model.dropouts.layer_dropout, data.window),
     )

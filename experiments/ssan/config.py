@@ -10,6 +10,7 @@ from experiments.core.cli import option_value
 from experiments.core.kinds import Json
 from gatedjax import models
 from gatedjax._utils.terminal import say
+from gatedjax.models.ssan import SSANDropout
 from gatedjax.text._translator import SearchConfig
 from gatedjax.training import OptimizerConfig, TrainConfig
 
@@ -19,7 +20,7 @@ BASE, FULL = "san", "ssan_layer1"
 
 
 MENDED: Json = {
-    "model.relative": "local",
+    "model.order.relative": "local",
     "model.head_hidden": (),
     "train.optimizer.warmup_steps": 300,
 }
@@ -31,7 +32,7 @@ def local(network: str) -> str:
     return f"{network}_local"
 
 
-BOUNDED: Json = {"model.cap": 0.0}
+BOUNDED: Json = {"model.gates.cap": 0.0}
 """Keys that are not selected weigh no more than selected ones in the gradient of their gates."""
 
 
@@ -171,7 +172,7 @@ class RunConfig(config.RunConfig):
     @property
     def system(self) -> str:
         """ "san" without a layer that selects, else "ssan"."""
-        return "ssan" if any(self.model.select_layers) else "san"
+        return "ssan" if self.model.gates.selective else "san"
 
     @property
     def run_name(self) -> str:
@@ -361,14 +362,19 @@ _CONFIGS: tuple[RunConfig, ...] = (
     _translation(
         "mt_multi30k",
         TranslationData(vocabulary_size=10_000),
-        models.SSANTranslatorConfig(dropout=0.3),
+        models.SSANTranslatorConfig(dropouts=SSANDropout(dropout=0.3)),
         (9_000, 450),
         warmup=2_000,
     ),
     _translation(
         "mt_multi30k_small",
         TranslationData(vocabulary_size=6_000, batch_tokens=2048),
-        models.SSANTranslatorConfig(num_layers=3, decoder_layers=3, filter_size=512, dropout=0.2),
+        models.SSANTranslatorConfig(
+            num_layers=3,
+            decoder_layers=3,
+            filter_size=512,
+            dropouts=SSANDropout(dropout=0.2),
+        ),
         (5_000, 250),
         warmup=500,
         rate=1.4e-3,
@@ -412,9 +418,9 @@ def short_presets(args: list[str], presets: Mapping[str, RunConfig]) -> Mapping[
 START = config.Start(
     name="ssan",
     about="""Train a network with selective self-attention (SSAN), or the standard one (SAN)
-with --model.select-layers 0, and evaluate it on the test data. Options that are not given come from
---preset, which also decides which options there are. Press Ctrl-C to stop: the run is saved, and
-the same command continues it. Translate with a finished run:
+with --model.gates.select-layers 0, and evaluate it on the test data. Options that are not given
+come from --preset, which also decides which options there are. Press Ctrl-C to stop: the run is
+saved, and the same command continues it. Translate with a finished run:
 python -m experiments.ssan translate --workdir W < in.txt""",
     presets=PRESETS,
     default="bshift",

@@ -51,11 +51,10 @@ def selection(model: Config, predictions: Predictions) -> Json:
     """Selection rate and share of empty queries over the test sentences, by layer and head."""
     if "selected_heads" not in predictions:
         return {}
-    layers = sorted(layer for layer in model.select_layers if layer)
     return {
         name: {
             str(layer): [round(float(x), 6) for x in predictions[name][:, place].mean(axis=0)]
-            for place, layer in enumerate(layers)
+            for place, layer in enumerate(model.gates.selective)
         }
         for name in ("selected_heads", "empty_heads")
     }

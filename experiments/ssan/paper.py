@@ -91,10 +91,10 @@ DENSITIES = {
 }
 
 HALVES: dict[str, tuple[str, Changes]] = {
-    f"{BASE}_linear": ("SAN, sinusoids, linear head", {"model.relative": "none"}),
+    f"{BASE}_linear": ("SAN, sinusoids, linear head", {"model.order.relative": "none"}),
     f"{FULL}_linear": (
         "SSAN, layer 1, sinusoids, linear head",
-        {"model.relative": "none", "model.select_layers": (1,)},
+        {"model.order.relative": "none", "model.gates.select_layers": (1,)},
     ),
     f"{BASE}_local_rectified": (
         "SAN, local heads, rectified head",
@@ -105,7 +105,7 @@ HALVES: dict[str, tuple[str, Changes]] = {
 
 
 def _drawn(mode: Mode, title: str) -> Variant:
-    changes = {"model.select_layers": (1,), "model.selector": mode}
+    changes = {"model.gates.select_layers": (1,), "model.gates.selector": mode}
     return Variant(f"ssan_{mode}", f"SSAN, {title}", changes)
 
 
@@ -113,31 +113,31 @@ def _of_layers(named: Callable[[str], str], how: str, changes: Changes) -> Itera
     """A selector in each layer, by a recipe."""
     for n, name in LAYERS.items():
         yield Variant(
-            named(name), f"SSAN, layer {n}{how}", {"model.select_layers": (n,), **changes}
+            named(name), f"SSAN, layer {n}{how}", {"model.gates.select_layers": (n,), **changes}
         )
 
 
 VARIANTS = by_name(
-    Variant(BASE, "SAN", {"model.select_layers": (0,)}),
+    Variant(BASE, "SAN", {"model.gates.select_layers": (0,)}),
     *_of_layers(str, "", {}),
     _drawn("soft", "soft samples"),
     _drawn("expect", "probabilities"),
     _drawn("reinforce", "REINFORCE"),
     Variant("ssan_shared", "SSAN, one selection for all heads", {"model.share_heads": True}),
     *(
-        Variant(name, f"SSAN, temperature {tau}", {"model.temperature": float(tau)})
+        Variant(name, f"SSAN, temperature {tau}", {"model.gates.temperature": float(tau)})
         for name, tau in TEMPERATURES.items()
         if name != FULL
     ),
     *(
-        Variant(name, f"SSAN, density {share}", {"model.density": float(share)})
+        Variant(name, f"SSAN, density {share}", {"model.gates.density": float(share)})
         for name, share in DENSITIES.items()
         if name not in (BASE, FULL)
     ),
-    Variant(local(BASE), "SAN, local heads", {"model.select_layers": (0,), **MENDED}),
+    Variant(local(BASE), "SAN, local heads", {"model.gates.select_layers": (0,), **MENDED}),
     *_of_layers(local, ", local heads", MENDED),
     *(
-        Variant(name, title, {"model.select_layers": (0,), **MENDED, **back})
+        Variant(name, title, {"model.gates.select_layers": (0,), **MENDED, **back})
         for name, (title, back) in HALVES.items()
     ),
     *_of_layers(bounded, ", bounded", BOUNDED),

@@ -89,6 +89,7 @@ def parse(
     import tyro
 
     from gatedjax._utils.cli_errors import is_option, message_of, unknown_option
+    from gatedjax._utils.groups import with_grouped_names
     from gatedjax._utils.options import joined_docstrings
     from gatedjax._utils.removed import explain_removed_option
 
@@ -105,7 +106,7 @@ def parse(
         show_version()
     if wants_help := any(word in _HELP for word in ahead):
         ahead, rest = ["--help"], []  # tyro leaves out what the words ahead of it have given
-    ahead = _attached(ahead)
+    ahead = with_grouped_names(_attached(ahead), kind)
     encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
     output = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace")
     try:

@@ -7,6 +7,7 @@ import numbers
 from collections.abc import Mapping
 from typing import Any
 
+from gatedjax._utils.groups import option_names
 from gatedjax._utils.numbers import plain
 
 
@@ -58,7 +59,7 @@ def field_values(config: Any) -> dict[str, Any]:
     Args:
       config: an instance of a dataclass.
     """
-    return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    return {name: getattr(config, name) for name in option_names(type(config))}
 
 
 def _convert(value: Any) -> Any:

@@ -217,7 +217,7 @@ class Programs:
                 "kept": [bool(kept) for kept in read.kept[0]],
             }
         likely = self.likely(tokens)
-        free = gates_of(likely, state, self.model.config.temperature)
+        free = gates_of(likely, state, self.model.config.gates.temperature)
         forced = force(free, state.forced)
         soft = state.mode not in HARD
         probabilities, attention, gates = self.with_gates(tokens, [forced, free], soft=soft)
@@ -231,7 +231,7 @@ class Programs:
             "open": floats(likely),
             "gates": floats(gates[0]),
             "free": [bool(gate > 0.5) for gate in free],
-            "rule": self.model.config.empty if all_shut and not soft else None,
+            "rule": self.model.config.gates.empty if all_shut and not soft else None,
         }
 
     @functools.cached_property

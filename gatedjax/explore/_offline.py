@@ -106,7 +106,7 @@ def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
     return {
         "known": known,
         "open": [float(p) for p in programs.likely(tokens)],
-        "empty": model.config.empty,
+        "empty": model.config.gates.empty,
         "probabilities": _shares(np.concatenate([one for one, _ in parts])),
         "attention": _shares(np.concatenate([one for _, one in parts])),
     }

@@ -259,7 +259,7 @@ class ReaderView(View):
     @functools.cached_property
     def _program(self) -> Any:
         config = self._reader.config
-        letters = len(self._reader.characters) if config.char_dim else 0
+        letters = len(self._reader.characters) if config.characters.char_dim else 0
 
         def run(params: Params, batch: Tree) -> Tree:
             rows = params["embed"]["table"].shape[0]
@@ -286,7 +286,7 @@ class ReaderView(View):
         vocabulary, params = self._own((*document, *query), shape.words + 2)
         encoded = encode_cloze(source, vocabulary)
         spelling = None
-        if self._reader.config.char_dim:
+        if self._reader.config.characters.char_dim:
             spelling = self._reader.characters.table(vocabulary)
         batches = ClozeBatches.eval(encoded, batch_size=1, shapes=[shape], characters=spelling)
         with self._lock:
@@ -415,11 +415,11 @@ class TranslatorView(View):
         super().__init__()
         self._translator = translator
         model, search = translator.model, translator.search
-        if any(model.config.select_layers):
+        if model.config.gates.selective:
             self.network = "a Transformer whose encoder selects whom words attend to"
         room = PIECES
-        if model.config.positions == "learned":
-            room = min(room, model.config.max_length - search.extra)
+        if model.config.order.positions == "learned":
+            room = min(room, model.config.order.max_length - search.extra)
         self._pieces = self.max_len = room
         self._params = jax.device_put(translator.params)
         self._translating = functools.lru_cache(_KEPT)(self._translate)

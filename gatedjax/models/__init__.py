@@ -13,6 +13,7 @@ from gatedjax.models.agt import AGTConfig as AGTConfig
 from gatedjax.models.agt import AGTTask as AGTTask
 from gatedjax.models.ga_net import GANet as GANet
 from gatedjax.models.ga_net import GANetConfig as GANetConfig
+from gatedjax.models.ga_net import GateConfig as GateConfig
 from gatedjax.models.ga_reader import GAReader as GAReader
 from gatedjax.models.ga_reader import GAReaderConfig as GAReaderConfig
 from gatedjax.models.ga_reader import GAReaderTask as GAReaderTask
@@ -33,6 +34,7 @@ from gatedjax.models.ssan.probe import SSANProbeTask as SSANProbeTask
 from gatedjax.models.ssan.reordering import WordReorderingConfig as WordReorderingConfig
 from gatedjax.models.ssan.reordering import WordReorderingDetector as WordReorderingDetector
 from gatedjax.models.ssan.reordering import WordReorderingTask as WordReorderingTask
+from gatedjax.models.ssan.selector import SelectorConfig as SelectorConfig
 from gatedjax.models.ssan.tagger import SSANTagger as SSANTagger
 from gatedjax.models.ssan.tagger import SSANTaggerConfig as SSANTaggerConfig
 from gatedjax.models.ssan.tagger import SSANTaggingTask as SSANTaggingTask

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from jax import Array
 
 from gatedjax._utils.choices import check_choices
+from gatedjax._utils.groups import with_groups
 from gatedjax._utils.limits import MOST_LENGTH, check_most
 from gatedjax._utils.numbers import make_plain
 from gatedjax.functional._checks import check_positive
@@ -33,29 +34,9 @@ def unread_error(option: str) -> ValueError:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GANetConfig:
-    """Everything that the paper fixes or leaves open about the network."""
+class GateConfig:
+    """How the gates of GA-Net are trained, penalised and evaluated."""
 
-    system: Literal["ganet", "soft", "local", "bilstm"] = "ganet"
-    """GA-Net, or one of its baselines: global attention, local attention, last hidden state."""
-    embedding_dim: int = 100
-    """Width of the word vectors."""
-    hidden: int = 100
-    """Backbone LSTM width per direction."""
-    num_layers: int = 2
-    """Backbone layers."""
-    merge: Literal["concat", "sum"] = "concat"
-    """How the two directions become one state."""
-    score: Literal["zhou", "mlp1"] = "zhou"
-    """Attention score: w . tanh(h), or w . tanh(W h + b)."""
-    post_tanh: bool = True
-    """Apply tanh to the pooled state before the classifier."""
-    aux: Literal["lstm", "fnn", "att"] = "lstm"
-    """Auxiliary network that predicts the gates."""
-    aux_hidden: int = 100
-    """Width of the auxiliary network."""
-    aux_positions: bool = True
-    """Add sinusoidal positions to the input of the "att" auxiliary network."""
     gate_bias_init: float = 0.0
     """Gate bias at the start; 0 opens about half of the gates."""
     temperature: float = 1.0
@@ -87,54 +68,23 @@ class GANetConfig:
     """Draws of the gates in evaluation."""
     empty: Literal["max_gate", "soft", "zeros"] = "max_gate"
     """If all gates close: open the likeliest, attend to everything, or pool nothing."""
-    local_half_width: float = 4.0
-    """Local attention: half of the window, in tokens."""
-    local_renormalise: bool = False
-    """Local attention: make the weights sum to 1 after the Gaussian."""
-    embedding_dropout: float = 0.3
-    """Dropout on word vectors."""
-    layer_dropout: float = 0.0
-    """Dropout between the backbone layers."""
-    recurrent_dropout: float = 0.0
-    """Dropout on the recurrent connections of the backbone, one mask per example."""
-    pool_dropout: float = 0.3
-    """Dropout on the pooled state."""
-    freeze_embeddings: bool = False
-    """Keep word vectors as they are."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Compute dtype; parameters, softmax, noise, carries and the loss stay float32."""
 
     def __post_init__(self) -> None:
         make_plain(self)
         check_choices(self)
-        check_at_least(self, 1, "embedding_dim", "hidden", "num_layers", "aux_hidden")
         check_at_least(self, 1, "test_samples")
         check_at_least(self, 2, "estimator_draws")
         check_schedule(self)
-        check_positive(temperature=self.temperature, local_half_width=self.local_half_width)
-        check_most("local_half_width", self.local_half_width, MOST_LENGTH)
+        check_positive(temperature=self.temperature)
         if not 0 <= self.penalty < float("inf"):
             raise ValueError(f"penalty must be at least 0 and finite, got {self.penalty}")
-        check_rates(self, "embedding_dropout", "layer_dropout")
-        check_rates(self, "recurrent_dropout", "pool_dropout")
         if self.density is not None and not 0 < self.density < 1:
             raise ValueError(f"density must be in (0, 1) or None, got {self.density}")
-        if self.density is not None and self.system != "ganet":
-            raise ValueError(f"density must be None for system={self.system!r}: it has no gates")
-        self._check_estimator()
-
-    def _check_estimator(self) -> None:
-        if self.estimator is not None:
-            if self.system != "ganet":
-                raise gateless_error(self.system)
-            if self.relax != "soft":
-                raise ValueError(f"relax must be 'soft' where estimator={self.estimator!r} says it")
-        if self.gates_on == "input":
-            if self.system != "ganet":
-                raise ValueError(f"gates_on must be 'attention' for system={self.system!r}")
-            if needs_closed_words(KINDS[self.estimation]):
-                said = "relax" if self.estimator is None else "estimator"
-                raise unread_error(f"{said}={getattr(self, said)!r}")
+        if self.estimator is not None and self.relax != "soft":
+            raise ValueError(f"relax must be 'soft' where estimator={self.estimator!r} says it")
+        if self.gates_on == "input" and needs_closed_words(KINDS[self.estimation]):
+            said = "relax" if self.estimator is None else "estimator"
+            raise unread_error(f"{said}={getattr(self, said)!r}")
 
     @property
     def estimation(self) -> EstimatorName:
@@ -144,3 +94,77 @@ class GANetConfig:
     def make_estimator(self, temperature: float | Array) -> Estimator:
         """Returns the estimator that trains the gates at a temperature."""
         return named(self.estimation, temperature=temperature, draws=self.estimator_draws)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GANetDropout:
+    """Dropout rates of GA-Net."""
+
+    embedding_dropout: float = 0.3
+    """Dropout on word vectors."""
+    layer_dropout: float = 0.0
+    """Dropout between the backbone layers."""
+    recurrent_dropout: float = 0.0
+    """Dropout on the recurrent connections of the backbone, one mask per example."""
+    pool_dropout: float = 0.3
+    """Dropout on the pooled state."""
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        check_rates(self, "embedding_dropout", "layer_dropout", "recurrent_dropout", "pool_dropout")
+
+
+@with_groups
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GANetConfig:
+    """Everything that the paper fixes or leaves open about the network."""
+
+    system: Literal["ganet", "soft", "local", "bilstm"] = "ganet"
+    """GA-Net, or one of its baselines: global attention, local attention, last hidden state."""
+    embedding_dim: int = 100
+    """Width of the word vectors."""
+    hidden: int = 100
+    """Backbone LSTM width per direction."""
+    num_layers: int = 2
+    """Backbone layers."""
+    merge: Literal["concat", "sum"] = "concat"
+    """How the two directions become one state."""
+    score: Literal["zhou", "mlp1"] = "zhou"
+    """Attention score: w . tanh(h), or w . tanh(W h + b)."""
+    post_tanh: bool = True
+    """Apply tanh to the pooled state before the classifier."""
+    aux: Literal["lstm", "fnn", "att"] = "lstm"
+    """Auxiliary network that predicts the gates."""
+    aux_hidden: int = 100
+    """Width of the auxiliary network."""
+    aux_positions: bool = True
+    """Add sinusoidal positions to the input of the "att" auxiliary network."""
+    gates: GateConfig = GateConfig()
+    """How the gates are trained, penalised and evaluated."""
+    local_half_width: float = 4.0
+    """Local attention: half of the window, in tokens."""
+    local_renormalise: bool = False
+    """Local attention: make the weights sum to 1 after the Gaussian."""
+    dropouts: GANetDropout = GANetDropout()
+    """Dropout rates."""
+    freeze_embeddings: bool = False
+    """Keep word vectors as they are."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Compute dtype; parameters, softmax, noise, carries and the loss stay float32."""
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        check_choices(self)
+        check_at_least(self, 1, "embedding_dim", "hidden", "num_layers", "aux_hidden")
+        check_positive(local_half_width=self.local_half_width)
+        check_most("local_half_width", self.local_half_width, MOST_LENGTH)
+        if self.system != "ganet":
+            self._check_without_gates()
+
+    def _check_without_gates(self) -> None:
+        if self.gates.density is not None:
+            raise ValueError(f"density must be None for system={self.system!r}: it has no gates")
+        if self.gates.estimator is not None:
+            raise gateless_error(self.system)
+        if self.gates.gates_on == "input":
+            raise ValueError(f"gates_on must be 'attention' for system={self.system!r}")

@@ -128,7 +128,7 @@ def _words_read(
     values, closed = open_one(net.config, encoded, gates)
     mask = like(encoded.mask, values)
     kept = mask & (values > 0)
-    if net.config.empty == "soft" and closed is not None:
+    if net.config.gates.empty == "soft" and closed is not None:
         kept = jnp.where(closed[..., None], mask, kept)
     return values, kept, closed
 

@@ -94,7 +94,7 @@ def pool_states(
 def open_one(
     config: GANetConfig, encoded: Encoded, gates: Gates
 ) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B"] | None]:
-    """Opens the likeliest gate of a row without an open one, where `config.empty` says so.
+    """Opens the likeliest gate of a row without an open one, where `gates.empty` says so.
 
     Returns:
       The gates, and which rows had no open one; None for gates that are never closed.
@@ -105,7 +105,7 @@ def open_one(
     opened, closed = F.ensure_open(
         values, like(encoded.gate_logits, values), like(encoded.mask, values)
     )
-    return (opened if config.empty == "max_gate" else values), closed
+    return (opened if config.gates.empty == "max_gate" else values), closed
 
 
 def keys_of(module: nn.Module, batch: Batch, stream: str) -> Key[Array, " B"]:

@@ -36,7 +36,7 @@ class GANetTask:
     """How a `GANet` (or a baseline) is trained and evaluated.
 
     Loss per example: cross-entropy + lambda * mean gate over the true length. With
-    `config.density` lambda is a multiplier that gradient ascent fits to the constraint, and what it
+    `gates.density` lambda is a multiplier that gradient ascent fits to the constraint, and what it
     multiplies is the mean open probability less that density (Bastings et al. 2019).
 
     An estimator that is not a `gates.Pathwise` is given the cross-entropy behind one pass of the
@@ -67,13 +67,13 @@ class GANetTask:
         config, name = self.model.config, type(self.estimator).__name__
         if config.system != "ganet":
             raise gateless_error(config.system)
-        if config.estimator is not None or config.relax != "soft":
-            said = "estimator" if config.estimator else "relax"
+        if config.gates.estimator is not None or config.gates.relax != "soft":
+            said = "estimator" if config.gates.estimator else "relax"
             raise ValueError(
                 f"estimator must be None, or the configuration's {said} not set: got {name} and "
                 f"{said}={getattr(config, said)!r}"
             )
-        if config.gates_on == "input" and needs_closed_words(self.estimator):
+        if config.gates.gates_on == "input" and needs_closed_words(self.estimator):
             raise unread_error(f"estimator={name}")
 
     @property
@@ -87,8 +87,8 @@ class GANetTask:
         config = self.model.config
         if config.system != "ganet":
             return ()
-        tempered = self.estimator is None and takes_temperature(config.estimation)
-        penalised = config.density is None
+        tempered = self.estimator is None and takes_temperature(config.gates.estimation)
+        penalised = config.gates.density is None
         return ("penalty",) * penalised + ("temperature",) * tempered
 
     def with_value(self, name: str, value: Tree) -> "GANetTask":
@@ -102,7 +102,7 @@ class GANetTask:
         """Returns parameters for batches with the widths of this one."""
         streams = dict(zip(("params", "dropout", "gate"), jax.random.split(key, 3), strict=True))
         # not that of a schedule: no step is known yet
-        tau = self.model.config.temperature
+        tau = self.model.config.gates.temperature
         return self.model.init(streams, batch, train=True, temperature=tau)["params"]
 
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
@@ -122,15 +122,17 @@ class GANetTask:
         if config.system == "ganet":
             mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
             open_probability = nn.sigmoid(output.gate_logits)
-            if config.density is not None:
+            if config.gates.density is not None:
                 term, multiplier = constraint(
-                    params["multiplier"], F.gate_penalty(open_probability, mask), config.density
+                    params["multiplier"],
+                    F.gate_penalty(open_probability, mask),
+                    config.gates.density,
                 )
                 loss = loss + term
                 metrics["multiplier"] = Ratio.of(multiplier, weight)
             else:
-                sampled = config.penalty_on == "gate" and isinstance(estimator, Pathwise)
-                strength = config.penalty if self.penalty is None else self.penalty
+                sampled = config.gates.penalty_on == "gate" and isinstance(estimator, Pathwise)
+                strength = config.gates.penalty if self.penalty is None else self.penalty
                 penalised = output.gates if sampled else open_probability
                 loss = loss + strength * F.gate_penalty(penalised, mask)
             metrics["density"] = Ratio.of(F.gate_penalty(output.gates, mask), weight)
@@ -144,7 +146,9 @@ class GANetTask:
         config = self.model.config
         if self.estimator is not None or config.system != "ganet":
             return self.estimator
-        return config.make_estimator(schedule(config, batch.get("step"), self.temperature))
+        return config.gates.make_estimator(
+            schedule(config.gates, batch.get("step"), self.temperature)
+        )
 
     def _estimated(
         self, params: Params, batch: Batch, rngs: dict[str, Array], estimator: Estimator
@@ -179,7 +183,7 @@ class GANetTask:
     def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
         """Returns metrics and per-example predictions; for GA-Net under every gate mode.
 
-        Metrics: "loss" (cross-entropy) and "accuracy" under `config.test_gate`; for GA-Net also
+        Metrics: "loss" (cross-entropy) and "accuracy" under `gates.test_gate`; for GA-Net also
         accuracy_*, density_* (sentence mean), density_tok_* (token-pooled) per gate mode, each
         averaged over the draws, and closed_* (rows whose gates were all closed).
         Predictions: "label", "predicted", "correct" and, per example, "attended" tokens.
@@ -196,18 +200,18 @@ class GANetTask:
             return metrics, self._predictions(batch, output.logits, attended)
 
         # at the end of a schedule it does not matter what it started from
-        tau = self.temperature if config.final_temperature is None else None
+        tau = self.temperature if config.gates.final_temperature is None else None
         modes: Any = self.model.apply(variables, batch, tau, rngs=rngs, method=GANet.gate_modes)
         metrics = {
             f"{name}_{mode}": ratio
             for mode, output in modes.items()
             for name, ratio in on_rows(self._gate_metrics, output, batch, rows=()).items()
         }
-        hard = modes["threshold" if config.test_gate == "threshold" else "sample"]
+        hard = modes["threshold" if config.gates.test_gate == "threshold" else "sample"]
         draw = first_draw(hard)
         logits = draw.logits
-        source = config.test_gate
-        if config.test_gate == "multi_sample":
+        source = config.gates.test_gate
+        if config.gates.test_gate == "multi_sample":
             logits, source = mean_log_probability(hard.logits), "sample"
             metrics |= class_metrics(logits, label, weight)
         else:
@@ -215,7 +219,7 @@ class GANetTask:
             metrics["loss"] = metrics[f"loss_{source}"]
         metrics["density"] = metrics[f"density_{source}"]
         attended = jnp.sum(draw.gates > 0, axis=-1)
-        if config.empty == "soft":
+        if config.gates.empty == "soft":
             attended = jnp.where(draw.closed, batch["lengths"], attended)
         return metrics, self._predictions(batch, logits, attended)
 

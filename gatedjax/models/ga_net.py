@@ -31,6 +31,8 @@ from gatedjax.models import _ga_net_input as on_input
 from gatedjax.models._checks import check_batch
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._ga_net_config import GANetConfig as GANetConfig
+from gatedjax.models._ga_net_config import GANetDropout as GANetDropout
+from gatedjax.models._ga_net_config import GateConfig as GateConfig
 from gatedjax.models._ga_net_parts import (
     Encoded,
     first_draw,
@@ -86,8 +88,8 @@ class GANet(nn.Module):
             c.hidden,
             num_layers=c.num_layers,
             bidirectional=True,
-            dropout=c.layer_dropout,
-            recurrent_dropout=c.recurrent_dropout,
+            dropout=c.dropouts.layer_dropout,
+            recurrent_dropout=c.dropouts.recurrent_dropout,
             **types,
         )
         if c.system != "bilstm":
@@ -97,10 +99,10 @@ class GANet(nn.Module):
                 c.aux,
                 features=c.aux_hidden,
                 positions=c.aux_positions,
-                bias_init=c.gate_bias_init,
+                bias_init=c.gates.gate_bias_init,
                 **types,
             )
-            if c.density is not None:
+            if c.gates.density is not None:
                 self.param("multiplier", nn.initializers.zeros, ())
         if c.system == "local":
             self.position = gnn.LocalPosition(**types)
@@ -114,7 +116,7 @@ class GANet(nn.Module):
         temperature: float | Array | None = None,
         estimator: Estimator | None = None,
     ) -> GANetOutput:
-        """Runs the network with the gates of training or of `config.test_gate`.
+        """Runs the network with the gates of training or of `gates.test_gate`.
 
         Args:
           batch: "tokens" [B, T], "lengths" [B], "example_id" [B] (row numbers if absent).
@@ -133,10 +135,11 @@ class GANet(nn.Module):
         if train:
             noise = F.example_noise(keys_of(self, batch, "gate"), logits.shape[-1])
             if estimator is None:
-                tau = schedule(config, batch.get("step")) if temperature is None else temperature
-                estimator = config.make_estimator(tau)
+                if temperature is None:
+                    temperature = schedule(config.gates, batch.get("step"))
+                estimator = config.gates.make_estimator(temperature)
             gates = draw(estimator, logits, noise, encoded.mask)
-            may_close = config.gates_on == "attention" and gates.logarithms is None
+            may_close = config.gates.gates_on == "attention" and gates.logarithms is None
             gates = gates._replace(hard=gates.hard or may_close)
             return self.attend(encoded, gates, batch, train=True)
         output: Output = self.attend(encoded, self.test_gates(encoded, batch), batch)
@@ -151,10 +154,10 @@ class GANet(nn.Module):
         tokens = batch["tokens"]
         mask = F.length_mask(batch["lengths"], tokens.shape[1])
         xs = self.embed(tokens)
-        if train and config.embedding_dropout > 0:
+        if train and config.dropouts.embedding_dropout > 0:
             keys = keys_of(self, batch, "dropout")
-            xs = F.example_dropout(xs, config.embedding_dropout, keys)
-        if config.gates_on == "input":  # the backbone has to wait for the gates
+            xs = F.example_dropout(xs, config.dropouts.embedding_dropout, keys)
+        if config.gates.gates_on == "input":  # the backbone has to wait for the gates
             logits = self.auxiliary(xs, mask)
             return Encoded(None, None, mask, scores=None, gate_logits=logits, words=xs)
         ids = batch.get("example_id")
@@ -170,7 +173,7 @@ class GANet(nn.Module):
     ) -> GANetOutput:
         """Computes alpha, c and y (eqs. 2, 3 and 9) under the gates of one pass or of all draws."""
         config = self.config
-        if config.gates_on == "input":
+        if config.gates.gates_on == "input":
             if gates.hard:
                 return on_input.read_open_words(self, encoded, gates, batch, train=train)
             encoded = on_input.read_scaled_words(self, encoded, gates, batch, train=train)
@@ -180,7 +183,7 @@ class GANet(nn.Module):
             weights = F.relaxed_gated_softmax(scores, gates.logarithms, mask)
         else:
             weights = F.gated_softmax(scores, values, mask)
-        if closed is not None and config.empty == "soft":
+        if closed is not None and config.gates.empty == "soft":
             weights = jnp.where(closed[..., None], F.masked_softmax(scores, mask), weights)
         pooled = pool_states(config, encoded.states, weights)
         return GANetOutput(
@@ -194,9 +197,9 @@ class GANet(nn.Module):
 
     def classify(self, features: Array, batch: Batch, *, train: bool = False) -> Array:
         """Computes class scores, float32 or wider; with dropout of the features in training."""
-        if train and self.config.pool_dropout > 0:
+        if train and self.config.dropouts.pool_dropout > 0:
             keys = keys_of(self, batch, "dropout")
-            features = F.example_dropout(features, self.config.pool_dropout, keys)
+            features = F.example_dropout(features, self.config.dropouts.pool_dropout, keys)
         logits = self.classifier(features)
         return logits.astype(wide_dtype(logits))
 
@@ -226,13 +229,13 @@ class GANet(nn.Module):
 
         Without the stream "gate" nothing is drawn.
         """
-        if self.config.test_gate == "threshold" or not self.has_rng("gate"):
+        if self.config.gates.test_gate == "threshold" or not self.has_rng("gate"):
             return Gates(F.threshold_gates(encoded.gate_logits), hard=True)
         draws = draw_gates(encoded.gate_logits, self.test_noise(encoded, batch))
-        return Gates(draws[0] if self.config.test_gate == "sample" else draws, hard=True)
+        return Gates(draws[0] if self.config.gates.test_gate == "sample" else draws, hard=True)
 
     def test_noise(self, encoded: Encoded, batch: Batch) -> Float[Array, "S B T"]:
-        """Draws the noise of `config.test_samples` draws, the same of an example in any batch."""
+        """Draws the noise of `gates.test_samples` draws, the same of an example in any batch."""
         keys, size = keys_of(self, batch, "gate"), encoded.mask.shape[-1]
 
         def noise_of(draw: Array) -> Array:  # traced once: there may be a hundred draws
@@ -240,7 +243,7 @@ class GANet(nn.Module):
                 jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, draw), size
             )
 
-        return jax.vmap(noise_of)(jnp.arange(self.config.test_samples, dtype=jnp.uint32))
+        return jax.vmap(noise_of)(jnp.arange(self.config.gates.test_samples, dtype=jnp.uint32))
 
     def gate_modes(
         self,
@@ -256,7 +259,7 @@ class GANet(nn.Module):
           encoded: what `encode` returned of the batch, which is then not read again.
 
         Returns:
-          "sample" and "relaxed" (`config.test_samples` draws with the same noise), "threshold" and
+          "sample" and "relaxed" (`gates.test_samples` draws with the same noise), "threshold" and
           "expected" (the open probabilities as gates). Every field but gate_logits and scores has
           a leading axis over the draws, of size 1 where nothing is drawn; scores too, where the
           gates act on the input: then every draw is a pass of its own over the sequence.
@@ -269,8 +272,8 @@ class GANet(nn.Module):
         self.check_gated()
         noise, logits = self.test_noise(encoded, batch), encoded.gate_logits
         if temperature is None:
-            last = config.final_temperature
-            temperature = config.temperature if last is None else last
+            last = config.gates.final_temperature
+            temperature = config.gates.temperature if last is None else last
         modes = {
             "sample": Gates(draw_gates(logits, noise), hard=True),
             "threshold": Gates(F.threshold_gates(logits[None]), hard=True),
@@ -291,7 +294,7 @@ class GANet(nn.Module):
 
         Args:
           batch: as of a call.
-          gates: 0 or 1 for every word, S times; `config.empty` says what happens if all are 0.
+          gates: 0 or 1 for every word, S times; `gates.empty` says what happens if all are 0.
           soft: gates are any numbers from 0 to 1, as of "expected" and "relaxed"; where all are 0,
             nothing is pooled.
           encoded: what `encode` returned of the batch, which is then not read again.
@@ -338,9 +341,9 @@ class GANet(nn.Module):
           ValueError: if the gates do not act on the input, or test_gate is "multi_sample".
         """
         self.check_gated()
-        if self.config.gates_on != "input":
+        if self.config.gates.gates_on != "input":
             raise ValueError("compact needs gates_on='input': with 'attention' every word is read")
-        if self.config.test_gate == "multi_sample":
+        if self.config.gates.test_gate == "multi_sample":
             raise ValueError("compact needs one draw, test_gate must not be 'multi_sample'")
         encoded = self.encode(batch)
         gates = self.test_gates(encoded, batch)

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
+from gatedjax._utils.groups import with_groups
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Options, Tree
 from gatedjax.functional._checks import check_positive, wide_dtype
@@ -37,6 +38,25 @@ QueryVector = Literal["cloze", "final"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class GAReaderCharacters:
+    """The characters of a word, which add to its vector."""
+
+    char_dim: int = 25
+    """Width of the character vectors; 0 takes the characters away."""
+    char_hidden: int = 25
+    """Width of the character GRU per direction (the paper's text says 50, its program 25)."""
+    char_features: int = 50
+    """Width of what the characters add to a word vector."""
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        check_at_least(self, 0, "char_dim")
+        if self.char_dim:
+            check_at_least(self, 1, "char_hidden", "char_features")
+
+
+@with_groups
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class GAReaderConfig:
     """Everything that the paper fixes or leaves open about the network."""
 
@@ -46,12 +66,8 @@ class GAReaderConfig:
     """Width H of every GRU per direction."""
     embedding_dim: int = 100
     """Width of the word vectors."""
-    char_dim: int = 25
-    """Width of the character vectors; 0 takes the characters away."""
-    char_hidden: int = 25
-    """Width of the character GRU per direction (the paper's text says 50, its program 25)."""
-    char_features: int = 50
-    """Width of what the characters add to a word vector."""
+    characters: GAReaderCharacters = GAReaderCharacters()
+    """What the characters of a word add to its vector."""
     gating: GatingName = "multiply"
     """How document and query are joined between hops; "none" hands the document states on."""
     token_attention: bool = True
@@ -87,10 +103,7 @@ class GAReaderConfig:
     def __post_init__(self) -> None:
         make_plain(self)
         check_choices(self)
-        check_at_least(self, 0, "char_dim")
         check_at_least(self, 1, "hops", "hidden", "embedding_dim")
-        if self.char_dim:
-            check_at_least(self, 1, "char_hidden", "char_features")
         check_rates(self, "dropout", "embed_dropout")
         if self.gating == "none" and not self.token_attention:
             raise ValueError("token_attention must be True for gating='none': nothing attends")
@@ -171,18 +184,18 @@ class GAReader(nn.Module):
         c = self.config
         types: Options = {"dtype": jnp.dtype(c.dtype)}
         gru = c.gru_options()
-        if bool(c.char_dim) != bool(self.num_characters):
+        if bool(c.characters.char_dim) != bool(self.num_characters):
             raise ValueError(
                 "num_characters must be 0 without characters and at least 2 with them, got "
-                f"{self.num_characters} for char_dim {c.char_dim}"
+                f"{self.num_characters} for char_dim {c.characters.char_dim}"
             )
         self.embed = word_vectors(self)
-        if c.char_dim:
+        if c.characters.char_dim:
             self.characters = gnn.CharacterEncoder(
                 self.num_characters,
-                c.char_features,
-                hidden=c.char_hidden,
-                char_features=c.char_dim,
+                c.characters.char_features,
+                hidden=c.characters.char_hidden,
+                char_features=c.characters.char_dim,
                 gru=gru,
                 **types,
             )
@@ -209,7 +222,7 @@ class GAReader(nn.Module):
           ValueError: also if a cloze that is known is outside its query.
         """
         c = self.config
-        given = ClozeBatch.of(batch, characters=c.char_dim > 0)
+        given = ClozeBatch.of(batch, characters=c.characters.char_dim > 0)
         document_mask, query_mask = given.document_mask, given.query_mask
         noisy = train and (c.dropout > 0 or c.embed_dropout > 0)
         keys: Any = None
@@ -244,7 +257,7 @@ class GAReader(nn.Module):
     def _vectors(self, batch: Batch, keys: Any) -> tuple[Array, Array]:
         """X_0 and Y."""
         words = None
-        if self.config.char_dim:
+        if self.config.characters.char_dim:
             words = self.characters(batch["word_characters"], batch["word_lengths"])
         both = []
         for number, name in enumerate(("document", "query")):

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
+from gatedjax._utils.groups import with_groups
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Options, Tree
 from gatedjax.functional._checks import check_positive
@@ -29,6 +30,26 @@ from gatedjax.nn._keys import example_keys, folded
 from gatedjax.nn._types import Table
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RAUDropout:
+    """Dropout rates of the network."""
+
+    embedding_dropout: float = 0.0
+    """Text: dropout on word vectors."""
+    layer_dropout: float = 0.0
+    """Dropout between recurrent layers."""
+    recurrent_dropout: float = 0.0
+    """Dropout on the recurrent connections, one mask per example."""
+    state_dropout: float = 0.0
+    """Dropout on the states that the output layer reads."""
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        check_rates(self, "embedding_dropout", "layer_dropout")
+        check_rates(self, "recurrent_dropout", "state_dropout")
+
+
+@with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RAUConfig:
     """Everything that the paper fixes or leaves open about the network."""
@@ -58,14 +79,8 @@ class RAUConfig:
     """Text: width of the word vectors."""
     freeze_embeddings: bool = False
     """Text: keep word vectors as they are."""
-    embedding_dropout: float = 0.0
-    """Text: dropout on word vectors."""
-    layer_dropout: float = 0.0
-    """Dropout between recurrent layers."""
-    recurrent_dropout: float = 0.0
-    """Dropout on the recurrent connections, one mask per example."""
-    state_dropout: float = 0.0
-    """Dropout on the states that the output layer reads."""
+    dropouts: RAUDropout = RAUDropout()
+    """Dropout rates."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Compute dtype; parameters, softmax, carries and the loss stay float32."""
 
@@ -76,8 +91,6 @@ class RAUConfig:
         check_at_least(self, 0, "attn_hidden")
         if self.init_scale is not None:
             check_positive(init_scale=self.init_scale)
-        check_rates(self, "embedding_dropout", "layer_dropout")
-        check_rates(self, "recurrent_dropout", "state_dropout")
         if self.attn_hidden and self.attention in ("concat", "matrix"):
             raise ValueError(
                 f"attn_hidden must be 0 for attention={self.attention!r}, got {self.attn_hidden}"
@@ -125,8 +138,8 @@ def recurrent_layers(config: RAUConfig) -> Tree:
     """The recurrent layers that a configuration asks for, from the first step to the last."""
     options: Options = {
         "num_layers": config.num_layers,
-        "dropout": config.layer_dropout,
-        "recurrent_dropout": config.recurrent_dropout,
+        "dropout": config.dropouts.layer_dropout,
+        "recurrent_dropout": config.dropouts.recurrent_dropout,
         "init_scale": config.init_scale,
         "dtype": jnp.dtype(config.dtype),
     }
@@ -190,10 +203,10 @@ class RAUClassifier(nn.Module):
         mask = F.length_mask(batch["lengths"], xs.shape[1])
         weights = None
         keys = None
-        if train and (config.embedding_dropout > 0 or config.state_dropout > 0):
+        if train and (config.dropouts.embedding_dropout > 0 or config.dropouts.state_dropout > 0):
             keys = example_keys(self, "dropout", batch.get("example_id"), xs.shape[0])
         if keys is not None and self.vocab_size is not None:
-            xs = F.example_dropout(xs, config.embedding_dropout, keys)
+            xs = F.example_dropout(xs, config.dropouts.embedding_dropout, keys)
         carries, states = self.recurrent(
             xs, mask, deterministic=not train, example_id=batch.get("example_id")
         )
@@ -205,7 +218,7 @@ class RAUClassifier(nn.Module):
         state = last if isinstance(last, jax.Array) else last.hidden
         pooled = state.astype(states.dtype)
         if keys is not None:
-            pooled = F.example_dropout(pooled, config.state_dropout, folded(keys, 1))
+            pooled = F.example_dropout(pooled, config.dropouts.state_dropout, folded(keys, 1))
         logits = self.classifier(pooled).astype(jnp.float32)
         return RAUOutput(logits=logits, state=state, states=states, attention=weights)
 

@@ -129,9 +129,9 @@ class RAULanguageModel(nn.Module):
             table = jax.lax.stop_gradient(table)
         xs = take_rows(table, tokens)
         keys = None
-        if train and (config.embedding_dropout > 0 or config.state_dropout > 0):
+        if train and (config.dropouts.embedding_dropout > 0 or config.dropouts.state_dropout > 0):
             keys = example_keys(self, "dropout", batch.get("example_id"), tokens.shape[0])
-            xs = F.example_dropout(xs, config.embedding_dropout, keys)
+            xs = F.example_dropout(xs, config.dropouts.embedding_dropout, keys)
         carry, states = self.recurrent(
             xs,
             F.length_mask(lengths, tokens.shape[1]),
@@ -140,7 +140,7 @@ class RAULanguageModel(nn.Module):
             example_id=batch.get("example_id"),
         )
         if keys is not None:
-            states = F.example_dropout(states, config.state_dropout, folded(keys, 1))
+            states = F.example_dropout(states, config.dropouts.state_dropout, folded(keys, 1))
         return states, carry
 
 

@@ -56,7 +56,7 @@ def _flips(
         return None
     flipped = np.logical_xor(kept, np.eye(len(kept), dtype=bool))
     # where no gate is open such a network opens the likeliest, which is the one just closed
-    again = ~flipped.any(axis=1) & (model.config.empty == "max_gate")
+    again = ~flipped.any(axis=1) & (model.config.gates.empty == "max_gate")
     found = model.with_gates(tokens, flipped.astype(np.float32))
     return tuple(
         None if opened else _change(model, row, best)

@@ -85,7 +85,11 @@ def open_run(
     with described(folder):
         settings = found.config["config"]
         model, texts = settings["model"], settings["data"]
-        if not isinstance(model, dict) or "gates_on" not in model or not isinstance(texts, dict):
+        if (
+            not isinstance(model, dict)
+            or not {"gates", "gates_on"} & model.keys()
+            or not isinstance(texts, dict)
+        ):
             raise ValueError(f"{folder} is not of python -m experiments.ga_net: no GA-Net is in it")
         _check_gates(model["system"], folder)
         name, config = texts["name"], GANetConfig(**model)

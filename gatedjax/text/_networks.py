@@ -14,6 +14,8 @@ from gatedjax import models
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.data.text._vocabulary import Vocabulary
 from gatedjax.models._classification import class_metrics
+from gatedjax.models.ga_net import GANetDropout
+from gatedjax.models.rau import RAUDropout
 from gatedjax.text._shapes import ShapedVocabulary
 from gatedjax.training import Ratio
 
@@ -136,20 +138,15 @@ def _heads(config: Config, width: int) -> Config:
 
 
 def _ga(system: str) -> Config:
-    gates: Tree = (
-        {"test_gate": "threshold", "density": 0.5, "gate_bias_init": 1.0}
-        if system == "ganet"
-        else {}
-    )
+    gates = models.GateConfig(test_gate="threshold", density=0.5, gate_bias_init=1.0)
     return models.GANetConfig(
         system=system,  # type: ignore[arg-type]
         hidden=64,
         num_layers=1,
         aux="fnn",
         aux_hidden=32,
-        embedding_dropout=0.5,
-        pool_dropout=0.5,
-        **gates,
+        gates=gates if system == "ganet" else models.GateConfig(),
+        dropouts=GANetDropout(embedding_dropout=0.5, pool_dropout=0.5),
     )
 
 
@@ -157,9 +154,12 @@ def _rau(cell: str) -> Config:
     return models.RAUConfig(
         cell=cell,  # type: ignore[arg-type]
         hidden=64,
-        embedding_dropout=0.5,
-        state_dropout=0.5,
+        dropouts=RAUDropout(embedding_dropout=0.5, state_dropout=0.5),
     )
+
+
+def _selector(layers: tuple[int, ...]) -> models.SelectorConfig:
+    return models.SelectorConfig(select_layers=layers, cap=0.0)
 
 
 class _Thresholded(models.GANetTask):
@@ -173,7 +173,7 @@ class _Thresholded(models.GANetTask):
         """See `gatedjax.training.Task`."""
         variables, weight = {"params": params}, batch["weight"]
         output: Output = self.model.apply(variables, batch)
-        density = self.model.config.density
+        density = self.model.config.gates.density
         if density is not None:
             mask = _mask(batch) & (weight > 0)[:, None]
             gates = likeliest(output.gate_logits, mask, density).astype(jnp.float32)
@@ -227,7 +227,11 @@ _GA_NET: Tree = {
     "kind": models.GANet,
     "task": _Thresholded,
     "read": _ga_net,
-    "with_vectors": {"hidden": 100, "embedding_dropout": 0.3, "pool_dropout": 0.3},
+    "with_vectors": {
+        "hidden": 100,
+        "dropouts.embedding_dropout": 0.3,
+        "dropouts.pool_dropout": 0.3,
+    },
 }
 _RAU: Tree = {"kind": models.RAUClassifier, "task": models.RAUTask, "read": _all}
 TEXT: dict[str, Network] = {
@@ -250,7 +254,11 @@ TEXT: dict[str, Network] = {
     "ssan": Network(
         about="a Transformer encoder that selects whom words attend to",
         config=models.SSANProbeConfig(
-            num_layers=1, hidden=100, filter_size=200, head_hidden=(), pool="mean", cap=0.0
+            gates=_selector((1,)),
+            num_layers=1,
+            hidden=100,
+            filter_size=200,
+            head_hidden=(),
         ),
         kind=models.SSANProbe,
         task=models.SSANProbeTask,
@@ -264,7 +272,7 @@ _NLI: Tree = {"kind": models.SSANNLI, "task": models.SSANNLITask, "read": _nli}
 PAIR: dict[str, Network] = {
     name: Network(
         about=about,
-        config=models.SSANNLIConfig(select_layers=layers, hidden=100, embedding_dim=100, cap=0.0),
+        config=models.SSANNLIConfig(gates=_selector(layers), hidden=100, embedding_dim=100),
         starts_from_counts=False,
         **_NLI,
     )
@@ -299,14 +307,12 @@ TAGS: dict[str, Network] = {
     name: Network(
         about=about,
         config=models.SSANTaggerConfig(
-            select_layers=layers,
+            gates=_selector(layers),
             num_layers=2,
             embedding_dim=64,
             hidden=128,
             filter_size=256,
             num_heads=4,
-            dropout=0.2,
-            cap=0.0,
         ),
         kind=lambda config, vocab_size, num_classes, embeddings: _Tagger(
             config, vocab_size, num_classes, embeddings

@@ -8,10 +8,11 @@ import dataclasses
 import difflib
 import math
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
+from gatedjax._utils.groups import grouped_paths
 from gatedjax._utils.limits import (
     MOST_BATCH,
     MOST_LENGTH,
@@ -166,7 +167,7 @@ def network_config(options: Options, entry: Network, width: int) -> Config:
     """Returns the network's configuration for word vectors of this width."""
     usual = {} if options.embeddings is None else dict(entry.with_vectors)
     if options.density is not None:
-        usual["density"] = options.density
+        usual["gates.density"] = options.density
     config = entry.width(entry.config, width)
     return _changed(config, {**usual, **(options.network or {})}, "network")
 
@@ -204,20 +205,26 @@ def train_config(options: Options, epoch: int) -> TrainConfig:
 def _changed(config: Config, changes: Mapping[str, object], what: str) -> Config:
     """Returns a configuration with some options, by dotted name, changed."""
     values: Json = {}
+    parts: dict[str, Json] = {}
+    fields, paths = get_type_hints(type(config)), grouped_paths(type(config))
     for name, value in changes.items():
-        first, _, rest = name.partition(".")
-        fields = get_type_hints(type(config))
+        first, _, rest = paths.get(name, name).partition(".")
         if first not in fields:
-            raise ValueError(f"{what}: there is no option {name!r}.{_suggestion(first, fields)}")
+            raise ValueError(
+                f"{what}: there is no option {name!r}.{_suggestion(first, [*fields, *paths])}"
+            )
         if rest:
-            value = _changed(values.get(first, getattr(config, first)), {rest: value}, what)
+            parts.setdefault(first, {})[rest] = value
         elif isinstance(getattr(config, first), tuple) and isinstance(value, list):
-            value = tuple(value)
-        values[first] = value
-    # at once: some options have to agree with others
+            values[first] = tuple(value)
+        else:
+            values[first] = value
+    # All options change at once, because some have to agree with others.
+    for name, inner in parts.items():
+        values[name] = _changed(values.get(name, getattr(config, name)), inner, what)
     return dataclasses.replace(config, **values)
 
 
-def _suggestion(name: object, known: Mapping[str, object]) -> str:
+def _suggestion(name: object, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(name), known, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""

@@ -122,12 +122,14 @@ class Reader:
         return [readings[index] for index in range(len(source))]
 
     def _network(self) -> GAReader:
-        letters = len(self.characters) if self.config.char_dim else 0
+        letters = len(self.characters) if self.config.characters.char_dim else 0
         return GAReader(self.config, vocab_size=len(self.vocabulary), num_characters=letters)
 
     def _batches(self, source: gdata.Source, batch_size: int) -> gdata.ClozeBatches:
         encoded = gdata.encode_cloze(source, self.vocabulary, max_doc_len=self.data["max_doc_len"])
-        spelling = self.characters.table(self.vocabulary) if self.config.char_dim else None
+        spelling = (
+            self.characters.table(self.vocabulary) if self.config.characters.char_dim else None
+        )
         size = min(batch_size, len(encoded))
         return gdata.ClozeBatches.eval(encoded, batch_size=size, max_shapes=1, characters=spelling)
 

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from gatedjax import data as gdata
+from gatedjax._utils.groups import groups_of, option_names
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.data.batches._sequences import one_pass
@@ -93,11 +94,12 @@ def translate_texts(translator: Translator, texts: Sequence[str]) -> list[str]:
     translations = [""] * len(texts)
     if not real:
         return translations
-    if model.config.positions == "learned":
+    order = model.config.order
+    if order.positions == "learned":
         longest = max(len(ids[i]) for i in real)
-        if longest + search.extra > model.config.max_length:
+        if longest + search.extra > order.max_length:
             raise ValueError(
-                f"model.max_length {model.config.max_length}: a text has {longest} pieces, and its "
+                f"model.max_length {order.max_length}: a text has {longest} pieces, and its "
                 f"translation may have {search.extra} more (--search.extra)"
             )
     decode = functools.partial(_decode, translator.model, search)
@@ -140,7 +142,6 @@ def open_translator(
 
 
 def _model(settings: Json, pieces: gdata.BytePairs) -> SSANTranslator:
-    fields = {field.name for field in dataclasses.fields(SSANTranslatorConfig)}
-    saved = {k: v for k, v in settings.items() if k in fields}
-    saved["select_layers"] = tuple(saved["select_layers"])
+    known = {*option_names(SSANTranslatorConfig), *groups_of(SSANTranslatorConfig)}
+    saved: Json = {name: value for name, value in settings.items() if name in known}
     return SSANTranslator(SSANTranslatorConfig(**saved), len(pieces))

@@ -177,9 +177,9 @@ def check_gated(model: object) -> None:
     what = f"the system {model.config.system!r}" if isinstance(model, GANet) else type(model)
     if not isinstance(model, GANet) or model.config.system != "ganet":
         raise ValueError(f"model must be a GA-Net with gates, got {what}, which has none")
-    if model.config.gates_on != "attention":
+    if (on := model.config.gates.gates_on) != "attention":
         raise ValueError(
-            f"model must have gates_on='attention', got {model.config.gates_on!r}: its encoder "
+            f"model must have gates_on='attention', got {on!r}: its encoder "
             "would run again for each of the 2^n patterns"
         )
 
@@ -325,7 +325,7 @@ def read_texts(
 def temperature_of(model: GANet, temperature: float | None) -> float:
     """The one that is given, or that of the configuration."""
     if temperature is None:
-        return float(model.config.temperature)
+        return float(model.config.gates.temperature)
     check_positive(temperature=temperature)
     return float(temperature)
 
@@ -345,7 +345,7 @@ def gate_modes(
         exact = mean_x sum_b P(b | x) loss(x, b),  b in {0, 1}^n
 
     The encoder reads every text once. Patterns pass through pooling and classifier alone: those of
-    20 words, 2^20, take about half a second on two cores. What `config.empty` says of the pattern
+    20 words, 2^20, take about half a second on two cores. What `gates.empty` says of the pattern
     without an open gate holds. Texts with more words are left out of everything.
 
     Args:

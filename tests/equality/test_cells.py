@@ -20,8 +20,9 @@ import tyro
 from experiments.core.command import options_of
 from experiments.core.paper import Job, Paper
 from experiments.core.papers import PAPERS
+from gatedjax._utils.json import to_json_values
 from tests._slow import slow_but
-from tests.equality._golden import as_json, golden, same
+from tests.equality._golden import golden, same
 
 # beside every name without options: the options that make or choose cells
 COMMANDS = {
@@ -116,8 +117,8 @@ def _flat(value: Any, above: str = "") -> dict[str, Any]:
 
 def _changes(config: Any) -> dict[str, Any]:
     """The kind of a configuration, and all in which it is not the default of its kind."""
-    default = _flat(as_json(dataclasses.asdict(type(config)())))
-    given = _flat(as_json(dataclasses.asdict(config)))
+    default = _flat(to_json_values(type(config)()))
+    given = _flat(to_json_values(config))
     assert default.keys() == given.keys()
     changed = {name: value for name, value in given.items() if value != default[name]}
     return {"kind": type(config).__name__, **changed}
@@ -140,7 +141,7 @@ def _defaults(paper: str) -> dict[str, Any]:
     """The default of every kind of configuration that the presets of a paper have."""
     presets = _paper(paper).presets
     kinds = {type(config).__name__: type(config) for config in presets.values()}
-    return {name: as_json(dataclasses.asdict(kind())) for name, kind in sorted(kinds.items())}
+    return {name: to_json_values(kind()) for name, kind in sorted(kinds.items())}
 
 
 def _presets(paper: str) -> dict[str, Any]:

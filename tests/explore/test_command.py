@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from gatedjax.__main__ import main
+from gatedjax._utils.json import to_json_values
 from gatedjax.data import Vocabulary
 from gatedjax.explore._engine import Explorer
 from gatedjax.explore._server import Server
@@ -47,7 +48,7 @@ def run_of(made, workdir):
     words = Vocabulary(WORDS)
     words.save(workdir / "vocabulary.json")
     (workdir / "classes.json").write_text(json.dumps(made.classes))
-    settings = {"model": dataclasses.asdict(made.config), "data": {"name": "own", "max_len": None}}
+    settings = {"model": to_json_values(made.config), "data": {"name": "own", "max_len": None}}
     saved(workdir, made.params, {"config": settings, "vocabulary": words.digest()})
     return workdir
 

@@ -11,6 +11,7 @@ import pytest
 from gatedjax import analysis, gates
 from gatedjax import data as gdata
 from gatedjax.__main__ import main
+from gatedjax._utils.json import to_json_values
 from gatedjax.gates import _toys
 from gatedjax.models import GANet, GANetConfig
 from gatedjax.text import gate_modes
@@ -35,7 +36,7 @@ def make_run(workdir, *, name="polarity", **changes):
     model = GANet(config, len(words), 2)
     like = jax.eval_shape(lambda key: model.init(key, batch)["params"], jax.random.key(0))
     data = {"name": name, "max_len": None, "truncate_side": "right"}
-    settings = {"model": dataclasses.asdict(config), "data": data, "train": {"seed": 0}}
+    settings = {"model": to_json_values(config), "data": data, "train": {"seed": 0}}
     return saved(workdir, drawn(like, 0), {"config": settings, "vocabulary": words.digest()})
 
 

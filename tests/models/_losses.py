@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from gatedjax import models
+from gatedjax._utils.groups import option_names
 
 ROWS, STEPS, VOCABULARY = 4, 5, 12
 LENGTHS = np.array([5, 3, 0, 4], np.int32)
@@ -46,7 +47,7 @@ class Loss:
 
 def rates_of(config: Any) -> dict[str, float]:
     """Another rate for every field that is one: it names the field wherever it is used."""
-    names = [field.name for field in dataclasses.fields(config) if "dropout" in field.name]
+    names = [name for name in option_names(type(config)) if "dropout" in name]
     rates = [name for name in names if isinstance(getattr(config, name), float)]
     return {name: 0.25 + 0.0625 * number for number, name in enumerate(rates)}
 

@@ -3,7 +3,6 @@
 Programs are traced and compared as text; nothing is compiled.
 """
 
-import dataclasses
 import functools
 import itertools
 import re
@@ -13,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 
+from gatedjax._utils.groups import groups_of, option_names
 from tests.models._losses import rates_of
 from tests.models.test_every_dropout import MAKERS, RNGS, carry_of
 
@@ -87,7 +87,7 @@ SHARED = {
 def fields_of(name: str) -> list[str]:
     """The options that a network does not share with one that is tested on them."""
     config = MAKERS[name]().task.model.config
-    names = [field.name for field in dataclasses.fields(config)]
+    names = option_names(type(config))
     if name in SHARED:
         other = MAKERS[SHARED[name]]().task.model.config
         # but every network has word vectors of its own, and every task says what it freezes
@@ -104,7 +104,9 @@ def values_of(name: str, field: str, config: Any) -> tuple[Any, ...]:
     """Other values of an option than that of the configuration."""
     if f"{name}.{field}" in VALUES:
         return VALUES[f"{name}.{field}"]
-    kind, now = get_type_hints(type(config))[field], getattr(config, field)
+    kinds = (type(config), *groups_of(type(config)).values())
+    hints = {name: hint for kind in kinds for name, hint in get_type_hints(kind).items()}
+    kind, now = hints[field], getattr(config, field)
     if get_origin(kind) is Literal:
         return tuple(value for value in get_args(kind) if value not in (now, "float64"))
     if isinstance(now, bool):

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from gatedjax import data as gdata
+from gatedjax._utils.json import to_json_values
 from gatedjax.models import (
     GAReader,
     GAReaderConfig,
@@ -55,7 +56,7 @@ def reader_run(workdir):
     batch = reader._batches(question("it", "@placeholder", ["it"]), 1)[0]
     task = GAReaderTask(GAReader(config, len(words), num_characters=len(letters)))
     like = jax.eval_shape(lambda key: task.init(key, batch), jax.random.key(0))
-    settings = {"model": dataclasses.asdict(config), "data": data, "train": {"seed": 0}}
+    settings = {"model": to_json_values(config), "data": data, "train": {"seed": 0}}
     metadata = {"config": settings, "vocabulary": words.digest()}
     return saved(workdir, drawn(like, 0), metadata)
 
@@ -72,7 +73,7 @@ def translator_run(workdir):
         num_layers=1, decoder_layers=1, hidden=4, filter_size=4, num_heads=2, select_layers=(1,)
     )
     search = SearchConfig(beam_size=2, extra=2, average=2)
-    model = json.loads(json.dumps(dataclasses.asdict(config)))
+    model = to_json_values(config)
     settings = {"model": model, "search": dataclasses.asdict(search), "train": {"seed": 0}}
     metadata = {"config": settings, "vocabulary": pieces.digest()}
     record = {"search": settings["search"], "vocabulary_size": len(pieces), "config": settings}

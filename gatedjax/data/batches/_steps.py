@@ -49,5 +49,6 @@ class WithStep:
 
 def for_schedule(batches: Any, model: Any) -> Any:
     """Returns the batches, with their step if the model has a schedule of the temperature."""
-    changes = getattr(model, "final_temperature", None) is not None
+    gates = getattr(model, "gates", model)
+    changes = getattr(gates, "final_temperature", None) is not None
     return WithStep(batches) if changes else batches

@@ -17,7 +17,10 @@ from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._utils.choices import check_choices
+from gatedjax._utils.groups import with_groups
 from gatedjax._utils.limits import MOST_WIDTH, check_most
+from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Tree
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_rates
@@ -40,9 +43,64 @@ Positions = Literal["sinusoidal", "learned", "none"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SSANConfig(SelectorConfig):
+class SSANOrder:
+    """What tells the encoder the order of the words."""
+
+    positions: Positions = "sinusoidal"
+    """What tells the encoder the order: sinusoids for any length, a table, or nothing."""
+    max_length: int = 512
+    """Positions of the learned table; a longer text is refused."""
+    relative: Relative = "none"
+    """Beside positions, a learned bias of attention per head and offset of the key: none, one that
+    starts at 0, or local: in every layer one head starts at the word before, one at that after."""
+    max_offset: int = 8
+    """Largest offset with a bias of its own."""
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        check_choices(self)
+        check_at_least(self, 1, "max_length")
+        check_most("max_offset", self.max_offset, MOST_WIDTH)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SSANDropout:
+    """Dropout rates of the layers."""
+
+    dropout: float = 0.1
+    """On the embedded words and on the result of every sublayer."""
+    attention_dropout: float = 0.1
+    """On attention weights."""
+    relu_dropout: float = 0.1
+    """Inside the feed-forward networks."""
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        check_rates(self, "dropout", "attention_dropout", "relu_dropout")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SSANMemory:
+    """How much memory the attention takes."""
+
+    block: int | None = None
+    """Queries at a time, for long texts: attention over pairs is never stored, nor returned."""
+    remat: bool = False
+    """Compute the attention again for the gradient instead of storing it."""
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        if self.block is not None:
+            check_at_least(self, 1, "block")
+
+
+@with_groups
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SSANConfig:
     """Everything that the paper fixes or leaves open about the encoder."""
 
+    gates: SelectorConfig = dataclasses.field(default=SelectorConfig())
+    """Which layers select, and how their selections are trained."""
     share_heads: bool = False
     """One selection for all heads of a layer; the authors' code has one each."""
     num_layers: int = 6
@@ -55,42 +113,25 @@ class SSANConfig(SelectorConfig):
     """Heads of every attention."""
     norm: Norm = "pre"
     """Layer normalisation before every sublayer, or after its residual connection."""
-    positions: Positions = "sinusoidal"
-    """What tells the encoder the order: sinusoids for any length, a table, or nothing."""
-    max_length: int = 512
-    """Positions of the learned table; a longer text is refused."""
-    relative: Relative = "none"
-    """Beside positions, a learned bias of attention per head and offset of the key: none, one that
-    starts at 0, or local: in every layer one head starts at the word before, one at that after."""
-    max_offset: int = 8
-    """Largest offset with a bias of its own."""
-    dropout: float = 0.1
-    """On the embedded words and on the result of every sublayer."""
-    attention_dropout: float = 0.1
-    """On attention weights."""
-    relu_dropout: float = 0.1
-    """Inside the feed-forward networks."""
+    order: SSANOrder = SSANOrder()
+    """What tells the encoder the order of the words."""
+    dropouts: SSANDropout = SSANDropout()
+    """Dropout rates of the layers."""
     freeze_embeddings: bool = False
     """Keep word vectors as they are."""
-    block: int | None = None
-    """Queries at a time, for long texts: attention over pairs is never stored, nor returned."""
-    remat: bool = False
-    """Compute the attention again for the gradient instead of storing it."""
+    memory: SSANMemory = SSANMemory()
+    """How much memory the attention takes."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Compute dtype; parameters, softmax, noise and the loss stay float32."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        make_plain(self)
+        check_choices(self)
         check_at_least(self, 1, "num_layers", "hidden", "filter_size", "num_heads")
-        check_at_least(self, 1, "max_length")
-        check_most("max_offset", self.max_offset, MOST_WIDTH)
-        if self.block is not None:
-            check_at_least(self, 1, "block")
         if self.hidden % self.num_heads:
             raise ValueError(f"num_heads must divide hidden {self.hidden}, got {self.num_heads}")
-        check_rates(self, "dropout", "attention_dropout", "relu_dropout")
-        check_relative(self.relative, self.max_offset, self.num_heads)
-        layers = self.select_layers
+        check_relative(self.order.relative, self.order.max_offset, self.num_heads)
+        layers = self.gates.select_layers
         if layers != (0,) and (
             len(set(layers)) < len(layers) or not all(1 <= x <= self.num_layers for x in layers)
         ):
@@ -103,16 +144,16 @@ class SSANConfig(SelectorConfig):
         """The options of the attention of a layer (from 1)."""
         return {
             "num_heads": self.num_heads,
-            "selector": self.selector_of(layer),
+            "selector": self.gates.selector_of(layer),
             "share_heads": self.share_heads,
-            "empty": self.empty,
-            "cap": self.cap,
-            "temperature": self.temperature,
-            "relative": self.relative,
-            "max_offset": self.max_offset,
-            "dropout": self.attention_dropout,
-            "block": self.block,
-            "remat": self.remat,
+            "empty": self.gates.empty,
+            "cap": self.gates.cap,
+            "temperature": self.gates.temperature,
+            "relative": self.order.relative,
+            "max_offset": self.order.max_offset,
+            "dropout": self.dropouts.attention_dropout,
+            "block": self.memory.block,
+            "remat": self.memory.remat,
         }
 
 
@@ -172,12 +213,13 @@ class SSANEncoder(nn.Module):
 
     def _placed(self, states: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
         c, size = self.config, states.shape[1]
-        if c.positions == "sinusoidal":
+        if c.order.positions == "sinusoidal":
             return add_positions(states)
-        if c.positions == "learned":
-            if size > c.max_length:
-                raise ValueError(f"tokens must have at most {c.max_length} columns, got {size}")
-            shape = (c.max_length, c.hidden)
+        if c.order.positions == "learned":
+            longest = c.order.max_length
+            if size > longest:
+                raise ValueError(f"tokens must have at most {longest} columns, got {size}")
+            shape = (longest, c.hidden)
             table = self.param("positions", nn.initializers.normal(c.hidden**-0.5), shape)
             return states + table[None, :size].astype(states.dtype)
         return states
@@ -205,30 +247,30 @@ def run_layers(
       The states, with anything at padding, and what the attention of every layer did.
     """
     c: SSANConfig = module.config
-    ids, dtype = batch.get("example_id"), jnp.dtype(c.dtype)
+    ids, dtype, rates = batch.get("example_id"), jnp.dtype(c.dtype), c.dropouts
     drawn: Sequence[LayerBytes | None] = [None] * c.num_layers
-    if train and max(c.dropout, c.attention_dropout, c.relu_dropout) > 0:
+    if train and max(rates.dropout, rates.attention_dropout, rates.relu_dropout) > 0:
         first, drawn = draw_layer_bytes(
             module,
             ids,
             states.shape[:2],
             layers=c.num_layers,
             sublayers=2,
-            keys=states.shape[1:2] if c.block is None else (),
+            keys=states.shape[1:2] if c.memory.block is None else (),
             heads=c.num_heads,
             features=c.hidden,
             hidden=c.filter_size,
         )
-        states = F.byte_dropout(states, c.dropout, first)
-    temperature = schedule(c, batch.get("step")) if train and c.selective else None
+        states = F.byte_dropout(states, rates.dropout, first)
+    temperature = schedule(c.gates, batch.get("step")) if train and c.gates.selective else None
     selections = []
     for layer in range(1, c.num_layers + 1):
         states, selection = EncoderLayer(
             c.attention(layer),
             c.filter_size,
             norm=c.norm,
-            dropout=c.dropout,
-            relu_dropout=c.relu_dropout,
+            dropout=rates.dropout,
+            relu_dropout=rates.relu_dropout,
             dtype=dtype,
             name=f"layer_{layer}",
             **options,

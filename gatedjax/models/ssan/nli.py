@@ -17,6 +17,9 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._utils.choices import check_choices
+from gatedjax._utils.groups import with_groups
+from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Options
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._export import exportable
@@ -37,13 +40,13 @@ from gatedjax.nn._types import Table
 TokenAttention = Literal["dot", "multi_dim"]
 
 
+@with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SSANNLIConfig(SelectorConfig):
+class SSANNLIConfig:
     """Everything that the paper and the work it cites fix or leave open about the network."""
 
-    select_layers: tuple[int, ...] = (1,)
-    """1 for the selector in the attention between tokens, the only layer; 0 or nothing is the
-    standard attention."""
+    gates: SelectorConfig = dataclasses.field(default=SelectorConfig())
+    """Whether the attention between tokens, the only layer, selects, and how that is trained."""
     t2t: TokenAttention = "dot"
     """Attention between tokens: scaled dot products of heads, or DiSAN's additive scores with a
     softmax for every feature."""
@@ -69,14 +72,15 @@ class SSANNLIConfig(SelectorConfig):
     """Compute dtype; parameters, softmax, noise and the loss stay float32."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        make_plain(self)
+        check_choices(self)
         check_at_least(self, 1, "num_heads", "hidden", "embedding_dim")
         if self.hidden % self.num_heads:
             raise ValueError(f"num_heads must divide hidden {self.hidden}, got {self.num_heads}")
         check_rates(self, "dropout")
         check_positive(score_scale=self.score_scale)
-        if self.select_layers not in ((), (0,), (1,)):
-            raise ValueError(f"select_layers must be 1, or 0 for none, got {self.select_layers}")
+        if (layers := self.gates.select_layers) not in ((), (0,), (1,)):
+            raise ValueError(f"select_layers must be 1, or 0 for none, got {layers}")
         if self.t2t == "dot" and self.exclude_self:
             raise ValueError("exclude_self needs t2t='multi_dim'")
         if self.t2t == "multi_dim" and self.num_heads != 1:
@@ -136,10 +140,10 @@ class SSANNLI(nn.Module):
         options: Options = {
             "num_heads": c.num_heads,
             "features": c.hidden,
-            "selector": c.selector_of(1),
-            "empty": c.empty,
-            "cap": c.cap,
-            "temperature": c.temperature,
+            "selector": c.gates.selector_of(1),
+            "empty": c.gates.empty,
+            "cap": c.gates.cap,
+            "temperature": c.gates.temperature,
             **types,
         }
         if c.t2t == "multi_dim":
@@ -154,13 +158,13 @@ class SSANNLI(nn.Module):
         self.pool = gnn.SourceToToken(**types)
         self.compare = nn.Dense(c.hidden, **types)
         self.classifier = nn.Dense(self.num_classes, **types)
-        self.baseline = loss_parameters(self, c)
+        self.baseline = loss_parameters(self, c.gates)
 
     def __call__(self, batch: Batch, *, train: bool = False) -> SSANNLIOutput:
         """Runs the network; to train, with dropout and drawn selections."""
         check_batch(batch, tokens="B N", lengths="B", hypothesis="B N'", hypothesis_lengths="B")
         ids, c = batch.get("example_id"), self.config
-        tau = schedule(c, batch.get("step")) if train and c.selective else None
+        tau = schedule(c.gates, batch.get("step")) if train and c.gates.selective else None
         premise, left = self._encode(batch["tokens"], batch["lengths"], ids, tau, train)
         hypothesis, right = self._encode(
             batch["hypothesis"], batch["hypothesis_lengths"], ids, tau, train

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._utils.groups import with_groups
 from gatedjax._utils.types import Options
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_widths
@@ -27,6 +28,7 @@ from gatedjax.nn._types import Table
 Pool = Literal["mean", "max", "first", "s2t"]
 
 
+@with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANProbeConfig(SSANConfig):
     """The encoder, and what is read off its states."""
@@ -93,13 +95,15 @@ class SSANProbe(nn.Module):
         features = self._pooled(encoded.states, mask, types)
         for number, width in enumerate(c.head_hidden):
             features = nn.relu(nn.Dense(width, name=f"head_{number}", **types)(features))
-            features = dropout_rows(self, features, c.dropout, batch.get("example_id"), not train)
+            features = dropout_rows(
+                self, features, c.dropouts.dropout, batch.get("example_id"), not train
+            )
         logits = nn.Dense(self.num_classes, name="classifier", **types)(features)
         return SSANOutput(
             logits=logits.astype(jnp.float32),
             states=encoded.states,
             selections=encoded.selections,
-            baseline=loss_parameters(self, c),
+            baseline=loss_parameters(self, c.gates),
         )
 
     def _pooled(

@@ -16,6 +16,7 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
+from gatedjax._utils.groups import with_groups
 from gatedjax._utils.types import Options
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_batch
@@ -27,6 +28,7 @@ from gatedjax.nn._types import Table
 from gatedjax.training import Ratio
 
 
+@with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WordReorderingConfig(SSANConfig):
     """The encoder, with the sizes of the paper's experiment."""
@@ -92,7 +94,7 @@ class WordReorderingDetector(nn.Module):
             logits=jnp.where(mask[:, None, :], logits, -jnp.inf),
             states=encoded.states,
             selections=encoded.selections,
-            baseline=loss_parameters(self, c),
+            baseline=loss_parameters(self, c.gates),
         )
 
 

@@ -95,8 +95,7 @@ class SelectorConfig:
         if not self.selective:
             raise ValueError(f"density must be None without a layer that selects, got {density}")
         if self.selected_weight:
-            message = "selected_weight must be 0 where density holds the selections"
-            raise ValueError(f"{message}, got {self.selected_weight}")
+            raise ValueError(f"selected_weight must be 0 with density, got {self.selected_weight}")
 
     @property
     def selective(self) -> tuple[int, ...]:
@@ -277,7 +276,7 @@ class SelectorTask:
         What the selector adds to the loss of an example counts as often as the example has units
         (one, or its words).
         """
-        weight, config = batch["weight"], self.model.config
+        weight, config = batch["weight"], self.model.config.gates
         several = config.selective and issubclass(KINDS[config.estimation], OfPasses)
         done = (self._estimated if several else self._passed)(params, batch, rngs)
         metrics = self._metrics(done.output, batch) | self._trained(done.cost, weight)
@@ -287,7 +286,7 @@ class SelectorTask:
         return jnp.sum(jnp.where(weight > 0, done.total * weight, 0)), metrics
 
     def _passed(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
-        config = self.model.config
+        config = self.model.config.gates
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         summed, units = self._cost(output, batch)
         cost = summed / jnp.maximum(units, 1)
@@ -304,7 +303,7 @@ class SelectorTask:
 
     def _estimated(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
         """Returns the mean of several passes; the output is that of the first."""
-        config = self.model.config
+        config = self.model.config.gates
         estimator: Any = named(config.estimation, draws=config.estimator_draws)
         others = {name: key for name, key in rngs.items() if name != "gate"}
 
@@ -322,8 +321,7 @@ class SelectorTask:
         Predictions also have "selected_heads" and "empty_heads", if a layer has a selector.
         """
         output: Output = self.model.apply({"params": params}, batch)
-        metrics = self._metrics(output, batch)
-        metrics |= self._selector_metrics(output, batch["weight"])
+        metrics = self._metrics(output, batch) | self._selector_metrics(output, batch["weight"])
         predictions = self._predictions(output, batch)
         return metrics, predictions | selector_predictions(self._shown(output))
 

@@ -17,12 +17,13 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._utils.groups import with_groups
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_batch, check_rates
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._types import Batch, Metrics, Predictions
-from gatedjax.models.ssan.encoder import SSANConfig, run_layers
+from gatedjax.models.ssan.encoder import SSANConfig, SSANDropout, run_layers
 from gatedjax.models.ssan.selector import SelectorTask, loss_parameters
 from gatedjax.models.transformer.decoder import smoothed_cross_entropy
 from gatedjax.models.transformer.encoder import add_positions, scaled_embedding
@@ -30,6 +31,7 @@ from gatedjax.nn._types import Table
 from gatedjax.training import Ratio
 
 
+@with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANTaggerConfig(SSANConfig):
     """The network of the paper's semantic role labelling."""
@@ -46,8 +48,8 @@ class SSANTaggerConfig(SSANConfig):
     """Heads of every attention."""
     norm: Literal["pre", "post"] = "post"
     """Layer normalisation before every sublayer, or after its residual connection."""
-    dropout: float = 0.2
-    """On the result of every sublayer and on the embedded words."""
+    dropouts: SSANDropout = dataclasses.field(default=SSANDropout(dropout=0.2))
+    """Dropout rates of the layers."""
     label_smoothing: float = 0.1
     """Share of the target's mass that training gives to all labels alike."""
 
@@ -58,7 +60,7 @@ class SSANTaggerConfig(SSANConfig):
                 f"hidden must be twice embedding_dim {self.embedding_dim}, got {self.hidden}"
             )
         check_rates(self, "label_smoothing")
-        if self.positions == "learned":
+        if self.order.positions == "learned":
             raise ValueError("positions must be 'sinusoidal' or 'none', got 'learned'")
 
 
@@ -114,7 +116,7 @@ class SSANTagger(nn.Module):
         states = jnp.concatenate([words, marked], axis=-1) * jnp.asarray(c.hidden**0.5, dtype)
         bias = self.param("bias", nn.initializers.zeros_init(), (c.hidden,))
         states = states + bias.astype(dtype)[None, None]
-        if c.positions == "sinusoidal":
+        if c.order.positions == "sinusoidal":
             states = add_positions(states)
         orthogonal = nn.initializers.orthogonal()
         states, selections = run_layers(
@@ -125,7 +127,7 @@ class SSANTagger(nn.Module):
         ).astype(jnp.float32)
         logits = jnp.where(mask[..., None], logits, jnp.zeros_like(logits))
         return SSANTaggerOutput(
-            logits=logits, selections=selections, baseline=loss_parameters(self, c)
+            logits=logits, selections=selections, baseline=loss_parameters(self, c.gates)
         )
 
 

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._utils.groups import with_groups
 from gatedjax._utils.types import Options, Output, Params, Tree
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._export import exportable
@@ -46,6 +47,7 @@ NEVER = (PAD, UNK, START)
 """What is never a token of a translation."""
 
 
+@with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANTranslatorConfig(SSANConfig):
     """Encoder and decoder."""
@@ -124,9 +126,9 @@ class SSANTranslator(nn.Module):
                 c.hidden,
                 c.filter_size,
                 norm=c.norm,
-                dropout=c.dropout,
-                attention_dropout=c.attention_dropout,
-                relu_dropout=c.relu_dropout,
+                dropout=c.dropouts.dropout,
+                attention_dropout=c.dropouts.attention_dropout,
+                relu_dropout=c.dropouts.relu_dropout,
                 dtype=dtype,
             )
             for _ in range(c.decoder_layers)
@@ -138,10 +140,10 @@ class SSANTranslator(nn.Module):
             self.target_table = self.param("target_table", init, shape)
         if not c.tie_output:
             self.output_table = self.param("output_table", init, shape)
-        if c.positions == "learned":
+        if c.order.positions == "learned":
             positions = nn.initializers.normal(c.hidden**-0.5)
-            self.positions = self.param("positions", positions, (c.max_length, c.hidden))
-        self.baseline = loss_parameters(self, c)
+            self.positions = self.param("positions", positions, (c.order.max_length, c.hidden))
+        self.baseline = loss_parameters(self, c.gates)
 
     def __call__(self, batch: Batch, *, train: bool = False) -> SSANTranslatorOutput:
         """Scores every target word after those before it.
@@ -158,9 +160,12 @@ class SSANTranslator(nn.Module):
         states = self._placed(self._embed(before))
         c = self.config
         drawn: Sequence[LayerBytes | None] = [None] * c.decoder_layers
-        if train and max(c.dropout, c.attention_dropout, c.relu_dropout) > 0:
+        if (
+            train
+            and max(c.dropouts.dropout, c.dropouts.attention_dropout, c.dropouts.relu_dropout) > 0
+        ):
             first, drawn = self._draw(batch)
-            states = F.byte_dropout(states, c.dropout, first)
+            states = F.byte_dropout(states, c.dropouts.dropout, first)
         mask = causal_mask(F.length_mask(lengths, targets.shape[1]))
         source_mask = self._source_mask(batch)
         for layer, layer_bytes in zip(self.decoder, drawn, strict=True):
@@ -209,10 +214,10 @@ class SSANTranslator(nn.Module):
     ) -> tuple[Float[Array, "B K V"], list[tuple[Array, Array]]]:
         """Log-probabilities of the token after the one at `position`, and the cache with it."""
         states = self._embed(tokens)
-        if self.config.positions == "sinusoidal":
+        if self.config.order.positions == "sinusoidal":
             place = F.sinusoids(position[None], self.config.hidden, states.dtype)
             states = states + place[None]
-        elif self.config.positions == "learned":
+        elif self.config.order.positions == "learned":
             states = states + self.positions[position].astype(states.dtype)[None, None]
         filled = []
         for layer, before, memory in zip(self.decoder, cache, source, strict=True):
@@ -248,17 +253,17 @@ class SSANTranslator(nn.Module):
         return vectors * jnp.asarray(self.config.hidden**0.5, vectors.dtype)
 
     def _placed(self, states: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-        if self.config.positions == "sinusoidal":
+        if self.config.order.positions == "sinusoidal":
             return add_positions(states)
-        if self.config.positions == "learned":
+        if self.config.order.positions == "learned":
             size = states.shape[1]
             self._check_size(size, "targets")
             return states + self.positions[None, :size].astype(states.dtype)
         return states
 
     def _check_size(self, size: int, name: str) -> None:
-        longest = self.config.max_length
-        if self.config.positions == "learned" and size > longest:
+        longest = self.config.order.max_length
+        if self.config.order.positions == "learned" and size > longest:
             raise ValueError(f"{name} must be at most {longest} positions long, got {size}")
 
     def _source_mask(self, batch: Batch) -> Bool[Array, "B 1 1 N"]:

@@ -1,0 +1,103 @@
+"""Groups of options inside a configuration, whose options keep the names of ungrouped fields.
+
+    @with_groups
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class GANetConfig:
+        hidden: int = 100
+        gates: GateConfig = GateConfig()  # with the field `temperature`
+
+`temperature` was a field of GANetConfig, and this name still sets and reads the option:
+`GANetConfig(temperature=0.5).temperature`, `dataclasses.replace(config, temperature=0.5)` and
+`--model.temperature 0.5`. Files have the ungrouped names, so that old ones can be read.
+"""
+
+import dataclasses
+import functools
+import inspect
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar, get_type_hints
+
+C = TypeVar("C")
+
+
+def with_groups(kind: type[C]) -> type[C]:
+    """Lets a dataclass take and read the options of its groups by their ungrouped names.
+
+    A group is a field whose type is a dataclass and that has a default. It may be given as a dict.
+    """
+    changed: Any = kind  # mypy lets nobody set attributes of a class
+    hints, init = get_type_hints(kind), changed.__init__
+    changed._groups = {n: hint for n, hint in hints.items() if dataclasses.is_dataclass(hint)}
+    parameters = list(inspect.signature(init).parameters.values())
+    for name, group in changed._groups.items():
+        for one in inspect.signature(group).parameters.values():
+            parameters.append(one.replace(default=getattr(getattr(kind, name), one.name)))
+        for option in dir(group):
+            if not (option.startswith("_") or hasattr(kind, option)):
+                setattr(kind, option, property(operator.attrgetter(f"{name}.{option}")))
+
+    @functools.wraps(init)
+    def __init__(self: Any, **options: Any) -> None:
+        init(self, **_gather(type(self), options))
+
+    def __setstate__(self: Any, state: dict[str, Any]) -> None:
+        vars(self).update(_gather(type(self), state))  # pickled before there were groups, too
+
+    __init__.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    changed.__init__, changed.__setstate__ = __init__, __setstate__
+    return kind
+
+
+def _gather(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a configuration for options by any of their names."""
+    values = _without_lists(options)
+    for name, group in groups_of(kind).items():
+        given = values.get(name, getattr(kind, name))
+        changes = {field: values.pop(field) for field in option_names(group) if field in values}
+        if isinstance(given, Mapping):
+            given, changes = getattr(kind, name), _without_lists(given) | changes
+        if not isinstance(given, group):
+            raise TypeError(f"{name} must be a {group.__name__}, got {type(given).__name__}")
+        values[name] = dataclasses.replace(given, **changes) if changes else given
+    return values
+
+
+def _without_lists(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options with tuples in place of the lists of JSON."""
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in options.items()}
+
+
+def groups_of(kind: Any) -> dict[str, Any]:
+    """Returns the classes of the groups of a class by name; one without `with_groups` has none."""
+    return getattr(kind, "_groups", {})
+
+
+def option_names(kind: Any) -> list[str]:
+    """Returns the names of all options of a dataclass, with those of a group in its place."""
+    groups, fields = groups_of(kind), dataclasses.fields(kind)
+    inner = (option_names(groups[f.name]) if f.name in groups else [f.name] for f in fields)
+    return [name for names in inner for name in names]
+
+
+def grouped_paths(kind: Any) -> dict[str, str]:
+    """Returns "group.option" for the ungrouped name of each option in a group of a dataclass."""
+    groups = groups_of(kind).items()
+    return {option: f"{name}.{option}" for name, group in groups for option in option_names(group)}
+
+
+def grouped_names(kind: Any, prefix: str = "--") -> Iterator[tuple[str, str]]:
+    """Yields the ungrouped and the grouped name of each option on the command line of tyro."""
+    for name, hint in get_type_hints(kind).items() if dataclasses.is_dataclass(kind) else ():
+        yield from grouped_names(hint, f"{prefix}{name}.")
+    for path in grouped_paths(kind).values():
+        for new in (path, path.replace(".", ".no-")):  # the second closes a flag
+            old = new.partition(".")[2]
+            yield f"{prefix}{old}".replace("_", "-"), f"{prefix}{new}".replace("_", "-")
+
+
+def with_grouped_names(args: Sequence[str], kind: Any) -> list[str]:
+    """Returns a command line with the names of `grouped_names` in place of ungrouped ones."""
+    names = dict(grouped_names(kind))
+    parts = (arg.partition("=") for arg in args)
+    return ["".join((names.get(n.replace("_", "-"), n), *rest)) for n, *rest in parts]
