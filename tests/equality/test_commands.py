@@ -102,7 +102,7 @@ def ungrouped(command: str) -> list[tuple[str, str]]:
     if command not in PAPERS:
         return []
     start = importlib.import_module(command.split()[0] + ".config").START
-    preset = start["presets"][command.rpartition(" ")[2] if " " in command else start["default"]]
+    preset = start.presets[command.rpartition(" ")[2] if " " in command else start.default]
     return list(grouped_names(type(preset)))
 
 
