@@ -13,8 +13,10 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import models, nn
-from gatedjax.gates import DisARM, ReinMax
-from gatedjax.gates._named import EstimatorName
+from gatedjax.gates import DisARM, Pathwise, Reinforce, ReinMax
+from gatedjax.gates._named import KINDS, EstimatorName
+from gatedjax.gates._score import OfPasses
+from gatedjax.nn._selection import NOT_OF_PAIRS
 from tests._drawn import drawn
 from tests._slow import slow_but
 from tests.models._passes import RNGS, in_numpy
@@ -349,3 +351,8 @@ def test_options_that_cannot_be(options, words):
     if options.get("select_layers") != (1, 2):
         with pytest.raises(ValueError, match=words):
             models.SSANNLIConfig(**options)
+
+
+def test_a_named_estimator_trains_pairs_or_is_refused():
+    for name, kind in KINDS.items():
+        assert name in NOT_OF_PAIRS or issubclass(kind, Pathwise | OfPasses | Reinforce), name
