@@ -1,4 +1,4 @@
-"""What one run of AGT or a baseline is made of."""
+"""The experiment of a run of AGT or a baseline."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ from gatedjax.models import AGT, AGTTask
 
 
 def resolved(config: Config) -> Config:
-    """The configuration with the width of the file of word vectors.
+    """Returns the configuration with the width of the file of word vectors.
 
-    A width other than the paper's 300 was asked for and stays; a file that does not have it is
-    then refused by the loader.
+    A width other than the paper's 300 is an explicit option and does not change; the loader then
+    refuses a file of another width.
     """
     path = find_embeddings(config.data.embeddings, config.data.manual_dir)
     if path is None or config.model.embedding_dim != PAPER_DIM or not path.is_file():
@@ -25,11 +25,12 @@ def resolved(config: Config) -> Config:
 
 
 def texts_of(config: Config) -> Texts:
-    """The texts of a run; only those of training may be phrases."""
+    """Returns the texts of a run; only the training texts may be phrases."""
     data = config.data
     path = find_embeddings(data.embeddings, data.manual_dir)
     if path is not None and path.name.startswith("skipgram.") and not path.exists():
-        # the vectors of our records, which nobody can download
+        # The records use these vectors. They cannot be downloaded, so the message has their
+        # command.
         raise FileNotFoundError(
             f"no word vectors at {path}: python -m experiments.agt.vectors --out {path} makes them"
         )
@@ -38,7 +39,7 @@ def texts_of(config: Config) -> Texts:
 
 
 def experiment(config: Config) -> Experiment:
-    """The run of a configuration."""
+    """Returns the experiment of a configuration."""
     texts = texts_of(config)
     model = texts.classifier(AGT, config.model)
     parts = for_training(texts, config.data) | {"substitute": substitute(config, texts)}
@@ -58,7 +59,7 @@ def experiment(config: Config) -> Experiment:
 
 
 def substitute(config: Config, texts: Texts) -> str | None:
-    """What differs from the paper's data and word vectors; None if nothing does."""
+    """Returns the differences from the paper's data and word vectors; None without a difference."""
     width, vectors = config.model.embedding_dim, None
     name = Path(config.data.embeddings).name
     if config.data.name == "polarity":

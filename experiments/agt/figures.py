@@ -15,9 +15,10 @@ from gatedjax import analysis
 from gatedjax._utils.terminal import say
 
 NO_PHRASES = 0.02
-"""Share of longer runs below which the lengths of runs are not drawn: bars of one word alone."""
+"""The share of runs of several words below which lengths of runs are not drawn, because nearly all
+runs have a single word."""
 LONGEST = 20
-"""Runs that are longer share the last bar."""
+"""The length of the last bar, which also counts longer runs."""
 TITLES = {
     "figure2": "Figure 2: attention and lengths of phrases per layer",
     "figure3": "Figure 3: gates per layer",
@@ -26,15 +27,22 @@ TITLES = {
     "figure4_3": "Figure 4, sentence 3",
     "optimizers": "Validation curves of the optimisers",
 }
+"""The titles of figures."""
 
 
 def stem_of(folder: Path, what: str, data: str) -> Path:
-    """Where a figure is, without its suffix; the paper's data set goes without saying."""
+    """Returns the path of a figure without its suffix.
+
+    Args:
+      folder: the folder.
+      what: the figure.
+      data: the data set, which is part of the name unless it is the paper's.
+    """
     return folder / (what if data == reported.DATA else f"{what}_{data}")
 
 
 def drawn(store: Store) -> str:
-    """The figures that there are, as a list."""
+    """Returns a list of the figures that exist, in Markdown."""
     lines = []
     for data, label in NAMES.items():
         for what, title in TITLES.items():
@@ -50,10 +58,10 @@ def drawn(store: Store) -> str:
 
 
 def draw(job: Job) -> None:
-    """Draws the figure that a command asked for, of every data set.
+    """Draws the figure of a command, for each data set.
 
     Raises:
-      ValueError: if a record does not have what the figure shows.
+      ValueError: if a record lacks the values of the figure.
     """
     what, folder = job.options.what, job.options.results
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,6 +80,7 @@ def draw(job: Job) -> None:
 
 
 def _record(store: Store, data: str) -> Record:
+    """Returns the record of the best seed of AGT; raises ValueError if it has no layers."""
     record = layer_tables.best_run(store, data)
     if record is None or not record.get("layers"):
         raise ValueError(f"{store.folder} has no record of AGT on {data} with its layers")
@@ -79,12 +88,14 @@ def _record(store: Store, data: str) -> Record:
 
 
 def _examples(record: Record, data: str) -> Records:
+    """Returns the example sentences of a record; raises ValueError if it has none."""
     if not record.get("examples"):
         raise ValueError(f"the test set of {data} has none of the paper's three sentences")
     return record["examples"]
 
 
 def _figure2(record: Record, stem: Path, title: str) -> list[Path]:
+    """Draws attention and lengths of runs per layer; returns the paths without suffix."""
     layers = record["layers"]
     attention, runs = in_unit(layers["attention"]), of_lengths(layers["runs"], LONGEST)
     longer = above_first(runs)
@@ -100,6 +111,7 @@ def _figure2(record: Record, stem: Path, title: str) -> list[Path]:
 
 
 def _figure3(record: Record, stem: Path, title: str) -> list[Path]:
+    """Draws the gates per layer; returns the paths without suffix."""
     gates = in_unit(record["layers"]["gates"])
     panels = {"gate, all test sentences": gates}
     if record.get("examples"):
@@ -111,6 +123,7 @@ def _figure3(record: Record, stem: Path, title: str) -> list[Path]:
 
 
 def _figure4(record: Record, stem: Path, title: str) -> list[Path]:
+    """Draws the attention of the example sentences; returns the paths without suffix."""
     stems = []
     for example in _examples(record, record["data"]):
         stems.append(stem.with_name(f"{stem.name}_{example['number']}"))
@@ -124,6 +137,7 @@ def _figure4(record: Record, stem: Path, title: str) -> list[Path]:
 
 
 def _optimizers(job: Job, data: str, stem: Path) -> list[Path]:
+    """Draws the validation curves of the optimiser presets; returns the paths without suffix."""
     records = {
         job.paper.variants[name].title: job.store.all(data, job.paper.record_name(data, name))
         for name in job.paper.tables["optimizers"].variants
@@ -136,7 +150,8 @@ def _optimizers(job: Job, data: str, stem: Path) -> list[Path]:
 def selected(job: Job) -> None:
     """Prints the words of the paper's layer, and writes a page that marks them in the sentences.
 
-    The texts belong to the data set: the page stays beside the runs, outside the results.
+    The page is written to the work folders and not to the results, because its texts belong to the
+    data set.
     """
     for data in job.data:
         examples = []

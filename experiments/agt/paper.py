@@ -24,18 +24,18 @@ from gatedjax.models.agt import AblateMode
 
 MODES: tuple[AblateMode, ...] = get_args(AblateMode)
 ABOVE = {0: "only s_0", 2: "s_0, s_1, s_2"}
-"""The last layer with a selection vector of its own, and what is left."""
+"""The last layer with its own selection vector, and the remaining vectors."""
 
 
 def ablated(above: int, mode: AblateMode = "highway") -> str:
-    """The name of an ablation in a mode."""
+    """Returns the name of an ablation in a mode."""
     return f"agt_above{above}" if mode == "highway" else f"agt_above{above}_{mode}"
 
 
 def ablation(above: int, mode: AblateMode) -> Variant:
-    """AGT without the selection vectors of the layers above one."""
+    """Returns AGT without the selection vectors of the layers above `above`."""
     changes = {"model.ablate_above": above, "model.ablate_mode": mode}
-    # without later selection vectors the two have the same equations
+    # Without later selection vectors this network has the equations of a plain highway network.
     remark = " (= plain highway network on s_0)" if above == 0 else ""
     title = ABOVE[above] + (remark if mode == "highway" else f"; {mode}")
     return Variant(ablated(above, mode), title, changes)
@@ -44,17 +44,19 @@ def ablation(above: int, mode: AblateMode) -> Variant:
 VARIANTS = by_name(
     Variant(FULL, "AGT, all selection vectors"),
     *(ablation(above, mode) for mode in MODES for above in ABOVE),
-    # at the rate of the stack it still gains when the 30,000 steps are over
+    # This system has a higher learning rate, because with that of AGT it still improves at the end
+    # of the 30,000 steps.
     Variant(
         "average",
         "mean of the word vectors",
         {"model.system": "average", "train.optimizer.learning_rate": 3e-3},
     ),
-    # the paper only says that 1 encourages composition
+    # The paper only states that a bias of 1 encourages composition.
     Variant("agt_bias_1", "gate bias 1", {"model.gate_bias": 1.0}, FULL),
     Variant("agt_bias_0", "gate bias 0", {"model.gate_bias": 0.0}),
     Variant("agt_bias_minus1", "gate bias -1", {"model.gate_bias": -1.0}),
-    # ours: whether the class layer is one of the paper's two fully connected layers is open
+    # These variants are ours, because the paper leaves open whether the class layer is among its
+    # two fully connected layers.
     Variant("agt_head", "one hidden layer", {}, FULL),
     Variant("agt_head_200_200", "two hidden layers", {"model.head_hidden": (200, 200)}),
     *(Variant(f"agt_{name}", name, changes_of(name), FULL) for name in OPTIMIZERS),
@@ -66,10 +68,10 @@ class AGTOptions(Options):
     """Options of the tables of this paper."""
 
     optimizers: tuple[OptimizerName, ...] = get_args(OptimizerName)
-    """optimizers: which presets."""
+    """Optimiser presets to train in optimizers."""
     ablate_modes: tuple[AblateMode, ...] = ("highway",)
-    """ablation: what layers without a selection vector become: plain highway layers, or the same
-    layers with the last selection vector that is left, or with 0."""
+    """Replacements in ablation for layers without a selection vector: plain highway layers, or the
+    same layers with the last remaining selection vector, or with the vector 0."""
     embeddings: str | None = None
     """GloVe file (default: the preset's); "none" starts from random vectors."""
     owned: ClassVar = {"optimizers": ("optimizers",), "ablate_modes": ("ablation",)}
@@ -77,7 +79,7 @@ class AGTOptions(Options):
 
 
 def systems(store: Store) -> str:
-    """SST-1 test accuracy beside the paper's own row and the rows that it quotes."""
+    """Returns the SST-1 test accuracy next to the paper's row and the rows that it quotes."""
     ours = {
         "AGT": store.all(DATA, FULL),
         "AGT, trained on sentences only": store.all("sst1_sentences", FULL),
@@ -92,7 +94,13 @@ def systems(store: Store) -> str:
 
 
 def several(heading: str, fact: Callable[[Json], str], between: str = ", ") -> Column:
-    """A fact of the records of a cell; where they differ, each of it."""
+    """Returns a column with the distinct values of a fact in the records of a cell.
+
+    Args:
+      heading: the heading.
+      fact: returns the fact of a record, as text.
+      between: the text between distinct values.
+    """
     return Column(heading, lambda row: between.join(sorted(set(map(fact, row.records)))) or "-")
 
 
@@ -116,12 +124,18 @@ BY_DATA = Table(
 
 
 def whole(name: str) -> bool:
-    """Whether a variant is the network that the others are compared with."""
+    """Returns True if a variant is the network with which the others are compared."""
     return name in (FULL, "agt_bias_1", "agt_head")
 
 
 def compared(names: Sequence[str], accuracies: Mapping[str, float], **more: Any) -> Table:
-    """Variants beside the paper's percentages and the whole AGT; then the tests in sentences."""
+    """Returns a table of variants with the paper's percentages, and paired tests against AGT.
+
+    Args:
+      names: the variants.
+      accuracies: the paper's accuracies in percent, by variant.
+      **more: further fields of the table.
+    """
     return Table(
         data=(DATA,),
         variants=tuple(names),
@@ -183,7 +197,7 @@ HEADS = compared(
 
 
 def winners(store: Store, rows: Sequence[Row]) -> Iterator[str]:
-    """Which optimiser preset is best in validation, where every one has several seeds."""
+    """Yields a line per data set with the optimiser preset that is best in validation."""
     lines = []
     for label in dict.fromkeys(row.label for row in rows):
         runs = {row.title: alive(row.records) for row in rows if row.label == label}
@@ -211,7 +225,8 @@ OPTIMISERS = Table(
     about="validation curves of the optimiser presets",
     data=(DATA,),
     variants=tuple(f"agt_{name}" for name in OPTIMIZERS),
-    # of presets without a moving average, their own rule is that of the runs of table1
+    # A preset without a moving average may have the update rule of table1 and then uses its
+    # records.
     trained=lambda job, data: [
         job.paper.record_name(data, f"agt_{name}") for name in job.options.optimizers
     ],
@@ -251,9 +266,15 @@ FIGURES = Table(
 
 
 def from_records(draw: Callable[[Job], None], about: str) -> Figure:
-    """What shows the seed that is best in validation, and trains only if there is no record."""
+    """Returns a figure of the seed that is best in validation, which trains only without a record.
+
+    Args:
+      draw: draws the figure.
+      about: its description in the help.
+    """
 
     def trained(job: Job, data: str) -> tuple[str, ...]:
+        """Returns AGT if it has no record yet or is to be repeated."""
         return (FULL,) if job.options.rerun or not job.store.all(data, FULL) else ()
 
     return Figure(draw=draw, about=about, data=(DATA,), trained=trained)
@@ -274,7 +295,7 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 
 def level(store: Store) -> Iterator[tuple[str, str, str]]:
-    """Test accuracy of AGT on the paper's data."""
+    """Yields the test accuracy of AGT on the paper's data."""
     if records := store.all(DATA, FULL):
         ours = averaged(records, lambda record: 100 * record["test"]["accuracy"], 2)
         yield NAMES[DATA], f"{reported.ACCURACY[FULL]}", ours

@@ -1,4 +1,4 @@
-"""What came of a paper's claims, as the first lines of its RESULTS.md say it."""
+"""The results for a paper's claims, in the first lines of its RESULTS.md."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ STATES: dict[State, str] = {
     "collapsed": f"{COLLAPSED} on",
     "not run": f"{NOT_RUN} on",
 }
-"""How a line names what came of a claim, in the order of the line."""
+"""The words of a line for each result of a claim, in the order of the line."""
 NOTE = (
     "Made from the records. Differences are those of the tables below, in points of accuracy or as "
     f"named; one is shown {SHOWN}."
@@ -27,7 +27,13 @@ NOTE = (
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What came of a claim on one data set; `size` is the difference, in words."""
+    """The result for a claim on a data set.
+
+    Attributes:
+      data: the data set, with "other data" if it is not the paper's.
+      state: the result.
+      size: the difference, in words.
+    """
 
     data: str
     state: State
@@ -35,7 +41,14 @@ class Finding:
 
 
 def found(label: str, comparison: Comparison | None, records: Records, *, flip: bool) -> Finding:
-    """What a comparison says of the claim that its first system is better, or its second (flip)."""
+    """Returns the result for the claim that a system is better than another.
+
+    Args:
+      label: the data set.
+      comparison: the comparison of the two systems; None if a system was not run.
+      records: the records of the runs, for the origin of their data.
+      flip: False if the claim favours the first system of the comparison, True for the second.
+    """
     if other_data(records):
         label += ", other data"
     if comparison is None:
@@ -56,7 +69,7 @@ def found(label: str, comparison: Comparison | None, records: Records, *, flip: 
 
 
 def line(claim: str, findings: Sequence[Finding]) -> str:
-    """A claim and what came of it."""
+    """Returns a line of Markdown with a claim and its results."""
     parts = []
     for state, words in STATES.items():
         places = [
@@ -68,7 +81,7 @@ def line(claim: str, findings: Sequence[Finding]) -> str:
 
 
 def count(findings: Iterable[Finding]) -> str:
-    """How many comparisons were made, and what they show."""
+    """Returns a sentence with the number of comparisons and their results."""
     states = [one.state for one in findings]
     number = {state: states.count(state) for state in STATES}
     tested = number["shown"] + number["opposite"] + number["neither"]
@@ -89,7 +102,12 @@ def count(findings: Iterable[Finding]) -> str:
 
 
 def data_line(names: Mapping[str, str], records: Mapping[str, Records]) -> str:
-    """On which data the runs are: official files, or what else."""
+    """Returns a line with the origin of the data: the official files, or a substitute.
+
+    Args:
+      names: the names of data sets in tables.
+      records: the records of each data set.
+    """
     official, others = [], []
     for name, ours in records.items():
         origins = list(dict.fromkeys(map(origin_of, ours)))
@@ -102,7 +120,7 @@ def data_line(names: Mapping[str, str], records: Mapping[str, Records]) -> str:
 
 
 def vectors_line(records: Iterable[Record]) -> str:
-    """What word vectors are other than the paper's."""
+    """Returns a line with the substitutes for the paper's word vectors; "" without a substitute."""
     remarks = [part for one in records for part in (substitute_of(one) or "").split("; ")]
     found = dict.fromkeys(
         one.removeprefix("word vectors ") for one in remarks if "word vectors" in one

@@ -1,4 +1,4 @@
-"""Configurations of runs: frozen dataclasses, changed by the dotted paths of their fields."""
+"""Configurations of runs: frozen dataclasses, changed through the dotted paths of their fields."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -13,37 +13,38 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound="DataclassInstance")
 Changes = Fields
-"""Dotted path of a field -> its value: {"model.select_layers": (3,)}."""
+"""New values by the dotted path of a field, such as {"model.select_layers": (3,)}."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Files:
-    """Where the files of a data set are."""
+    """Locations of the files of a data set."""
 
     data_dir: str | None = None
-    """Where prepared TFDS data sets are (default: TFDS's own folder)."""
+    """Folder with prepared TFDS data sets (default: TFDS's own folder)."""
     manual_dir: str | None = None
-    """Folder with the raw files as they are downloaded, to work without a network."""
+    """Folder with the raw files as they were downloaded, to work without a network."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """One training run: data, network, training."""
+    """Options of a training run: data, network, training."""
 
     preset: str = ""
-    """Starting point that the other options change."""
+    """Preset with the values that the other options change."""
     workdir: str | None = None
-    """Where metrics.jsonl, checkpoints and results go (default: below runs, named by the preset). A
-    workdir that holds a checkpoint of the same configuration is resumed."""
+    """Folder for metrics.jsonl, checkpoints and results (default: below runs, named by the preset).
+    A run continues if the folder has a checkpoint of the same configuration."""
     cpu_devices: int | None = None
     """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""
     data: Any
     model: Any
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     several: ClassVar[str | None] = None
-    """The command for several seeds, where this one makes a single run; None allows several."""
+    """The command for several seeds, if this command makes a single run; None allows several
+    seeds."""
     recorded: ClassVar[tuple[str, ...]] = ()
-    """Fields that a record has beside data, model and train."""
+    """The fields that a record has in addition to data, model and train."""
 
     @property
     def run_name(self) -> str:
@@ -52,11 +53,11 @@ class RunConfig:
 
     @property
     def allows_lanes(self) -> bool:
-        """Whether several seeds can be trained side by side."""
+        """True if several seeds can be trained in one program, as lanes."""
         return True
 
     def __post_init__(self) -> None:
-        """Refuses what this command does not do."""
+        """Refuses several seeds and sweeps if this command makes a single run."""
         if self.several is not None and (self.train.seeds != 1 or self.train.sweep):
             raise ValueError(
                 "train.seeds must be 1 and train.sweep empty; for several seeds use "
@@ -66,14 +67,15 @@ class RunConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Start:
-    """What the command of a run reads before it loads the rest of a paper.
+    """The part of a paper that the command of a run reads before it loads the rest.
 
     Attributes:
-      name: of the paper's package and folders.
-      about: what the help says.
+      name: the name of the paper's package and folders.
+      about: the description in the help.
       presets: configurations by name.
-      default: the preset without --preset.
-      presets_for: (command line, presets) -> presets as other options make them.
+      default: the name of the preset without --preset.
+      presets_for: a function of (command line, presets) that returns the presets as other options
+        change them.
     """
 
     name: str
@@ -84,12 +86,12 @@ class Start:
 
 
 BY_LOSS: Changes = {"train.best_metric": "loss", "train.best_mode": "min"}
-"""The best parameters are those of the lowest validation loss. Of fewer than 2,000 examples the
-best of twenty accuracies is mostly noise."""
+"""Changes by which the lowest validation loss chooses the parameters. With fewer than 2,000
+validation examples the best of twenty accuracies is mostly noise."""
 
 
 def evaluated(num_steps: int, every: int) -> Changes:
-    """So many steps, with an evaluation and a checkpoint after every so many of them."""
+    """Returns changes for a number of steps and an evaluation and checkpoint after each `every`."""
     return {
         "train.num_steps": num_steps,
         "train.eval_every": every,
@@ -99,16 +101,16 @@ def evaluated(num_steps: int, every: int) -> Changes:
 
 
 def changed(config: C, changes: Changes) -> C:
-    """A configuration with other values.
+    """Returns a copy of a configuration with other values.
 
-    All values of one dataclass are replaced together, so that its checks see them together.
+    All new values of a dataclass are set together, so that its checks see them together.
 
     Args:
-      config: a dataclass, whose fields may be dataclasses.
-      changes: by dotted path.
+      config: a dataclass; its fields may be dataclasses.
+      changes: new values by dotted path.
 
     Raises:
-      ValueError: for a path that leads to no field.
+      ValueError: if a path leads to no field.
     """
     parts: dict[str, Json] = {}
     values: Json = {}
@@ -130,7 +132,7 @@ def at_least_1(options: object, *names: str) -> None:
     """Refuses options that are below 1.
 
     Raises:
-      ValueError: naming the first one.
+      ValueError: naming the first such option.
     """
     for name in names:
         if getattr(options, name) < 1:
@@ -138,7 +140,7 @@ def at_least_1(options: object, *names: str) -> None:
 
 
 def value_at(record: Any, path: str) -> Any:
-    """What a record has at a dotted path ("test.accuracy", "f1.0"); None if it has nothing."""
+    """Returns the value of a record at a dotted path ("test.accuracy", "f1.0"), or None."""
     for name in path.split("."):
         if isinstance(record, Mapping):
             record = record.get(name)
@@ -150,7 +152,7 @@ def value_at(record: Any, path: str) -> Any:
 
 
 def public_config(config: Config) -> Json:
-    """Returns the configuration that a record has, without the folders of one machine."""
+    """Returns the configuration for a record, without the folders of this machine."""
     recorded = dataclasses.asdict(config)
     data = recorded["data"]
     for folder in ("data_dir", "manual_dir"):

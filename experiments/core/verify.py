@@ -21,23 +21,29 @@ from gatedjax._utils.cpu import prepare_cpu
 from gatedjax._utils.terminal import say
 
 TOLERANCE = 1e-3
-"""The relative difference that the losses of another kind of machine may have."""
+"""The relative difference that is allowed between losses of different kinds of machines."""
 DIGITS = 6
-"""Digits after the point in a training curve."""
+"""Digits after the decimal point in a recorded training curve."""
 Losses = list[tuple[int, float]]
-"""(step, loss)."""
+"""Pairs (step, loss)."""
 
 
 def losses_of(points: Sequence[Any]) -> Losses:
-    """Returns the points [step, loss, ...] that have a loss."""
+    """Returns (step, loss) of the curve points [step, loss, ...] that have a loss."""
     return [(int(point[0]), float(point[1])) for point in points if point[1] is not None]
 
 
 def recorded_losses(record: Record, steps: int) -> tuple[Losses, bool]:
-    """Returns the first losses of a record, and whether they have all digits.
+    """Returns the first training losses of a record, and whether they have all digits.
 
-    Those up to a step, at least one. An older record has the first point of its training curve, the
-    mean of one or more logged losses. The list is empty if the record has neither.
+    Args:
+      record: the record.
+      steps: losses up to this step are returned, and at least the first.
+
+    Returns:
+      The losses and True. For an older record the first point of its training curve, which is a
+      rounded mean over one or more logged losses, and False. The list is empty if the record has
+      neither.
     """
     exact = losses_of(record.get("first_losses") or ())
     if exact:
@@ -46,16 +52,24 @@ def recorded_losses(record: Record, steps: int) -> tuple[Losses, bool]:
 
 
 def recorded_config(paper: Paper, data: str, record: Record, files: Json) -> Config:
-    """Returns the configuration of a record as a value, with the places of its files here.
+    """Returns the configuration of a record as a dataclass, with the folders of this machine.
+
+    Args:
+      paper: the paper.
+      data: the data set.
+      record: the record.
+      files: values for data_dir, manual_dir and embeddings; None leaves the value of the record.
 
     Raises:
       ValueError: naming the first option of the record that the configuration cannot have.
     """
 
     def as_tuple(value: Any) -> Any:
+        """Returns a value with tuples instead of lists."""
         return tuple(map(as_tuple, value)) if isinstance(value, list) else value
 
     def others(config: Config) -> Any:
+        """Returns the differences between the record and a configuration."""
         wanted = paper.recorded(config)
         return differences(record["config"], wanted, paper.store().default(data))
 
@@ -74,13 +88,22 @@ def recorded_config(paper: Paper, data: str, record: Record, files: Json) -> Con
 
 
 class _LastStep(Exception):
-    """The last step that is compared was logged."""
+    """Raised to stop the training after the last step that is compared."""
 
 
 def first_lines(paper: Paper, config: Config, last: int) -> Records:
-    """Trains a configuration up to a step, in a folder that is removed; returns the logged lines.
+    """Trains a configuration up to a step, in a temporary folder.
 
-    Nothing is evaluated or saved; the schedule of the learning rate is that of the whole run.
+    Neither evaluations nor checkpoints are made before that step; the learning rate follows the
+    schedule of the whole run.
+
+    Args:
+      paper: the paper.
+      config: the configuration of the run.
+      last: the step.
+
+    Returns:
+      The logged lines.
     """
     made = paper.experiment(config)
     training = made.training or config.train
@@ -112,7 +135,7 @@ def first_lines(paper: Paper, config: Config, last: int) -> Records:
 
 
 def machine_differences(record: Record) -> list[str]:
-    """Returns the differences between this process and the one that made a record."""
+    """Describes the differences between this process and the process that made a record."""
     here, there = hardware(), record["hardware"]
     versions = record.get("software", {}).get("versions") or {"jax": there.get("jax")}
     kind = ("processor", "usable_cores") if here["platform"] == "cpu" else ("device",)
@@ -129,7 +152,7 @@ def machine_differences(record: Record) -> list[str]:
 
 
 def find_record(name: str, results: Path) -> tuple[Paper, str, Record]:
-    """Returns paper, data set and record of PAPER/DATA/VARIANT/SEED; exits if there is none."""
+    """Returns paper, data set and record of PAPER/DATA/VARIANT/SEED, or exits without a record."""
     parts = name.split("/")
     if len(parts) != 4 or not parts[3].isdecimal():
         cli.fail(f"--verify wants PAPER/DATA/VARIANT/SEED, as ga_net/trec/soft/0, got {name!r}")
@@ -147,11 +170,14 @@ def find_record(name: str, results: Path) -> tuple[Paper, str, Record]:
 
 
 def verify(name: str, options: Any) -> int:
-    """Repeats the first steps of a record and prints whether they agree; returns 0 if so, else 1.
+    """Repeats the first steps of a recorded run and prints whether the losses agree.
 
     Args:
       name: PAPER/DATA/VARIANT/SEED.
       options: has num_steps, results, data_dir, manual_dir and embeddings.
+
+    Returns:
+      The exit status: 0 if the losses agree, else 1.
     """
     paper, data, record = find_record(name, options.results)
     there, exact = recorded_losses(record, options.num_steps or FIRST_STEPS)
@@ -174,10 +200,21 @@ def verify(name: str, options: Any) -> int:
 def report(
     name: str, there: Losses, here: Losses, other: Sequence[str], *, exact: bool = True
 ) -> int:
-    """Prints losses, the meaning of "equal" here, and the verdict; returns the exit status.
+    """Prints the losses, the meaning of "equal" for them, and the verdict.
 
-    A loss may differ by `TOLERANCE` on another machine, and after `FIRST_STEPS`: a first line that
-    is logged later is the mean of steps in which rounding has grown.
+    On another machine the losses may differ by `TOLERANCE`. After `FIRST_STEPS` they may do so on
+    the same machine, because a first line that is logged later is a mean over steps in which
+    rounding errors have grown.
+
+    Args:
+      name: PAPER/DATA/VARIANT/SEED.
+      there: the losses of the record.
+      here: the losses of this process.
+      other: the result of `machine_differences`.
+      exact: False if the recorded losses are rounded to `DIGITS`.
+
+    Returns:
+      The exit status: 0 if the losses agree, else 1.
     """
     say(f"{name}: training loss")
     is_equal, again = len(here) == len(there), dict(here)

@@ -1,4 +1,4 @@
-"""What `make demo` runs: soft attention and GA-Net on the embedded corpus, and what gates chose."""
+"""`make demo`: soft attention and GA-Net on the embedded corpus, and their open gates."""
 
 import dataclasses
 import sys
@@ -29,7 +29,7 @@ class DemoConfig:
     """Trains two small models on the embedded corpus (no download) and compares them."""
 
     workdir: Path = Path("runs/demo")
-    """Where metrics, checkpoints and the heat map go; finished work there is not repeated."""
+    """Folder for metrics, checkpoints and the heat map; finished runs in it are not repeated."""
     num_steps: int | None = None
     """Training steps per model (default: the preset's)."""
     seed: int = 0
@@ -39,6 +39,7 @@ class DemoConfig:
 
 
 SYSTEMS = {"soft": "soft attention", "ganet": "GA-Net"}
+"""The two systems and their names."""
 
 
 def main(args: list[str] | None = None) -> int:
@@ -79,7 +80,13 @@ def main(args: list[str] | None = None) -> int:
 
 
 def compared(runs: Mapping[str, Run], test: gdata.Encoded, seen: Sequence[Inspected]) -> Table:
-    """Accuracy, operations and what the gates found, of both models."""
+    """Returns a table of both models: accuracy, operations, precision and recall of the gates.
+
+    Args:
+      runs: the two runs by system.
+      test: the test split.
+      seen: all test texts under GA-Net.
+    """
     soft, ganet = runs["soft"].record, runs["ganet"].record
     full, sparse = operations(ganet)
     truth = [test.extra(index, "decides") for index in range(len(test))]

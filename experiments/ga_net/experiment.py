@@ -1,4 +1,4 @@
-"""What one run of GA-Net or a baseline is made of."""
+"""The experiment of a run of GA-Net or a baseline."""
 
 import numpy as np
 
@@ -12,13 +12,18 @@ from gatedjax.data import for_schedule
 from gatedjax.models import GANet, GANetTask
 
 EXACT = 20
-"""Words of a text whose gates' patterns are all evaluated."""
+"""The largest number of words of a text for which all patterns of gates are evaluated."""
 SOURCES = {"imdb": "imdb_reviews", "ag_news": "ag_news_subset"}
-"""Data sets that the library calls otherwise."""
+"""Data sets with another name in the library."""
 
 
 def texts_of(config: DataConfig, embedding_dim: int) -> Texts:
-    """The texts of a run."""
+    """Returns the texts of a run.
+
+    Args:
+      config: the options of the data.
+      embedding_dim: the width of the word vectors.
+    """
     return read_texts(
         SOURCES.get(config.name, config.name),
         config,
@@ -30,7 +35,7 @@ def texts_of(config: DataConfig, embedding_dim: int) -> Texts:
 
 
 def experiment(config: Config) -> Experiment:
-    """The run of a configuration."""
+    """Returns the experiment of a configuration."""
     texts = texts_of(config.data, config.model.embedding_dim)
     parts = for_training(texts, config.data)
     train = parts.pop("train")
@@ -45,7 +50,8 @@ def experiment(config: Config) -> Experiment:
             **texts.facts(),
         },
         score=operations,
-        # on the way to the constraint more words are open, and validation favours that
+        # The last parameters are tested, because validation favours early parameters, which do not
+        # yet meet the constraint on density: their gates are open for more words.
         choose=last if held else best,
         measure=lambda params: exact(model, texts.splits["test"], params) if held else {},
         train=lambda seed: for_schedule(train(seed), config.model),
@@ -54,7 +60,7 @@ def experiment(config: Config) -> Experiment:
 
 
 def whole(texts: gdata.Encoded, count: int | None = None) -> dict[str, np.ndarray]:
-    """The first texts of a split as one batch."""
+    """Returns the first texts of a split as a single batch; without `count` all texts."""
     return {
         "tokens": analysis.pad(texts.ids[:count]),
         "lengths": texts.lengths[:count],
@@ -64,9 +70,15 @@ def whole(texts: gdata.Encoded, count: int | None = None) -> dict[str, np.ndarra
 
 
 def exact(model: GANet, texts: gdata.Encoded, params: Params) -> Json:
-    """What is exactly true of the texts of at most 20 words, over all patterns of their gates.
+    """Returns exact losses and accuracies of short texts, over all patterns of their gates.
 
-    Nothing where the gates are no longer those of attention, or every text is longer.
+    The result is empty if the gates are not gates of the attention, or if each text has more than
+    `EXACT` words.
+
+    Args:
+      model: the network.
+      texts: the test split.
+      params: the parameters.
     """
     if model.config.gates_on != "attention" or texts.lengths.min() > EXACT:
         return {}
@@ -76,7 +88,7 @@ def exact(model: GANet, texts: gdata.Encoded, params: Params) -> Json:
 
 
 def operations(predictions: Predictions) -> Json:
-    """What the attention of the test texts costs: words, and open words."""
+    """Returns the entries of a record on the cost of attention: test words and open test words."""
     return {
         "attended_tokens": int(predictions["attended"].sum()),
         "test_tokens": int(predictions["length"].sum()),

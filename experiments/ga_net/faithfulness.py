@@ -1,4 +1,4 @@
-"""Faithfulness of trained networks: what deleting words does, and whether closed gates leak."""
+"""Faithfulness of trained networks: the effect of deleted words, and leaks of closed gates."""
 
 import dataclasses
 import itertools
@@ -24,13 +24,16 @@ VARIANTS = {
     "ganet_density": "GA-Net, density .2",
     "ganet_input": "GA-Net, density .2, gates on the input",
 }
+"""The compared systems and their titles."""
 MEASURES = {
     "comprehensiveness": "comprehensiveness (AOPC)",
     "sufficiency": "sufficiency (AOPC)",
     "leak": "gate leak",
     "flipped": "labels flipped",
 }
+"""The measures in a record and their headings."""
 MARKS: dict[Verdict, str] = {"shown": " *", "seeds disagree": f", {SEEDS_DISAGREE}", "neither": ""}
+"""The marks of p-values by verdict."""
 OWN = "own"
 RATIONALES = {
     OWN: "gates",
@@ -38,10 +41,11 @@ RATIONALES = {
     "attention": "soft attention",
     "gradient": "gradient x input",
 }
+"""The rationales in a record and their titles."""
 
 
 def measure(job: Job) -> None:
-    """Adds to the records of the trained networks what deletions say of them."""
+    """Adds measures of faithfulness to the records of trained networks."""
     for data, variant in itertools.product(job.data, job.table.variants):
         for record in job.store.all(data, variant)[: job.options.seeds]:
             count = min(record["test_n"], job.options.texts)
@@ -60,7 +64,17 @@ def measure(job: Job) -> None:
 
 
 def facts(model: Any, params: Any, texts: gdata.Encoded, count: int) -> Json:
-    """What a record has of the first texts of a test set: values of every text, by rationale."""
+    """Returns the entry "faithfulness" of a record.
+
+    Args:
+      model: the network.
+      params: its parameters.
+      texts: the test split.
+      count: the number of texts that are measured, from the first.
+
+    Returns:
+      The number of texts, the density, and the values of each text by rationale and measure.
+    """
     found = analysis.faithfulness(model, params, whole(texts, count))
     density = found.density
     return {
@@ -75,10 +89,12 @@ def facts(model: Any, params: Any, texts: gdata.Encoded, count: int) -> Json:
 
 
 def _known(store: Store) -> dict[tuple[str, str], Records]:
-    """The records with these facts, of the paper's data sets that have some, and of TREC.
+    """Returns the records with "faithfulness" by (data set, system).
+
+    The data sets are TREC and those with such a record.
 
     Raises:
-      ValueError: if seeds of one cell were measured on other texts.
+      ValueError: if seeds of a cell were measured on different texts.
     """
     found = {}
     for data, variant in itertools.product(reported.NAMES, VARIANTS):
@@ -95,12 +111,12 @@ def _known(store: Store) -> dict[tuple[str, str], Records]:
 
 
 def values(records: Records, rationale: str, of: str) -> np.ndarray:
-    """A measure [seeds, texts] of a rationale."""
+    """Returns a measure of a rationale as an array [seeds, texts]."""
     return np.array([one["faithfulness"]["values"][rationale][of] for one in records], np.float64)
 
 
 def body(store: Store) -> str:
-    """Means of every measure by rationale."""
+    """Returns the table with the means of each measure by rationale."""
     rows = []
     for (data, variant), records in _known(store).items():
         first = [reported.NAMES[data], VARIANTS[variant]]
@@ -120,7 +136,7 @@ def body(store: Store) -> str:
 
 
 def paired(store: Store) -> str:
-    """The gates against every other rationale, over texts, with Holm's correction."""
+    """Returns paired tests of the gates against each other rationale, corrected together."""
     lines: list[tuple[list[str], analysis.Bootstrap | None, Sequence[float]]] = []
     tests: list[float] = []
     for (data, variant), records in _known(store).items():

@@ -22,9 +22,10 @@ from gatedjax._utils.terminal import new_console, say
 
 
 def count(job: Job) -> None:
-    """Counts every data set that can be had here; writes table1.json."""
+    """Counts each data set that is available here; writes table1.json."""
 
     def counted(name: str) -> Json:
+        """Counts the splits of a data set."""
         sources = load_splits(SOURCES.get(name, name), job.options)
         parts = {
             split: dataclasses.asdict(dataset_statistics(source))
@@ -36,7 +37,7 @@ def count(job: Job) -> None:
 
 
 def statistics(store: Store) -> str:
-    """Table 1, as far as the data sets were counted."""
+    """Returns table 1 for the data sets that were counted."""
     path = store.folder / "table1.json"
     counts = read_json(path) if path.exists() else {}
     headings = ["data", "paper: length", "C", "train", "test"]
@@ -56,7 +57,15 @@ def statistics(store: Store) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Inspected:
-    """One text under one trained model."""
+    """A text under a trained model.
+
+    Attributes:
+      tokens: its words.
+      attention: the weight of each word.
+      gates: the gate of each word; None without gates.
+      predicted: the predicted class.
+      label: the true class.
+    """
 
     tokens: tuple[str, ...]
     attention: np.ndarray
@@ -66,9 +75,15 @@ class Inspected:
 
 
 def inspect(run: Run, encoded: gdata.Encoded, indices: Sequence[int]) -> list[Inspected]:
-    """Runs the trained model on some examples of an encoded split.
+    """Runs a trained model on some examples of an encoded split.
 
-    The gates are those of evaluation, whatever batch an example is in: noise is keyed by example.
+    The gates are those of evaluation, independent of the other examples of a batch, because the
+    noise of an example depends only on its id.
+
+    Args:
+      run: the run with the model.
+      encoded: the split.
+      indices: the examples.
     """
     model, rows = run.task.model, min(len(indices), 128)
     forward = jax.jit(
@@ -106,7 +121,7 @@ def inspect(run: Run, encoded: gdata.Encoded, indices: Sequence[int]) -> list[In
 
 
 def find(encoded: gdata.Encoded, beginning: str) -> int | None:
-    """The index of the first text that contains these words, spaces and case aside."""
+    """Returns the index of the first text with these words, ignoring spaces and case, or None."""
     wanted = "".join(beginning.lower().split())
     for index in range(len(encoded)):
         if wanted in "".join(encoded.tokens(index)).lower():
@@ -115,7 +130,7 @@ def find(encoded: gdata.Encoded, beginning: str) -> int | None:
 
 
 def trained(job: Job, data: str, system: str) -> tuple[Run, gdata.Encoded]:
-    """Seed 0 of a system of table 2, trained or from its finished work folder; its test texts."""
+    """Returns the run of seed 0 of a system, trained now or before, and the test texts."""
     config = job.config(data, system, 0)
     workdir = job.options.runs / f"{data}-{system}-seed0"
     run = run_of(job.paper, dataclasses.replace(config, workdir=str(workdir)))
@@ -123,7 +138,7 @@ def trained(job: Job, data: str, system: str) -> tuple[Run, gdata.Encoded]:
 
 
 def figure4(job: Job) -> None:
-    """Three-model heat maps of the paper's two SST-2 test sentences."""
+    """Draws heat maps of the paper's two SST-2 test sentences under three models."""
     results = {name: trained(job, "sst2", name) for name in ("ganet", "soft", "local")}
     for number, sentence in enumerate(reported.FIGURE4, start=1):
         rows: list[tuple[str, Sequence[str], Array, Array]] = []
@@ -142,7 +157,7 @@ def figure4(job: Job) -> None:
 
 
 def table4(job: Job) -> None:
-    """The open words of the paper's two IMDB test reviews, in the terminal and as HTML."""
+    """Shows the open words of the paper's two IMDB test reviews, in the terminal and as HTML."""
     data = job.options.data[0] if job.options.data else "imdb"
     run, encoded = trained(job, data, "ganet")
     places = [find(encoded, text) for text in reported.TABLE4]
@@ -160,7 +175,8 @@ def table4(job: Job) -> None:
         examples.append((caption, seen.tokens, seen.attention, seen.gates))
         console.print(f"\n{caption}", style="italic")
         console.print(analysis.highlight_terminal(seen.tokens, seen.attention, seen.gates))
-    # The texts belong to the data set: the page stays beside the run, outside the results.
+    # The page is written to the work folders and not to the results, because its texts belong to
+    # the data set.
     path = job.options.runs / "table4.html"
     title = f"Words that GA-Net attends to: {data} test reviews"
     analysis.write_html(path, analysis.highlight_html(examples, title))
@@ -168,7 +184,7 @@ def table4(job: Job) -> None:
 
 
 def figure5(job: Job) -> None:
-    """Auxiliary width against accuracy and density."""
+    """Draws accuracy and density against the width of the auxiliary network."""
     series: dict[str, dict[str, list[tuple[float, float, float | None]]]] = {
         "accuracy": {},
         "density": {},

@@ -31,10 +31,8 @@ AT_DENSITY: Changes = {
     "train.early_stop_patience": None,
     **BY_ACCURACY,
 }
-"""Every run takes all of its steps, and is tested where they end (see `experiment.last`), so that
-the measure of the best one chooses nothing."""
-# TUNING.md: of six trials each, seed 0, that of the lowest loss on validation text: learning rate
-# and dropout.
+"""Changes for a given density. All runs take all of their steps and are tested after the last step
+(see `experiment.last`), so `train.best_metric` has no effect."""
 TUNED = {
     "trec": {
         "bilstm": (2e-3, 0.5),
@@ -55,10 +53,20 @@ TUNED = {
         "ganet": (2e-3, 0.3),
     },
 }
+"""Learning rate and dropout by data set and system: the trial of lowest validation loss among the
+six trials of seed 0 in TUNING.md."""
 
 
 def of_system(name: str, title: str, system: str, changes: Changes, same_as: str | None) -> Variant:
-    """One of the four systems, as it was tuned, or a change of one."""
+    """Returns a system with its tuned settings, or a change of such a system.
+
+    Args:
+      name: the name of its records.
+      title: its name in tables.
+      system: the system.
+      changes: the changes.
+      same_as: see `Variant.same_as`.
+    """
     tuned: dict[str, Changes] = {}
     for data, settings in TUNED.items():
         rate, dropout = settings[system]
@@ -94,31 +102,31 @@ class GANetOptions(Options):
     """Options of the tables of this paper."""
 
     systems: tuple[SystemName, ...] = tuple(reported.SYSTEMS)
-    """Systems of table2 and table3; those of roar are ganet and soft."""
+    """Systems to train in table2 and table3, and in roar, which only has ganet and soft."""
     embeddings: str | None = None
     """GloVe file (default: the preset's); "none" starts from random vectors."""
     measures: tuple[roar.Measure, ...] = roar.MEASURES
-    """Importances of roar, as far as a system has them. All its seeds are trained side by side."""
+    """Importances to train in roar, if a system has them. All seeds are trained in one program."""
     shares: tuple[float, ...] = analysis.ROAR_SHARES
-    """Of the words that roar masks, increasing, in [0, 1]; none and all are always trained."""
+    """Shares of the words that roar masks, increasing, in [0, 1]; 0 and 1 are always trained."""
     texts: int = 1000
-    """Test texts of faithfulness, at most."""
+    """Largest number of test texts in faithfulness."""
     owned: ClassVar = {"measures": ("roar",), "shares": ("roar",), "texts": ("faithfulness",)}
     drawn: ClassVar = ("polarity",)
 
     def check(self) -> None:
-        """Refuses options that do not go together."""
+        """Exits with status 2 if the options contradict each other."""
         cli.check_counts(self, "texts")
         roar.check(self)
 
 
 def gated(row: Row) -> bool:
-    """Whether the row is of a system with gates."""
+    """Returns True if the row is of a system with gates."""
     return row.variant.startswith("ganet")
 
 
 def asked(job: Job, data: str) -> list[str]:
-    """The systems of a table that --systems names."""
+    """Returns the systems of a table that --systems names."""
     return [name for name in job.table.variants if name in job.options.systems]
 
 
@@ -164,7 +172,11 @@ PAIRED = Table(
 
 
 def gap(mode: str) -> Callable[[Record], float | None]:
-    """The loss under a kind of gates less its exact expectation, in texts of at most 20 words."""
+    """Returns a function that computes the loss under a kind of gates minus its exact expectation.
+
+    The function takes a record, whose texts have at most 20 words. It returns None for a record
+    without exact losses.
+    """
 
     def read(record: Record) -> float | None:
         exact = record.get("exact")
@@ -177,7 +189,7 @@ BY_GUMBEL = "ganet_by_soft_gumbel"
 
 
 def mode(name: str) -> Column:
-    """Mean accuracy and density of a kind of gates."""
+    """Returns a column with the mean accuracy and density of a kind of gates."""
 
     def text(row: Row) -> str:
         tested = [record["test"] for record in alive(row.records)]
@@ -229,7 +241,7 @@ MODES = Table(
 
 
 def short(number: float) -> str:
-    """A number of operations."""
+    """Formats a number of operations."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= size:
             return f"{number / size:.2f}{unit}"
@@ -237,7 +249,12 @@ def short(number: float) -> str:
 
 
 def paper_operations(heading: str, cell: Any) -> Column:
-    """A column from the paper's operations (soft attention, GA-Net)."""
+    """Returns a column of the paper's numbers of operations.
+
+    Args:
+      heading: the heading.
+      cell: a function of (operations of soft attention, of GA-Net) that returns the text.
+    """
 
     def text(row: Row) -> str:
         if row.data not in reported.DENSITY:
@@ -248,7 +265,7 @@ def paper_operations(heading: str, cell: Any) -> Column:
 
 
 def operations(record: Record) -> tuple[float, float]:
-    """Attention operations over the test set: of soft attention, and of the open words."""
+    """Returns attention operations over the test set: for all words, and for the open words."""
     model = record["config"]["model"]
     width = model["hidden"] * (2 if model["merge"] == "concat" else 1)
     return (
@@ -258,7 +275,14 @@ def operations(record: Record) -> tuple[float, float]:
 
 
 def our_operations(heading: str, cell: Any, *, says_why: bool = False) -> Column:
-    """A column from our operations (soft attention, mean of GA-Net, first record)."""
+    """Returns a column of our numbers of operations.
+
+    Args:
+      heading: the heading.
+      cell: a function of (operations of soft attention, mean of GA-Net, first record) that returns
+        the text.
+      says_why: True shows the reason of a missing number instead of a dash.
+    """
 
     def text(row: Row) -> str:
         records = alive(row.records)
@@ -272,7 +296,7 @@ def our_operations(heading: str, cell: Any, *, says_why: bool = False) -> Column
 
 
 def auxiliary(full: float, mean: float, record: Record) -> str:
-    """Operations of the auxiliary network."""
+    """Returns the operations of the auxiliary network, formatted."""
     model = record["config"]["model"]
     count = analysis.auxiliary_flops(
         model["aux"],
@@ -328,10 +352,11 @@ WIDTH_MEASURES = {
     "test.density": "density",
     "test.closed_sample": "all gates closed",
 }
+"""The values in a record that figure 5 shows, and their names."""
 
 
 def widths(store: Store) -> str:
-    """The points of figure 5."""
+    """Returns the table with the points of figure 5."""
     rows = []
     for name in reported.NAMES:
         cells = [store.all(name, PAPER.record_name(name, width)) for width in WIDTHS]
@@ -404,7 +429,7 @@ TRUSTED = (FAITHFULNESS, FAITHFULNESS_PAIRED, ROAR)
 
 
 def of_gates(path: str) -> Any:
-    """A setting of the gates, for systems that have some."""
+    """Returns a function that reads a setting of the gates; None for systems without gates."""
     return lambda record: value_at(record, path) if record["system"] == "ganet" else None
 
 
@@ -423,7 +448,7 @@ RUNS = c.runs(
 
 
 def report(console: Console, records: Records, workdir: Path) -> None:
-    """Prints the test results: of one run under every kind of gates, of several their mean."""
+    """Prints test results: of a single run under each kind of gates, of several runs their mean."""
     one, several = records[0], len(records) > 1
     title = f"{one['system']} on {one['data']} (test, n = {one['test_n']})"
     if one["substitute"] and not several:
@@ -447,7 +472,7 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 
 def _lanes(records: Records) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of runs that were trained side by side."""
+    """Returns headings and rows for runs that were trained in one program."""
     settings = {
         "learning rate": "config.train.optimizer.learning_rate",
         "tau": "config.model.temperature",
@@ -466,7 +491,7 @@ def _lanes(records: Records) -> tuple[list[str], list[list[str]]]:
 
 
 def _gates(record: Record) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of one run under every kind of gates."""
+    """Returns headings and rows for a run under each kind of gates."""
     names = {
         "accuracy": "accuracy",
         "density": "density",
@@ -481,12 +506,12 @@ def _gates(record: Record) -> tuple[list[str], list[list[str]]]:
 
 
 def tested(record: Record, what: str) -> float:
-    """A figure of the test set."""
+    """Returns a metric of the test set."""
     return record["test"][what]
 
 
 def level(store: Store) -> list[tuple[str, str, str]]:
-    """Accuracy and density of GA-Net where it was run."""
+    """Returns accuracy and density of GA-Net on the data sets with a record."""
     return [
         (
             f"{reported.NAMES[name]} {what}",

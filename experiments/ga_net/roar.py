@@ -1,7 +1,7 @@
-"""Recursive ROAR: systems that are trained again without the words that were said to matter.
+"""Recursive ROAR: systems that are trained again without the words of highest importance.
 
-Every share is a training run of all seeds side by side, and compiles the programs of the last one
-again: JAX_COMPILATION_CACHE_DIR=FOLDER lets it find them.
+Each share of masked words is a training run of all seeds in one program, which compiles the
+programs of the last share again. JAX finds them if JAX_COMPILATION_CACHE_DIR names a folder.
 """
 
 import dataclasses
@@ -31,29 +31,31 @@ from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
 
 Measure = Literal["gates", "attention", "gradient", "random"]
+"""An importance that ranks words."""
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 ROWS: dict[SystemName, tuple[Measure, ...]] = {
     "ganet": ("gates", "gradient", "random"),
     "soft": ("attention", "gradient", "random"),
 }
-"""System -> the importances that rank its words; the random one is what others are beside."""
+"""The importances that rank the words of each system; the random importance is the reference."""
 EVERYWHERE = (0.0, 1.0)
-"""Shares at which the texts, and so the networks, are those of every importance."""
+"""Shares at which all importances have the same texts, and so the same networks."""
 NO_AREA = "masking all costs nothing"
+"""The cell of an undefined RACU: masking all words costs no accuracy."""
 
 
 def name_of(system: str, measure: str) -> str:
-    """The name of the records."""
+    """Returns the name of the records of an importance."""
     return f"roar_{system}_{measure}"
 
 
 def shares_of(options: Any) -> tuple[float, ...]:
-    """The shares that are trained: as asked for, none and all."""
+    """Returns the shares to train: those of the options, 0 and 1."""
     return tuple(sorted({*options.shares, *EVERYWHERE}))
 
 
 def rows_of(options: Any) -> list[tuple[str, Measure]]:
-    """(system, importance) of every curve that is asked for."""
+    """Returns (system, importance) for each curve that the options select."""
     return [
         (system, measure)
         for system, measures in ROWS.items()
@@ -63,7 +65,7 @@ def rows_of(options: Any) -> list[tuple[str, Measure]]:
 
 
 def check(options: Any) -> None:
-    """Refuses shares that do not increase, and an importance that no system has."""
+    """Exits with an error if the shares do not increase, or if no system has an importance."""
     if not all(0 <= share <= 1 for share in options.shares) or any(
         later <= share for share, later in itertools.pairwise(options.shares)
     ):
@@ -72,7 +74,7 @@ def check(options: Any) -> None:
         return
     having = {measure for _, measure in rows_of(options)}
     lacking = [one for one in options.measures if one not in having]
-    # by default a system has those that it can have
+    # The default lists all importances and each system takes its own, so it is never an error.
     if not having or (lacking and options.measures != MEASURES):
         of = ", ".join(f"{system}: {' '.join(measures)}" for system, measures in ROWS.items())
         fail(f"--measures {' '.join(lacking)}: no system of {' '.join(options.systems)} has that; "
@@ -81,7 +83,14 @@ def check(options: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Recursion:
-    """The curves of one system on one data set, for seeds that are trained side by side."""
+    """The curves of a system on a data set, for seeds that are trained in one program.
+
+    Attributes:
+      job: the command.
+      data: the data set.
+      system: the system.
+      seeds: consecutive seeds.
+    """
 
     job: Job
     data: str
@@ -90,11 +99,11 @@ class Recursion:
 
     @property
     def config(self) -> Config:
-        """Of the first seed."""
+        """The configuration of the first seed."""
         return self.job.config(self.data, self.system, self.seeds[0])
 
     def curves(self, measures: Sequence[Measure]) -> Iterator[tuple[Measure, list[list[Run]]]]:
-        """The runs of every importance, by share and seed."""
+        """Yields each importance with its runs, by share and seed."""
         config = self.config
         texts = texts_of(config.data, config.model.embedding_dim)
         made = self.job.paper.experiment(config)
@@ -122,7 +131,19 @@ class Recursion:
         share: float,
         copies: list[Any],
     ) -> list[tuple[Run, float]]:
-        """What `analysis.roar` asks for; keeps the runs, and those that every importance has."""
+        """Trains the networks of a share, in the form that `analysis.roar` asks for.
+
+        Args:
+          measure: the importance.
+          words: returns the experiment for copies of the texts.
+          shared: runs of the shares in `EVERYWHERE`, which all importances use.
+          runs: the runs of this importance by share; this method adds to them.
+          share: the share of masked words.
+          copies: the masked texts of each seed.
+
+        Returns:
+          (run, test accuracy) of each seed.
+        """
         found = shared[share] if share in shared else self._trained(measure, share, words(copies))
         runs[share] = found
         if share in EVERYWHERE:
@@ -130,12 +151,12 @@ class Recursion:
         return [(one, one.record["test"]["accuracy"]) for one in found]
 
     def _trained(self, measure: Measure, share: float, made: Experiment) -> list[Run]:
-        """The networks of one share; exits where a signal stops them."""
+        """Trains the networks of a share; exits if a signal stops them."""
         job, config = self.job, self.config
         of = "all" if share in EVERYWHERE else measure
         first, last = self.seeds[0], self.seeds[-1]
         name = f"{self.data}-{name_of(self.system, of)}_{share:g}-seeds{first}to{last}"
-        # networks of other shares before this one have read other texts
+        # The smaller shares are part of the settings, because they determine the masked words.
         steps = [one for one in shares_of(job.options) if one <= share]
         masked = {"measure": of, "shares": [] if of == "all" else steps, "share": share}
         settings = job.paper.recorded(config)
@@ -156,7 +177,7 @@ class Recursion:
         return found
 
     def records(self, measure: Measure, runs: list[list[Run]]) -> Records:
-        """One record per seed, with its whole curve."""
+        """Returns a record per seed, with the curve over all shares."""
         found = []
         for place in range(len(self.seeds)):
             each = [of_share[place].record for of_share in runs]
@@ -184,12 +205,12 @@ class Recursion:
 
 
 def _scores(source: Any, run: Run, part: Any) -> np.ndarray:
-    """What the importance of a trained network says of the words of a split."""
+    """Returns the importance of the words of a split for a trained network."""
     return analysis.rationale_scores(run.task.model, run.fit.best_params, part, source)
 
 
 def _columns(texts: Texts[gdata.Encoded]) -> dict[str, Json]:
-    """The texts of every split as arrays of one width, so that each program is compiled once."""
+    """Returns the texts of each split as arrays of equal width, to compile a program only once."""
     width = max(int(texts.splits[name].lengths.max()) for name in SPLITS)
     found = {}
     for name in SPLITS:
@@ -208,9 +229,10 @@ def _columns(texts: Texts[gdata.Encoded]) -> dict[str, Json]:
 def _with_words(
     made: Experiment, config: Config, texts: Texts[gdata.Encoded], copies: list[Any]
 ) -> Experiment:
-    """The run on other words of the same texts; every seed has its own."""
+    """Returns the experiment on masked copies of its texts; each seed has a copy of its own."""
 
     def batches(copy: Any) -> Any:
+        """Returns the batches of a copy of the texts."""
         splits = {}
         for name in SPLITS:
             split = texts.splits[name]
@@ -229,9 +251,9 @@ def _with_words(
 
 
 def run(job: Job) -> None:
-    """Trains the curves that have no record yet; draws the figure."""
+    """Trains the curves that have no record yet, and draws the figure."""
     rows, shares, options = rows_of(job.options), shares_of(job.options), job.options
-    # refused before anything is trained
+    # All cells are checked before the first training, so that no time is lost.
     for data in job.data:
         cells = [_cell(job, data, system, measure) for system, measure in rows]
         check_cells(job, cells)
@@ -264,21 +286,22 @@ def run(job: Job) -> None:
 
 
 def _cell(job: Job, data: str, system: str, measure: str) -> Cell:
+    """Returns the cell of an importance of a system."""
     configs = {seed: job.config(data, system, seed) for seed in range(job.options.seeds)}
     return Cell(data, name_of(system, measure), configs)
 
 
 def _neighbours(seeds: Sequence[int]) -> list[tuple[int, ...]]:
-    """Seeds without a gap between them, which one program can train."""
+    """Returns groups of consecutive seeds, each of which is trained in one program."""
     groups = itertools.groupby(enumerate(seeds), key=lambda one: one[1] - one[0])
     return [tuple(seed for _, seed in group) for _, group in groups]
 
 
 def curve(store: Store, data: str, system: str, measure: str) -> Records:
-    """The records of an importance, which have one list of shares.
+    """Returns the records of an importance.
 
     Raises:
-      ValueError: if they have several.
+      ValueError: if the records have different shares.
     """
     records = store.all(data, name_of(system, measure))
     for record in records[1:]:
@@ -292,7 +315,7 @@ def curve(store: Store, data: str, system: str, measure: str) -> Records:
 
 
 def body(store: Store) -> str:
-    """The accuracy of every curve by share, and its RACU."""
+    """Returns the table with the accuracy of each curve by share, and its RACU."""
     names = [d for d in reported.NAMES if d == "trec" or any(curve(store, d, *r) for r in _all())]
     found = {(d, *row): curve(store, d, *row) for d in names for row in _all()}
     shares = sorted({x for records in found.values() for one in records for x in one["shares"]})
@@ -313,11 +336,12 @@ def body(store: Store) -> str:
 
 
 def _all() -> list[tuple[SystemName, Measure]]:
+    """Returns (system, importance) of all curves."""
     return [(system, measure) for system, measures in ROWS.items() for measure in measures]
 
 
 def _area(records: Records, beside: Records, measure: str) -> list[str]:
-    """RACU and its interval, over the seeds that both have."""
+    """Returns cells with RACU and its interval, over the seeds that both curves have."""
     if measure == "random":
         return ["-", "-"]
     one, other = ({r["seed"]: r for r in found} for found in (records, beside))
@@ -335,7 +359,7 @@ def _area(records: Records, beside: Records, measure: str) -> list[str]:
 
 
 def _points(records: Records) -> list[tuple[float, float, float | None]]:
-    """(percent of the words, mean, deviation) of a curve."""
+    """Returns (percentage of masked words, mean accuracy, deviation) of a curve."""
     points = []
     for place, share in enumerate(records[0]["shares"] if records else ()):
         one = analysis.summary([record["accuracy"][place] for record in records])
@@ -344,7 +368,7 @@ def _points(records: Records) -> list[tuple[float, float, float | None]]:
 
 
 def draw(job: Job) -> None:
-    """Accuracy against the share of masked words: a panel per system, a line per importance."""
+    """Draws accuracy against masked words: a panel per system, a line per importance."""
     for data in job.data:
         series: dict[str, dict[str, list[tuple[float, float, float | None]]]] = {}
         for system, measures in ROWS.items():

@@ -1,4 +1,4 @@
-"""Searches settings on the validation split: `python -m experiments.ga_net.tune --data trec`."""
+"""A search for settings on validation text: `python -m experiments.ga_net.tune --data trec`."""
 
 import dataclasses
 import itertools
@@ -21,22 +21,22 @@ from gatedjax._utils.terminal import say
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TuneConfig(Files):
-    """Trains every combination of the given values; the test split is never evaluated.
+    """Trains all combinations of the given values; the test split is never evaluated.
 
-    A value that is not given stays as in the preset. The paper's grids: learning rate 1e-4 to 1e-2,
-    batch 8 to 128, temperature 0.5 to 2, penalty 4e-6 to 1e-3.
+    An option without values keeps the preset's value. The paper's grids: learning rate 1e-4 to
+    1e-2, batch 8 to 128, temperature 0.5 to 2, penalty 4e-6 to 1e-3.
     """
 
     data: DataName
-    """Data set."""
+    """Data set, by preset."""
     system: SystemName = "ganet"
-    """System."""
+    """System to train."""
     learning_rates: tuple[float, ...] = ()
     """Learning rates to try."""
     batch_sizes: tuple[int, ...] = ()
     """Batch sizes to try."""
     dropouts: tuple[float, ...] = ()
-    """Dropout rates to try, on word vectors and on the pooled state alike."""
+    """Dropout rates to try; each applies to the word vectors and to the pooled state."""
     temperatures: tuple[float, ...] = ()
     """Temperatures of the gates to try."""
     penalties: tuple[float, ...] = ()
@@ -44,23 +44,25 @@ class TuneConfig(Files):
     num_steps: int | None = None
     """Steps per trial (default: the preset's)."""
     seed: int = 0
-    """Seed of every trial."""
+    """Seed of all trials."""
     embeddings: str | None = None
     """GloVe file (default: the preset's)."""
     results: Path = RESULTS / "ga_net"
-    """Where tuning.json and TUNING.md are written."""
+    """Folder for tuning.json and TUNING.md."""
     runs: Path = Path("runs/ga_net/tune")
-    """Work folders of the trials; an interrupted trial continues from here."""
+    """Folder with the work folders of the trials, from which an interrupted trial continues."""
     cpu_devices: int | None = None
     """CPU devices to split a batch over (default: one per core)."""
 
 
 OF_GATES = ("tau", "lambda")
+"""The values that only systems with gates have."""
 FILES = ("data_dir", "manual_dir", "embeddings")
+"""The options that are also fields of the data."""
 
 
 def trials(options: TuneConfig) -> list[tuple[dict[str, float], Config]]:
-    """Every combination: the values that vary, and the configuration."""
+    """Returns (values that vary, configuration) for each combination of the options' values."""
     changes: Json = {"train.seed": options.seed, "model.system": options.system}
     given = {f"data.{name}": getattr(options, name) for name in FILES}
     given["train.num_steps"] = options.num_steps
@@ -81,7 +83,7 @@ def trials(options: TuneConfig) -> list[tuple[dict[str, float], Config]]:
 
 
 def render(records: Records) -> str:
-    """TUNING.md from the records: those chosen by loss come first, the smallest at the top."""
+    """Returns TUNING.md; trials chosen by loss come first, with the smallest loss at the top."""
     headers = ["data", "system", "lr", "batch", "dropout", "tau", "lambda", "seed", "steps"]
     headers += ["chosen by", "best step", "validation loss", "validation accuracy", "density"]
     ordered = sorted(

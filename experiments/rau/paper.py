@@ -24,10 +24,12 @@ from gatedjax.functional import RAUAttention
 
 LANGUAGE = reported.LANGUAGE
 CELLS = tuple(reported.CELLS)
-# PTB small, searched on its validation text: the mean of the parameters over some 1,000 steps is
-# best after four or five epochs; a GRU does not learn steadily at the rate 1.
+# Both settings of PTB small were found on its validation text: the mean of the parameters over some
+# 1,000 steps is best after four or five epochs, and at the learning rate 1 a GRU is unstable.
 AVERAGED: Changes = {"train.optimizer.ema_decay": 0.999, "train.early_stop_patience": 2}
+"""Changes for PTB small: a moving average of the parameters."""
 SLOWER: Changes = {"train.optimizer.learning_rate": 0.5}
+"""Changes for PTB small: a lower learning rate."""
 SYSTEMS = [
     Variant(
         name,
@@ -37,8 +39,8 @@ SYSTEMS = [
     )
     for name, title in reported.CELLS.items()
 ]
-# The forms that the paper's equation 6 leaves open (spec section 3); the weights of "sigmoid" have
-# no sum to rescale.
+# The paper's equation 6 leaves these forms of the attention open (spec section 3). The form
+# "sigmoid" is not rescaled, because its weights have no fixed sum.
 HEAVY: tuple[RAUAttention, ...] = ("matrix",)
 LIGHT = tuple(form for form in get_args(RAUAttention) if form not in HEAVY)
 FORMS = [
@@ -62,17 +64,17 @@ class RAUOptions(Options):
     cells: tuple[CellName, ...] = ("rau", "gru", "lstm")
     """Cells to train."""
     forms: tuple[RAUAttention, ...] = LIGHT
-    """Forms of the attention that variants trains; the default leaves out matrix, whose weights
-    are a matrix [H, D + H] per example and step."""
+    """Forms of the attention to train in variants; the default leaves out matrix, with weights in a
+    matrix [H, D + H] per example and step."""
     hidden: int | None = None
-    """table1: another width of the state, such as 28 (the paper's Table 2), in rows of its own."""
+    """table1: another width of the state, such as 28 (the paper's Table 2), in separate rows."""
     learning_rate: float | None = None
-    """table1: another learning rate, in rows of its own; figure7: the runs to draw (default: 1e-5,
-    as in the paper)."""
+    """table1: another learning rate, in separate rows; figure7: the learning rate of the runs to
+    draw (default: 1e-5, as in the paper)."""
     owned: ClassVar = {"hidden": ("table1",), "learning_rate": ("table1", "figure7")}
 
     def check(self) -> None:
-        """Refuses options that the table or figure does not have."""
+        """Exits with status 2 if the table or figure does not have an option."""
         if self.hidden is not None and self.learning_rate is not None:
             fail("--hidden and --learning-rate make rows of their own each: give one of them")
         if self.what in ("learning_rates", "figure7", "variants", "matched"):
@@ -82,7 +84,7 @@ class RAUOptions(Options):
 
 
 def asked(job: Job, data: str) -> Iterable[Variant | str]:
-    """The cells that --cells names, at the width or the learning rate that was asked for."""
+    """Yields the cells that --cells names, at the width or the learning rate of the options."""
     hidden, rate = job.options.hidden, job.options.learning_rate
     for cell in job.options.cells:
         if hidden is not None:
@@ -92,13 +94,13 @@ def asked(job: Job, data: str) -> Iterable[Variant | str]:
 
 
 def at_rates(job: Job, data: str) -> list[Variant]:
-    """The cells that --cells names at the learning rates of the table, or at that of figure 7."""
+    """Returns the cells that --cells names, at the table's learning rates or figure 7's."""
     rates = [rate_of(job)] if job.options.what == "figure7" else reported.LEARNING_RATES.values()
     return [at_rate(cell, rate) for rate in rates for cell in job.options.cells]
 
 
 def forms(job: Job, data: str) -> Iterable[Variant]:
-    """The forms of the attention that --forms names."""
+    """Returns the forms of the attention that --forms names."""
     for form in HEAVY:
         if form not in job.options.forms and data == job.data[0]:
             say(f"{form}: left out, it is heavy on memory; --forms {form} runs it")
@@ -106,14 +108,14 @@ def forms(job: Job, data: str) -> Iterable[Variant]:
 
 
 def matched(job: Job, data: str) -> Iterable[Variant | str]:
-    """The cells that --cells names, with as many parameters as the GRU."""
+    """Yields the cells that --cells names, with as many parameters as the GRU."""
     for cell in job.options.cells:
         width = matched_width(data, cell)
         yield cell if cell == "gru" else at(cell, "matched", "model.hidden", width)
 
 
 def result(heading: str, part: str) -> Column:
-    """Accuracy, or perplexity, of "validation", "test" or "test_last"."""
+    """Returns a column with accuracy or perplexity of "validation", "test" or "test_last"."""
 
     def text(row: Row) -> str:
         name, digits = ("perplexity", 2) if row.data in LANGUAGE else ("accuracy", 4)
@@ -153,7 +155,7 @@ TABLE1 = Table(
 
 
 def better(row: Row) -> str:
-    """Who beats whom."""
+    """Returns the name of the better system of a row, or the reason why none is better."""
     if row.comparison is None:
         return "-"
     unknown = row.comparison.why_not or "neither is shown"
@@ -203,7 +205,7 @@ TABLE2 = Table(
 
 
 def changed(name: str) -> str:
-    """The setting that a name of records says was changed."""
+    """Returns the setting that the name of a record names, or "" for a preset's settings."""
     for mark, setting in (("_hidden", "width"), ("_lr", "learning rate")):
         if mark in name:
             return f"{setting} {name.partition(mark)[2]}"
@@ -211,7 +213,10 @@ def changed(name: str) -> str:
 
 
 def others(store: Store) -> list[tuple[str, str]]:
-    """Records at other settings; those that the paper tried on IMDB have a table of their own."""
+    """Returns (data set, system) of the records at other settings.
+
+    The learning rates that the paper tried on IMDB are left out, because they have their own table.
+    """
     tried = [("imdb", one.name) for one in RATES]
     names = [(name, one) for name in reported.NAMES for one in store.variants(name) if changed(one)]
     return [one for one in names if one not in tried] or [("mnist", "rau_hidden28")]
@@ -230,7 +235,7 @@ OTHERS = Table(
 
 
 def errors(store: Store) -> str:
-    """MNIST error in percent beside rows that the paper quotes."""
+    """Returns the MNIST error in percent, next to rows that the paper quotes."""
     return c.beside_quoted(
         "error (%)",
         reported.QUOTED_ERRORS,
@@ -318,13 +323,19 @@ RUNS = c.runs(
 
 
 def drawn(about: str, data: str, trained: Any = asked) -> Figure:
-    """Curves of the cells that --cells names."""
+    """Returns a figure with curves of the cells that --cells names.
+
+    Args:
+      about: its description in the help.
+      data: the data set.
+      trained: see `Figure.trained`.
+    """
     return Figure(draw=figures.curves, about=about, data=(data,), trained=trained)
 
 
 def report(console: Console, records: Records, workdir: Path) -> None:
     """Prints the metrics of validation and test, parameters and time."""
-    (record,) = records  # seeds side by side are an option of tables
+    (record,) = records  # only the command for tables trains several seeds
     unit = "tokens" if record["data"] in LANGUAGE else "examples"
     cell = reported.CELLS[record["cell"]]
     title = f"{cell} on {record['data']} (test: {record['test_n']:,} {unit})"
@@ -336,7 +347,7 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 
 def level(store: Store) -> Iterator[tuple[str, str, str]]:
-    """Test accuracy or perplexity of RAU where it was run."""
+    """Yields the test accuracy or perplexity of RAU on the data sets with a record."""
     for row in TABLE1.rows(PAPER, store):
         if row.variant == "rau" and row.records and row.data in reported.TEST["rau"]:
             yield row.label, reported.TEST["rau"][row.data], result("", "test").text(row)
