@@ -45,6 +45,7 @@ def _needs(part: str) -> Callable[[Callable[[Record, str], str]], Body]:
 
     def decorate(text: Callable[[Record, str], str]) -> Body:
         """Returns a function of a data set and the records."""
+
         @functools.wraps(text)
         def body(data: str, store: Store) -> str:
             record = best_run(store, data)

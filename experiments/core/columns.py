@@ -83,8 +83,7 @@ def quoted(
 
 
 def _reader(path: str | Callable[[Record], Any]) -> Callable[[Record], Any]:
-    """Returns a function that reads a value of a record at a path, or `path` if it is a
-    function."""
+    """Returns a function that reads a value of a record; `path` is dotted, or such a function."""
     return path if callable(path) else lambda record: value_at(record, path)
 
 

@@ -306,8 +306,7 @@ def options_of(paper: Paper) -> type[Options]:
 
 
 def tables(paper: Paper, args: list[str] | None = None) -> int:
-    """Makes the runs that a table or figure lacks, writes RESULTS.md and returns the exit
-    status."""
+    """Makes the runs that a table or figure lacks and writes RESULTS.md; returns the status."""
     options = cli.parse_many(options_of(paper), args, f"python -m experiments.{paper.name}.tables")
     for name in options.data:
         cli.preset_named(name, paper.presets)
