@@ -73,7 +73,9 @@ def line(claim: str, findings: Sequence[Finding]) -> str:
     parts = []
     for state, words in STATES.items():
         places = [
-            one.data + f" ({one.size})" * bool(one.size) for one in findings if one.state == state
+            finding.data + f" ({finding.size})" * bool(finding.size)
+            for finding in findings
+            if finding.state == state
         ]
         if places:
             parts.append(f"{words} {', '.join(places)}")
@@ -82,7 +84,7 @@ def line(claim: str, findings: Sequence[Finding]) -> str:
 
 def count(findings: Iterable[Finding]) -> str:
     """Returns a sentence with the number of comparisons and their results."""
-    states = [one.state for one in findings]
+    states = [finding.state for finding in findings]
     number = {state: states.count(state) for state in STATES}
     tested = number["shown"] + number["opposite"] + number["neither"]
     lacking: tuple[tuple[State, str], ...] = (
@@ -90,14 +92,14 @@ def count(findings: Iterable[Finding]) -> str:
         ("collapsed", COLLAPSED),
         ("not run", NOT_RUN),
     )
-    rest = [f"{number[state]} {words}" for state, words in lacking if number[state]]
-    more = f"; {', '.join(rest)}" if rest else ""
+    remarks = [f"{number[state]} {words}" for state, words in lacking if number[state]]
+    ending = f"; {', '.join(remarks)}" if remarks else ""
     if not tested:
-        return f"**Comparisons with two seeds or more: none of {len(states)}{more}.**"
+        return f"**Comparisons with two seeds or more: none of {len(states)}{ending}.**"
     return (
         f"**Comparisons with two seeds or more: {tested} of {len(states)}. The paper's difference "
         f"is shown in {number['shown']}, the opposite in {number['opposite']}, "
-        f"none in {number['neither']}{more}.**"
+        f"none in {number['neither']}{ending}.**"
     )
 
 
@@ -108,21 +110,21 @@ def data_line(names: Mapping[str, str], records: Mapping[str, Records]) -> str:
       names: the names of data sets in tables.
       records: the records of each data set.
     """
-    official, others = [], []
+    official, substitutes = [], []
     for name, ours in records.items():
         origins = list(dict.fromkeys(map(origin_of, ours)))
         if origins == [OFFICIAL]:
             official.append(names.get(name, name))
         else:
-            others.append(f"{names.get(name, name)}: {', '.join(origins)}")
+            substitutes.append(f"{names.get(name, name)}: {', '.join(origins)}")
     parts = [f"official files for {', '.join(official)}"] if official else []
-    return f"- Data: {'; '.join([*parts, *others])}." if parts or others else ""
+    return f"- Data: {'; '.join([*parts, *substitutes])}." if parts or substitutes else ""
 
 
 def vectors_line(records: Iterable[Record]) -> str:
     """Returns a line with the substitutes for the paper's word vectors; "" without a substitute."""
-    remarks = [part for one in records for part in (substitute_of(one) or "").split("; ")]
-    found = dict.fromkeys(
-        one.removeprefix("word vectors ") for one in remarks if "word vectors" in one
+    remarks = [part for record in records for part in (substitute_of(record) or "").split("; ")]
+    vectors = dict.fromkeys(
+        remark.removeprefix("word vectors ") for remark in remarks if "word vectors" in remark
     )
-    return f"- Word vectors: {'; '.join(found)}." if found else ""
+    return f"- Word vectors: {'; '.join(vectors)}." if vectors else ""

@@ -20,9 +20,9 @@ class Clock:
 
     def __init__(self, workdir: Path) -> None:
         self._file = workdir / "seconds.json"
-        begun = CheckpointStore(workdir / "checkpoints").latest() is not None
-        known = begun and self._file.exists()
-        earlier = read_json(self._file, "seconds")["seconds"] if known else 0.0
+        has_checkpoint = CheckpointStore(workdir / "checkpoints").latest() is not None
+        has_seconds = has_checkpoint and self._file.exists()
+        earlier = read_json(self._file, "seconds")["seconds"] if has_seconds else 0.0
         self._began = time.perf_counter() - earlier
 
     @property

@@ -29,8 +29,8 @@ def figure_links(store: Store, titles: Mapping[str, str]) -> str:
     """
     lines = []
     for stem, title in titles.items():
-        there = (store.folder / f"{stem}.png").exists()
-        lines.append(f"- {title}: " + (f"[{stem}.png]({stem}.png)" if there else NOT_RUN))
+        is_drawn = (store.folder / f"{stem}.png").exists()
+        lines.append(f"- {title}: " + (f"[{stem}.png]({stem}.png)" if is_drawn else NOT_RUN))
     return "\n".join(lines)
 
 
@@ -89,10 +89,10 @@ def _reader(path: str | Callable[[Record], Any]) -> Callable[[Record], Any]:
 
 def _scaled(path: str | Callable[[Record], Any], times: float) -> Callable[[Record], float | None]:
     """Returns a function that multiplies a number of a record by `times`, or returns None."""
-    read = _reader(path)
+    value_of = _reader(path)
 
     def value(record: Record) -> float | None:
-        number = read(record)
+        number = value_of(record)
         return None if number is None else times * number
 
     return value
@@ -144,12 +144,12 @@ def at_last_step(
 
 def with_last(heading: str, digits: int = 4, *, times: float = 1) -> tuple[Column, Column]:
     """Returns two columns of test accuracy: of the chosen and of the last parameters."""
-    chosen = metric(heading, "test.accuracy", digits, times=times)
+    best = metric(heading, "test.accuracy", digits, times=times)
 
     def last(row: Row) -> str:
         return at_last_step(row.records, digits=digits, times=times)
 
-    return chosen, Column(f"{LAST} (%)" if times == 100 else LAST, last)
+    return best, Column(f"{LAST} (%)" if times == 100 else LAST, last)
 
 
 ACCURACY = (
@@ -236,12 +236,12 @@ def first(heading: str, path: str | Callable[[Record], Any], spec: str = "") -> 
       path: the dotted path of the value, or a function of a record.
       spec: the format of the value.
     """
-    read = _reader(path)
+    value_of = _reader(path)
 
     def text(row: Row) -> str:
         if not row.records:
             return "-"
-        value = read(row.records[0])
+        value = value_of(row.records[0])
         return "-" if value is None else format(value, spec)
 
     return Column(heading, text)
@@ -317,7 +317,7 @@ def verdicts(
 def beside_quoted(
     heading: str,
     quoted: Mapping[str, str],
-    own: tuple[str, str],
+    paper_row: tuple[str, str],
     ours: Mapping[str, Records],
     figure: Callable[[Record], float],
 ) -> str:
@@ -326,13 +326,13 @@ def beside_quoted(
     Args:
       heading: the heading of the number.
       quoted: the numbers that the paper quotes, by system.
-      own: the name and the number of the paper's system.
+      paper_row: the name and the number of the paper's system.
       ours: the records of our runs, by title.
       figure: returns the number of a record.
     """
     source = "quoted in the paper, not trained here"
     rows = [[name, number, source] for name, number in quoted.items()]
-    rows.append([*own, "the paper's own"])
+    rows.append([*paper_row, "the paper's own"])
     for title, records in ours.items():
         other = f", on {origin_of(records[0])}" if other_data(records) else ""
         rows.append([title, averaged(records, figure, 2), f"ours{other}"])
@@ -350,7 +350,9 @@ def runs(names: Iterable[str], *settings: Column, heading: str = "variant") -> T
     return Table(
         title="Runs",
         note="Records in runs/; seconds are wall time per run.",
-        shown=lambda store: [(one, name) for one in names for name in store.variants(one)],
+        shown=lambda store: [
+            (data_set, name) for data_set in names for name in store.variants(data_set)
+        ],
         columns=(data(), record_name(heading), seeds(), *settings, hardware(), substitute()),
     )
 
@@ -391,11 +393,11 @@ def cell(metrics: Json, name: str) -> str:
     return f"{metrics[name]:.4f}" if name in metrics else "-"
 
 
-def print_parameters(console: Console, record: Record, more: str = "") -> None:
-    """Prints the numbers of parameters with and without word vectors, and the text `more`."""
+def print_parameters(console: Console, record: Record, ending: str = "") -> None:
+    """Prints the numbers of parameters with and without word vectors, and the text `ending`."""
     console.print(
         f"{record['parameters']:,} parameters, {record['parameters_without_embeddings']:,} "
-        f"without word vectors{more}"
+        f"without word vectors{ending}"
     )
 
 
@@ -403,7 +405,7 @@ def print_time(console: Console, record: Record, workdir: Path) -> None:
     """Prints the steps, the reason of an early end, the time, and the folder of the results."""
     early = f" ({record['stopped']})" if record["stopped"] != "done" else ""
     rate = record.get("seconds_per_step")
-    each = f" ({1000 * rate:.1f} ms per step)" if rate else ""
+    per_step = f" ({1000 * rate:.1f} ms per step)" if rate else ""
     console.print(
-        f"{record['steps']} steps{early}, {record['seconds']} s{each}; results in {workdir}"
+        f"{record['steps']} steps{early}, {record['seconds']} s{per_step}; results in {workdir}"
     )

@@ -40,7 +40,9 @@ def verdict(p_values: Sequence[float], by_seed: Sequence[float]) -> Verdict:
     """
     if not all(p_value < LEVEL for p_value in p_values):
         return "neither"
-    agree = all(one > 0 for one in by_seed) or all(one < 0 for one in by_seed)
+    agree = all(difference > 0 for difference in by_seed) or all(
+        difference < 0 for difference in by_seed
+    )
     return "shown" if agree else "seeds disagree"
 
 
@@ -121,18 +123,18 @@ class Comparison:
             return ["-", "-", COLLAPSED, "-"]
         boot, times, after = self.bootstrap, 100 if points else 1, 2 if points else 4
         of = f" (n={len(self.seeds)} seeds)" if seeds else ""
-        shown = [
+        numbers = [
             f"{times * boot.difference:+.{after}f}{of}",
             f"[{times * boot.low:+.{after}f}, {times * boot.high:+.{after}f}]",
         ]
         if self.why_not is not None:
-            return [*shown, self.why_not, "-"]
+            return [*numbers, self.why_not, "-"]
         exact = ", ".join(map(p_text, self.exact)) or "-"
         p = p_text(boot.p_value) if digits == 3 else f"{boot.p_value:.{digits}f}"
-        return [*shown, p + f", {SEEDS_DISAGREE}" * self.contradicted, exact]
+        return [*numbers, p + f", {SEEDS_DISAGREE}" * self.contradicted, exact]
 
 
-def corrected(found: Mapping[K, Comparison | None]) -> dict[K, Comparison | None]:
+def corrected(comparisons: Mapping[K, Comparison | None]) -> dict[K, Comparison | None]:
     """Corrects the p-values of the comparisons of a table together, by Holm's method.
 
     Comparisons without a verdict (a single seed, or a run that collapsed) are no tests and are not
@@ -140,25 +142,29 @@ def corrected(found: Mapping[K, Comparison | None]) -> dict[K, Comparison | None
     of tests.
 
     Args:
-      found: comparisons by any key; None if a system was not run.
+      comparisons: comparisons by any key; None if a system was not run.
 
     Returns:
       The comparisons with corrected p-values, by the same keys.
     """
-    tests = {key: one for key, one in found.items() if one is not None and one.why_not is None}
+    tests = {
+        key: comparison
+        for key, comparison in comparisons.items()
+        if comparison is not None and comparison.why_not is None
+    }
     boots = dict(
         zip(tests, analysis.holm([t.bootstrap.p_value for t in tests.values()]), strict=True)
     )
-    exact = iter(analysis.holm([p for one in tests.values() for p in one.exact]))
+    exact = iter(analysis.holm([p for comparison in tests.values() for p in comparison.exact]))
     changed = {
         key: dataclasses.replace(
-            one,
-            bootstrap=one.bootstrap._replace(p_value=float(boots[key])),
-            exact=tuple(float(next(exact)) for _ in one.exact),
+            comparison,
+            bootstrap=comparison.bootstrap._replace(p_value=float(boots[key])),
+            exact=tuple(float(next(exact)) for _ in comparison.exact),
         )
-        for key, one in tests.items()
+        for key, comparison in tests.items()
     }
-    return {**found, **changed}
+    return {**comparisons, **changed}
 
 
 def compare_all(
@@ -174,15 +180,19 @@ def compare_all(
     return corrected({key: compare(list(a), list(b), groups) for key, (a, b) in pairs.items()})
 
 
-def holm_note(found: Mapping[K, Comparison | None]) -> str:
+def holm_note(comparisons: Mapping[K, Comparison | None]) -> str:
     """Returns the note of a table that its p-values were corrected together; "" without a test."""
-    tests = [one for one in found.values() if one is not None and one.why_not is None]
+    tests = [
+        comparison
+        for comparison in comparisons.values()
+        if comparison is not None and comparison.why_not is None
+    ]
     if not tests:
         return ""
-    exact = sum(len(one.exact) for one in tests)
-    more = f", {exact} of McNemar's test" if exact else ""
+    exact = sum(len(comparison.exact) for comparison in tests)
+    ending = f", {exact} of McNemar's test" if exact else ""
     return (
-        f"The p of this table are corrected together (Holm): {len(tests)} of the bootstrap{more}."
+        f"The p of this table are corrected together (Holm): {len(tests)} of the bootstrap{ending}."
     )
 
 
@@ -232,7 +242,9 @@ def compare(
             f"{of}: their data are not of one origin ({' / '.join(origins)}); run them again with "
             "--rerun"
         )
-    digests = sorted({one["test_digest"] for one in (*ours, *theirs) if "test_digest" in one})
+    digests = sorted(
+        {record["test_digest"] for record in (*ours, *theirs) if "test_digest" in record}
+    )
     if len(digests) > 1:
         raise ValueError(
             f"{of}: their test examples are others or in another order (test_digest "
@@ -267,31 +279,33 @@ def p_text(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else "<0.001"
 
 
-def sentence(data: str, first: str, second: str, found: Comparison | None) -> str:
+def sentence(data: str, first: str, second: str, comparison: Comparison | None) -> str:
     """Returns a sentence with the result of a comparison, for or against a difference.
 
     Args:
       data: the data set.
       first: the name of the first system.
       second: the name of the second system.
-      found: the comparison; None if a system was not run.
+      comparison: the comparison; None if a system was not run.
     """
-    if found is None:
+    if comparison is None:
         return f"{data}, {first} against {second}: not run."
-    if found.lost:
-        return f"{data}: {found.verdict(first, second)}."
-    boot = found.bootstrap
-    unit = "nats per token, less is better" if found.language else "accuracy"
-    count = len(found.seeds)
+    if comparison.lost:
+        return f"{data}: {comparison.verdict(first, second)}."
+    boot = comparison.bootstrap
+    unit = "nats per token, less is better" if comparison.language else "accuracy"
+    count = len(comparison.seeds)
     by = f"bootstrap, {count} {'seed' if count == 1 else 'seeds'}"
-    if found.why_not is None:
-        exact = f"; McNemar p {', '.join(map(p_text, found.exact))}" if found.exact else ""
-        seeds = ", ".join(f"{one:+.4f}" for one in found.by_seed)
+    if comparison.why_not is None:
+        exact = (
+            f"; McNemar p {', '.join(map(p_text, comparison.exact))}" if comparison.exact else ""
+        )
+        seeds = ", ".join(f"{difference:+.4f}" for difference in comparison.by_seed)
         tests = f", p = {boot.p_value:.4f} ({by}, corrected){exact}; by seed {seeds}."
     else:
         tests = f" ({by})."
     return (
-        f"{data}: {found.verdict(first, second)}. {first} minus {second}: difference "
+        f"{data}: {comparison.verdict(first, second)}. {first} minus {second}: difference "
         f"{boot.difference:+.4f} ({unit}), 95 % interval [{boot.low:+.4f}, {boot.high:+.4f}]"
-        f"{tests}" + ("" if found.alike else " Their data or training settings differ.")
+        f"{tests}" + ("" if comparison.alike else " Their data or training settings differ.")
     )

@@ -114,13 +114,13 @@ def changed(config: C, changes: Changes) -> C:
     """
     parts: dict[str, Json] = {}
     values: Json = {}
-    known = {field.name for field in dataclasses.fields(config)}
+    names = {field.name for field in dataclasses.fields(config)}
     for path, value in changes.items():
-        name, _, rest = path.partition(".")
-        if name not in known:
+        name, _, inner_path = path.partition(".")
+        if name not in names:
             raise ValueError(f"{type(config).__name__} has no field {name!r}, got {path!r}")
-        if rest:
-            parts.setdefault(name, {})[rest] = value
+        if inner_path:
+            parts.setdefault(name, {})[inner_path] = value
         else:
             values[name] = value
     for name, inner in parts.items():

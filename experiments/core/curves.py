@@ -50,14 +50,14 @@ def points(records: Records, key: str, column: int) -> list[Point]:
                 values.setdefault(float(point[0]), []).append(float(point[column]))
     every = math.ceil(len(values) / MAX_POINTS)
     steps = sorted(values)
-    found = []
+    curve_points = []
     for i in range(0, len(steps), every or 1):
         # Neighbouring steps become a single point at the last of the steps.
         group = steps[i : i + every]
         summary = analysis.summary([v for step in group for v in values[step]])
         spread = (summary.std or 0.0) if every == 1 else 0.0
-        found.append((group[-1], summary.mean, None if len(records) == 1 else spread))
-    return found
+        curve_points.append((group[-1], summary.mean, None if len(records) == 1 else spread))
+    return curve_points
 
 
 def panels(
@@ -87,15 +87,15 @@ def curve(metrics: Records, split: str, points: int | None = None) -> list[list[
     """
     lines = [_likelihood(line) for line in metrics if line.get("split") == split]
     size = 1 if points is None else max(1, math.ceil(len(lines) / points))
-    found = []
+    curve_points = []
     for start in range(0, len(lines), size):
         group = lines[start : start + size]
         point: list[float | None] = [group[-1]["step"]]
         for name in CURVE:
             values = [line[name] for line in group if line.get(name) is not None]
             point.append(round(statistics.fmean(values), 6) if values else None)
-        found.append(point)
-    return found
+        curve_points.append(point)
+    return curve_points
 
 
 def _likelihood(line: Json) -> Json:
@@ -163,20 +163,20 @@ def results_on_test(
     Returns:
       ({"test": metrics, "test_last": metrics}, predictions of the best parameters).
     """
-    chosen = result.best_params if best is None else best
-    found, predictions = evaluate(task, chosen, test, parallel)
-    params, last = eval_params(result.state.params, result.state.opt_state), found
+    best_params = result.best_params if best is None else best
+    metrics, predictions = evaluate(task, best_params, test, parallel)
+    params, last = eval_params(result.state.params, result.state.opt_state), metrics
     # Arrays are compared instead of steps, because the chosen parameters may belong to no step, for
     # example if they are a mean of checkpoints.
-    if not _equal(chosen, params):
+    if not _equal(best_params, params):
         last, _ = evaluate(task, params, test, parallel)
-    return {"test": found, "test_last": last}, predictions
+    return {"test": metrics, "test_last": last}, predictions
 
 
-def _equal(params: Params, others: Params) -> bool:
+def _equal(params: Params, other_params: Params) -> bool:
     """Returns True if two trees of parameters have equal arrays."""
-    pairs = zip(jax.tree.leaves(params), jax.tree.leaves(others), strict=True)
-    return all(np.array_equal(one, other) for one, other in pairs)
+    pairs = zip(jax.tree.leaves(params), jax.tree.leaves(other_params), strict=True)
+    return all(np.array_equal(array, other) for array, other in pairs)
 
 
 def hardware() -> Json:

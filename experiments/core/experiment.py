@@ -131,13 +131,13 @@ class Place:
     settings: Json
 
 
-def _prepare(made: Experiment, workdir: Path) -> None:
+def _prepare(experiment: Experiment, workdir: Path) -> None:
     """Writes the files that belong to a run into its work folder."""
-    if made.before is not None:
+    if experiment.before is not None:
         workdir.mkdir(parents=True, exist_ok=True)
         if is_main():
             mark_run(workdir)
-        made.before(workdir)
+        experiment.before(workdir)
 
 
 def _of_seed(batches: Batches, seed: int) -> Batches:
@@ -145,39 +145,39 @@ def _of_seed(batches: Batches, seed: int) -> Batches:
     return batches(seed) if callable(batches) else batches
 
 
-def _metadata(made: Experiment, settings: Json) -> Json:
+def _metadata(experiment: Experiment, settings: Json) -> Json:
     """Returns the data that a checkpoint must share with the run that continues it."""
-    words = {} if made.vocabulary is None else {"vocabulary": made.vocabulary}
+    words = {} if experiment.vocabulary is None else {"vocabulary": experiment.vocabulary}
     return {"config": settings, **words}
 
 
-def _begun(made: Experiment, settings: Json, result: FitResult) -> Record:
+def _begun(experiment: Experiment, settings: Json, result: FitResult) -> Record:
     """Returns the entries of a record that are known before the test."""
     return {
-        "substitute": made.substitute,
+        "substitute": experiment.substitute,
         "seed": settings["train"]["seed"],
         "config": settings,
-        **made.facts,
-        **made.count(result.best_params),
+        **experiment.facts,
+        **experiment.count(result.best_params),
     }
 
 
 def _tested(
-    made: Experiment, seed: int, result: FitResult, workdir: Path, parallel: Parallel
+    experiment: Experiment, seed: int, result: FitResult, workdir: Path, parallel: Parallel
 ) -> Record:
     """Runs the test and returns the entries that it adds to the record."""
-    chosen, how = made.choose(result, workdir)
-    test = _of_seed(made.test, seed)
-    metrics, predictions = results_on_test(made.task, result, test, parallel, chosen)
+    params, how = experiment.choose(result, workdir)
+    test = _of_seed(experiment.test, seed)
+    metrics, predictions = results_on_test(experiment.task, result, test, parallel, params)
     record = {
         **how,
         **metrics,
         "test_n": max(map(len, predictions.values()), default=0),
-        **made.score(predictions),
-        **made.measure(chosen),
+        **experiment.score(predictions),
+        **experiment.measure(params),
     }
-    if made.labels is not None:
-        record |= class_facts(made.labels, predictions["predicted"])
+    if experiment.labels is not None:
+        record |= class_facts(experiment.labels, predictions["predicted"])
         record["test_digest"] = digest_of_test(predictions)
     if "correct" in predictions:
         record["correct"] = correct_string(predictions)
@@ -201,36 +201,40 @@ def run(
     """
     clock = Clock(place.workdir)
     software()  # cached before the run, because the working tree may change
-    made = build(config)
-    training = made.training or config.train
+    experiment = build(config)
+    training = experiment.training or config.train
     parallel = gtraining.make_parallel(training.parallel, accumulate=training.accumulate)
-    _prepare(made, place.workdir)
+    _prepare(experiment, place.workdir)
     result = fit(
-        made.task,
-        made.train(training.seed),
-        _of_seed(made.validation, training.seed),
+        experiment.task,
+        experiment.train(training.seed),
+        _of_seed(experiment.validation, training.seed),
         training,
         place.workdir,
-        metadata=_metadata(made, place.settings),
+        metadata=_metadata(experiment, place.settings),
         parallel=parallel,
         on_event=clock.on_event,
     )
     # Only the first of several processes reads the log, because it may have written it to a local
     # disk; it also writes the record.
     metrics = analysis.read_metrics(place.workdir / "metrics.jsonl") if is_main() else []
-    record = _begun(made, place.settings, result) | outcome(result, metrics) | made.logged(metrics)
+    record = (
+        _begun(experiment, place.settings, result)
+        | outcome(result, metrics)
+        | experiment.logged(metrics)
+    )
     test = test and result.stopped != "signal"
-    if test and made.tested is not None:
-        measured = made.tested(result, place.workdir)
+    if test and experiment.tested is not None:
+        measured = experiment.tested(result, place.workdir)
         test = measured is not None
         record |= {"stopped": "signal"} if measured is None else measured
     elif test:
-        record |= _tested(made, training.seed, result, place.workdir, parallel)
+        record |= _tested(experiment, training.seed, result, place.workdir, parallel)
     finish(record, clock.seconds)
     # The first of several processes writes the record.
     if test and record["stopped"] != "signal" and is_main():
         write_json(place.workdir / "results.json", saved_record(record))
-    return Run(result, made.task, record)
+    return Run(result, experiment.task, record)
 
 
 def run_lanes(
@@ -257,33 +261,33 @@ def run_lanes(
     """
     clock = Clock(place.workdir)
     software()  # cached before the run, because the working tree may change
-    made = build(config)
-    training = made.training or config.train
+    experiment = build(config)
+    training = experiment.training or config.train
     if seeds is not None:
         training = dataclasses.replace(training, seeds=seeds)
     recorded = dict(place.settings)
     recorded["train"] = recorded["train"] | {"seeds": training.seeds}
-    _prepare(made, place.workdir)
+    _prepare(experiment, place.workdir)
     results = fit_lanes(
-        made.task,
-        made.train,
-        made.validation,
+        experiment.task,
+        experiment.train,
+        experiment.validation,
         training,
         place.workdir,
-        metadata=_metadata(made, recorded),
+        metadata=_metadata(experiment, recorded),
         on_event=clock.on_event,
     )
     parallel = gtraining.make_parallel("sharding")
     metrics = analysis.read_metrics(place.workdir / "metrics.jsonl")
     runs = []
-    for one, alone, lane, result in _lanes(made, config, training, results):
+    for single, alone, lane, result in _lanes(experiment, config, training, results):
         # Lines of a sweep are not used, because they do not name the value of their lane.
         lines = [] if training.sweep else [m for m in metrics if m.get("seed") == lane.seed]
-        record = _begun(one, settings(alone), result) | {"lanes": len(results)}
-        record |= outcome(result, lines) | one.logged(lines)
+        record = _begun(single, settings(alone), result) | {"lanes": len(results)}
+        record |= outcome(result, lines) | single.logged(lines)
         if result.stopped != "signal":
-            record |= _tested(one, lane.seed, result, place.workdir, parallel)
-        runs.append(Run(result, one.task, record))
+            record |= _tested(single, lane.seed, result, place.workdir, parallel)
+        runs.append(Run(result, single.task, record))
     # Each run has an equal share of the time, so that records of lanes and single runs compare.
     seconds = clock.seconds / len(runs)
     for one_run in runs:
@@ -295,40 +299,42 @@ def run_lanes(
 
 
 def _lanes(
-    made: Experiment, config: Config, training: TrainConfig, results: list[FitResult]
+    experiment: Experiment, config: Config, training: TrainConfig, results: list[FitResult]
 ) -> Iterator[tuple[Experiment, Config, Lane, FitResult]]:
     """Yields the equivalent single run of each lane, its configuration and its result."""
     tasks: dict[float | None, Task] = {}
     for lane, result in zip(lanes_of(training), results, strict=True):
         train = lane.config
-        if made.training is not None:
+        if experiment.training is not None:
             # The record has the options of the command, like that of a single run, and not the
             # options that the data determined.
             solo = {"seed": lane.seed, "seeds": 1, "sweep": (), "sweep_over": train.sweep_over}
             rate = {"optimizer.learning_rate": train.optimizer.learning_rate}
             train = changed(config.train, solo | rate)
         alone = dataclasses.replace(config, train=train)
-        if lane.value is None or training.sweep_over not in getattr(made.task, "sweepable", ()):
-            yield made, alone, lane, result
+        if lane.value is None or training.sweep_over not in getattr(
+            experiment.task, "sweepable", ()
+        ):
+            yield experiment, alone, lane, result
             continue
         if lane.value not in tasks:
-            tasks[lane.value] = made.task.with_value(training.sweep_over, lane.value)
+            tasks[lane.value] = experiment.task.with_value(training.sweep_over, lane.value)
         task = tasks[lane.value]
         alone = dataclasses.replace(alone, model=task.model.config)
-        yield dataclasses.replace(made, task=task), alone, lane, result
+        yield dataclasses.replace(experiment, task=task), alone, lane, result
 
 
-def lanes_that_fit(made: Experiment, training: TrainConfig) -> int:
+def lanes_that_fit(experiment: Experiment, training: TrainConfig) -> int:
     """Returns the number of seeds that fit into half of the memory of the devices.
 
     XLA reports the memory that a step of a seed needs at the largest shape, and each lane needs as
     much. On a CPU the memory is that of the machine.
 
     Args:
-      made: the experiment.
+      experiment: the experiment.
       training: its training options.
     """
-    task, train = made.task, made.train(training.seed)
+    task, train = experiment.task, experiment.train(training.seed)
     tx = gtraining.make_optimizer(
         training.optimizer, training.num_steps, frozen=gtraining.frozen_parameters(task)
     )

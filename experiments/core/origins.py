@@ -35,23 +35,27 @@ def joined(parts: Iterable[str | None]) -> str | None:
     Returns:
       The remarks, separated by "; "; None without a remark.
     """
-    found = list(dict.fromkeys(part for part in parts if part))
-    kept = [one for one in found if not any(o != one and o.startswith(one) for o in found)]
-    return "; ".join(kept) or None
+    remarks = list(dict.fromkeys(part for part in parts if part))
+    longest = [
+        remark
+        for remark in remarks
+        if not any(o != remark and o.startswith(remark) for o in remarks)
+    ]
+    return "; ".join(longest) or None
 
 
 def substitute_of(record: Record) -> str | None:
     """Returns the differences from the paper's data and word vectors, or None."""
-    given = record.get("substitute")
-    if given is None:
+    remarks = record.get("substitute")
+    if remarks is None:
         return None
-    return "; ".join(_EARLIER.get(part, part) for part in given.split("; "))
+    return "; ".join(_EARLIER.get(part, part) for part in remarks.split("; "))
 
 
 def _differences(record: Record) -> str | None:
     """Returns the differences from the paper's data, not those of word vectors; or None."""
-    given = substitute_of(record) or ""
-    return joined(part for part in given.split("; ") if not part.startswith(_VECTORS))
+    remarks = substitute_of(record) or ""
+    return joined(part for part in remarks.split("; ") if not part.startswith(_VECTORS))
 
 
 def origin_of(record: Record) -> str:

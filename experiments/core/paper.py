@@ -50,9 +50,9 @@ class Variant:
         return {**self.changes, **self.tuned.get(data, {})}
 
 
-def variants(*each: Variant) -> dict[str, Variant]:
+def variants(*systems: Variant) -> dict[str, Variant]:
     """Returns variants by name."""
-    return {variant.name: variant for variant in each}
+    return {variant.name: variant for variant in systems}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,7 +234,7 @@ class Table:
             return store.all(data, paper.record_name(data, name))
 
         pairs = {place: self.pair(*place) for place in grid} if self.pair is not None else {}
-        found = compare_all(
+        comparisons = compare_all(
             {
                 (data, variant): (records(data, names[0]), records(data, names[1]))
                 for (data, variant), names in pairs.items()
@@ -249,7 +249,7 @@ class Table:
                 variant=variant,
                 title=paper.variants[variant].title if variant in paper.variants else variant,
                 records=records(data, variant),
-                comparison=found.get((data, variant)),
+                comparison=comparisons.get((data, variant)),
                 diverged=len(store.diverged(data, paper.record_name(data, variant))),
             )
             for data, variant in grid
@@ -262,8 +262,10 @@ class Table:
         rows = self.rows(paper, store)
         theirs, mine = columns(record for row in rows for record in row.records)
         words = {"theirs": theirs, "mine": mine, "other": "" if mine == "ours" else f"{mine}: "}
-        headings = [one.heading.format(**words) for one in self.columns]
-        named = any(one.heading != text for one, text in zip(self.columns, headings, strict=True))
+        headings = [column.heading.format(**words) for column in self.columns]
+        named = any(
+            column.heading != text for column, text in zip(self.columns, headings, strict=True)
+        )
         lines = [[*line, *["-"] * (len(headings) - len(line))] for line in self.quoted_rows()]
         kinds = [column.of for column in self.columns]
         for row in rows:
@@ -418,12 +420,14 @@ class Paper:
 
     def record_name(self, data: str, variant: str) -> str:
         """Returns the name of the records of a variant on a data set, see `Variant.same_as`."""
-        known = self.variants.get(variant)
-        if known is None or known.same_as is None or data not in self.presets:
+        system = self.variants.get(variant)
+        if system is None or system.same_as is None or data not in self.presets:
             return variant
-        preset, other = self.presets[data], self.variants[known.same_as]
-        one, two = (self.recorded(changed(preset, v.on(data))) for v in (known, other))
-        return other.name if one == two else variant
+        preset, other = self.presets[data], self.variants[system.same_as]
+        settings, other_settings = (
+            self.recorded(changed(preset, v.on(data))) for v in (system, other)
+        )
+        return other.name if settings == other_settings else variant
 
     def sections(self, store: Store) -> Iterator[Table]:
         """Yields the tables of RESULTS.md."""
@@ -437,9 +441,9 @@ class Paper:
           store: the records.
           lacking: headings of the tables without a run.
         """
-        judged = [(one.says, one.findings(self, store)) for one in self.claims]
+        judged = [(claim.says, claim.findings(self, store)) for claim in self.claims]
         records = {name: store.any_of(name) for name in self.names}
-        there = {name: ours for name, ours in records.items() if ours}
+        existing = {name: ours for name, ours in records.items() if ours}
         beside = [f"{label} {ours} ({theirs})" for label, theirs, ours in self.level(store)]
         lines = [
             claims.count(finding for _, findings in judged for finding in findings),
@@ -447,8 +451,8 @@ class Paper:
             *(claims.line(says, findings) for says, findings in judged),
             f"- Ours, and in brackets the paper's: {', '.join(beside)}." if beside else "",
             f"- Not run at all: {', '.join(lacking)}." if lacking else "",
-            claims.data_line(self.names, there),
-            claims.vectors_line(record for ours in there.values() for record in ours),
+            claims.data_line(self.names, existing),
+            claims.vectors_line(record for ours in existing.values() for record in ours),
         ]
         return "\n".join(lines[:2] + [line for line in lines[2:] if line])
 
@@ -555,8 +559,8 @@ class Job:
         """Yields the cells that the table or figure needs."""
         for data in self.data:
             trained = self.table.trained
-            wanted = self.table.variants if trained is None else trained(self, data)
-            for variant in wanted:
+            systems = self.table.variants if trained is None else trained(self, data)
+            for variant in systems:
                 yield self.cell(data, variant)
 
     def only(self, name: str) -> Cell:
@@ -565,9 +569,11 @@ class Job:
         Raises:
           ValueError: if the table or figure has no such run.
         """
-        data, _, rest = name.partition("/")
-        variant, _, seed = rest.rpartition("/")
-        cells = {(one.data, one.variant): one for one in self.cells()}
+        data, _, run_name = name.partition("/")
+        variant, _, seed = run_name.rpartition("/")
+        cells = {
+            (cell_of_run.data, cell_of_run.variant): cell_of_run for cell_of_run in self.cells()
+        }
         cell = cells.get((data, variant))
         if cell is None or not seed.isdecimal() or int(seed) not in cell.configs:
             raise ValueError(

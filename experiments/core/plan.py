@@ -79,10 +79,10 @@ class Task:
 
     def arguments(self) -> list[str]:
         """Returns the command line of the paper's tables that makes only this run."""
-        given, default = self.job.options, type(self.job.options)(what=self.job.options.what)
-        line = [given.what, "--cell", self.name.partition("/")[2], "--data", self.cell.data]
-        for name in (field.name for field in dataclasses.fields(given)):
-            value = getattr(given, name)
+        options, default = self.job.options, type(self.job.options)(what=self.job.options.what)
+        line = [options.what, "--cell", self.name.partition("/")[2], "--data", self.cell.data]
+        for name in (field.name for field in dataclasses.fields(options)):
+            value = getattr(options, name)
             if name != "data" and value != getattr(default, name):
                 line += [f"--{name.replace('_', '-')}", str(value)]
         return line
@@ -123,15 +123,15 @@ def make_plan(papers: Sequence[Paper], *, results: Path, runs: Path, **options: 
     present = 0
     for paper in papers:
         kind = options_of(paper)
-        known = {field.name for field in dataclasses.fields(kind)}
-        given = {k: v for k, v in options.items() if k in known and v is not None}
-        given |= {"results": results / paper.name, "runs": runs / paper.name / "tables"}
-        jobs = [Job(paper, kind(what=name, **given)) for name in paper.tables]
+        names = {field.name for field in dataclasses.fields(kind)}
+        values = {k: v for k, v in options.items() if k in names and v is not None}
+        values |= {"results": results / paper.name, "runs": runs / paper.name / "tables"}
+        jobs = [Job(paper, kind(what=name, **values)) for name in paper.tables]
         store, compared = jobs[0].store, _compared_systems(jobs[0])
         # Each data set of a paper is looked for once, and a cell of two tables is trained once.
         reasons: dict[str, str | None] = {}
         seen: set[tuple[str, str]] = set()
-        for job, cell in _cells(sorted(jobs, key=lambda one: isinstance(one.table, Figure))):
+        for job, cell in _cells(sorted(jobs, key=lambda job: isinstance(job.table, Figure))):
             place = (cell.data, cell.variant)
             if place in seen:
                 continue
@@ -194,7 +194,7 @@ def _other_settings(job: Job, cell: Cell) -> str | None:
 def _compared_systems(job: Job) -> set[tuple[str, str]]:
     """Returns (data, name of records) of the systems that a comparison of RESULTS.md needs."""
     paper, store = job.paper, job.store
-    tables = [one for one in paper.tables.values() if isinstance(one, Table)]
+    tables = [table for table in paper.tables.values() if isinstance(table, Table)]
     return {
         (data, paper.record_name(data, name))
         for table in [*tables, *paper.sections(store)]
@@ -206,7 +206,7 @@ def _compared_systems(job: Job) -> set[tuple[str, str]]:
 
 def _cells(jobs: Sequence[Job]) -> Iterator[tuple[Job, Cell]]:
     """Yields the cells of the jobs, each with a job that has the options of its records."""
-    for job, data in ((one, data) for one in jobs for data in one.data):
+    for job, data in ((full_job, data) for full_job in jobs for data in full_job.data):
         # The messages of a table about systems that it leaves out belong to its command.
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             options = dataclasses.replace(job.options, data=(data,))
@@ -233,14 +233,16 @@ def _recorded_options(job: Job, data: str) -> Mapping[str, Any]:
     values: dict[str, set[Any]] = {name: set() for name in free}
     only = Job(paper, dataclasses.replace(job.options, data=(data,)))
     for cell in only.cells():
-        wanted = paper.recorded(next(iter(cell.configs.values())))
+        settings = paper.recorded(next(iter(cell.configs.values())))
         for record in alive(store.read(data, cell.variant)):
-            other = differences(record["config"], wanted, store.default(data))
-            changes = {one.field: one.recorded for one in other}
+            other = differences(record["config"], settings, store.default(data))
+            changes = {difference.field: difference.recorded for difference in other}
             for name, path in free.items():
                 values[name].add(changes.get(path))
     if values.get("embeddings") == set():  # the table has no records
-        files = {one["config"].get("data", {}).get("embeddings") for one in store.any_of(data)}
+        files = {
+            record["config"].get("data", {}).get("embeddings") for record in store.any_of(data)
+        }
         values["embeddings"] = files
-    same = {name: next(iter(found)) for name, found in values.items() if len(found) == 1}
+    same = {name: next(iter(choices)) for name, choices in values.items() if len(choices) == 1}
     return {name: value for name, value in same.items() if value is not None}

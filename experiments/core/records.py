@@ -105,12 +105,12 @@ def _one_class(record: Record) -> bool:
 def _at_entropy(record: Record) -> bool:
     """Returns True if the last third of the training curve stays at the label entropy."""
     support = record.get("support")
-    known = record.get("label_entropy", None if support is None else entropy(support))
+    label_entropy = record.get("label_entropy", None if support is None else entropy(support))
     points = [point for point in record.get("train_curve") or () if point[1] is not None]
-    if known is None or not points:
+    if label_entropy is None or not points:
         return False
     last = [loss for step, loss, *_ in points if step > points[-1][0] * 2 / 3]
-    return all(abs(loss - known) <= MARGIN for loss in last)
+    return all(abs(loss - label_entropy) <= MARGIN for loss in last)
 
 
 PASSING = ("exit_code", "signal")
@@ -139,10 +139,10 @@ def differences(saved: Json, wanted: Json, default: Fields | None = None) -> lis
     Returns:
       The differences; the list is empty if the configurations describe the same run.
     """
-    a, b = (_flat(filled(one, default or {})) for one in (saved, wanted))
+    a, b = (_flat(filled(config, default or {})) for config in (saved, wanted))
     names = [*b, *(name for name in a if name not in b)]
-    found = ((name, a.get(name, NO_FIELD), b.get(name, NO_FIELD)) for name in names)
-    return [Difference(*one) for one in found if one[1] != one[2]]
+    triples = ((name, a.get(name, NO_FIELD), b.get(name, NO_FIELD)) for name in names)
+    return [Difference(*triple) for triple in triples if triple[1] != triple[2]]
 
 
 NO_FIELD = "no such option"
@@ -189,12 +189,14 @@ def check_one_kind(records: Records, name: str, default: Fields | None = None) -
     # All pairs are compared, because an old record without a fact agrees with any other record.
     for first, record in itertools.combinations(records, 2):
         other = differences(first["config"], record["config"], default)
-        found = [one for one in other if one.field != SEED] + data_differences(first, record)
-        if found:
-            one = found[0]
+        faults = [
+            difference for difference in other if difference.field != SEED
+        ] + data_differences(first, record)
+        if faults:
+            fault = faults[0]
             raise ValueError(
-                f"records of {name}: {one.field} is {one.recorded} in seed {first['seed']} and "
-                f"{one.wanted} in seed {record['seed']}; they are not averaged: make them again "
+                f"records of {name}: {fault.field} is {fault.recorded} in seed {first['seed']} and "
+                f"{fault.wanted} in seed {record['seed']}; they are not averaged: make them again "
                 "with --rerun, or move those of one kind to a folder of their own (--results DIR)"
             )
 
@@ -202,9 +204,9 @@ def check_one_kind(records: Records, name: str, default: Fields | None = None) -
 def data_differences(first: Record, second: Record) -> list[Difference]:
     """Returns the differences between the data of two records, for the facts that both have."""
     pairs = [(name, first.get(name), second.get(name)) for name in FACTS]
-    known = [pair for pair in pairs if None not in pair]
+    facts = [pair for pair in pairs if None not in pair]
     origins = ("origin of the data", origin_of(first), origin_of(second))
-    return [Difference(*one) for one in (origins, *known) if one[1] != one[2]]
+    return [Difference(*triple) for triple in (origins, *facts) if triple[1] != triple[2]]
 
 
 def saved_record(record: Record) -> Json:
@@ -212,45 +214,48 @@ def saved_record(record: Record) -> Json:
     return {key: value for key, value in record.items() if key not in PASSING}
 
 
-def best(found: Records) -> Json | None:
+def best(records: Records) -> Json | None:
     """Returns the record that is best in validation, of the smallest seed; None without records."""
-    return max(found, key=lambda record: record["validation"]["accuracy"]) if found else None
+    return max(records, key=lambda record: record["validation"]["accuracy"]) if records else None
 
 
 def train_settings(saved: Json) -> Json:
     """Returns the training settings of a recorded configuration, completed with defaults."""
     default = jsonable(dataclasses.asdict(TrainConfig()))
-    given = saved.get("train", {})
-    train = default | given
-    train["optimizer"] = default["optimizer"] | given.get("optimizer", {})
+    recorded = saved.get("train", {})
+    train = default | recorded
+    train["optimizer"] = default["optimizer"] | recorded.get("optimizer", {})
     return train
 
 
 def refuse_other(
-    path: Path, name: str, known: Record | None, found: Record, *, rerun: bool
+    path: Path, name: str, earlier: Record | None, measured: Record, *, rerun: bool
 ) -> None:
     """Refuses to replace an earlier measurement in a file with a different measurement.
 
     Args:
       path: the file.
       name: the name of the measurement, for the message.
-      known: the measurement in the file, or None if the file has none.
-      found: the new measurement; other hardware alone is not a difference.
+      earlier: the measurement in the file, or None if the file has none.
+      measured: the new measurement; other hardware alone is not a difference.
       rerun: True allows the replacement.
 
     Raises:
       ValueError: if the measurements differ; the message names the first difference.
     """
-    if known is None or rerun:
+    if earlier is None or rerun:
         return
-    pair = ({"": {**one, "hardware": None}, "train": {}} for one in (known, jsonable(found)))
+    pair = (
+        {"": {**measurement, "hardware": None}, "train": {}}
+        for measurement in (earlier, jsonable(measured))
+    )
     other = differences(*pair)  # the hardware is not part of the measurement
     if other:
-        one = other[0]
+        difference = other[0]
         raise ValueError(
-            f"{path} has another {name}: {one.field.strip('.') or 'it'} is {_short(one.recorded)}, "
-            f"found {_short(one.wanted)}; keep it and give another folder (--results DIR), or "
-            "replace it (--rerun)"
+            f"{path} has another {name}: {difference.field.strip('.') or 'it'} is "
+            f"{_short(difference.recorded)}, found {_short(difference.wanted)}; keep it and give "
+            "another folder (--results DIR), or replace it (--rerun)"
         )
 
 
@@ -275,10 +280,10 @@ def count_each(
         except (FileNotFoundError, ValueError) as error:
             say(f"{name}: not counted: {error}")
             continue
-        known = counts.get(name)
-        if known is not None:
-            known = known | {"substitute": substitute_of(known)}
-        refuse_other(path, f"count of {name}", known, counted, rerun=rerun)
+        earlier = counts.get(name)
+        if earlier is not None:
+            earlier = earlier | {"substitute": substitute_of(earlier)}
+        refuse_other(path, f"count of {name}", earlier, counted, rerun=rerun)
         counts[name] = counted
         say(f"{name}: counted")
     write_json(path, counts)
@@ -309,11 +314,11 @@ def averaged(records: Records, figure: Callable[[Json], float | None], digits: i
       The text; runs that collapsed are counted instead of averaged. It is `NOT_RUN` if no record
       has the value.
     """
-    known = [(record, value) for record in records if (value := figure(record)) is not None]
-    if not known:
+    pairs = [(record, value) for record in records if (value := figure(record)) is not None]
+    if not pairs:
         return NOT_RUN
-    values = [value for record, value in known if not collapsed(record)]
-    lost = len(known) - len(values)
+    values = [value for record, value in pairs if not collapsed(record)]
+    lost = len(pairs) - len(values)
     if not values:
         return f"{COLLAPSED} (n={lost})"
     return mean_std(values, digits) + (f", {lost} {COLLAPSED}" if lost else "")
@@ -358,9 +363,9 @@ class Store:
 
     def diverged(self, data: str, variant: str = "*") -> list[tuple[str, Record]]:
         """Returns (variant, record) for each diverged run of a data set."""
-        found = sorted(self.folder.glob(f"{DIVERGED}/{data}-{variant}-seed*.json"))
+        paths = sorted(self.folder.glob(f"{DIVERGED}/{data}-{variant}-seed*.json"))
         return [
-            (path.stem.split("-", 1)[1].rsplit("-seed", 1)[0], read_json(path)) for path in found
+            (path.stem.split("-", 1)[1].rsplit("-seed", 1)[0], read_json(path)) for path in paths
         ]
 
     def existing_path(self, data: str, variant: str, seed: int) -> Path | None:
@@ -384,8 +389,8 @@ class Store:
 
     def read(self, data: str, variant: str) -> Records:
         """Returns the records of all seeds of a cell without checking that they belong together."""
-        found = self.folder.glob(f"runs/{data}-{variant}-seed*.json")
-        records = [read_json(path, *self.keys) for path in found]
+        paths = self.folder.glob(f"runs/{data}-{variant}-seed*.json")
+        records = [read_json(path, *self.keys) for path in paths]
         return sorted(records, key=lambda record: record["seed"])
 
     def any_of(self, data: str) -> Records:

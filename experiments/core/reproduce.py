@@ -75,8 +75,8 @@ def _read(args: Sequence[str]) -> Options:
         cli.fail(f"--hours must be above 0, got {options.hours:g}")
     for name in options.papers or ("",):
         if name not in PAPERS:
-            near = difflib.get_close_matches(name, PAPERS, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            similar = difflib.get_close_matches(name, PAPERS, n=1)
+            hint = f" Did you mean {similar[0]!r}?" if similar else ""
             cli.fail(f"--papers: no paper {name!r}.{hint} Papers: {', '.join(PAPERS)}.")
     return options
 
@@ -84,8 +84,8 @@ def _read(args: Sequence[str]) -> Options:
 def default_platform() -> str:
     """Returns JAX's platform from another process, because this one must leave the device free."""
     ask = [sys.executable, "-c", "import jax; print(jax.default_backend())"]
-    found = subprocess.run(ask, capture_output=True, text=True, check=True, timeout=300)
-    return found.stdout.split()[-1]
+    process = subprocess.run(ask, capture_output=True, text=True, check=True, timeout=300)
+    return process.stdout.split()[-1]
 
 
 def show(plan: Plan) -> None:
@@ -100,8 +100,8 @@ def show(plan: Plan) -> None:
     for name, reason in plan.left_out:
         reasons.setdefault(reason, []).append(name)
     for reason, names in reasons.items():
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        say(f"left out: {', '.join(names[:3])}{more}: {reason}")
+        ending = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        say(f"left out: {', '.join(names[:3])}{ending}: {reason}")
 
 
 def command_of(task: Task) -> list[str]:
@@ -226,16 +226,16 @@ def reproduce(options: Options) -> int:
     on_cpu = default_platform() == "cpu"
     end = time.monotonic() + 3600 * options.hours
     names = ("results", "runs", "seeds", "data_dir", "manual_dir", "embeddings", "num_steps")
-    given = {name: getattr(options, name) for name in names}
-    given |= {"cpu_devices": 1 if on_cpu else None}
+    values = {name: getattr(options, name) for name in names}
+    values |= {"cpu_devices": 1 if on_cpu else None}
     papers = [paper_named(name) for name in dict.fromkeys(options.papers)]
     if options.plan == "show":
-        show(make_plan(papers, **given))
+        show(make_plan(papers, **values))
         return 0
     options.results.mkdir(parents=True, exist_ok=True)
     lock = WorkdirLock(options.results)
     try:
-        plan = make_plan(papers, **given)
+        plan = make_plan(papers, **values)
         show(plan)
         if not plan.tasks and plan.left_out:
             cli.fail("nothing can be trained: every missing cell is left out, see above")

@@ -42,9 +42,9 @@ def find_embeddings(name: str, manual_dir: str | None) -> Path | None:
     path = Path(name).expanduser()
     if not path.exists() and manual_dir is not None and not path.is_absolute():
         for folder in (Path(manual_dir), Path(manual_dir) / "glove"):
-            for found in (path.name, f"{path.name}.gz"):
-                if (folder / found).exists():
-                    return folder / found
+            for file_name in (path.name, f"{path.name}.gz"):
+                if (folder / file_name).exists():
+                    return folder / file_name
     return path
 
 
@@ -79,12 +79,12 @@ def read_embeddings(
         language.
     """
     vectors = gdata.load_embeddings(path, vocabulary, dim=dim, **options)
-    found, words = int(vectors.found[2:].sum()), len(vocabulary) - 2
-    if not found:
+    count, words = int(vectors.found[2:].sum()), len(vocabulary) - 2
+    if not count:
         raise ValueError(f"{path} has a vector for none of the {words:,} words of the texts")
     if is_main():
         say(
-            f"word vectors: {found:,} of {words:,} words ({vectors.coverage:.1%}) are in {path}",
+            f"word vectors: {count:,} of {words:,} words ({vectors.coverage:.1%}) are in {path}",
             file=sys.stderr,
         )
     return vectors
@@ -246,7 +246,7 @@ def common_edges(lengths: Mapping[str, Any], max_buckets: int) -> tuple[int, ...
       max_buckets: the largest number of edges.
     """
     edges = gdata.plan_buckets(lengths["train"], max_buckets)
-    longest = max(int(one.max()) for one in lengths.values())
+    longest = max(int(array.max()) for array in lengths.values())
     return (*edges[:-1], max(longest, edges[-1]))
 
 
@@ -304,8 +304,8 @@ def write_words(vocabulary: gdata.Vocabulary | None, classes: Sequence[str], wor
     if not is_main():
         return
     place = workdir / VOCABULARY
-    begun = CheckpointStore(workdir / "checkpoints").latest() is not None
-    if vocabulary is not None and not (begun and place.exists()):
+    has_checkpoint = CheckpointStore(workdir / "checkpoints").latest() is not None
+    if vocabulary is not None and not (has_checkpoint and place.exists()):
         vocabulary.save(place)
     if classes:
         write_json(workdir / CLASSES, list(classes))

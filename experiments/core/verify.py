@@ -47,7 +47,7 @@ def recorded_losses(record: Record, steps: int) -> tuple[Losses, bool]:
     """
     exact = losses_of(record.get("first_losses") or ())
     if exact:
-        return [one for i, one in enumerate(exact) if not i or one[0] <= steps], True
+        return [point for i, point in enumerate(exact) if not i or point[0] <= steps], True
     return losses_of(record.get("train_curve") or ())[:1], False
 
 
@@ -70,19 +70,27 @@ def recorded_config(paper: Paper, data: str, record: Record, files: Json) -> Con
 
     def others(config: Config) -> Any:
         """Returns the differences between the record and a configuration."""
-        wanted = paper.recorded(config)
-        return differences(record["config"], wanted, paper.store().default(data))
+        settings = paper.recorded(config)
+        return differences(record["config"], settings, paper.store().default(data))
 
     config = paper.presets[data]
     for _ in range(2):  # some parts exist only when another option is set
-        known = [one for one in others(config) if NO_FIELD not in (one.recorded, one.wanted)]
-        config = changed(config, {one.field: as_tuple(one.recorded) for one in known})
-    given = {f"data.{n}": v for n, v in files.items() if v is not None and hasattr(config.data, n)}
-    config = changed(config, given)
-    for one in others(config):
+        settable = [
+            difference
+            for difference in others(config)
+            if NO_FIELD not in (difference.recorded, difference.wanted)
+        ]
+        config = changed(
+            config, {difference.field: as_tuple(difference.recorded) for difference in settable}
+        )
+    folders = {
+        f"data.{n}": v for n, v in files.items() if v is not None and hasattr(config.data, n)
+    }
+    config = changed(config, folders)
+    for difference in others(config):
         raise ValueError(
-            f"the record has {one.field} {one.recorded}, not {one.wanted}: this code cannot repeat "
-            "its run"
+            f"the record has {difference.field} {difference.recorded}, not {difference.wanted}: "
+            "this code cannot repeat its run"
         )
     return config
 
@@ -105,8 +113,8 @@ def first_lines(paper: Paper, config: Config, last: int) -> Records:
     Returns:
       The logged lines.
     """
-    made = paper.experiment(config)
-    training = made.training or config.train
+    experiment = paper.experiment(config)
+    training = experiment.training or config.train
     count = training.num_steps
     training = dataclasses.replace(
         training, eval_every=count, checkpoint_every=count, progress=False, tensorboard=False
@@ -118,11 +126,11 @@ def first_lines(paper: Paper, config: Config, last: int) -> Records:
         if line["split"] == "train" and line["step"] >= last:
             raise _LastStep
 
-    validation = made.validation
+    validation = experiment.validation
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(_LastStep):
         stopped = gtraining.fit(
-            made.task,
-            made.train(training.seed),
+            experiment.task,
+            experiment.train(training.seed),
             validation(training.seed) if callable(validation) else validation,
             training,
             Path(folder) / "run",
@@ -136,13 +144,17 @@ def first_lines(paper: Paper, config: Config, last: int) -> Records:
 
 def machine_differences(record: Record) -> list[str]:
     """Describes the differences between this process and the process that made a record."""
-    here, there = hardware(), record["hardware"]
-    versions = record.get("software", {}).get("versions") or {"jax": there.get("jax")}
-    kind = ("processor", "usable_cores") if here["platform"] == "cpu" else ("device",)
+    machine, recorded = hardware(), record["hardware"]
+    versions = record.get("software", {}).get("versions") or {"jax": recorded.get("jax")}
+    kind = ("processor", "usable_cores") if machine["platform"] == "cpu" else ("device",)
     compared = [
-        (one, there.get(one, "unknown"), here[one]) for one in ("platform", *kind, "devices")
+        (fact, recorded.get(fact, "unknown"), machine[fact])
+        for fact in ("platform", *kind, "devices")
     ]
-    compared += [(one, versions.get(one, new), new) for one, new in software()["versions"].items()]
+    compared += [
+        (package, versions.get(package, new), new)
+        for package, new in software()["versions"].items()
+    ]
     compared.append(("lanes", record.get("lanes", 1), 1))
     return [
         f"{name.replace('_', ' ')} {old} there, {new} here"
@@ -163,9 +175,9 @@ def find_record(name: str, results: Path) -> tuple[Paper, str, Record]:
     store = paper.store(results / owner)
     path = store.path(data, variant, int(seed))
     if data not in paper.presets or not path.exists():
-        there = sorted(p.stem for p in path.parent.glob(f"{data}-*-seed*.json"))
-        more = f"; of {data} there are {', '.join(there)}" if there else ""
-        cli.fail(f"--verify {name}: there is no record {path} of a preset{more}")
+        names = sorted(p.stem for p in path.parent.glob(f"{data}-*-seed*.json"))
+        ending = f"; of {data} there are {', '.join(names)}" if names else ""
+        cli.fail(f"--verify {name}: there is no record {path} of a preset{ending}")
     return paper, data, read_json(path, *store.keys)
 
 
@@ -180,25 +192,30 @@ def verify(name: str, options: Any) -> int:
       The exit status: 0 if the losses agree, else 1.
     """
     paper, data, record = find_record(name, options.results)
-    there, exact = recorded_losses(record, options.num_steps or FIRST_STEPS)
-    if not there:
+    recorded, exact = recorded_losses(record, options.num_steps or FIRST_STEPS)
+    if not recorded:
         cli.fail(
             f"--verify {name}: the record is older than curves of the training loss; of its first "
             "steps there is nothing to compare. --rerun of its table makes one that has them"
         )
     if record["hardware"].get("platform") == "cpu":
         prepare_cpu(record["hardware"].get("devices", 1))
-    files = {one: getattr(options, one) for one in ("data_dir", "manual_dir", "embeddings")}
-    last = there[-1][0]
+    files = {
+        name_of_file: getattr(options, name_of_file)
+        for name_of_file in ("data_dir", "manual_dir", "embeddings")
+    }
+    last = recorded[-1][0]
     lines = first_lines(paper, recorded_config(paper, data, record, files), last)
-    here = losses_of(first_losses(lines, last))[: len(there) if exact else None]
+    repeated = losses_of(first_losses(lines, last))[: len(recorded) if exact else None]
     if not exact:
-        here = [(here[-1][0], round(statistics.fmean(loss for _, loss in here), DIGITS))]
-    return report(name, there, here, machine_differences(record), exact=exact)
+        repeated = [
+            (repeated[-1][0], round(statistics.fmean(loss for _, loss in repeated), DIGITS))
+        ]
+    return report(name, recorded, repeated, machine_differences(record), exact=exact)
 
 
 def report(
-    name: str, there: Losses, here: Losses, other: Sequence[str], *, exact: bool = True
+    name: str, recorded: Losses, repeated: Losses, other: Sequence[str], *, exact: bool = True
 ) -> int:
     """Prints the losses, the meaning of "equal" for them, and the verdict.
 
@@ -208,8 +225,8 @@ def report(
 
     Args:
       name: PAPER/DATA/VARIANT/SEED.
-      there: the losses of the record.
-      here: the losses of this process.
+      recorded: the losses of the record.
+      repeated: the losses of this process.
       other: the result of `machine_differences`.
       exact: False if the recorded losses are rounded to `DIGITS`.
 
@@ -217,12 +234,12 @@ def report(
       The exit status: 0 if the losses agree, else 1.
     """
     say(f"{name}: training loss")
-    is_equal, again = len(here) == len(there), dict(here)
-    for step, loss in there:
-        found = again.get(step, float("nan"))
-        say(f"  step {step}: {loss!r} in the record, {found!r} again")
+    is_equal, again = len(repeated) == len(recorded), dict(repeated)
+    for step, loss in recorded:
+        repeated_loss = again.get(step, float("nan"))
+        say(f"  step {step}: {loss!r} in the record, {repeated_loss!r} again")
         allowed = TOLERANCE * max(1.0, abs(loss)) if other or step > FIRST_STEPS else 0.0
-        is_equal = is_equal and abs(found - loss) <= allowed
+        is_equal = is_equal and abs(repeated_loss - loss) <= allowed
     digits = "all digits" if exact else f"the {DIGITS} digits that the record has"
     if other:
         say(
@@ -233,6 +250,6 @@ def report(
     else:
         means = f"{digits} up to step {FIRST_STEPS}, within {TOLERANCE:g} of the loss after it"
         say(f"same kind of machine and packages: equal means {means}")
-    ending = f", in {digits}" if there == here else ""
+    ending = f", in {digits}" if recorded == repeated else ""
     say(f"verdict: {'equal' if is_equal else 'NOT equal'}{ending}")
     return 0 if is_equal else 1
