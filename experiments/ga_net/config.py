@@ -73,12 +73,12 @@ def _preset(
       changes: further changes.
     """
     config = Config(preset=name, data=DataConfig(name=name, embeddings=GLOVE))
-    usual = {
+    defaults = {
         "model.local_half_width": half_width,
         "train.early_stop_patience": 5,
         "train.optimizer": OptimizerConfig(learning_rate=1e-3, clip_norm=5.0),
     }
-    return changed(config, {**evaluated(num_steps, every), **usual, **changes})
+    return changed(config, {**evaluated(num_steps, every), **defaults, **changes})
 
 
 # The presets train for about 20 epochs of the training text (IMDB: 3, AG News: 5) and evaluate once

@@ -91,9 +91,9 @@ def compared(runs: Mapping[str, Run], test: gdata.Encoded, seen: Sequence[Inspec
     full, sparse = operations(ganet)
     truth = [test.extra(index, "decides") for index in range(len(test))]
     scores = analysis.gate_truth(
-        analysis.pad([one.gates for one in seen]),
+        analysis.pad([text.gates for text in seen]),
         analysis.pad(truth),
-        [len(one.tokens) for one in seen],
+        [len(text.tokens) for text in seen],
     )
     chance = sum(map(sum, truth)) / soft["test_tokens"]
     accuracies = [f"{record['test']['accuracy']:.4f}" for record in (soft, ganet)]
@@ -110,25 +110,25 @@ def compared(runs: Mapping[str, Run], test: gdata.Encoded, seen: Sequence[Inspec
 def show_words(console: Console, seen: Sequence[Inspected]) -> None:
     """Prints sentences with the words that GA-Net attends to."""
     console.print("\nWords that GA-Net attends to:")
-    for one in seen:
-        mark = "right" if one.predicted == one.label else "wrong"
+    for text in seen:
+        mark = "right" if text.predicted == text.label else "wrong"
         marked = analysis.highlight_terminal(
-            one.tokens, one.attention, one.gates, plain=console.color_system is None
+            text.tokens, text.attention, text.gates, plain=console.color_system is None
         )
-        console.print(marked, Text(f" {clean(one.label)} ({mark})", style="dim"))
+        console.print(marked, Text(f" {clean(text.label)} ({mark})", style="dim"))
 
 
 def draw(
     runs: Mapping[str, Run], test: gdata.Encoded, seen: Sequence[Inspected], workdir: Path
 ) -> None:
     """Draws the longest of the first positive sentences under both models."""
-    shown = max(range(40), key=lambda i: len(seen[i].tokens) * (seen[i].label == "positive"))
+    longest = max(range(40), key=lambda i: len(seen[i].tokens) * (seen[i].label == "positive"))
     rows = []
     for system in ("ganet", "soft"):
-        (one,) = inspect(runs[system], test, [shown])
-        title = f"{SYSTEMS[system]}: {one.predicted}"
-        rows.append((title, one.tokens, one.attention, one.gates))
-    analysis.plot_heatmap(rows, workdir / "heatmap", title=f"label: {seen[shown].label}")
+        (text,) = inspect(runs[system], test, [longest])
+        title = f"{SYSTEMS[system]}: {text.predicted}"
+        rows.append((title, text.tokens, text.attention, text.gates))
+    analysis.plot_heatmap(rows, workdir / "heatmap", title=f"label: {seen[longest].label}")
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def experiment(config: Config) -> Experiment:
     parts = for_training(texts, config.data)
     train = parts.pop("train")
     model = texts.classifier(GANet, config.model)
-    held = config.model.density is not None
+    has_constraint = config.model.density is not None
     return Experiment(
         task=GANetTask(model),
         facts={
@@ -52,8 +52,8 @@ def experiment(config: Config) -> Experiment:
         score=operations,
         # The last parameters are tested, because validation favours early parameters, which do not
         # yet meet the constraint on density: their gates are open for more words.
-        choose=last if held else best,
-        measure=lambda params: exact(model, texts.splits["test"], params) if held else {},
+        choose=last if has_constraint else best,
+        measure=lambda params: exact(model, texts.splits["test"], params) if has_constraint else {},
         train=lambda seed: for_schedule(train(seed), config.model),
         **parts,
     )

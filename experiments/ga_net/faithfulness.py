@@ -57,9 +57,9 @@ def measure(job: Job) -> None:
             run = run_of(job.paper, dataclasses.replace(config, workdir=str(workdir)))
             texts = texts_of(config.data, config.model.embedding_dim).splits["test"]
             params, _ = last(run.fit, workdir)
-            found = facts(run.task.model, params, texts, count)
+            measures = facts(run.task.model, params, texts, count)
             write_json(
-                job.store.path(data, variant, record["seed"]), {**record, "faithfulness": found}
+                job.store.path(data, variant, record["seed"]), {**record, "faithfulness": measures}
             )
 
 
@@ -75,15 +75,15 @@ def facts(model: Any, params: Any, texts: gdata.Encoded, count: int) -> Json:
     Returns:
       The number of texts, the density, and the values of each text by rationale and measure.
     """
-    found = analysis.faithfulness(model, params, whole(texts, count))
-    density = found.density
+    result = analysis.faithfulness(model, params, whole(texts, count))
+    density = result.density
     return {
         "texts": count,
         "density": None if density is None else round(float(density.mean()), 6),
-        "shares": list(found.shares),
+        "shares": list(result.shares),
         "values": {
-            name: {of: np.round(getattr(one, of), 4).tolist() for of in MEASURES}
-            for name, one in found.rationales.items()
+            name: {of: np.round(getattr(rationale, of), 4).tolist() for of in MEASURES}
+            for name, rationale in result.rationales.items()
         },
     }
 
@@ -96,23 +96,27 @@ def _known(store: Store) -> dict[tuple[str, str], Records]:
     Raises:
       ValueError: if seeds of a cell were measured on different texts.
     """
-    found = {}
+    measured = {}
     for data, variant in itertools.product(reported.NAMES, VARIANTS):
-        records = [one for one in store.all(data, variant) if "faithfulness" in one]
-        counts = {one["faithfulness"]["texts"] for one in records}
+        records = [record for record in store.all(data, variant) if "faithfulness" in record]
+        counts = {record["faithfulness"]["texts"] for record in records}
         if len(counts) > 1:
             raise ValueError(
                 f"records of {data}, {variant}: faithfulness is of {sorted(counts)} texts; they "
                 "are not averaged: measure them again with one --texts"
             )
-        found[data, variant] = records
-    some = {data for (data, _), records in found.items() if records} | {"trec"}
-    return {(data, variant): one for (data, variant), one in found.items() if data in some}
+        measured[data, variant] = records
+    some = {data for (data, _), records in measured.items() if records} | {"trec"}
+    return {
+        (data, variant): records for (data, variant), records in measured.items() if data in some
+    }
 
 
 def values(records: Records, rationale: str, of: str) -> np.ndarray:
     """Returns a measure of a rationale as an array [seeds, texts]."""
-    return np.array([one["faithfulness"]["values"][rationale][of] for one in records], np.float64)
+    return np.array(
+        [record["faithfulness"]["values"][rationale][of] for record in records], np.float64
+    )
 
 
 def body(store: Store) -> str:
@@ -126,11 +130,11 @@ def body(store: Store) -> str:
             line = [*first, title, "-", "-"]
             if rationale == OWN:
                 line[-2:] = [
-                    mean_std([one["test"]["accuracy"] for one in records]),
-                    mean_std([one["faithfulness"]["density"] for one in records]),
+                    mean_std([record["test"]["accuracy"] for record in records]),
+                    mean_std([record["faithfulness"]["density"] for record in records]),
                 ]
-            each = (values(records, rationale, of).mean(axis=1) for of in MEASURES)
-            rows.append([*line, *(mean_std(list(one)) for one in each)])
+            means = (values(records, rationale, of).mean(axis=1) for of in MEASURES)
+            rows.append([*line, *(mean_std(list(mean)) for mean in means)])
     headings = ["data", "system", "rationale", "accuracy", "density", *MEASURES.values()]
     return analysis.render_table(headings, rows)
 
@@ -145,22 +149,22 @@ def paired(store: Store) -> str:
             lines.append(([*first, NOT_RUN, "-"], None, ()))
             continue
         for other, of in itertools.product([name for name in RATIONALES if name != OWN], MEASURES):
-            own, against = (values(records, name, of) for name in (OWN, other))
-            test = analysis.paired_bootstrap(own.mean(axis=0), against.mean(axis=0))
-            by_seed = (own - against).mean(axis=1).tolist()
+            gates, against = (values(records, name, of) for name in (OWN, other))
+            test = analysis.paired_bootstrap(gates.mean(axis=0), against.mean(axis=0))
+            by_seed = (gates - against).mean(axis=1).tolist()
             lines.append(([*first, RATIONALES[other], MEASURES[of]], test, by_seed))
             tests += [test.p_value] if len(records) > 1 else []
     corrected = iter(analysis.holm(tests))
     rows = []
-    for line, one, by_seed in lines:
-        if one is None:
+    for line, result, by_seed in lines:
+        if result is None:
             rows.append([*line, "-", "-", "-"])
             continue
         p = ONE_SEED
         if len(by_seed) > 1:
             value = float(next(corrected))
             p = p_text(value) + MARKS[verdict([value], by_seed)]
-        interval = f"[{one.low:+.4f}, {one.high:+.4f}]"
-        rows.append([*line, f"{one.difference:+.4f} (n={len(by_seed)} seeds)", interval, p])
+        interval = f"[{result.low:+.4f}, {result.high:+.4f}]"
+        rows.append([*line, f"{result.difference:+.4f} (n={len(by_seed)} seeds)", interval, p])
     headings = ["data", "system", "gates minus", "measure", "difference", "95 % interval", "p"]
     return analysis.render_table(headings, rows)

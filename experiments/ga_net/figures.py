@@ -24,7 +24,7 @@ from gatedjax._utils.terminal import new_console, say
 def count(job: Job) -> None:
     """Counts each data set that is available here; writes table1.json."""
 
-    def counted(name: str) -> Json:
+    def count_splits(name: str) -> Json:
         """Counts the splits of a data set."""
         sources = load_splits(SOURCES.get(name, name), job.options)
         parts = {
@@ -33,7 +33,7 @@ def count(job: Job) -> None:
         }
         return {**parts, "substitute": sources["train"].info.substitute}
 
-    count_each(job.options.results / "table1.json", job.data, counted, rerun=job.options.rerun)
+    count_each(job.options.results / "table1.json", job.data, count_splits, rerun=job.options.rerun)
 
 
 def statistics(store: Store) -> str:
@@ -122,9 +122,9 @@ def inspect(run: Run, encoded: gdata.Encoded, indices: Sequence[int]) -> list[In
 
 def find(encoded: gdata.Encoded, beginning: str) -> int | None:
     """Returns the index of the first text with these words, ignoring spaces and case, or None."""
-    wanted = "".join(beginning.lower().split())
+    letters = "".join(beginning.lower().split())
     for index in range(len(encoded)):
-        if wanted in "".join(encoded.tokens(index)).lower():
+        if letters in "".join(encoded.tokens(index)).lower():
             return index
     return None
 
@@ -167,10 +167,10 @@ def table4(job: Job) -> None:
     console = new_console()
     examples = []
     for seen in inspect(run, encoded, [n if i is None else i for n, i in enumerate(places)]):
-        opened = 0 if seen.gates is None else int((seen.gates > 0).sum())
+        num_open = 0 if seen.gates is None else int((seen.gates > 0).sum())
         caption = (
             f"label {seen.label}, predicted {seen.predicted}, "
-            f"{opened} of {len(seen.tokens)} words open"
+            f"{num_open} of {len(seen.tokens)} words open"
         )
         examples.append((caption, seen.tokens, seen.attention, seen.gates))
         console.print(f"\n{caption}", style="italic")

@@ -178,11 +178,11 @@ def gap(mode: str) -> Callable[[Record], float | None]:
     without exact losses.
     """
 
-    def read(record: Record) -> float | None:
+    def gap_of(record: Record) -> float | None:
         exact = record.get("exact")
         return None if exact is None else exact[mode]["loss"] - exact["exact"]["loss"]
 
-    return read
+    return gap_of
 
 
 BY_GUMBEL = "ganet_by_soft_gumbel"
@@ -195,8 +195,8 @@ def mode(name: str) -> Column:
         tested = [record["test"] for record in alive(row.records)]
         if not tested:
             return COLLAPSED if row.records else NOT_RUN
-        accuracy = np.mean([one[f"accuracy_{name}"] for one in tested])
-        density = np.mean([one[f"density_{name}"] for one in tested])
+        accuracy = np.mean([metrics[f"accuracy_{name}"] for metrics in tested])
+        density = np.mean([metrics[f"density_{name}"] for metrics in tested])
         return f"{accuracy:.4f}, {density:.4f}"
 
     return Column(f"{name}: accuracy, density", text)
@@ -321,10 +321,12 @@ TABLE3 = Table(
         paper_operations("paper: soft", lambda soft, ganet: short(soft)),
         paper_operations("GA-Net", lambda soft, ganet: short(ganet)),
         paper_operations("ratio", lambda soft, ganet: f"{ganet / soft:.3f}"),
-        our_operations("ours: soft", lambda full, mean, one: short(full), says_why=True),
-        our_operations("GA-Net", lambda full, mean, one: short(mean), says_why=True),
-        our_operations("ratio", lambda full, mean, one: f"{mean / full:.3f}"),
-        our_operations("GA-Net per text", lambda full, mean, one: short(mean / one["test_n"])),
+        our_operations("ours: soft", lambda full, mean, record: short(full), says_why=True),
+        our_operations("GA-Net", lambda full, mean, record: short(mean), says_why=True),
+        our_operations("ratio", lambda full, mean, record: f"{mean / full:.3f}"),
+        our_operations(
+            "GA-Net per text", lambda full, mean, record: short(mean / record["test_n"])
+        ),
         our_operations("auxiliary network", auxiliary),
     ),
 )
@@ -449,17 +451,17 @@ RUNS = c.runs(
 
 def report(console: Console, records: Records, workdir: Path) -> None:
     """Prints test results: of a single run under each kind of gates, of several runs their mean."""
-    one, several = records[0], len(records) > 1
-    title = f"{one['system']} on {one['data']} (test, n = {one['test_n']})"
-    if one["substitute"] and not several:
-        title += f"\n{one['substitute']}"
-    headings, rows = _lanes(records) if several else _gates(one)
+    record, several = records[0], len(records) > 1
+    title = f"{record['system']} on {record['data']} (test, n = {record['test_n']})"
+    if record["substitute"] and not several:
+        title += f"\n{record['substitute']}"
+    headings, rows = _lanes(records) if several else _gates(record)
     console.print(screen(title, headings, rows))
     if not several:
         console.print(
-            f"best of {one['steps']} steps: step {one['best_step']} "
-            f"(validation accuracy {one['validation']['accuracy']:.4f}); "
-            f"{one['seconds']} s; results in {workdir}"
+            f"best of {record['steps']} steps: step {record['best_step']} "
+            f"(validation accuracy {record['validation']['accuracy']:.4f}); "
+            f"{record['seconds']} s; results in {workdir}"
         )
         return
     if len({record["seed"] for record in records}) == len(records):
@@ -468,7 +470,7 @@ def report(console: Console, records: Records, workdir: Path) -> None:
             f"accuracy {statistics.mean(accuracies):.4f} +- {statistics.stdev(accuracies):.4f} "
             f"(mean and standard deviation, n = {len(accuracies)})"
         )
-    console.print(f"{len(records)} runs, {one['seconds']} s each; results in {workdir}")
+    console.print(f"{len(records)} runs, {record['seconds']} s each; results in {workdir}")
 
 
 def _lanes(records: Records) -> tuple[list[str], list[list[str]]]:
@@ -514,11 +516,11 @@ def level(store: Store) -> list[tuple[str, str, str]]:
     """Returns accuracy and density of GA-Net on the data sets with a record."""
     return [
         (
-            f"{reported.NAMES[name]} {what}",
+            f"{reported.NAMES[name]} {metric}",
             f"{theirs:.4f}",
-            averaged(store.all(name, "ganet"), functools.partial(tested, what=what), 4),
+            averaged(store.all(name, "ganet"), functools.partial(tested, what=metric), 4),
         )
-        for what, quoted in (
+        for metric, quoted in (
             ("accuracy", reported.ACCURACY["ganet"]),
             ("density", reported.DENSITY),
         )

@@ -64,9 +64,9 @@ FILES = ("data_dir", "manual_dir", "embeddings")
 def trials(options: TuneConfig) -> list[tuple[dict[str, float], Config]]:
     """Returns (values that vary, configuration) for each combination of the options' values."""
     changes: Json = {"train.seed": options.seed, "model.system": options.system}
-    given = {f"data.{name}": getattr(options, name) for name in FILES}
-    given["train.num_steps"] = options.num_steps
-    changes |= {path: value for path, value in given.items() if value is not None}
+    overrides = {f"data.{name}": getattr(options, name) for name in FILES}
+    overrides["train.num_steps"] = options.num_steps
+    changes |= {path: value for path, value in overrides.items() if value is not None}
     preset = changed(PRESETS[options.data], changes)
     grids = [
         getattr(options, option) or (operator.attrgetter(path)(preset),)
@@ -77,8 +77,8 @@ def trials(options: TuneConfig) -> list[tuple[dict[str, float], Config]]:
         values = dict(zip(SWEPT, combination, strict=True))
         config = changed(preset, swept(values))
         gated = options.system == "ganet"
-        shown = {name: v for name, v in values.items() if gated or name not in OF_GATES}
-        configs.append((shown, config))
+        varied = {name: v for name, v in values.items() if gated or name not in OF_GATES}
+        configs.append((varied, config))
     return configs
 
 
@@ -119,7 +119,7 @@ def main(args: list[str] | None = None) -> int:
             key: Json = {"data": options.data, "system": options.system, "values": values}
             key |= {"seed": options.seed, "num_steps": config.train.num_steps}
             by_loss = config.train.best_metric == "loss"
-            records_of_kind = [one for one in records if ("loss" in one) == by_loss]
+            records_of_kind = [record for record in records if ("loss" in record) == by_loss]
             if any(record.items() >= key.items() for record in records_of_kind):
                 continue
             name = "-".join(f"{value:g}" for value in values.values())
