@@ -104,9 +104,9 @@ def _preset(
       changes: further changes.
     """
     config = Config(preset=preset, data=DataConfig(name=name, embeddings=GLOVE))
-    usual = {"train.early_stop_patience": 10, "train.optimizer": OPTIMIZERS["adam_5e-4"]}
-    given = {**evaluated(num_steps, every), **usual, **BY_LOSS, **(changes or {})}
-    return changed(config, given)
+    defaults = {"train.early_stop_patience": 10, "train.optimizer": OPTIMIZERS["adam_5e-4"]}
+    settings = {**evaluated(num_steps, every), **defaults, **BY_LOSS, **(changes or {})}
+    return changed(config, settings)
 
 
 # The presets have batches of 50. With phrases (about 3,200 steps per epoch) they evaluate after

@@ -30,23 +30,23 @@ TITLES = {
 """The titles of figures."""
 
 
-def stem_of(folder: Path, what: str, data: str) -> Path:
+def stem_of(folder: Path, figure: str, data: str) -> Path:
     """Returns the path of a figure without its suffix.
 
     Args:
       folder: the folder.
-      what: the figure.
+      figure: the figure.
       data: the data set, which is part of the name unless it is the paper's.
     """
-    return folder / (what if data == reported.DATA else f"{what}_{data}")
+    return folder / (figure if data == reported.DATA else f"{figure}_{data}")
 
 
 def drawn(store: Store) -> str:
     """Returns a list of the figures that exist, in Markdown."""
     lines = []
     for data, label in NAMES.items():
-        for what, title in TITLES.items():
-            kind, _, number = what.partition("_")
+        for figure, title in TITLES.items():
+            kind, _, number = figure.partition("_")
             stem = stem_of(store.folder, kind, data).name
             name = f"{stem}_{number}.png" if number else f"{stem}.png"
             where = "" if data == reported.DATA else f" ({label})"
@@ -63,20 +63,20 @@ def draw(job: Job) -> None:
     Raises:
       ValueError: if a record lacks the values of the figure.
     """
-    what, folder = job.options.what, job.options.results
+    figure, folder = job.options.what, job.options.results
     folder.mkdir(parents=True, exist_ok=True)
     for data in job.data:
-        stem = stem_of(folder, what, data)
-        if what == "optimizers":
+        stem = stem_of(folder, figure, data)
+        if figure == "optimizers":
             stems = _optimizers(job, data, stem)
         else:
             record = _record(job.store, data)
             title = f"AGT on {NAMES[data]}, seed {record['seed']}"
-            stems = {"figure2": _figure2, "figure3": _figure3, "figure4": _figure4}[what](
+            stems = {"figure2": _figure2, "figure3": _figure3, "figure4": _figure4}[figure](
                 record, stem, title
             )
-        for one in stems:
-            say(f"wrote {one}.png and .svg")
+        for path in stems:
+            say(f"wrote {path}.png and .svg")
 
 
 def _record(store: Store, data: str) -> Record:

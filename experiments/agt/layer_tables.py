@@ -115,8 +115,8 @@ def first_words(record: Record, data: str) -> str:
     lines = []
     for place, word in enumerate(reported.FIRST_WORDS, start=1):
         rank, count = record["paper_words"][word]
-        here = "never selected here" if rank is None else f"rank {rank} here ({count} times)"
-        lines.append(f"- {word}: rank {place} in the paper, {here}")
+        ours = "never selected here" if rank is None else f"rank {rank} here ({count} times)"
+        lines.append(f"- {word}: rank {place} in the paper, {ours}")
     table = analysis.render_table(["rank", "word", "times selected"], rows)
     return paragraphs(_seed(record, data), table, "\n".join(lines))
 
@@ -156,15 +156,15 @@ def selected(record: Record, data: str) -> str:
             reported.THRESHOLD: (strict, strict),
             reported.RELAXED: (f"and {added}", f"{strict} {added}"),
         }
-        for threshold, (shown, words) in lists.items():
+        for threshold, (quoted, words) in lists.items():
             ours, theirs = words_of(example, layer, threshold), words.split()
             common = (collections.Counter(ours) & collections.Counter(theirs)).total()
             both = f"{common} of {len(ours)} (paper: {len(theirs)})"
             if data == "polarity":  # it has none of the paper's sentences
-                shown = both = "-"
+                quoted = both = "-"
             label = f"{example['label']}, {example['predicted']}"
             mine = " ".join(ours) or "none"
-            rows.append([f"{number + 1}", label, f"{threshold:g}", shown, mine, both])
+            rows.append([f"{number + 1}", label, f"{threshold:g}", quoted, mine, both])
     headings = ["sentence", "label, predicted", "r above", "paper", "ours", "in both"]
     table = analysis.render_table(headings, rows)
     return paragraphs(f"{_seed(record, data)} Layer {layer}.", table)
@@ -173,15 +173,15 @@ def selected(record: Record, data: str) -> str:
 @_needs("examples")
 def trace(record: Record, data: str) -> str:
     """Returns the words of the third sentence, layer by layer."""
-    example = next((one for one in record["examples"] if one["number"] == 3), None)
+    example = next((example for example in record["examples"] if example["number"] == 3), None)
     if example is None:
         return NOT_RUN
     words = phrases.select(np.asarray(example["attention"]), threshold=reported.THRESHOLD)
     rows = []
-    for one in phrases.trace(example["tokens"], words):
-        number = one.layer + 1
+    for step in phrases.trace(example["tokens"], words):
+        number = step.layer + 1
         quoted = [text for (a, b), text in reported.TRACE.items() if a <= number <= b]
-        row = [f"L{number}", " ".join(one.words) or "none", "; ".join(one.phrases) or "none"]
+        row = [f"L{number}", " ".join(step.words) or "none", "; ".join(step.phrases) or "none"]
         rows.append([*row, quoted[0] if quoted and data != "polarity" else "-"])
     table = analysis.render_table(["layer", "words", "phrases", "paper"], rows)
     return paragraphs(_seed(record, data), table)

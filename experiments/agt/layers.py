@@ -137,8 +137,8 @@ def of_lengths(counts: Array, longest: int | None = None) -> LayerHistogram:
     open_end = False
     if longest is not None and array.shape[1] > longest:
         open_end = True
-        rest = array[:, longest - 1 :].sum(1, keepdims=True)
-        array = np.concatenate([array[:, : longest - 1], rest], axis=1)
+        tail = array[:, longest - 1 :].sum(1, keepdims=True)
+        array = np.concatenate([array[:, : longest - 1], tail], axis=1)
     return LayerHistogram(array, np.arange(array.shape[1] + 1) + 0.5, open_end)
 
 

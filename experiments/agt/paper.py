@@ -111,10 +111,10 @@ BY_DATA = Table(
     variants=(FULL,),
     columns=(
         c.data(),
-        several("trained on", lambda one: f"{one['train_n']:,} {one['train_on']}"),
+        several("trained on", lambda record: f"{record['train_n']:,} {record['train_on']}"),
         several(
             "word vectors",
-            lambda one: f"{one['config']['data']['embeddings']}, {one['embedding_dim']}",
+            lambda record: f"{record['config']['data']['embeddings']}, {record['embedding_dim']}",
             "; ",
         ),
         c.parameters("parameters without them", "parameters_without_embeddings"),
@@ -128,13 +128,13 @@ def whole(name: str) -> bool:
     return name in (FULL, "agt_bias_1", "agt_head")
 
 
-def compared(names: Sequence[str], accuracies: Mapping[str, float], **more: Any) -> Table:
+def compared(names: Sequence[str], accuracies: Mapping[str, float], **fields: Any) -> Table:
     """Returns a table of variants with the paper's percentages, and paired tests against AGT.
 
     Args:
       names: the variants.
       accuracies: the paper's accuracies in percent, by variant.
-      **more: further fields of the table.
+      **fields: further fields of the table.
     """
     return Table(
         data=(DATA,),
@@ -144,13 +144,17 @@ def compared(names: Sequence[str], accuracies: Mapping[str, float], **more: Any)
         columns=(
             c.data(),
             c.variant("network"),
-            c.quoted("paper (%)", {name: {DATA: one} for name, one in accuracies.items()}, ".1f"),
+            c.quoted(
+                "paper (%)",
+                {name: {DATA: accuracy} for name, accuracy in accuracies.items()},
+                ".1f",
+            ),
             *c.ACCURACY,
             *c.paired(("minus AGT", *c.TESTS)),
             c.parameters(key="parameters_without_embeddings"),
         ),
         below=c.verdicts(lambda row: None if whole(row.variant) else (row.title, "AGT")),
-        **more,
+        **fields,
     )
 
 
@@ -333,8 +337,13 @@ PAPER = Paper(
     ),
     claims=(
         *(
-            Claim(says=f"AGT is better than {what}", table=ABLATION, rows=(ablated(n),), flip=True)
-            for n, what in ABOVE.items()
+            Claim(
+                says=f"AGT is better than {reduced}",
+                table=ABLATION,
+                rows=(ablated(n),),
+                flip=True,
+            )
+            for n, reduced in ABOVE.items()
         ),
         Claim(
             says="AGT is better than the mean of the word vectors",
