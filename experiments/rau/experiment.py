@@ -120,7 +120,7 @@ def language_model(config: Config) -> Experiment:
         test, predictions = evaluate(task, params, one_pass("test", 1), single)
         order = np.argsort(predictions["example_id"], kind="stable")
         return {
-            "curve": [[one["step"], one["loss"], one["perplexity"]] for one in result.history],
+            "curve": [[line["step"], line["loss"], line["perplexity"]] for line in result.history],
             "validation": validation,
             "test": test,
             "test_n": int(predictions["tokens"].sum()),
@@ -165,16 +165,16 @@ def last_epoch_perplexity(workdir: Path, steps: int, steps_per_epoch: int) -> fl
     first = steps // steps_per_epoch * steps_per_epoch - steps_per_epoch
     if first < 0:
         return None
-    found = [
+    losses = [
         (line["step"], line["loss"])
         for line in analysis.read_metrics(workdir / "metrics.jsonl")
         if line["split"] == "train"
         and first < line["step"] <= first + steps_per_epoch
         and line["loss"] is not None
     ]
-    if not found:
+    if not losses:
         return None
     # Losses are weighted by their steps, because a line has the mean loss since the line before it.
-    ends = [first, *(step for step, _ in found)]
-    total = sum(loss * (b - a) for (_, loss), a, b in zip(found, ends[:-1], ends[1:], strict=True))
+    ends = [first, *(step for step, _ in losses)]
+    total = sum(loss * (b - a) for (_, loss), a, b in zip(losses, ends[:-1], ends[1:], strict=True))
     return math.exp(total / (ends[-1] - first))

@@ -77,27 +77,27 @@ def rate_of(job: Job) -> float:
     return job.options.learning_rate or reported.FIGURE7_RATE
 
 
-def stem_of(what: str, data: str) -> str:
+def stem_of(figure: str, data: str) -> str:
     """Returns the file name of a figure on a data set, without suffix."""
-    return what if data == TITLES[what][1] else f"{what}_{data}"
+    return figure if data == TITLES[figure][1] else f"{figure}_{data}"
 
 
 def curves(job: Job) -> None:
     """Draws figure 5, 6 or 7, with a line per cell."""
-    what, data = job.options.what, job.data[0]
-    key, columns = CURVES[what]
+    figure, data = job.options.what, job.data[0]
+    key, columns = CURVES[figure]
     title, names = reported.NAMES[data], {cell: cell for cell in reported.CELLS}
-    if what == "figure7":
+    if figure == "figure7":
         title += f", learning rate {reported.rate_name(rate_of(job))}"
         names = {cell: at_rate(cell, rate_of(job)).name for cell in reported.CELLS}
     records = {reported.CELLS[cell]: job.store.all(data, name) for cell, name in names.items()}
     lines = panels(records, key, columns)
-    if what == "figure6":
+    if figure == "figure6":
         lines["validation perplexity"] = {
             cell: [(x, math.exp(y), sd and math.exp(y) * sd) for x, y, sd in line]
             for cell, line in lines["validation loss"].items()
         }
-    stem: Path = job.options.results / stem_of(what, data)
+    stem: Path = job.options.results / stem_of(figure, data)
     stem.parent.mkdir(parents=True, exist_ok=True)
     analysis.plot_lines(lines, stem, xlabel="step", title=title)
     say(f"wrote {stem}.png and .svg")
@@ -106,13 +106,13 @@ def curves(job: Job) -> None:
 def listed(store: Store) -> str:
     """Returns a list of the figures that were drawn, and a note on the figures of images."""
     titles = {}
-    for what, (title, usual) in TITLES.items():
-        others = [data for data in reported.NAMES if data != usual]
-        drawn = [d for d in others if (store.folder / f"{stem_of(what, d)}.png").exists()]
-        for data in (usual, *drawn):
-            titles[stem_of(what, data)] = title.format(reported.NAMES[data])
-        if what == "figure6" and "ptb_medium" not in drawn:
-            titles[what] += " (the paper: PTB medium, not run)"
+    for figure, (title, main) in TITLES.items():
+        other_sets = [data for data in reported.NAMES if data != main]
+        extra = [d for d in other_sets if (store.folder / f"{stem_of(figure, d)}.png").exists()]
+        for data in (main, *extra):
+            titles[stem_of(figure, data)] = title.format(reported.NAMES[data])
+        if figure == "figure6" and "ptb_medium" not in extra:
+            titles[figure] += " (the paper: PTB medium, not run)"
     return f"{figure_links(store, titles)}\n{IMAGES}"
 
 
@@ -167,8 +167,8 @@ def matched_width(preset: str, cell: CellName) -> int:
     while low < high:  # the smallest width with at least as many
         middle = (low + high) // 2
         low, high = (low, middle) if count(cell, middle) >= target else (middle + 1, high)
-    near = [width for width in (low - 1, low) if width >= 1]
-    return min(near, key=lambda width: abs(count(cell, width) - target))
+    widths = [width for width in (low - 1, low) if width >= 1]
+    return min(widths, key=lambda width: abs(count(cell, width) - target))
 
 
 def _cells(*values: object) -> list[str]:

@@ -104,7 +104,7 @@ def forms(job: Job, data: str) -> Iterable[Variant]:
     for form in HEAVY:
         if form not in job.options.forms and data == job.data[0]:
             say(f"{form}: left out, it is heavy on memory; --forms {form} runs it")
-    return [one for form in job.options.forms for one in FORMS if one.title == form]
+    return [variant for form in job.options.forms for variant in FORMS if variant.title == form]
 
 
 def matched(job: Job, data: str) -> Iterable[Variant | str]:
@@ -217,9 +217,14 @@ def others(store: Store) -> list[tuple[str, str]]:
 
     The learning rates that the paper tried on IMDB are left out, because they have their own table.
     """
-    tried = [("imdb", one.name) for one in RATES]
-    names = [(name, one) for name in reported.NAMES for one in store.variants(name) if changed(one)]
-    return [one for one in names if one not in tried] or [("mnist", "rau_hidden28")]
+    in_paper = [("imdb", variant.name) for variant in RATES]
+    names = [
+        (name, variant)
+        for name in reported.NAMES
+        for variant in store.variants(name)
+        if changed(variant)
+    ]
+    return [row for row in names if row not in in_paper] or [("mnist", "rau_hidden28")]
 
 
 OTHERS = Table(
@@ -266,7 +271,7 @@ LEARNING_RATES = Table(
     note="The paper gives no numbers for these.",
     about="those that the paper tried on IMDB",
     data=("imdb",),
-    variants=tuple(one.name for one in RATES),
+    variants=tuple(variant.name for variant in RATES),
     seen=(),
     trained=at_rates,
     columns=(
@@ -283,7 +288,7 @@ ATTENTION = Table(
     "Rescaling gives the weights mean 1. Runs may be shorter than those of table 1.",
     about="forms of the attention on MNIST",
     data=("mnist",),
-    variants=tuple(one.name for one in FORMS),
+    variants=tuple(variant.name for variant in FORMS),
     trained=forms,
     pair=lambda data, form: None if form == PLAIN else (form, PLAIN),
     columns=(
@@ -359,7 +364,7 @@ PAPER = Paper(
     title="RAU",
     source='Zhong, Yue and Ling, "Recurrent Attention Unit" (2018)',
     names=reported.NAMES,
-    variants={one.name: one for one in (*SYSTEMS, *RATES, *FORMS)},
+    variants={variant.name: variant for variant in (*SYSTEMS, *RATES, *FORMS)},
     tables={
         "table1": TABLE1,
         "table2": TABLE2,
