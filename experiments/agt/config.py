@@ -5,7 +5,15 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from experiments.core.cli import option_value, preset_named
-from experiments.core.config import BY_LOSS, Changes, Files, RunConfig, Start, changed, evaluated
+from experiments.core.config import (
+    BY_LOSS,
+    Changes,
+    Files,
+    RunConfig,
+    Start,
+    evaluate_every,
+    with_changes,
+)
 from gatedjax.models import AGTConfig
 from gatedjax.training import OptimizerConfig
 
@@ -88,7 +96,7 @@ def presets_for(args: list[str], presets: Mapping[str, Config]) -> Mapping[str, 
     if name is None:
         return presets
     preset_named(name, OPTIMIZERS)
-    return {preset: changed(config, changes_of(name)) for preset, config in presets.items()}
+    return {preset: with_changes(config, changes_of(name)) for preset, config in presets.items()}
 
 
 def _preset(
@@ -105,8 +113,8 @@ def _preset(
     """
     config = Config(preset=preset, data=DataConfig(name=name, embeddings=GLOVE))
     defaults = {"train.early_stop_patience": 10, "train.optimizer": OPTIMIZERS["adam_5e-4"]}
-    settings = {**evaluated(num_steps, every), **defaults, **BY_LOSS, **(changes or {})}
-    return changed(config, settings)
+    settings = {**evaluate_every(num_steps, every), **defaults, **BY_LOSS, **(changes or {})}
+    return with_changes(config, settings)
 
 
 # The presets have batches of 50. With phrases (about 3,200 steps per epoch) they evaluate after

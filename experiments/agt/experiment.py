@@ -4,14 +4,14 @@ from pathlib import Path
 
 from experiments.agt import layers
 from experiments.agt.config import PAPER_DIM, Config
-from experiments.core.config import changed
+from experiments.core.config import with_changes
 from experiments.core.experiment import Experiment
-from experiments.core.origins import joined
+from experiments.core.origins import join_remarks
 from experiments.core.text import Texts, find_embeddings, for_training, read_texts, width_of
 from gatedjax.models import AGT, AGTTask
 
 
-def resolved(config: Config) -> Config:
+def resolve_width(config: Config) -> Config:
     """Returns the configuration with the width of the file of word vectors.
 
     A width other than the paper's 300 is an explicit option and does not change; the loader then
@@ -21,7 +21,7 @@ def resolved(config: Config) -> Config:
     if path is None or config.model.embedding_dim != PAPER_DIM or not path.is_file():
         return config
     width = width_of(path)
-    return config if width is None else changed(config, {"model.embedding_dim": width})
+    return config if width is None else with_changes(config, {"model.embedding_dim": width})
 
 
 def texts_of(config: Config) -> Texts:
@@ -70,4 +70,4 @@ def substitute(config: Config, texts: Texts) -> str | None:
         vectors = f"word vectors {name} of width {width} where the paper has GloVe 300-d"
     elif width != PAPER_DIM:
         vectors = f"word vectors of width {width} where the paper has 300"
-    return joined([texts.substitute, vectors])
+    return join_remarks([texts.substitute, vectors])

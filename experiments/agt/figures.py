@@ -41,7 +41,7 @@ def stem_of(folder: Path, figure: str, data: str) -> Path:
     return folder / (figure if data == reported.DATA else f"{figure}_{data}")
 
 
-def drawn(store: Store) -> str:
+def list_figures(store: Store) -> str:
     """Returns a list of the figures that exist, in Markdown."""
     lines = []
     for data, label in NAMES.items():
@@ -147,7 +147,7 @@ def _optimizers(job: Job, data: str, stem: Path) -> list[Path]:
     return [stem]
 
 
-def selected(job: Job) -> None:
+def show_selected(job: Job) -> None:
     """Prints the words of the paper's layer, and writes a page that marks them in the sentences.
 
     The page is written to the work folders and not to the results, because its texts belong to the
@@ -170,7 +170,7 @@ def selected(job: Job) -> None:
         title = f"Words that AGT selects: {NAMES[data]} test sentences"
         analysis.write_html(path, analysis.highlight_html(examples, title))
         say(f"wrote {path}")
-        say(layer_tables.selected(data, job.store))
+        say(layer_tables.selected_words(data, job.store))
         say(layer_tables.trace(data, job.store))
 
 

@@ -80,10 +80,10 @@ def observations(record: Record, data: str) -> str:
         for i in range(len(layers["mass_low"]))
     ]
     table = analysis.render_table(["layer", *MEASURES.values(), "mean gate"], rows)
-    return paragraphs(_seed(record, data), table, "\n".join(_read(layers)))
+    return paragraphs(_seed(record, data), table, "\n".join(_describe(layers)))
 
 
-def _read(layers: Json) -> Iterator[str]:
+def _describe(layers: Json) -> Iterator[str]:
     """Yields the paper's observations, each with the result here."""
     low, high = np.mean(layers["mass_low"]), np.mean(layers["mass_high"])
     yield (
@@ -143,7 +143,7 @@ def words_of(example: Json, layer: int, threshold: float) -> list[str]:
 
 
 @_needs("examples")
-def selected(record: Record, data: str) -> str:
+def selected_words(record: Record, data: str) -> str:
     """Returns the words of the paper's layer at both thresholds, next to the paper's lists."""
     layer = min(reported.SELECTION_LAYER, len(record["examples"][0]["attention"]))
     rows = []
@@ -199,7 +199,7 @@ SECTIONS: tuple[tuple[str, Body, str], ...] = (
         first_words,
         "Words with r > 0.95 in the first layer over the test set, lower-cased.",
     ),
-    ("Selected words", selected, "Compared as bags of words, a hyphen parting two words."),
+    ("Selected words", selected_words, "Compared as bags of words, a hyphen parting two words."),
     (
         "Sentence 3, layer by layer",
         trace,
@@ -216,6 +216,6 @@ def tables(store: Store) -> Iterator[Table]:
             continue
         where = "" if data == reported.DATA else f" ({name})"
         for title, body, note in SECTIONS:
-            if data == "trec" and body in (selected, trace):
+            if data == "trec" and body in (selected_words, trace):
                 continue  # questions have none of the example sentences
             yield Table(title=title + where, body=functools.partial(body, data), note=note)

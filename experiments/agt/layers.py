@@ -20,7 +20,7 @@ BINS = 20
 """The bins of attention and gates; the first and the last bin are [0, 0.05) and [0.95, 1]."""
 
 
-def shuffled(selected: np.ndarray, mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def shuffle_words(selected: np.ndarray, mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Shuffles the words of each sentence, in the same order for all of its layers.
 
     Args:
@@ -74,7 +74,7 @@ def statistics(model: AGT, params: Params, test: gdata.Batches) -> Json:
         parts = {
             "attention": phrases.weight_histogram(r, mask, bins=BINS),
             "runs": phrases.phrase_length_histogram(selected),
-            "shuffled_runs": phrases.phrase_length_histogram(shuffled(selected, mask, rng)),
+            "shuffled_runs": phrases.phrase_length_histogram(shuffle_words(selected, mask, rng)),
             "gates": phrases.gate_histogram(gates, bins=BINS).pooled,
         }
         for name, part in parts.items():

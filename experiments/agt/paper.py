@@ -10,7 +10,7 @@ from rich.console import Console
 
 from experiments.agt import figures, layer_tables, reported
 from experiments.agt.config import OPTIMIZERS, START, OptimizerName, changes_of
-from experiments.agt.experiment import experiment, resolved
+from experiments.agt.experiment import experiment, resolve_width
 from experiments.agt.layer_tables import FULL
 from experiments.agt.reported import DATA, NAMES
 from experiments.core import columns as c
@@ -19,7 +19,7 @@ from experiments.core.comparison import ONE_SEED, SHOWN
 from experiments.core.kinds import Json
 from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.paper import variants as by_name
-from experiments.core.records import Records, Store, alive, averaged
+from experiments.core.records import Records, Store, alive, format_average
 from gatedjax.models.agt import AblateMode
 
 MODES: tuple[AblateMode, ...] = get_args(AblateMode)
@@ -27,7 +27,7 @@ ABOVE = {0: "only s_0", 2: "s_0, s_1, s_2"}
 """The last layer with its own selection vector, and the remaining vectors."""
 
 
-def ablated(above: int, mode: AblateMode = "highway") -> str:
+def ablation_name(above: int, mode: AblateMode = "highway") -> str:
     """Returns the name of an ablation in a mode."""
     return f"agt_above{above}" if mode == "highway" else f"agt_above{above}_{mode}"
 
@@ -38,7 +38,7 @@ def ablation(above: int, mode: AblateMode) -> Variant:
     # Without later selection vectors this network has the equations of a plain highway network.
     remark = " (= plain highway network on s_0)" if above == 0 else ""
     title = ABOVE[above] + (remark if mode == "highway" else f"; {mode}")
-    return Variant(ablated(above, mode), title, changes)
+    return Variant(ablation_name(above, mode), title, changes)
 
 
 VARIANTS = by_name(
@@ -75,7 +75,7 @@ class AGTOptions(Options):
     embeddings: str | None = None
     """GloVe file (default: the preset's); "none" starts from random vectors."""
     owned: ClassVar = {"optimizers": ("optimizers",), "ablate_modes": ("ablation",)}
-    drawn: ClassVar = ("polarity",)
+    random_vectors: ClassVar = ("polarity",)
 
 
 def systems(store: Store) -> str:
@@ -123,12 +123,12 @@ BY_DATA = Table(
 )
 
 
-def whole(name: str) -> bool:
+def is_whole(name: str) -> bool:
     """Returns True if a variant is the network with which the others are compared."""
     return name in (FULL, "agt_bias_1", "agt_head")
 
 
-def compared(names: Sequence[str], accuracies: Mapping[str, float], **fields: Any) -> Table:
+def comparison_table(names: Sequence[str], accuracies: Mapping[str, float], **fields: Any) -> Table:
     """Returns a table of variants with the paper's percentages, and paired tests against AGT.
 
     Args:
@@ -139,27 +139,27 @@ def compared(names: Sequence[str], accuracies: Mapping[str, float], **fields: An
     return Table(
         data=(DATA,),
         variants=tuple(names),
-        seen=tuple(name for name in names if not whole(name)),
-        pair=lambda data, name: None if whole(name) else (name, FULL),
+        seen=tuple(name for name in names if not is_whole(name)),
+        pair=lambda data, name: None if is_whole(name) else (name, FULL),
         columns=(
             c.data(),
             c.variant("network"),
-            c.quoted(
+            c.paper_number(
                 "paper (%)",
                 {name: {DATA: accuracy} for name, accuracy in accuracies.items()},
                 ".1f",
             ),
             *c.ACCURACY,
-            *c.paired(("minus AGT", *c.TESTS)),
+            *c.paired_tests(("minus AGT", *c.TESTS)),
             c.parameters(key="parameters_without_embeddings"),
         ),
-        below=c.verdicts(lambda row: None if whole(row.variant) else (row.title, "AGT")),
+        below=c.verdicts(lambda row: None if is_whole(row.variant) else (row.title, "AGT")),
         **fields,
     )
 
 
-ABLATION = compared(
-    (FULL, *map(ablated, ABOVE), "average"),
+ABLATION = comparison_table(
+    (FULL, *map(ablation_name, ABOVE), "average"),
     reported.ACCURACY,
     title="Ablation: selection vectors",
     note="Mean ± sample standard deviation over seeds, parameters of the best validation. "
@@ -169,29 +169,31 @@ ABLATION = compared(
     about="without the selection vectors of later layers, and the mean word vector",
     trained=lambda job, data: (
         FULL,
-        *(ablated(above, mode) for above in ABOVE for mode in job.options.ablate_modes),
+        *(ablation_name(above, mode) for above in ABOVE for mode in job.options.ablate_modes),
         "average",
     ),
 )
-READINGS = tuple(ablated(above, mode) for above in ABOVE for mode in MODES if mode != "highway")
-OTHER_READINGS = compared(
+READINGS = tuple(
+    ablation_name(above, mode) for above in ABOVE for mode in MODES if mode != "highway"
+)
+OTHER_READINGS = comparison_table(
     READINGS,
     {},
     title="Ablation: other readings",
     note="Layers without a selection vector take the last one that is left, or 0, instead of being "
     "plain highway layers. The paper does not say which.",
-    shown=lambda store: [
+    list_rows=lambda store: [
         (data, name) for data in NAMES for name in READINGS if store.all(data, name)
     ],
 )
-GATE_BIAS = compared(
+GATE_BIAS = comparison_table(
     ("agt_bias_1", "agt_bias_0", "agt_bias_minus1"),
     {"agt_bias_1": reported.ACCURACY[FULL]},
     title="Gate bias",
     note="The paper only says that 1 encourages composition.",
     about="biases 1, 0 and -1 of the gates at the start",
 )
-HEADS = compared(
+HEADS = comparison_table(
     ("agt_head", "agt_head_200_200"),
     {},
     title="Head",
@@ -240,8 +242,8 @@ OPTIMISERS = Table(
         Column("rule", lambda row: OPTIMIZERS[row.title].name),
         Column("learning rate", lambda row: f"{OPTIMIZERS[row.title].learning_rate:g}"),
         *c.ACCURACY,
-        c.each("best step", "best_step"),
-        c.each("steps", "steps"),
+        c.each_value("best step", "best_step"),
+        c.each_value("steps", "steps"),
     ),
     below=winners,
     after=figures.draw,
@@ -265,7 +267,7 @@ TABLE1 = Table(
 FIGURES = Table(
     title="Figures",
     note="Drawn from the records, of the seed best in validation.",
-    body=figures.drawn,
+    body=figures.list_figures,
 )
 
 
@@ -277,11 +279,11 @@ def from_records(draw: Callable[[Job], None], about: str) -> Figure:
       about: its description in the help.
     """
 
-    def trained(job: Job, data: str) -> tuple[str, ...]:
+    def systems_to_train(job: Job, data: str) -> tuple[str, ...]:
         """Returns AGT if it has no record yet or is to be repeated."""
         return (FULL,) if job.options.rerun or not job.store.all(data, FULL) else ()
 
-    return Figure(draw=draw, about=about, data=(DATA,), trained=trained)
+    return Figure(draw=draw, about=about, data=(DATA,), trained=systems_to_train)
 
 
 def report(console: Console, records: Records, workdir: Path) -> None:
@@ -301,7 +303,7 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 def level(store: Store) -> Iterator[tuple[str, str, str]]:
     """Yields the test accuracy of AGT on the paper's data."""
     if records := store.all(DATA, FULL):
-        ours = averaged(records, lambda record: 100 * record["test"]["accuracy"], 2)
+        ours = format_average(records, lambda record: 100 * record["test"]["accuracy"], 2)
         yield NAMES[DATA], f"{reported.ACCURACY[FULL]}", ours
 
 
@@ -320,7 +322,7 @@ PAPER = Paper(
         "figure2": from_records(figures.draw, "attention and lengths of phrases per layer"),
         "figure3": from_records(figures.draw, "gates per layer"),
         "figure4": from_records(figures.draw, "words against layers of three sentences"),
-        "selected": from_records(figures.selected, "words of one layer beside the paper's"),
+        "selected": from_records(figures.show_selected, "words of one layer beside the paper's"),
         "first_layer_words": from_records(figures.first_words, "its most frequent words"),
     },
     page=(
@@ -340,7 +342,7 @@ PAPER = Paper(
             Claim(
                 says=f"AGT is better than {reduced}",
                 table=ABLATION,
-                rows=(ablated(n),),
+                rows=(ablation_name(n),),
                 flip=True,
             )
             for n, reduced in ABOVE.items()
@@ -356,6 +358,6 @@ PAPER = Paper(
     experiment=experiment,
     report=report,
     keys=("config", "seed", "system", "validation", "test", "test_n", "correct"),
-    resolve=resolved,
+    resolve=resolve_width,
     options=AGTOptions,
 )

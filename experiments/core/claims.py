@@ -40,7 +40,9 @@ class Finding:
     size: str = ""
 
 
-def found(label: str, comparison: Comparison | None, records: Records, *, flip: bool) -> Finding:
+def finding_for(
+    label: str, comparison: Comparison | None, records: Records, *, flip: bool
+) -> Finding:
     """Returns the result for the claim that a system is better than another.
 
     Args:
@@ -64,7 +66,9 @@ def found(label: str, comparison: Comparison | None, records: Records, *, flip: 
     if comparison.why_not == ONE_SEED:
         return Finding(label, "one seed", size)
     if comparison.better is None:
-        return Finding(label, "neither", size + f", {SEEDS_DISAGREE}" * comparison.contradicted)
+        return Finding(
+            label, "neither", size + f", {SEEDS_DISAGREE}" * comparison.has_contradiction
+        )
     return Finding(label, "shown" if comparison.better != flip else "opposite", size)
 
 

@@ -13,7 +13,7 @@ from experiments.core.config import value_at
 from experiments.core.kinds import Json
 from experiments.core.origins import origin_of, other_data, substitute_of
 from experiments.core.paper import Column, Row, Table
-from experiments.core.records import LAST, NOT_RUN, Record, Records, Store, averaged
+from experiments.core.records import LAST, NOT_RUN, Record, Records, Store, format_average
 from gatedjax import analysis
 
 Numbers = Mapping[str, Any] | Callable[[Row], Any]
@@ -55,7 +55,7 @@ def record_name(heading: str = "variant") -> Column:
     return Column(heading, lambda row: row.variant, "both")
 
 
-def quoted(
+def paper_number(
     heading: str,
     numbers: Numbers,
     spec: str = ".4f",
@@ -87,7 +87,9 @@ def _reader(path: str | Callable[[Record], Any]) -> Callable[[Record], Any]:
     return path if callable(path) else lambda record: value_at(record, path)
 
 
-def _scaled(path: str | Callable[[Record], Any], times: float) -> Callable[[Record], float | None]:
+def _scaling_reader(
+    path: str | Callable[[Record], Any], times: float
+) -> Callable[[Record], float | None]:
     """Returns a function that multiplies a number of a record by `times`, or returns None."""
     value_of = _reader(path)
 
@@ -115,8 +117,10 @@ def metric(
       times: a factor of the value.
       where: returns True for rows that have the value; the other rows have a dash.
     """
-    value = _scaled(figure, times)
-    return Column(heading, lambda row: averaged(row.records, value, digits) if where(row) else "-")
+    value = _scaling_reader(figure, times)
+    return Column(
+        heading, lambda row: format_average(row.records, value, digits) if where(row) else "-"
+    )
 
 
 def percent(heading: str, figure: str | Callable[[Record], float | None]) -> Column:
@@ -138,7 +142,7 @@ def at_last_step(
     Returns:
       Mean, deviation and number of runs; a dash if no record has the metric.
     """
-    text = averaged(records, _scaled(f"test_last.{name}", times), digits)
+    text = format_average(records, _scaling_reader(f"test_last.{name}", times), digits)
     return "-" if text == NOT_RUN else text
 
 
@@ -160,10 +164,10 @@ ACCURACY = (
 
 
 TESTS = ("95 % interval", "bootstrap p", "McNemar p (each seed)")
-"""Headings for the columns of `paired` after the difference."""
+"""Headings for the columns of `paired_tests` after the difference."""
 
 
-def paired(
+def paired_tests(
     headings: Sequence[str],
     *,
     points: bool = True,
@@ -212,7 +216,7 @@ def parameters(
     return Column(heading, text, of)
 
 
-def each(heading: str, path: str, spec: str = "") -> Column:
+def each_value(heading: str, path: str, spec: str = "") -> Column:
     """Returns a column with a value of each record.
 
     Args:
@@ -285,14 +289,19 @@ def substitute(heading: str = "substitute") -> Column:
 
 def seeds(heading: str = "seeds") -> Column:
     """Returns a column with the seeds of the records."""
-    return each(heading, "seed")
+    return each_value(heading, "seed")
 
 
 BATCH = first("batch", "config.data.batch_size")
 """The batch size."""
 RATE = first("lr", "config.train.optimizer.learning_rate", "g")
 """The learning rate."""
-PROGRESS = (each("steps", "steps"), each("best steps", "best_step"), seconds(), milliseconds())
+PROGRESS = (
+    each_value("steps", "steps"),
+    each_value("best steps", "best_step"),
+    seconds(),
+    milliseconds(),
+)
 """The numbers of steps and the times of the runs."""
 
 
@@ -335,7 +344,7 @@ def beside_quoted(
     rows.append([*paper_row, "the paper's own"])
     for title, records in ours.items():
         other = f", on {origin_of(records[0])}" if other_data(records) else ""
-        rows.append([title, averaged(records, figure, 2), f"ours{other}"])
+        rows.append([title, format_average(records, figure, 2), f"ours{other}"])
     return analysis.render_table(["system", heading, "source"], rows)
 
 
@@ -350,7 +359,7 @@ def runs(names: Iterable[str], *settings: Column, heading: str = "variant") -> T
     return Table(
         title="Runs",
         note="Records in runs/; seconds are wall time per run.",
-        shown=lambda store: [
+        list_rows=lambda store: [
             (data_set, name) for data_set in names for name in store.variants(data_set)
         ],
         columns=(data(), record_name(heading), seeds(), *settings, hardware(), substitute()),

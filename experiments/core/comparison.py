@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.core.kinds import Json, Record, Records
 from experiments.core.origins import origin_of
-from experiments.core.records import COLLAPSED, collapsed, train_settings
+from experiments.core.records import COLLAPSED, has_collapsed, train_settings
 from experiments.core.text import correctness
 from gatedjax import analysis
 
@@ -77,7 +77,7 @@ class Comparison:
         return ONE_SEED if len(self.seeds) == 1 else None
 
     @property
-    def contradicted(self) -> bool:
+    def has_contradiction(self) -> bool:
         """True if the bootstrap finds a difference on which the seeds do not agree."""
         return self._verdict == "seeds disagree"
 
@@ -107,7 +107,7 @@ class Comparison:
         if self.why_not is not None:
             return f"{first} against {second}: {self.why_not}"
         if self.better is None:
-            why = f", {SEEDS_DISAGREE}" if self.contradicted else ""
+            why = f", {SEEDS_DISAGREE}" if self.has_contradiction else ""
             return f"no difference between {first} and {second} is shown{why}"
         return f"{first} beats {second}" if self.better else f"{second} beats {first}"
 
@@ -131,10 +131,10 @@ class Comparison:
             return [*numbers, self.why_not, "-"]
         exact = ", ".join(map(p_text, self.exact)) or "-"
         p = p_text(boot.p_value) if digits == 3 else f"{boot.p_value:.{digits}f}"
-        return [*numbers, p + f", {SEEDS_DISAGREE}" * self.contradicted, exact]
+        return [*numbers, p + f", {SEEDS_DISAGREE}" * self.has_contradiction, exact]
 
 
-def corrected(comparisons: Mapping[K, Comparison | None]) -> dict[K, Comparison | None]:
+def correct_together(comparisons: Mapping[K, Comparison | None]) -> dict[K, Comparison | None]:
     """Corrects the p-values of the comparisons of a table together, by Holm's method.
 
     Comparisons without a verdict (a single seed, or a run that collapsed) are no tests and are not
@@ -177,7 +177,9 @@ def compare_all(
       pairs: the records of the two systems, by any key.
       groups: see `Groups`.
     """
-    return corrected({key: compare(list(a), list(b), groups) for key, (a, b) in pairs.items()})
+    return correct_together(
+        {key: compare(list(a), list(b), groups) for key, (a, b) in pairs.items()}
+    )
 
 
 def holm_note(comparisons: Mapping[K, Comparison | None]) -> str:
@@ -229,7 +231,7 @@ def compare(
         return None
     ours, theirs = [a[seed] for seed in seeds], [b[seed] for seed in seeds]
     language = "test_nll" in ours[0]
-    lost = sum(map(collapsed, (*ours, *theirs)))
+    lost = sum(map(has_collapsed, (*ours, *theirs)))
     alike = all(_settings(x) == _settings(y) for x, y in zip(ours, theirs, strict=True))
     sizes = {len(record["test_nll" if language else "correct"]) for record in (*ours, *theirs)}
     names = [record.get("cell") or record.get("system") for record in (ours[0], theirs[0])]

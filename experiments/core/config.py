@@ -90,7 +90,7 @@ BY_LOSS: Changes = {"train.best_metric": "loss", "train.best_mode": "min"}
 validation examples the best of twenty accuracies is mostly noise."""
 
 
-def evaluated(num_steps: int, every: int) -> Changes:
+def evaluate_every(num_steps: int, every: int) -> Changes:
     """Returns changes for a number of steps and an evaluation and checkpoint after each `every`."""
     return {
         "train.num_steps": num_steps,
@@ -100,7 +100,7 @@ def evaluated(num_steps: int, every: int) -> Changes:
     }
 
 
-def changed(config: C, changes: Changes) -> C:
+def with_changes(config: C, changes: Changes) -> C:
     """Returns a copy of a configuration with other values.
 
     All new values of a dataclass are set together, so that its checks see them together.
@@ -124,7 +124,7 @@ def changed(config: C, changes: Changes) -> C:
         else:
             values[name] = value
     for name, inner in parts.items():
-        values[name] = changed(values.get(name, getattr(config, name)), inner)
+        values[name] = with_changes(values.get(name, getattr(config, name)), inner)
     return dataclasses.replace(config, **values) if values else config
 
 

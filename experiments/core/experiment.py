@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from experiments.core.clock import Clock
-from experiments.core.config import changed
+from experiments.core.config import with_changes
 from experiments.core.curves import finish, outcome, results_on_test, software
 from experiments.core.kinds import Array, Batches, Config, Json, Params, Records, Task
 from experiments.core.records import Record, class_facts, saved_record, write_json
@@ -151,7 +151,7 @@ def _metadata(experiment: Experiment, settings: Json) -> Json:
     return {"config": settings, **words}
 
 
-def _begun(experiment: Experiment, settings: Json, result: FitResult) -> Record:
+def _start_record(experiment: Experiment, settings: Json, result: FitResult) -> Record:
     """Returns the entries of a record that are known before the test."""
     return {
         "substitute": experiment.substitute,
@@ -162,7 +162,7 @@ def _begun(experiment: Experiment, settings: Json, result: FitResult) -> Record:
     }
 
 
-def _tested(
+def _test_record(
     experiment: Experiment, seed: int, result: FitResult, workdir: Path, parallel: Parallel
 ) -> Record:
     """Runs the test and returns the entries that it adds to the record."""
@@ -219,7 +219,7 @@ def run(
     # disk; it also writes the record.
     metrics = analysis.read_metrics(place.workdir / "metrics.jsonl") if is_main() else []
     record = (
-        _begun(experiment, place.settings, result)
+        _start_record(experiment, place.settings, result)
         | outcome(result, metrics)
         | experiment.logged(metrics)
     )
@@ -229,7 +229,7 @@ def run(
         test = measured is not None
         record |= {"stopped": "signal"} if measured is None else measured
     elif test:
-        record |= _tested(experiment, training.seed, result, place.workdir, parallel)
+        record |= _test_record(experiment, training.seed, result, place.workdir, parallel)
     finish(record, clock.seconds)
     # The first of several processes writes the record.
     if test and record["stopped"] != "signal" and is_main():
@@ -283,10 +283,10 @@ def run_lanes(
     for single, alone, lane, result in _lanes(experiment, config, training, results):
         # Lines of a sweep are not used, because they do not name the value of their lane.
         lines = [] if training.sweep else [m for m in metrics if m.get("seed") == lane.seed]
-        record = _begun(single, settings(alone), result) | {"lanes": len(results)}
+        record = _start_record(single, settings(alone), result) | {"lanes": len(results)}
         record |= outcome(result, lines) | single.logged(lines)
         if result.stopped != "signal":
-            record |= _tested(single, lane.seed, result, place.workdir, parallel)
+            record |= _test_record(single, lane.seed, result, place.workdir, parallel)
         runs.append(Run(result, single.task, record))
     # Each run has an equal share of the time, so that records of lanes and single runs compare.
     seconds = clock.seconds / len(runs)
@@ -310,7 +310,7 @@ def _lanes(
             # options that the data determined.
             solo = {"seed": lane.seed, "seeds": 1, "sweep": (), "sweep_over": train.sweep_over}
             rate = {"optimizer.learning_rate": train.optimizer.learning_rate}
-            train = changed(config.train, solo | rate)
+            train = with_changes(config.train, solo | rate)
         alone = dataclasses.replace(config, train=train)
         if lane.value is None or training.sweep_over not in getattr(
             experiment.task, "sweepable", ()

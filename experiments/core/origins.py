@@ -27,7 +27,7 @@ _EARLIER = {
 }
 
 
-def joined(parts: Iterable[str | None]) -> str | None:
+def join_remarks(parts: Iterable[str | None]) -> str | None:
     """Joins the remarks of several splits, each once.
 
     A remark is left out if another remark begins with it.
@@ -55,7 +55,7 @@ def substitute_of(record: Record) -> str | None:
 def _differences(record: Record) -> str | None:
     """Returns the differences from the paper's data, not those of word vectors; or None."""
     remarks = substitute_of(record) or ""
-    return joined(part for part in remarks.split("; ") if not part.startswith(_VECTORS))
+    return join_remarks(part for part in remarks.split("; ") if not part.startswith(_VECTORS))
 
 
 def origin_of(record: Record) -> str:
@@ -79,7 +79,9 @@ def columns(records: Iterable[Record]) -> tuple[str, str]:
     )
 
 
-def apart(cells: Sequence[str], kinds: Sequence[str], records: Iterable[Record]) -> list[list[str]]:
+def split_row(
+    cells: Sequence[str], kinds: Sequence[str], records: Iterable[Record]
+) -> list[list[str]]:
     """Returns the rows of a system: a single row, or a row for the paper and a row for other data.
 
     Args:
@@ -105,7 +107,7 @@ def apart(cells: Sequence[str], kinds: Sequence[str], records: Iterable[Record])
 def beside(
     name: str, quoted: Sequence[str], ours: Sequence[str], records: Iterable[Record]
 ) -> list[list[str]]:
-    """Returns the rows with the name of a data set, the paper's cells and ours, see `apart`.
+    """Returns the rows with the name of a data set, the paper's cells and ours, see `split_row`.
 
     Args:
       name: the data set.
@@ -114,4 +116,4 @@ def beside(
       records: the records of our runs.
     """
     kinds = ["data", *("paper" for _ in quoted), *("ours" for _ in ours)]
-    return apart([name, *quoted, *ours], kinds, records)
+    return split_row([name, *quoted, *ours], kinds, records)

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from experiments.core import claims
 from experiments.core.comparison import Comparison, compare_all, holm_note, paragraphs
-from experiments.core.config import Changes, Start, changed, public_config
+from experiments.core.config import Changes, Start, public_config, with_changes
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Array, Config, Json, Record
-from experiments.core.origins import NOT_RUN, apart, columns
+from experiments.core.origins import NOT_RUN, columns, split_row
 from experiments.core.records import (
     DIVERGED,
     RESULTS,
@@ -102,7 +102,7 @@ class Options:
     """Make only this run of the table, DATA/VARIANT/SEED, and write only its record."""
     owned: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Option names, and the tables that accept the option; the other tables refuse it."""
-    drawn: ClassVar[tuple[str, ...]] = ()
+    random_vectors: ClassVar[tuple[str, ...]] = ()
     """Presets with random word vectors, which --embeddings does not change."""
 
     def check(self) -> None:
@@ -114,7 +114,7 @@ class Options:
 
     def with_steps(self, config: Config, steps: int) -> Config:
         """Returns a configuration with another number of steps."""
-        return changed(config, {"train.num_steps": steps})
+        return with_changes(config, {"train.num_steps": steps})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -178,10 +178,10 @@ class Table:
       variants: its systems, by name.
       trained: a function of (job, data set) that returns the systems to train; None trains
         `variants`.
-      shown: a function of (store) that returns the rows as (data set, variant). None shows
+      list_rows: a function of (store) that returns the rows as (data set, variant). None shows
         `variants` on `data`, and on the other data sets on which a system of `seen` was run and did
         not collapse.
-      seen: see `shown`; None means `variants`.
+      seen: see `list_rows`; None means `variants`.
       columns: its columns.
       pair: a function of (data set, variant) that returns the two systems that a row compares, or
         None. The p-values of a table are corrected together.
@@ -197,7 +197,7 @@ class Table:
     data: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
     trained: "Callable[[Job, str], Iterable[Variant | str]] | None" = None
-    shown: Callable[[Store], Grid] | None = None
+    list_rows: Callable[[Store], Grid] | None = None
     seen: tuple[str, ...] | None = None
     columns: tuple[Column, ...] = ()
     pair: Callable[[str, str], tuple[str, str] | None] | None = None
@@ -215,8 +215,8 @@ class Table:
 
     def grid(self, paper: "Paper", store: Store) -> Grid:
         """Returns (data set, variant) of each row."""
-        if self.shown is not None:
-            return self.shown(store)
+        if self.list_rows is not None:
+            return self.list_rows(store)
         seen = self.variants if self.seen is None else self.seen
         return [
             (data, variant)
@@ -270,7 +270,7 @@ class Table:
         kinds = [column.of for column in self.columns]
         for row in rows:
             cells = [row.cell(column) for column in self.columns]
-            lines += [cells] if named else apart(cells, kinds, row.records)
+            lines += [cells] if named else split_row(cells, kinds, row.records)
         table = analysis.render_table(headings, lines) if lines else NOT_RUN
         tests = {(row.data, row.variant): row.comparison for row in rows}
         return paragraphs(table, *self.below(store, rows), holm_note(tests))
@@ -313,7 +313,7 @@ class Claim:
       rows: the variants in the rows that test the claim.
       data: the data sets of the claim; () means all data sets of the table.
       flip: True if the claim favours the second system of a pair.
-      found: a function of (store) that returns findings, for a claim without rows in a table.
+      find: a function of (store) that returns findings, for a claim without rows in a table.
     """
 
     says: str
@@ -321,15 +321,15 @@ class Claim:
     rows: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     flip: bool = False
-    found: Callable[[Store], Iterable[claims.Finding]] | None = None
+    find: Callable[[Store], Iterable[claims.Finding]] | None = None
 
     def findings(self, paper: "Paper", store: Store) -> list[claims.Finding]:
         """Returns the results for the claim, on each data set."""
-        if self.found is not None:
-            return list(self.found(store))
+        if self.find is not None:
+            return list(self.find(store))
         tables = () if self.table is None else _tables(self.table, store)
         return [
-            claims.found(row.label, row.comparison, row.records, flip=self.flip)
+            claims.finding_for(row.label, row.comparison, row.records, flip=self.flip)
             for table in tables
             for row in table.rows(paper, store)
             if row.variant in self.rows and (not self.data or row.data in self.data)
@@ -425,7 +425,7 @@ class Paper:
             return variant
         preset, other = self.presets[data], self.variants[system.same_as]
         settings, other_settings = (
-            self.recorded(changed(preset, v.on(data))) for v in (system, other)
+            self.recorded(with_changes(preset, v.on(data))) for v in (system, other)
         )
         return other.name if settings == other_settings else variant
 
@@ -456,7 +456,7 @@ class Paper:
         ]
         return "\n".join(lines[:2] + [line for line in lines[2:] if line])
 
-    def diverged(self, store: Store) -> str:
+    def diverged_lines(self, store: Store) -> str:
         """Returns a line for each run that ended without a result."""
         lines = []
         for data, label in self.names.items():
@@ -476,7 +476,7 @@ class Paper:
         if self.claims:
             lacking = [title for title, text, _ in parts if text.strip() == NOT_RUN]
             parts.insert(0, ("In short", self.in_short(store, lacking), claims.NOTE))
-        if lost := self.diverged(store):
+        if lost := self.diverged_lines(store):
             parts.append(("Runs that diverged", lost, ""))
         write_results(
             store.folder,
@@ -532,10 +532,10 @@ class Job:
             value = getattr(options, name, None)
             if value is None or not hasattr(preset.data, name):
                 continue
-            if name != "embeddings" or data not in options.drawn:
+            if name != "embeddings" or data not in options.random_vectors:
                 changes[f"data.{name}"] = value
         changes |= {**options.changes(preset), **variant.on(data)}
-        config = changed(preset, changes)
+        config = with_changes(preset, changes)
         if options.num_steps is not None:
             config = options.with_steps(config, options.num_steps)
         return self.paper.resolve(config)
@@ -579,6 +579,6 @@ class Job:
             raise ValueError(
                 f"cell must be DATA/VARIANT/SEED of a run of {self.options.what} with "
                 f"{self.options.seeds} seeds, got {name!r}; its cells are "
-                f"{', '.join('/'.join(one) for one in cells) or 'none'}"
+                f"{', '.join('/'.join(place) for place in cells) or 'none'}"
             )
         return dataclasses.replace(cell, configs={int(seed): cell.configs[int(seed)]})

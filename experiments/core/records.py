@@ -59,7 +59,7 @@ def entropy(counts: Array) -> float:
 
 
 def class_facts(train_labels: Array, predicted: Array) -> Json:
-    """Returns the entries of a record that `collapsed` needs.
+    """Returns the entries of a record that `has_collapsed` needs.
 
     Args:
       train_labels: labels [n] of the training examples.
@@ -75,7 +75,7 @@ def class_facts(train_labels: Array, predicted: Array) -> Json:
     }
 
 
-def collapsed(record: Record) -> bool:
+def has_collapsed(record: Record) -> bool:
     """Returns True if the network of a run became a constant.
 
     Either its training loss stays within `MARGIN` of the label entropy over the last third of its
@@ -139,7 +139,7 @@ def differences(saved: Json, wanted: Json, default: Fields | None = None) -> lis
     Returns:
       The differences; the list is empty if the configurations describe the same run.
     """
-    a, b = (_flat(filled(config, default or {})) for config in (saved, wanted))
+    a, b = (_flat(fill_defaults(config, default or {})) for config in (saved, wanted))
     names = [*b, *(name for name in a if name not in b)]
     triples = ((name, a.get(name, NO_FIELD), b.get(name, NO_FIELD)) for name in names)
     return [Difference(*triple) for triple in triples if triple[1] != triple[2]]
@@ -149,7 +149,7 @@ NO_FIELD = "no such option"
 """Stands for the value of a setting that a configuration does not have."""
 
 
-def filled(config: Config, default: Fields) -> Json:
+def fill_defaults(config: Config, default: Fields) -> Json:
     """Returns a recorded configuration with defaults for the options that were added later."""
     parts = {
         name: {**values, **config[name]}
@@ -302,7 +302,9 @@ def mean_std(values: list[float], digits: int = 4) -> str:
     return f"{summary.mean:.{digits}f}{spread} (n={summary.n})"
 
 
-def averaged(records: Records, figure: Callable[[Json], float | None], digits: int = 4) -> str:
+def format_average(
+    records: Records, figure: Callable[[Json], float | None], digits: int = 4
+) -> str:
     """Formats a table cell: mean, deviation and number of runs of a value in the records.
 
     Args:
@@ -317,7 +319,7 @@ def averaged(records: Records, figure: Callable[[Json], float | None], digits: i
     pairs = [(record, value) for record in records if (value := figure(record)) is not None]
     if not pairs:
         return NOT_RUN
-    values = [value for record, value in pairs if not collapsed(record)]
+    values = [value for record, value in pairs if not has_collapsed(record)]
     lost = len(pairs) - len(values)
     if not values:
         return f"{COLLAPSED} (n={lost})"
@@ -326,7 +328,7 @@ def averaged(records: Records, figure: Callable[[Json], float | None], digits: i
 
 def alive(records: Records) -> Records:
     """Returns the records of the runs that did not collapse."""
-    return [record for record in records if not collapsed(record)]
+    return [record for record in records if not has_collapsed(record)]
 
 
 RECORD = ("config", "seed", "test", "correct")
@@ -403,17 +405,17 @@ class Store:
         names = {p.name.split("-", 1)[1] for p in self.folder.glob(f"runs/{data}-*-seed*.json")}
         yield from sorted({name.rsplit("-seed", 1)[0] for name in names})
 
-    def learned(self, data: str) -> dict[str, Records]:
+    def learned_records(self, data: str) -> dict[str, Records]:
         """Returns the records of the runs that did not collapse, by variant.
 
         Raises:
           ValueError: if there is no such run.
         """
-        learned = {name: alive(self.all(data, name)) for name in self.variants(data)}
-        learned = {name: records for name, records in learned.items() if records}
-        if not learned:
+        records_of = {name: alive(self.all(data, name)) for name in self.variants(data)}
+        records_of = {name: records for name, records in records_of.items() if records}
+        if not records_of:
             raise ValueError(f"{data}: no run that learned has a record in {self.folder}")
-        return learned
+        return records_of
 
 
 def write_results(

@@ -65,7 +65,7 @@ class Options:
     """Folder with the work folders, which are below PAPER/tables."""
 
 
-def _read(args: Sequence[str]) -> Options:
+def _parse_options(args: Sequence[str]) -> Options:
     """Reads the options; exits with status 2 if a value cannot be used."""
     if any(arg.partition("=")[0] == "--measure" for arg in args):
         cli.fail("--measure is no longer an option, because no cost is estimated: leave it out")
@@ -254,7 +254,7 @@ def main(args: Sequence[str]) -> int:
     """Runs the command with the arguments after its name; returns the exit status."""
     # TFDS warns about each folder without a prepared data set, which is no fault here.
     logging.getLogger("absl").setLevel(logging.ERROR)
-    options = _read(args)
+    options = _parse_options(args)
     with cli.refusals(WORDS):
         try:
             if options.verify is not None:

@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import numpy as np
 
 from experiments.core.kinds import Config, Fields, Json, Records
-from experiments.core.origins import joined
+from experiments.core.origins import join_remarks
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
 from gatedjax.text._folders import CLASSES, VOCABULARY
@@ -126,7 +126,7 @@ class Texts(Generic[E]):
     @property
     def substitute(self) -> str | None:
         """The differences from the official data in all splits; None without a difference."""
-        return joined(split.info.substitute for split in self.splits.values())
+        return join_remarks(split.info.substitute for split in self.splits.values())
 
     def facts(self) -> Json:
         """Returns the entries of a record that describe the vocabulary."""
@@ -277,7 +277,7 @@ def in_batches(
     return training, one_pass("validation"), one_pass("test")
 
 
-def kept(vocabulary: gdata.Vocabulary, classes: Sequence[str] = ()) -> Json:
+def vocabulary_parts(vocabulary: gdata.Vocabulary, classes: Sequence[str] = ()) -> Json:
     """Returns the arguments of an `Experiment` that describe words and classes.
 
     Both are written next to the checkpoints, and `gatedjax export` copies them.
@@ -323,7 +323,7 @@ def for_training(texts: Texts[gdata.Encoded], config: Config) -> Json:
         "train": train,
         "validation": validation,
         "test": test,
-        **kept(texts.vocabulary, texts.info.class_names),
+        **vocabulary_parts(texts.vocabulary, texts.info.class_names),
         "labels": texts.splits["train"].labels,
         "substitute": texts.substitute,
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.core import cli
-from experiments.core.config import changed
+from experiments.core.config import with_changes
 from experiments.core.curves import FIRST_STEPS, first_losses, hardware, software
 from experiments.core.kinds import Config, Json, Record, Records
 from experiments.core.paper import Paper
@@ -68,7 +68,7 @@ def recorded_config(paper: Paper, data: str, record: Record, files: Json) -> Con
         """Returns a value with tuples instead of lists."""
         return tuple(map(as_tuple, value)) if isinstance(value, list) else value
 
-    def others(config: Config) -> Any:
+    def remaining_differences(config: Config) -> Any:
         """Returns the differences between the record and a configuration."""
         settings = paper.recorded(config)
         return differences(record["config"], settings, paper.store().default(data))
@@ -77,17 +77,17 @@ def recorded_config(paper: Paper, data: str, record: Record, files: Json) -> Con
     for _ in range(2):  # some parts exist only when another option is set
         settable = [
             difference
-            for difference in others(config)
+            for difference in remaining_differences(config)
             if NO_FIELD not in (difference.recorded, difference.wanted)
         ]
-        config = changed(
+        config = with_changes(
             config, {difference.field: as_tuple(difference.recorded) for difference in settable}
         )
     folders = {
         f"data.{n}": v for n, v in files.items() if v is not None and hasattr(config.data, n)
     }
-    config = changed(config, folders)
-    for difference in others(config):
+    config = with_changes(config, folders)
+    for difference in remaining_differences(config):
         raise ValueError(
             f"the record has {difference.field} {difference.recorded}, not {difference.wanted}: "
             "this code cannot repeat its run"

@@ -4,7 +4,15 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Literal
 
-from experiments.core.config import BY_LOSS, Changes, Files, RunConfig, Start, changed, evaluated
+from experiments.core.config import (
+    BY_LOSS,
+    Changes,
+    Files,
+    RunConfig,
+    Start,
+    evaluate_every,
+    with_changes,
+)
 from gatedjax.models import GANetConfig
 from gatedjax.training import DistributedConfig, OptimizerConfig
 
@@ -78,7 +86,7 @@ def _preset(
         "train.early_stop_patience": 5,
         "train.optimizer": OptimizerConfig(learning_rate=1e-3, clip_norm=5.0),
     }
-    return changed(config, {**evaluated(num_steps, every), **defaults, **changes})
+    return with_changes(config, {**evaluate_every(num_steps, every), **defaults, **changes})
 
 
 # The presets train for about 20 epochs of the training text (IMDB: 3, AG News: 5) and evaluate once

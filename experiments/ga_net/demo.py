@@ -12,7 +12,7 @@ from rich.text import Text
 from experiments.core.cli import parse_many, refusals
 from experiments.core.columns import screen
 from experiments.core.command import run_of
-from experiments.core.config import changed
+from experiments.core.config import with_changes
 from experiments.core.experiment import Run
 from experiments.ga_net.config import PRESETS
 from experiments.ga_net.experiment import texts_of
@@ -49,7 +49,7 @@ def main(args: list[str] | None = None) -> int:
     console = new_console()
     preset = PRESETS["polarity"]
     if options.num_steps is not None:
-        preset = changed(preset, {"train.num_steps": options.num_steps})
+        preset = with_changes(preset, {"train.num_steps": options.num_steps})
     splits = texts_of(preset.data, preset.model.embedding_dim).splits
     counts = ", ".join(f"{len(split)} {name}" for name, split in splits.items())
     console.print(f"polarity, generated sentences with known deciding words: {counts}")
@@ -59,12 +59,12 @@ def main(args: list[str] | None = None) -> int:
         workdir = options.workdir if system == "ganet" else options.workdir / system
         changes = {"workdir": str(workdir), "model.system": system, "train.seed": options.seed}
         with refusals():
-            runs[system] = run_of(PAPER, changed(preset, changes))
+            runs[system] = run_of(PAPER, with_changes(preset, changes))
         if runs[system].fit.stopped == "signal":
             console.print("stopped; the same command continues")
             return runs[system].fit.exit_code
     seen = inspect(runs["ganet"], splits["test"], range(len(splits["test"])))
-    console.print(compared(runs, splits["test"], seen))
+    console.print(comparison_table(runs, splits["test"], seen))
     console.print(
         "gate precision: share of open words that decide the label; recall: share of deciding\n"
         "words that are open. Gates see states of a BiLSTM, which know their neighbours too:\n"
@@ -79,7 +79,9 @@ def main(args: list[str] | None = None) -> int:
     return 0
 
 
-def compared(runs: Mapping[str, Run], test: gdata.Encoded, seen: Sequence[Inspected]) -> Table:
+def comparison_table(
+    runs: Mapping[str, Run], test: gdata.Encoded, seen: Sequence[Inspected]
+) -> Table:
     """Returns a table of both models: accuracy, operations, precision and recall of the gates.
 
     Args:

@@ -59,7 +59,7 @@ def experiment(config: Config) -> Experiment:
     )
 
 
-def whole(texts: gdata.Encoded, count: int | None = None) -> dict[str, np.ndarray]:
+def first_texts(texts: gdata.Encoded, count: int | None = None) -> dict[str, np.ndarray]:
     """Returns the first texts of a split as a single batch; without `count` all texts."""
     return {
         "tokens": analysis.pad(texts.ids[:count]),
@@ -82,7 +82,7 @@ def exact(model: GANet, texts: gdata.Encoded, params: Params) -> Json:
     """
     if model.config.gates_on != "attention" or texts.lengths.min() > EXACT:
         return {}
-    modes = gates.gate_modes(model, params, whole(texts), longest=EXACT)
+    modes = gates.gate_modes(model, params, first_texts(texts), longest=EXACT)
     rows = {row.mode: {"loss": row.loss, "accuracy": row.accuracy} for row in modes.table()}
     return {"exact": {"texts": len(modes.rows), "left_out": modes.left_out, **rows}}
 

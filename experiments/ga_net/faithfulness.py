@@ -15,7 +15,7 @@ from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Job
 from experiments.core.records import Records, Store, mean_std, write_json
 from experiments.ga_net import reported
-from experiments.ga_net.experiment import texts_of, whole
+from experiments.ga_net.experiment import first_texts, texts_of
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
@@ -75,7 +75,7 @@ def facts(model: Any, params: Any, texts: gdata.Encoded, count: int) -> Json:
     Returns:
       The number of texts, the density, and the values of each text by rationale and measure.
     """
-    result = analysis.faithfulness(model, params, whole(texts, count))
+    result = analysis.faithfulness(model, params, first_texts(texts, count))
     density = result.density
     return {
         "texts": count,
@@ -88,7 +88,7 @@ def facts(model: Any, params: Any, texts: gdata.Encoded, count: int) -> Json:
     }
 
 
-def _known(store: Store) -> dict[tuple[str, str], Records]:
+def _measured_records(store: Store) -> dict[tuple[str, str], Records]:
     """Returns the records with "faithfulness" by (data set, system).
 
     The data sets are TREC and those with such a record.
@@ -122,7 +122,7 @@ def values(records: Records, rationale: str, of: str) -> np.ndarray:
 def body(store: Store) -> str:
     """Returns the table with the means of each measure by rationale."""
     rows = []
-    for (data, variant), records in _known(store).items():
+    for (data, variant), records in _measured_records(store).items():
         first = [reported.NAMES[data], VARIANTS[variant]]
         if not records:
             rows.append([*first, NOT_RUN, *["-"] * (2 + len(MEASURES))])
@@ -139,11 +139,11 @@ def body(store: Store) -> str:
     return analysis.render_table(headings, rows)
 
 
-def paired(store: Store) -> str:
+def paired_table(store: Store) -> str:
     """Returns paired tests of the gates against each other rationale, corrected together."""
     lines: list[tuple[list[str], analysis.Bootstrap | None, Sequence[float]]] = []
     tests: list[float] = []
-    for (data, variant), records in _known(store).items():
+    for (data, variant), records in _measured_records(store).items():
         first = [reported.NAMES[data], VARIANTS[variant]]
         if not records:
             lines.append(([*first, NOT_RUN, "-"], None, ()))

@@ -129,7 +129,7 @@ def find(encoded: gdata.Encoded, beginning: str) -> int | None:
     return None
 
 
-def trained(job: Job, data: str, system: str) -> tuple[Run, gdata.Encoded]:
+def trained_run(job: Job, data: str, system: str) -> tuple[Run, gdata.Encoded]:
     """Returns the run of seed 0 of a system, trained now or before, and the test texts."""
     config = job.config(data, system, 0)
     workdir = job.options.runs / f"{data}-{system}-seed0"
@@ -139,7 +139,7 @@ def trained(job: Job, data: str, system: str) -> tuple[Run, gdata.Encoded]:
 
 def figure4(job: Job) -> None:
     """Draws heat maps of the paper's two SST-2 test sentences under three models."""
-    results = {name: trained(job, "sst2", name) for name in ("ganet", "soft", "local")}
+    results = {name: trained_run(job, "sst2", name) for name in ("ganet", "soft", "local")}
     for number, sentence in enumerate(reported.FIGURE4, start=1):
         rows: list[tuple[str, Sequence[str], Array, Array]] = []
         label = ""
@@ -159,7 +159,7 @@ def figure4(job: Job) -> None:
 def table4(job: Job) -> None:
     """Shows the open words of the paper's two IMDB test reviews, in the terminal and as HTML."""
     data = job.options.data[0] if job.options.data else "imdb"
-    run, encoded = trained(job, data, "ganet")
+    run, encoded = trained_run(job, data, "ganet")
     places = [find(encoded, text) for text in reported.TABLE4]
     if data == "imdb" and None in places:
         missing = [t for t, index in zip(reported.TABLE4, places, strict=True) if index is None]

@@ -17,7 +17,7 @@ from experiments.core.config import Changes, value_at
 from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.paper import variants as by_name
-from experiments.core.records import COLLAPSED, LAST, Record, Records, Store, alive, averaged
+from experiments.core.records import COLLAPSED, LAST, Record, Records, Store, alive, format_average
 from experiments.ga_net import faithfulness, figures, reported, roar
 from experiments.ga_net.config import BY_ACCURACY, START, SystemName, swept
 from experiments.ga_net.experiment import experiment
@@ -112,7 +112,7 @@ class GANetOptions(Options):
     texts: int = 1000
     """Largest number of test texts in faithfulness."""
     owned: ClassVar = {"measures": ("roar",), "shares": ("roar",), "texts": ("faithfulness",)}
-    drawn: ClassVar = ("polarity",)
+    random_vectors: ClassVar = ("polarity",)
 
     def check(self) -> None:
         """Exits with status 2 if the options contradict each other."""
@@ -125,7 +125,7 @@ def gated(row: Row) -> bool:
     return row.variant.startswith("ganet")
 
 
-def asked(job: Job, data: str) -> list[str]:
+def requested_systems(job: Job, data: str) -> list[str]:
     """Returns the systems of a table that --systems names."""
     return [name for name in job.table.variants if name in job.options.systems]
 
@@ -145,13 +145,13 @@ TABLE2 = Table(
     about="accuracy and density of the four systems",
     data=reported.DATA,
     variants=("bilstm", "local", "soft", "ganet"),
-    trained=asked,
+    trained=requested_systems,
     columns=(
         c.data(),
         c.variant(),
-        c.quoted("paper", reported.ACCURACY),
+        c.paper_number("paper", reported.ACCURACY),
         *c.with_last("ours"),
-        c.quoted("density: paper", reported.DENSITY, where=gated),
+        c.paper_number("density: paper", reported.DENSITY, where=gated),
         c.metric("ours (mean gate)", "test.density", where=gated),
     ),
 )
@@ -166,7 +166,7 @@ PAIRED = Table(
     columns=(
         c.data(),
         c.variant("baseline"),
-        *c.paired(("GA-Net minus baseline", *c.TESTS), points=False, missing=NOT_RUN),
+        *c.paired_tests(("GA-Net minus baseline", *c.TESTS), points=False, missing=NOT_RUN),
     ),
 )
 
@@ -223,7 +223,7 @@ ESTIMATORS = Table(
         c.metric("[a > 0] less exact", gap("threshold")),
         c.metric("best less exact", gap("best")),
         c.milliseconds(),
-        *c.paired(("minus Gumbel-sigmoid", "95 % interval", "p")),
+        *c.paired_tests(("minus Gumbel-sigmoid", "95 % interval", "p")),
     ),
 )
 MODES = Table(
@@ -340,8 +340,8 @@ TABLE5 = Table(
     columns=(
         c.data(),
         c.variant("auxiliary network"),
-        c.quoted("paper: accuracy", reported.AUX_ACCURACY),
-        c.quoted("density", reported.AUX_DENSITY),
+        c.paper_number("paper: accuracy", reported.AUX_ACCURACY),
+        c.paper_number("density", reported.AUX_DENSITY),
         *c.with_last("ours: accuracy"),
         c.metric("density", "test.density"),
     ),
@@ -365,7 +365,7 @@ def widths(store: Store) -> str:
         if name in FIGURE5.data or any(store.all(name, width) for width in WIDTHS):
             for of, title in WIDTH_MEASURES.items():
                 value = functools.partial(value_at, path=of)
-                means = (averaged(records, value) for records in cells)
+                means = (format_average(records, value) for records in cells)
                 rows.append([reported.NAMES[name], title, *means])
     return analysis.render_table(["data", "metric", *map(str, reported.AUX_WIDTHS)], rows)
 
@@ -413,7 +413,7 @@ FAITHFULNESS_PAIRED = Table(
     title="Faithfulness of the gates, paired tests",
     note="Bootstrap over test texts of the values averaged over seeds (10,000 samples); the p are "
     "corrected together (Holm), a star says below .05 and every seed that way.",
-    body=faithfulness.paired,
+    body=faithfulness.paired_table,
 )
 ROAR = Table(
     title="Recursive ROAR: accuracy by share of masked words",
@@ -443,7 +443,7 @@ RUNS = c.runs(
     c.first("tau", of_gates("config.model.temperature"), "g"),
     c.first("lambda", of_gates("config.model.penalty"), "g"),
     c.first("dropout", lambda record: RATES.format(**record["config"]["model"])),
-    c.each("steps", "best_step"),
+    c.each_value("steps", "best_step"),
     c.seconds(),
     heading="system",
 )
@@ -507,9 +507,9 @@ def _gates(record: Record) -> tuple[list[str], list[list[str]]]:
     return ["gates", *names.values()], rows
 
 
-def tested(record: Record, what: str) -> float:
+def test_metric(record: Record, metric: str) -> float:
     """Returns a metric of the test set."""
-    return record["test"][what]
+    return record["test"][metric]
 
 
 def level(store: Store) -> list[tuple[str, str, str]]:
@@ -518,7 +518,9 @@ def level(store: Store) -> list[tuple[str, str, str]]:
         (
             f"{reported.NAMES[name]} {metric}",
             f"{theirs:.4f}",
-            averaged(store.all(name, "ganet"), functools.partial(tested, what=metric), 4),
+            format_average(
+                store.all(name, "ganet"), functools.partial(test_metric, metric=metric), 4
+            ),
         )
         for metric, quoted in (
             ("accuracy", reported.ACCURACY["ganet"]),

@@ -144,15 +144,13 @@ class Recursion:
         Returns:
           (run, test accuracy) of each seed.
         """
-        networks = (
-            shared[share] if share in shared else self._trained(measure, share, words(copies))
-        )
+        networks = shared[share] if share in shared else self._train(measure, share, words(copies))
         runs[share] = networks
         if share in EVERYWHERE:
             shared[share] = networks
         return [(network, network.record["test"]["accuracy"]) for network in networks]
 
-    def _trained(self, measure: Measure, share: float, experiment: Experiment) -> list[Run]:
+    def _train(self, measure: Measure, share: float, experiment: Experiment) -> list[Run]:
         """Trains the networks of a share; exits if a signal stops them."""
         job, config = self.job, self.config
         of = "all" if share in EVERYWHERE else measure

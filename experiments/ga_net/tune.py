@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments.core.cli import TABLE_OPTIONS, parse_many, refusals
 from experiments.core.command import run_of
-from experiments.core.config import Files, changed
+from experiments.core.config import Files, with_changes
 from experiments.core.kinds import Json, Records
 from experiments.core.records import RESULTS, read_json, write_json, write_text
 from experiments.ga_net.config import PRESETS, SWEPT, Config, DataName, SystemName, swept
@@ -67,7 +67,7 @@ def trials(options: TuneConfig) -> list[tuple[dict[str, float], Config]]:
     overrides = {f"data.{name}": getattr(options, name) for name in FILES}
     overrides["train.num_steps"] = options.num_steps
     changes |= {path: value for path, value in overrides.items() if value is not None}
-    preset = changed(PRESETS[options.data], changes)
+    preset = with_changes(PRESETS[options.data], changes)
     grids = [
         getattr(options, option) or (operator.attrgetter(path)(preset),)
         for option, path, *_ in SWEPT.values()
@@ -75,7 +75,7 @@ def trials(options: TuneConfig) -> list[tuple[dict[str, float], Config]]:
     configs = []
     for combination in itertools.product(*grids):
         values = dict(zip(SWEPT, combination, strict=True))
-        config = changed(preset, swept(values))
+        config = with_changes(preset, swept(values))
         gated = options.system == "ganet"
         varied = {name: v for name, v in values.items() if gated or name not in OF_GATES}
         configs.append((varied, config))

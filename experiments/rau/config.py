@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar, Literal
 
-from experiments.core.config import BY_LOSS, Changes, Files, RunConfig, Start, changed
+from experiments.core.config import BY_LOSS, Changes, Files, RunConfig, Start, with_changes
 from gatedjax.models import RAUConfig
 
 DataName = Literal["digits", "mnist", "fashion_mnist", "imdb", "ptb"]
@@ -87,7 +87,7 @@ def _classifier(
         "train.optimizer.clip_norm": 1.0,
     }
     data = DataConfig(name=name, batch_size=batch)
-    return changed(Config(preset=preset, data=data), {**steps, **changes})
+    return with_changes(Config(preset=preset, data=data), {**steps, **changes})
 
 
 # Settings of SGD from the paper's Table 4; the settings that it leaves open are usual for these
@@ -126,7 +126,7 @@ def _language_model(size: str) -> Config:
         "train.optimizer.clip_norm": clip_norm,
     }
     data = DataConfig(name="ptb", batch_size=20, eval_batch_size=20, window=window)
-    return changed(Config(preset=f"ptb_{size}", data=data), changes)
+    return with_changes(Config(preset=f"ptb_{size}", data=data), changes)
 
 
 # Images are trained by Adam on a cosine schedule to 0, in batches of 128, for 6 or 8 epochs of

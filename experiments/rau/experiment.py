@@ -10,14 +10,14 @@ import numpy as np
 from experiments.core.config import Files
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Json, Params
-from experiments.core.origins import joined
+from experiments.core.origins import join_remarks
 from experiments.core.text import (
     SPLITS,
     Texts,
     for_training,
-    kept,
     load_splits,
     read_texts,
+    vocabulary_parts,
     write_words,
 )
 from experiments.rau.config import Config, DataConfig
@@ -54,7 +54,7 @@ def _image_parts(config: DataConfig) -> Json:
         **one_pass,
         "labels": splits["train"].labels,
         "before": functools.partial(write_words, None, splits["train"].info.class_names),
-        "substitute": joined(split.info.substitute for split in splits.values()),
+        "substitute": join_remarks(split.info.substitute for split in splits.values()),
     }
 
 
@@ -110,7 +110,7 @@ def language_model(config: Config) -> Experiment:
         stream = streams[split]
         return gdata.LanguageModelBatches.eval(stream, batch_size=rows, num_steps=data.window)
 
-    def tested(result: FitResult, workdir: Path) -> Json | None:
+    def test_language_model(result: FitResult, workdir: Path) -> Json | None:
         # A signal that came with the last step also skips the test, because the test takes minutes;
         # the same command makes it later.
         if result.signal is not None:
@@ -144,10 +144,10 @@ def language_model(config: Config) -> Experiment:
             "cell": config.model.cell,
             "vocabulary_size": len(vocabulary),
         },
-        **kept(vocabulary),
-        substitute=joined(stream.info.substitute for stream in streams.values()),
+        **vocabulary_parts(vocabulary),
+        substitute=join_remarks(stream.info.substitute for stream in streams.values()),
         count=count_parameters,
-        tested=tested,
+        tested=test_language_model,
     )
 
 

@@ -103,7 +103,7 @@ def curves(job: Job) -> None:
     say(f"wrote {stem}.png and .svg")
 
 
-def listed(store: Store) -> str:
+def list_figures(store: Store) -> str:
     """Returns a list of the figures that were drawn, and a note on the figures of images."""
     titles = {}
     for figure, (title, main) in TITLES.items():

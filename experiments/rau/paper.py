@@ -83,7 +83,7 @@ class RAUOptions(Options):
                     fail(f"{self.what} is for classifiers, not for --data {name}")
 
 
-def asked(job: Job, data: str) -> Iterable[Variant | str]:
+def requested_cells(job: Job, data: str) -> Iterable[Variant | str]:
     """Yields the cells that --cells names, at the width or the learning rate of the options."""
     hidden, rate = job.options.hidden, job.options.learning_rate
     for cell in job.options.cells:
@@ -107,7 +107,7 @@ def forms(job: Job, data: str) -> Iterable[Variant]:
     return [variant for form in job.options.forms for variant in FORMS if variant.title == form]
 
 
-def matched(job: Job, data: str) -> Iterable[Variant | str]:
+def matched_cells(job: Job, data: str) -> Iterable[Variant | str]:
     """Yields the cells that --cells names, with as many parameters as the GRU."""
     for cell in job.options.cells:
         width = matched_width(data, cell)
@@ -140,14 +140,14 @@ TABLE1 = Table(
     about="test accuracy or perplexity of every cell",
     data=reported.DATA,
     variants=CELLS,
-    trained=asked,
+    trained=requested_cells,
     columns=(
         c.data(),
         CELL,
         c.parameters(of="both"),
-        c.quoted("validation: paper", reported.VALIDATION, ""),
+        c.paper_number("validation: paper", reported.VALIDATION, ""),
         result("ours", "validation"),
-        c.quoted("test: paper", reported.TEST, ""),
+        c.paper_number("test: paper", reported.TEST, ""),
         result("ours", "test"),
         result(f"ours, {LAST}", "test_last"),
     ),
@@ -176,7 +176,7 @@ PAIRED = Table(
     columns=(
         c.data(),
         c.variant("baseline"),
-        *c.paired(("RAU minus baseline", *c.TESTS), points=False, digits=4, missing=NOT_RUN),
+        *c.paired_tests(("RAU minus baseline", *c.TESTS), points=False, digits=4, missing=NOT_RUN),
         Column("better", better),
     ),
     below=c.verdicts(lambda row: ("RAU", row.title)),
@@ -190,7 +190,7 @@ TRAINING = Table(
     columns=(
         c.data(),
         CELL,
-        c.quoted("paper", reported.TRAIN_PERPLEXITY, ""),
+        c.paper_number("paper", reported.TRAIN_PERPLEXITY, ""),
         c.metric("ours", "train_last_epoch_perplexity", 2),
     ),
 )
@@ -204,7 +204,7 @@ TABLE2 = Table(
 )
 
 
-def changed(name: str) -> str:
+def changed_setting(name: str) -> str:
     """Returns the setting that the name of a record names, or "" for a preset's settings."""
     for mark, setting in (("_hidden", "width"), ("_lr", "learning rate")):
         if mark in name:
@@ -212,7 +212,7 @@ def changed(name: str) -> str:
     return ""
 
 
-def others(store: Store) -> list[tuple[str, str]]:
+def other_settings(store: Store) -> list[tuple[str, str]]:
     """Returns (data set, system) of the records at other settings.
 
     The learning rates that the paper tried on IMDB are left out, because they have their own table.
@@ -222,7 +222,7 @@ def others(store: Store) -> list[tuple[str, str]]:
         (name, variant)
         for name in reported.NAMES
         for variant in store.variants(name)
-        if changed(variant)
+        if changed_setting(variant)
     ]
     return [row for row in names if row not in in_paper] or [("mnist", "rau_hidden28")]
 
@@ -231,9 +231,9 @@ OTHERS = Table(
     title="Other widths and learning rates",
     note="`tables table1 --hidden 28`; `tables table1 --data ptb_small --learning-rate 0.5`, with "
     "all of the preset's epochs and without a moving average.",
-    shown=others,
+    list_rows=other_settings,
     columns=(
-        *(c.data(), CELL, Column("changed", lambda row: changed(row.variant))),
+        *(c.data(), CELL, Column("changed", lambda row: changed_setting(row.variant))),
         *(c.parameters(), *RESULTS),
     ),
 )
@@ -255,7 +255,7 @@ TABLE3 = Table(
     note="The quoted rows are from other papers; nobody trained them here.",
     about="MNIST error beside quoted rows",
     data=("mnist",),
-    trained=asked,
+    trained=requested_cells,
     body=errors,
 )
 TABLE4 = Table(
@@ -297,7 +297,7 @@ ATTENTION = Table(
         Column("rescale", lambda row: "yes" if row.variant.endswith("_rescale") else "no"),
         c.parameters(),
         *RESULTS,
-        *c.paired(("minus feature_proj", "", "bootstrap p"), points=False, seeds=False),
+        *c.paired_tests(("minus feature_proj", "", "bootstrap p"), points=False, seeds=False),
         c.milliseconds(),
     ),
 )
@@ -308,14 +308,16 @@ MATCHED = Table(
     data=("mnist", "fashion_mnist"),
     variants=("gru", "rau_matched", "lstm_matched"),
     seen=("rau_matched",),
-    trained=matched,
+    trained=matched_cells,
     pair=lambda data, name: None if name == "gru" else (name, "gru"),
     columns=(
         *(c.data(), CELL, c.first("width", "config.model.hidden"), c.parameters(), *RESULTS),
-        *c.paired(("minus GRU", *c.TESTS[:2]), points=False, seeds=False, digits=4),
+        *c.paired_tests(("minus GRU", *c.TESTS[:2]), points=False, seeds=False, digits=4),
     ),
 )
-FIGURES = Table(title="Figures", note="Curves are drawn from the records.", body=figures.listed)
+FIGURES = Table(
+    title="Figures", note="Curves are drawn from the records.", body=figures.list_figures
+)
 RUNS = c.runs(
     reported.NAMES,
     c.BATCH,
@@ -327,7 +329,7 @@ RUNS = c.runs(
 )
 
 
-def drawn(about: str, data: str, trained: Any = asked) -> Figure:
+def curves_figure(about: str, data: str, trained: Any = requested_cells) -> Figure:
     """Returns a figure with curves of the cells that --cells names.
 
     Args:
@@ -372,9 +374,9 @@ PAPER = Paper(
         "table4": TABLE4,
         "figure3": Figure(draw=figures.samples, about="images of MNIST", data=("mnist",)),
         "figure4": Figure(draw=figures.samples, about="of Fashion-MNIST", data=("fashion_mnist",)),
-        "figure5": drawn("validation curves of Fashion-MNIST", "fashion_mnist"),
-        "figure6": drawn("of PTB", "ptb_medium"),
-        "figure7": drawn("training curves of IMDB", "imdb", at_rates),
+        "figure5": curves_figure("validation curves of Fashion-MNIST", "fashion_mnist"),
+        "figure6": curves_figure("of PTB", "ptb_medium"),
+        "figure7": curves_figure("training curves of IMDB", "imdb", at_rates),
         "learning_rates": LEARNING_RATES,
         "variants": ATTENTION,
         "matched": MATCHED,
