@@ -33,7 +33,13 @@ def shuffle_words(selected: np.ndarray, mask: np.ndarray, rng: np.random.Generat
 
 
 def facts(model: AGT, params: Params, test: gdata.Batches) -> Json:
-    """Returns the entries of a record about the layers: those of `statistics`, and "examples"."""
+    """Returns the entries of a record about the layers: those of `statistics`, and "examples".
+
+    Args:
+      model: the network.
+      params: its parameters.
+      test: the test pass.
+    """
     return {**statistics(model, params, test), "examples": examples(model, params, test.encoded)}
 
 
@@ -132,7 +138,13 @@ def in_unit(counts: Array) -> LayerHistogram:
 
 
 def of_lengths(counts: Array, longest: int | None = None) -> LayerHistogram:
-    """Returns the histogram of recorded counts of lengths; longer lengths count as `longest`."""
+    """Returns the histogram of recorded counts of lengths.
+
+    Args:
+      counts: [layers, lengths], from the length 1.
+      longest: the length of the last bin, which also counts longer lengths; None has a bin per
+        length.
+    """
     array = np.asarray(counts, np.int64)
     open_end = False
     if longest is not None and array.shape[1] > longest:

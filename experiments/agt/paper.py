@@ -28,12 +28,22 @@ ABOVE = {0: "only s_0", 2: "s_0, s_1, s_2"}
 
 
 def ablation_name(above: int, mode: AblateMode = "highway") -> str:
-    """Returns the name of an ablation in a mode."""
+    """Returns the name of an ablation.
+
+    Args:
+      above: the last layer with its own selection vector.
+      mode: the replacement of the layers above it.
+    """
     return f"agt_above{above}" if mode == "highway" else f"agt_above{above}_{mode}"
 
 
 def ablation(above: int, mode: AblateMode) -> Variant:
-    """Returns AGT without the selection vectors of the layers above `above`."""
+    """Returns AGT without the selection vectors of the later layers.
+
+    Args:
+      above: the last layer with its own selection vector.
+      mode: the replacement of the layers above it, see `AGTOptions.ablate_modes`.
+    """
     changes = {"model.ablate_above": above, "model.ablate_mode": mode}
     # Without later selection vectors this network has the equations of a plain highway network.
     remark = " (= plain highway network on s_0)" if above == 0 else ""

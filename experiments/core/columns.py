@@ -124,7 +124,12 @@ def metric(
 
 
 def percent(heading: str, figure: str | Callable[[Record], float | None]) -> Column:
-    """Returns a `metric` column in percent, with two digits."""
+    """Returns a `metric` column in percent, with two digits.
+
+    Args:
+      heading: the heading of the column.
+      figure: the dotted path of the value in a record, or a function of a record.
+    """
     return metric(heading, figure, 2, times=100)
 
 
@@ -147,7 +152,13 @@ def at_last_step(
 
 
 def with_last(heading: str, digits: int = 4, *, times: float = 1) -> tuple[Column, Column]:
-    """Returns two columns of test accuracy: of the chosen and of the last parameters."""
+    """Returns two columns of test accuracy: of the chosen and of the last parameters.
+
+    Args:
+      heading: the heading of the first column.
+      digits: digits after the decimal point.
+      times: a factor of the accuracy; 100 shows percent.
+    """
     best = metric(heading, "test.accuracy", digits, times=times)
 
     def last(row: Row) -> str:
@@ -367,7 +378,13 @@ def runs(names: Iterable[str], *settings: Column, heading: str = "variant") -> T
 
 
 def screen(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Screen:
-    """Returns a table for the terminal; all columns but the first are aligned as numbers."""
+    """Returns a table for the terminal.
+
+    Args:
+      title: the title above the table.
+      headings: the headings of the columns.
+      rows: the cells; all columns but the first are aligned like numbers.
+    """
     table = Screen(title=title, title_justify="left")
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="right" if place else "left")
@@ -403,7 +420,13 @@ def cell(metrics: Json, name: str) -> str:
 
 
 def print_parameters(console: Console, record: Record, ending: str = "") -> None:
-    """Prints the numbers of parameters with and without word vectors, and the text `ending`."""
+    """Prints the numbers of parameters with and without word vectors.
+
+    Args:
+      console: the terminal.
+      record: the record of the run.
+      ending: text at the end of the line.
+    """
     console.print(
         f"{record['parameters']:,} parameters, {record['parameters_without_embeddings']:,} "
         f"without word vectors{ending}"

@@ -45,6 +45,10 @@ def check_cells(job: Job, cells: Iterable[Cell]) -> None:
     A record of other settings is only replaced on request, and the records of a cell must have the
     same configuration and the same data when all runs are done.
 
+    Args:
+      job: the command for tables.
+      cells: the cells that it needs.
+
     Raises:
       ValueError: naming the setting, its value in the record and the value in the options.
     """
@@ -63,6 +67,10 @@ def check_cells(job: Job, cells: Iterable[Cell]) -> None:
 
 def check_settings(job: Job, cell: Cell) -> Records:
     """Returns the records of a cell that are not replaced; reads no data.
+
+    Args:
+      job: the command for tables.
+      cell: the cell.
 
     Raises:
       ValueError: if such a record has other settings than the run, as in `check_cells`.
@@ -104,6 +112,13 @@ def missing_runs(job: Job, cell: Cell) -> Missing:
     If the same run has a record in its finished work folder or under the name of another table,
     that record is copied to the cell. With --rerun all runs are missing, and their work folders are
     removed.
+
+    Args:
+      job: the command for tables.
+      cell: the cell.
+
+    Returns:
+      Seeds and configurations with work folders.
     """
     missing = []
     for seed, config in cell.configs.items():
@@ -137,7 +152,14 @@ def remove_workdir(workdir: Path) -> None:
 
 
 def record_elsewhere(job: Job, cell: Cell, seed: int, workdir: Path) -> Record | None:
-    """Returns the record of the same run in its work folder or another table, or None."""
+    """Returns the record of the same run in its work folder or another table, or None.
+
+    Args:
+      job: the command for tables.
+      cell: the cell of the run.
+      seed: the seed of the run.
+      workdir: the work folder of the run.
+    """
     elsewhere = _elsewhere(job, cell, seed, workdir / "results.json")
     config = cell.configs[seed]
     return next((one for one in elsewhere if not _other(job, cell, one, config)), None)
@@ -182,6 +204,10 @@ def _keep(job: Job, cell: Cell, records: Records) -> None:
 
 def run_cells(job: Job, cells: Iterable[Cell]) -> None:
     """Makes the missing runs of the cells and writes their records; exits if a signal stops a run.
+
+    Args:
+      job: the command for tables.
+      cells: the cells.
 
     Raises:
       ValueError: as `check_cells`, before the first run.

@@ -91,7 +91,12 @@ validation examples the best of twenty accuracies is mostly noise."""
 
 
 def evaluate_every(num_steps: int, every: int) -> Changes:
-    """Returns changes for a number of steps and an evaluation and checkpoint after each `every`."""
+    """Returns changes for the number of steps and of evaluations.
+
+    Args:
+      num_steps: the number of training steps.
+      every: steps between two evaluations, each of which has a checkpoint.
+    """
     return {
         "train.num_steps": num_steps,
         "train.eval_every": every,
@@ -140,7 +145,15 @@ def at_least_1(options: object, *names: str) -> None:
 
 
 def value_at(record: Any, path: str) -> Any:
-    """Returns the value of a record at a dotted path ("test.accuracy", "f1.0"), or None."""
+    """Returns the value of a record at a dotted path.
+
+    Args:
+      record: a nested structure of dicts and lists.
+      path: keys and positions, such as "test.accuracy" or "f1.0".
+
+    Returns:
+      The value; None if the path leads to no value.
+    """
     for name in path.split("."):
         if isinstance(record, Mapping):
             record = record.get(name)

@@ -44,6 +44,10 @@ def count_parameters(params: Params) -> dict[str, int]:
 def best(result: FitResult, workdir: Path) -> tuple[Params, Json]:
     """Chooses the parameters of the best validation result.
 
+    Args:
+      result: the result of `fit`.
+      workdir: the work folder, which is not read.
+
     Returns:
       The parameters, and the entries of the record that name the choice (none).
     """
@@ -56,6 +60,10 @@ def last(result: FitResult, workdir: Path) -> tuple[Params, Json]:
     This choice is for runs that validation misjudges. The parameters come from the result of `fit`,
     because a checkpoint has the parameters of all seeds of a program, and because only the first of
     several processes can read it.
+
+    Args:
+      result: the result of `fit`.
+      workdir: the work folder, which is not read.
 
     Returns:
       The parameters, and the entries of the record that name the choice.

@@ -150,7 +150,15 @@ NO_FIELD = "no such option"
 
 
 def fill_defaults(config: Config, default: Fields) -> Json:
-    """Returns a recorded configuration with defaults for the options that were added later."""
+    """Completes a recorded configuration with defaults for the options that were added later.
+
+    Args:
+      config: the recorded configuration.
+      default: a configuration with the default of each option.
+
+    Returns:
+      A new dict.
+    """
     parts = {
         name: {**values, **config[name]}
         for name, values in default.items()
@@ -183,7 +191,7 @@ def check_one_kind(records: Records, name: str, default: Fields | None = None) -
       default: as for `differences`.
 
     Raises:
-      ValueError: if a setting other than the seed differs, or the data; the message names the two
+      ValueError: if a setting other than the seed differs, or the data; the message names both
         seeds.
     """
     # All pairs are compared, because an old record without a fact agrees with any other record.
@@ -296,7 +304,15 @@ def _short(value: object) -> str:
 
 
 def mean_std(values: list[float], digits: int = 4) -> str:
-    """Formats a table cell: mean, sample standard deviation and number of runs."""
+    """Formats a table cell: mean, sample standard deviation and number of runs.
+
+    Args:
+      values: a value per run.
+      digits: digits after the decimal point.
+
+    Returns:
+      The text, such as "0.9124 ± 0.0031 (n=3)"; without a deviation for a single run.
+    """
     summary = analysis.summary(values)
     spread = "" if summary.std is None else f" ± {summary.std:.{digits}f}"
     return f"{summary.mean:.{digits}f}{spread} (n={summary.n})"
@@ -338,6 +354,9 @@ RECORD = ("config", "seed", "test", "correct")
 @dataclasses.dataclass(frozen=True)
 class Store:
     """A folder of run records.
+
+    The methods take `data`, the name of a data set, `variant`, the name of a system's records, and
+    `seed`.
 
     Attributes:
       folder: the folder with records, figures and RESULTS.md.

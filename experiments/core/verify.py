@@ -164,7 +164,12 @@ def machine_differences(record: Record) -> list[str]:
 
 
 def find_record(name: str, results: Path) -> tuple[Paper, str, Record]:
-    """Returns paper, data set and record of PAPER/DATA/VARIANT/SEED, or exits without a record."""
+    """Returns paper, data set and record of a run; exits if the run has no record.
+
+    Args:
+      name: PAPER/DATA/VARIANT/SEED.
+      results: the folder with a folder of records per paper.
+    """
     parts = name.split("/")
     if len(parts) != 4 or not parts[3].isdecimal():
         cli.fail(f"--verify wants PAPER/DATA/VARIANT/SEED, as ga_net/trec/soft/0, got {name!r}")

@@ -110,7 +110,12 @@ def comparison_table(
 
 
 def show_words(console: Console, seen: Sequence[Inspected]) -> None:
-    """Prints sentences with the words that GA-Net attends to."""
+    """Prints sentences with the words that GA-Net attends to.
+
+    Args:
+      console: the terminal.
+      seen: the sentences under GA-Net.
+    """
     console.print("\nWords that GA-Net attends to:")
     for text in seen:
         mark = "right" if text.predicted == text.label else "wrong"
@@ -123,7 +128,14 @@ def show_words(console: Console, seen: Sequence[Inspected]) -> None:
 def draw(
     runs: Mapping[str, Run], test: gdata.Encoded, seen: Sequence[Inspected], workdir: Path
 ) -> None:
-    """Draws the longest of the first positive sentences under both models."""
+    """Draws the longest of the first positive sentences under both models.
+
+    Args:
+      runs: the two runs by system.
+      test: the test split.
+      seen: all test texts under GA-Net.
+      workdir: the folder of the figure.
+    """
     longest = max(range(40), key=lambda i: len(seen[i].tokens) * (seen[i].label == "positive"))
     rows = []
     for system in ("ganet", "soft"):

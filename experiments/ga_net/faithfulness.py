@@ -113,7 +113,13 @@ def _measured_records(store: Store) -> dict[tuple[str, str], Records]:
 
 
 def values(records: Records, rationale: str, of: str) -> np.ndarray:
-    """Returns a measure of a rationale as an array [seeds, texts]."""
+    """Returns a measure of a rationale as an array [seeds, texts].
+
+    Args:
+      records: the records of the seeds.
+      rationale: a key of `RATIONALES`.
+      of: a key of `MEASURES`.
+    """
     return np.array(
         [record["faithfulness"]["values"][rationale][of] for record in records], np.float64
     )

@@ -130,7 +130,16 @@ def find(encoded: gdata.Encoded, beginning: str) -> int | None:
 
 
 def trained_run(job: Job, data: str, system: str) -> tuple[Run, gdata.Encoded]:
-    """Returns the run of seed 0 of a system, trained now or before, and the test texts."""
+    """Returns seed 0 of a system and its test texts.
+
+    Args:
+      job: the command for tables.
+      data: the data set.
+      system: the name of the system.
+
+    Returns:
+      The run, trained now or read from its finished work folder, and the encoded test split.
+    """
     config = job.config(data, system, 0)
     workdir = job.options.runs / f"{data}-{system}-seed0"
     run = run_of(job.paper, dataclasses.replace(config, workdir=str(workdir)))

@@ -177,7 +177,12 @@ class Recursion:
         return networks
 
     def records(self, measure: Measure, runs: list[list[Run]]) -> Records:
-        """Returns a record per seed, with the curve over all shares."""
+        """Returns a record per seed, with the curve over all shares.
+
+        Args:
+          measure: the importance.
+          runs: the runs by share and seed, as `curves` yields them.
+        """
         records = []
         for place in range(len(self.seeds)):
             of_seed = [of_share[place].record for of_share in runs]
