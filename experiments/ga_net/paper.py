@@ -106,7 +106,7 @@ class GANetOptions(Options):
     embeddings: str | None = None
     """GloVe file (default: the preset's); "none" starts from random vectors."""
     measures: tuple[roar.Measure, ...] = roar.MEASURES
-    """Importances to train in roar, if a system has them. All seeds are trained in one program."""
+    """Importances to train in roar, if a system has them; its seeds share a single program."""
     shares: tuple[float, ...] = analysis.ROAR_SHARES
     """Shares of the words that roar masks, increasing, in [0, 1]; 0 and 1 are always trained."""
     texts: int = 1000
@@ -474,7 +474,7 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 
 def _lanes(records: Records) -> tuple[list[str], list[list[str]]]:
-    """Returns headings and rows for runs that were trained in one program."""
+    """Returns headings and rows for runs that were trained in a single program."""
     settings = {
         "learning rate": "config.train.optimizer.learning_rate",
         "tau": "config.model.temperature",

@@ -1,6 +1,6 @@
 """Recursive ROAR: systems that are trained again without the words of highest importance.
 
-Each share of masked words is a training run of all seeds in one program, which compiles the
+Each share of masked words is a training run of all seeds in a single program, which compiles the
 programs of the last share again. JAX finds them if JAX_COMPILATION_CACHE_DIR names a folder.
 """
 
@@ -83,7 +83,7 @@ def check(options: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Recursion:
-    """The curves of a system on a data set, for seeds that are trained in one program.
+    """The curves of a system on a data set, for seeds that are trained in a single program.
 
     Attributes:
       job: the command.
@@ -303,7 +303,7 @@ def _cell(job: Job, data: str, system: str, measure: str) -> Cell:
 
 
 def _neighbours(seeds: Sequence[int]) -> list[tuple[int, ...]]:
-    """Returns groups of consecutive seeds, each of which is trained in one program."""
+    """Returns groups of consecutive seeds, each of which is trained in a single program."""
     groups = itertools.groupby(enumerate(seeds), key=lambda place: place[1] - place[0])
     return [tuple(seed for _, seed in group) for _, group in groups]
 
