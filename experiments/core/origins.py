@@ -72,7 +72,8 @@ def columns(records: Iterable[Record]) -> tuple[str, str]:
     """Returns the headings of the paper's columns and of ours.
 
     Args:
-      records: the records of the table; if their data are not the paper's, the headings name it.
+      records: the records of the table; if a record has other data than the paper, the headings
+        name this difference.
     """
     return (
         ("paper, official data", "ours, other data") if other_data(records) else ("paper", "ours")

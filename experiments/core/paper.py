@@ -72,7 +72,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of a command for tables: the table or figure, data sets, number of seeds."""
+    """Reproduces a table or figure: trains the runs that it lacks and writes RESULTS.md."""
 
     what: str
     """Table or figure to reproduce."""
