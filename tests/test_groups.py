@@ -9,7 +9,7 @@ import pytest
 
 from experiments.agt.config import Config as AGTRun
 from experiments.core.cli import parse
-from experiments.core.config import changed, public_config
+from experiments.core.config import public_config, with_changes
 from experiments.ga_net.config import PRESETS, START
 from experiments.ssan.config import PRESETS as SSAN_PRESETS
 from experiments.ssan.config import START as SSAN_START
@@ -124,22 +124,22 @@ def test_old_names_on_the_command_line_are_those_of_the_group(start, presets, pr
 
 def test_a_flag_is_closed_by_its_old_name():
     shared = {key: getattr(SSAN_START, key) for key in ("name", "about", "presets", "default")}
-    shared["presets"] = {"bshift": changed(SSAN_PRESETS["bshift"], {"model.remat": True})}
+    shared["presets"] = {"bshift": with_changes(SSAN_PRESETS["bshift"], {"model.remat": True})}
     assert not parse(["--model.no-remat"], **shared).model.memory.remat
 
 
 def test_changes_by_old_and_new_paths_are_made_together():
     # in between, an estimator without a layer that selects would be refused
-    config = changed(SSAN_PRESETS["bshift"], {"model.select_layers": (0,)})
+    config = with_changes(SSAN_PRESETS["bshift"], {"model.select_layers": (0,)})
     changes = {"model.gates.estimator": "leave_one_out", "model.select_layers": (1, 2)}
-    model = changed(config, changes).model
+    model = with_changes(config, changes).model
     assert (model.gates.select_layers, model.estimator) == ((1, 2), "leave_one_out")
     with pytest.raises(ValueError, match="SSANProbeConfig has no field 'temprature'"):
-        changed(SSAN_PRESETS["bshift"], {"model.temprature": 1.0})
+        with_changes(SSAN_PRESETS["bshift"], {"model.temprature": 1.0})
 
 
 def test_groups_do_not_show_in_what_a_run_records():
-    config = changed(PRESETS["trec"], {"model.gates.temperature": 0.5})
+    config = with_changes(PRESETS["trec"], {"model.gates.temperature": 0.5})
     model = public_config(config)["model"]
     assert model == to_json_values(config.model)
     assert model["temperature"] == 0.5

@@ -1,4 +1,4 @@
-"""Trains and evaluates one AGT: `python -m experiments.agt --preset sst1`."""
+"""Training and test of an AGT: `python -m experiments.agt --preset sst1`."""
 
 import sys
 
@@ -9,7 +9,7 @@ from experiments.core import cli
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     config = cli.parse(args, **vars(START))
-    # what trains and draws is loaded for a run, not for a help or a refused option
+    # These imports are slow, so a help or a refused option must not wait for them.
     from experiments.agt.paper import PAPER
     from experiments.core import command
 

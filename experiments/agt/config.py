@@ -1,11 +1,19 @@
-"""What a run is made of, and the presets of the data sets."""
+"""Options of a run, and the presets of the data sets."""
 
 import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from experiments.core.cli import option_value, preset_named
-from experiments.core.config import BY_LOSS, Changes, Files, RunConfig, Start, changed, evaluated
+from experiments.core.config import (
+    BY_LOSS,
+    Changes,
+    Files,
+    RunConfig,
+    Start,
+    evaluate_every,
+    with_changes,
+)
 from gatedjax.models import AGTConfig
 from gatedjax.training import OptimizerConfig
 
@@ -19,23 +27,25 @@ GLOVE = "glove.6B.300d.txt"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataConfig(Files):
-    """Which text, and how it becomes batches."""
+    """Options of the text and of its batches."""
 
     name: DataName = "polarity"
-    """Data set. "polarity" is embedded; the others are downloaded or read from manual-dir."""
+    """Data set. The data set "polarity" is embedded; the other data sets are downloaded or read
+    from manual-dir."""
     train_on: Literal["phrases", "sentences"] = "sentences"
-    """sst1, sst2: train on every labelled span of the training trees, sentences included and each
-    text and label once, or on sentences. Validation and test are sentences in any case."""
+    """sst1, sst2: train on all labelled spans of the training trees, including whole sentences,
+    with each text and label once; or only on sentences. Validation and test always use
+    sentences."""
     embeddings: str = "none"
-    """GloVe text file (plain or .gz), looked up here and in manual-dir; "none" starts random. The
-    width of the vectors is that of the file, unless model.embedding-dim asks for another one than
-    300."""
+    """GloVe text file (plain or .gz), also looked up in manual-dir; "none" starts from random
+    vectors. The width of the vectors is that of the file, unless model.embedding-dim asks for
+    another width than 300."""
     batch_size: int = 50
     """Examples per training step."""
     eval_batch_size: int = 512
     """Examples per evaluation step."""
     max_buckets: int = 6
-    """Length buckets, each compiled once; more of them means less padding."""
+    """Number of length buckets, each compiled once; more buckets need less padding."""
 
     def __post_init__(self) -> None:
         """Refuses phrases of texts that have no trees."""
@@ -47,14 +57,14 @@ class DataConfig(Files):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(RunConfig):
-    """One training run: data, network, training."""
+    """Options of a training run: data, network, training."""
 
     preset: str = "sst1"
-    """Starting point that the other options change: sst1 (phrases and sentences, as in the paper),
-    sst1_sentences, sst2, trec, polarity."""
+    """Preset with the values that the other options change: sst1 (phrases and sentences, as in the
+    paper), sst1_sentences, sst2, trec or polarity."""
     optimizer_preset: str | None = None
-    """Starting point of train.optimizer: paper (Adadelta, learning rate 5e-4), adadelta_lr1 or
-    adam_5e-4 (default: that of the preset)."""
+    """Preset of train.optimizer: paper (Adadelta, learning rate 5e-4), adadelta_lr1 or adam_5e-4
+    (default: that of the preset)."""
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: AGTConfig = dataclasses.field(default_factory=AGTConfig)
     several: ClassVar[str | None] = "agt.tables table1"
@@ -65,9 +75,9 @@ class Config(RunConfig):
         return f"{self.preset}-{self.model.system}"
 
 
-# The paper's rate multiplies an update that Adadelta starts at about 1e-3 of the gradient's scale:
-# a step of it is 2,000 times shorter than with the usual rate of 1.
-# Adadelta has rho .9 here, where the usual is .95, and eps 1e-6 as usual.
+# The paper's learning rate multiplies an update that Adadelta starts at about 1e-3 of the
+# gradient's scale, so its steps are 2,000 times shorter than with the usual learning rate of 1.
+# Adadelta has rho 0.9 here instead of the usual 0.95, and the usual eps of 1e-6.
 OPTIMIZERS: dict[str, OptimizerConfig] = {
     "paper": OptimizerConfig(name="adadelta", learning_rate=5e-4),
     "adadelta_lr1": OptimizerConfig(name="adadelta", learning_rate=1.0),
@@ -76,35 +86,44 @@ OPTIMIZERS: dict[str, OptimizerConfig] = {
 
 
 def changes_of(optimizer: str) -> Changes:
-    """What an optimiser preset changes in a configuration."""
+    """Returns the changes that an optimiser preset makes to a configuration."""
     return {"optimizer_preset": optimizer, "train.optimizer": OPTIMIZERS[optimizer]}
 
 
 def presets_for(args: list[str], presets: Mapping[str, Config]) -> Mapping[str, Config]:
-    """The presets with the update rule of --optimizer-preset, before other options change it."""
+    """Returns the presets changed by --optimizer-preset, before other options change them."""
     name = option_value(args, "--optimizer-preset")
     if name is None:
         return presets
     preset_named(name, OPTIMIZERS)
-    return {preset: changed(config, changes_of(name)) for preset, config in presets.items()}
+    return {preset: with_changes(config, changes_of(name)) for preset, config in presets.items()}
 
 
 def _preset(
     preset: PresetName, name: DataName, num_steps: int, every: int, changes: Changes | None = None
 ) -> Config:
+    """Returns the configuration of a preset.
+
+    Args:
+      preset: its name.
+      name: the data set.
+      num_steps: the largest number of steps.
+      every: steps between two evaluations.
+      changes: further changes.
+    """
     config = Config(preset=preset, data=DataConfig(name=name, embeddings=GLOVE))
-    usual = {"train.early_stop_patience": 10, "train.optimizer": OPTIMIZERS["adam_5e-4"]}
-    given = {**evaluated(num_steps, every), **usual, **BY_LOSS, **(changes or {})}
-    return changed(config, given)
+    defaults = {"train.early_stop_patience": 10, "train.optimizer": OPTIMIZERS["adam_5e-4"]}
+    settings = {**evaluate_every(num_steps, every), **defaults, **BY_LOSS, **(changes or {})}
+    return with_changes(config, settings)
 
 
-# Batches of 50. With phrases (about 3,200 steps an epoch) evaluation is every 1,000 steps, else
-# once per epoch, 30 of them at most; training stops after ten evaluations without a gain (phrases:
-# three). The paper says neither. Adam is the default because of the note above; `tables optimizers`
-# compares.
-# Phrases repeat the words of their sentences: the loss of sentences is lowest after an epoch, and
-# the mean of the parameters over some 1,000 steps has a lower one than any of them. Searched on
-# validation text: that mean, the rates 5e-4 and 2e-4, dropout .2 and .5.
+# The presets have batches of 50. With phrases (about 3,200 steps per epoch) they evaluate after
+# each 1,000 steps, else after each of at most 30 epochs. Training stops after ten evaluations
+# without a gain (phrases: three). The paper gives neither number. Adam is the default because of
+# the note above; `tables optimizers` compares the update rules. Phrases repeat the words of their
+# sentences, so the loss of sentences is lowest after an epoch. The mean of the parameters over some
+# 1,000 steps has a lower loss than the parameters of any step. The mean, the learning rates 5e-4
+# and 2e-4 and the dropouts 0.2 and 0.5 were compared on validation text.
 _PHRASES: Changes = {
     "data.train_on": "phrases",
     "train.early_stop_patience": 3,

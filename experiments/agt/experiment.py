@@ -1,35 +1,36 @@
-"""What one run of AGT or a baseline is made of."""
+"""The experiment of a run of AGT or a baseline."""
 
 from pathlib import Path
 
 from experiments.agt import layers
 from experiments.agt.config import PAPER_DIM, Config
-from experiments.core.config import changed
+from experiments.core.config import with_changes
 from experiments.core.experiment import Experiment
-from experiments.core.origins import joined
+from experiments.core.origins import join_remarks
 from experiments.core.text import Texts, find_embeddings, for_training, read_texts, width_of
 from gatedjax.models import AGT, AGTTask
 
 
-def resolved(config: Config) -> Config:
-    """The configuration with the width of the file of word vectors.
+def resolve_width(config: Config) -> Config:
+    """Returns the configuration with the width of the file of word vectors.
 
-    A width other than the paper's 300 was asked for and stays; a file that does not have it is
-    then refused by the loader.
+    A width other than the paper's 300 is an explicit option and does not change; the loader then
+    refuses a file of another width.
     """
     path = find_embeddings(config.data.embeddings, config.data.manual_dir)
     if path is None or config.model.embedding_dim != PAPER_DIM or not path.is_file():
         return config
     width = width_of(path)
-    return config if width is None else changed(config, {"model.embedding_dim": width})
+    return config if width is None else with_changes(config, {"model.embedding_dim": width})
 
 
 def texts_of(config: Config) -> Texts:
-    """The texts of a run; only those of training may be phrases."""
+    """Returns the texts of a run; only the training texts may be phrases."""
     data = config.data
     path = find_embeddings(data.embeddings, data.manual_dir)
     if path is not None and path.name.startswith("skipgram.") and not path.exists():
-        # the vectors of our records, which nobody can download
+        # The records use these vectors. They cannot be downloaded, so the message has their
+        # command.
         raise FileNotFoundError(
             f"no word vectors at {path}: python -m experiments.agt.vectors --out {path} makes them"
         )
@@ -38,7 +39,7 @@ def texts_of(config: Config) -> Texts:
 
 
 def experiment(config: Config) -> Experiment:
-    """The run of a configuration."""
+    """Returns the experiment of a configuration."""
     texts = texts_of(config)
     model = texts.classifier(AGT, config.model)
     parts = for_training(texts, config.data) | {"substitute": substitute(config, texts)}
@@ -58,7 +59,7 @@ def experiment(config: Config) -> Experiment:
 
 
 def substitute(config: Config, texts: Texts) -> str | None:
-    """What differs from the paper's data and word vectors; None if nothing does."""
+    """Returns the differences from the paper's data and word vectors; None without a difference."""
     width, vectors = config.model.embedding_dim, None
     name = Path(config.data.embeddings).name
     if config.data.name == "polarity":
@@ -69,4 +70,4 @@ def substitute(config: Config, texts: Texts) -> str | None:
         vectors = f"word vectors {name} of width {width} where the paper has GloVe 300-d"
     elif width != PAPER_DIM:
         vectors = f"word vectors of width {width} where the paper has 300"
-    return joined([texts.substitute, vectors])
+    return join_remarks([texts.substitute, vectors])

@@ -15,9 +15,10 @@ from gatedjax import analysis
 from gatedjax._utils.terminal import say
 
 NO_PHRASES = 0.02
-"""Share of longer runs below which the lengths of runs are not drawn: bars of one word alone."""
+"""The share of runs of several words below which lengths of runs are not drawn, because nearly all
+runs have a single word."""
 LONGEST = 20
-"""Runs that are longer share the last bar."""
+"""The length of the last bar, which also counts longer runs."""
 TITLES = {
     "figure2": "Figure 2: attention and lengths of phrases per layer",
     "figure3": "Figure 3: gates per layer",
@@ -26,19 +27,26 @@ TITLES = {
     "figure4_3": "Figure 4, sentence 3",
     "optimizers": "Validation curves of the optimisers",
 }
+"""The titles of figures."""
 
 
-def stem_of(folder: Path, what: str, data: str) -> Path:
-    """Where a figure is, without its suffix; the paper's data set goes without saying."""
-    return folder / (what if data == reported.DATA else f"{what}_{data}")
+def stem_of(folder: Path, figure: str, data: str) -> Path:
+    """Returns the path of a figure without its suffix.
+
+    Args:
+      folder: the folder.
+      figure: the figure.
+      data: the data set, which is part of the name unless it is the paper's.
+    """
+    return folder / (figure if data == reported.DATA else f"{figure}_{data}")
 
 
-def drawn(store: Store) -> str:
-    """The figures that there are, as a list."""
+def list_figures(store: Store) -> str:
+    """Returns a list of the figures that exist, in Markdown."""
     lines = []
     for data, label in NAMES.items():
-        for what, title in TITLES.items():
-            kind, _, number = what.partition("_")
+        for figure, title in TITLES.items():
+            kind, _, number = figure.partition("_")
             stem = stem_of(store.folder, kind, data).name
             name = f"{stem}_{number}.png" if number else f"{stem}.png"
             where = "" if data == reported.DATA else f" ({label})"
@@ -50,28 +58,29 @@ def drawn(store: Store) -> str:
 
 
 def draw(job: Job) -> None:
-    """Draws the figure that a command asked for, of every data set.
+    """Draws the figure of a command, for each data set.
 
     Raises:
-      ValueError: if a record does not have what the figure shows.
+      ValueError: if a record lacks the values of the figure.
     """
-    what, folder = job.options.what, job.options.results
+    figure, folder = job.options.what, job.options.results
     folder.mkdir(parents=True, exist_ok=True)
     for data in job.data:
-        stem = stem_of(folder, what, data)
-        if what == "optimizers":
+        stem = stem_of(folder, figure, data)
+        if figure == "optimizers":
             stems = _optimizers(job, data, stem)
         else:
             record = _record(job.store, data)
             title = f"AGT on {NAMES[data]}, seed {record['seed']}"
-            stems = {"figure2": _figure2, "figure3": _figure3, "figure4": _figure4}[what](
+            stems = {"figure2": _figure2, "figure3": _figure3, "figure4": _figure4}[figure](
                 record, stem, title
             )
-        for one in stems:
-            say(f"wrote {one}.png and .svg")
+        for path in stems:
+            say(f"wrote {path}.png and .svg")
 
 
 def _record(store: Store, data: str) -> Record:
+    """Returns the record of the best seed of AGT; raises ValueError if it has no layers."""
     record = layer_tables.best_run(store, data)
     if record is None or not record.get("layers"):
         raise ValueError(f"{store.folder} has no record of AGT on {data} with its layers")
@@ -79,12 +88,14 @@ def _record(store: Store, data: str) -> Record:
 
 
 def _examples(record: Record, data: str) -> Records:
+    """Returns the example sentences of a record; raises ValueError if it has none."""
     if not record.get("examples"):
         raise ValueError(f"the test set of {data} has none of the paper's three sentences")
     return record["examples"]
 
 
 def _figure2(record: Record, stem: Path, title: str) -> list[Path]:
+    """Draws attention and lengths of runs per layer; returns the paths without suffix."""
     layers = record["layers"]
     attention, runs = in_unit(layers["attention"]), of_lengths(layers["runs"], LONGEST)
     longer = above_first(runs)
@@ -100,6 +111,7 @@ def _figure2(record: Record, stem: Path, title: str) -> list[Path]:
 
 
 def _figure3(record: Record, stem: Path, title: str) -> list[Path]:
+    """Draws the gates per layer; returns the paths without suffix."""
     gates = in_unit(record["layers"]["gates"])
     panels = {"gate, all test sentences": gates}
     if record.get("examples"):
@@ -111,6 +123,7 @@ def _figure3(record: Record, stem: Path, title: str) -> list[Path]:
 
 
 def _figure4(record: Record, stem: Path, title: str) -> list[Path]:
+    """Draws the attention of the example sentences; returns the paths without suffix."""
     stems = []
     for example in _examples(record, record["data"]):
         stems.append(stem.with_name(f"{stem.name}_{example['number']}"))
@@ -124,6 +137,7 @@ def _figure4(record: Record, stem: Path, title: str) -> list[Path]:
 
 
 def _optimizers(job: Job, data: str, stem: Path) -> list[Path]:
+    """Draws the validation curves of the optimiser presets; returns the paths without suffix."""
     records = {
         job.paper.variants[name].title: job.store.all(data, job.paper.record_name(data, name))
         for name in job.paper.tables["optimizers"].variants
@@ -133,10 +147,11 @@ def _optimizers(job: Job, data: str, stem: Path) -> list[Path]:
     return [stem]
 
 
-def selected(job: Job) -> None:
+def show_selected(job: Job) -> None:
     """Prints the words of the paper's layer, and writes a page that marks them in the sentences.
 
-    The texts belong to the data set: the page stays beside the runs, outside the results.
+    The page is written to the work folders and not to the results, because its texts belong to the
+    data set.
     """
     for data in job.data:
         examples = []
@@ -155,7 +170,7 @@ def selected(job: Job) -> None:
         title = f"Words that AGT selects: {NAMES[data]} test sentences"
         analysis.write_html(path, analysis.highlight_html(examples, title))
         say(f"wrote {path}")
-        say(layer_tables.selected(data, job.store))
+        say(layer_tables.selected_words(data, job.store))
         say(layer_tables.trace(data, job.store))
 
 

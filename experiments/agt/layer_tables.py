@@ -1,4 +1,4 @@
-"""What the layers do, from the record of the seed that is best in validation."""
+"""Tables about the layers, from the record of the seed that is best in validation."""
 
 import collections
 import functools
@@ -25,19 +25,27 @@ MEASURES = {
     "mean_phrase": "mean phrase",
     "mean_phrase_shuffled": "mean phrase, words shuffled",
 }
+"""The observations per layer in a record, and their headings."""
 TOP = 20
+"""The number of words in the table of the first layer."""
 Body = Callable[[str, Store], str]
+"""A function of (data set, records) that returns a section."""
 
 
 def best_run(store: Store, data: str) -> Record | None:
-    """The record that figures and lists show."""
+    """Returns the record that figures and lists show, or None."""
     return best(store.all(data, FULL))
 
 
 def _needs(part: str) -> Callable[[Callable[[Record, str], str]], Body]:
-    """Makes of a text about a record one about a data set, which may have no such record."""
+    """Returns a decorator that applies a function of a record to a data set.
+
+    The decorated function returns "not run" if the data set has no record with the entry `part`.
+    """
 
     def decorate(text: Callable[[Record, str], str]) -> Body:
+        """Returns a function of a data set and the records."""
+
         @functools.wraps(text)
         def body(data: str, store: Store) -> str:
             record = best_run(store, data)
@@ -49,32 +57,34 @@ def _needs(part: str) -> Callable[[Callable[[Record, str], str]], Body]:
 
 
 def _seed(record: Record, data: str) -> str:
+    """Returns the caption with data set and seed of a record."""
     return f"{NAMES[data]}, seed {record['seed']} (best in validation)."
 
 
 @_needs("layers")
 def observations(record: Record, data: str) -> str:
-    """Attention, lengths of runs and gates, per layer."""
+    """Returns attention, lengths of runs and gates per layer."""
     layers = record["layers"]
 
     def cell(name: str, layer: int) -> str:
+        """Formats an observation of a layer."""
         value = layers[name][layer]
         if value is None:
             return "-"
         return f"{100 * value:.1f}" if name.startswith("mass") else f"{value:.2f}"
 
-    # the first layer only selects
+    # The first layer has no gate, because it only selects.
     gates = ["-", *(f"{gate:.3f}" for gate in layers["mean_gate"])]
     rows = [
         [f"L{i + 1}", *(cell(name, i) for name in MEASURES), gates[i]]
         for i in range(len(layers["mass_low"]))
     ]
     table = analysis.render_table(["layer", *MEASURES.values(), "mean gate"], rows)
-    return paragraphs(_seed(record, data), table, "\n".join(_read(layers)))
+    return paragraphs(_seed(record, data), table, "\n".join(_describe(layers)))
 
 
-def _read(layers: Json) -> Iterator[str]:
-    """What the paper observes, and where it holds here."""
+def _describe(layers: Json) -> Iterator[str]:
+    """Yields the paper's observations, each with the result here."""
     low, high = np.mean(layers["mass_low"]), np.mean(layers["mass_high"])
     yield (
         f"- Spikes at 0 and 1 (paper: figure 2, top): the outer twentieths hold "
@@ -99,22 +109,27 @@ def _read(layers: Json) -> Iterator[str]:
 
 @_needs("first_words")
 def first_words(record: Record, data: str) -> str:
-    """The words that the first layer selects most often."""
+    """Returns the words that the first layer selects most often."""
     ranked = enumerate(record["first_words"][:TOP], start=1)
     rows = [[str(rank), word, str(count)] for rank, (word, count) in ranked]
     lines = []
     for place, word in enumerate(reported.FIRST_WORDS, start=1):
         rank, count = record["paper_words"][word]
-        here = "never selected here" if rank is None else f"rank {rank} here ({count} times)"
-        lines.append(f"- {word}: rank {place} in the paper, {here}")
+        ours = "never selected here" if rank is None else f"rank {rank} here ({count} times)"
+        lines.append(f"- {word}: rank {place} in the paper, {ours}")
     table = analysis.render_table(["rank", "word", "times selected"], rows)
     return paragraphs(_seed(record, data), table, "\n".join(lines))
 
 
 def words_of(example: Json, layer: int, threshold: float) -> list[str]:
-    """The words of an example that a layer (from 1) selects, lower-cased, in their order.
+    """Returns the words of an example that a layer selects, lower-cased, in their order.
 
-    Hyphens part words: one of the paper's sentences is known with and without.
+    Words are split at hyphens, because a sentence of the paper is known with and without them.
+
+    Args:
+      example: an example of a record.
+      layer: the layer, from 1.
+      threshold: words with a larger rescaled attention are selected.
 
     Raises:
       ValueError: if the network has no such layer.
@@ -128,27 +143,28 @@ def words_of(example: Json, layer: int, threshold: float) -> list[str]:
 
 
 @_needs("examples")
-def selected(record: Record, data: str) -> str:
-    """Words of the paper's layer at both thresholds, beside the paper's lists."""
+def selected_words(record: Record, data: str) -> str:
+    """Returns the words of the paper's layer at both thresholds, next to the paper's lists."""
     layer = min(reported.SELECTION_LAYER, len(record["examples"][0]["attention"]))
     rows = []
     for example in record["examples"]:
         number = example["number"] - 1
         strict, added = reported.SELECTED[number], reported.ADDED[number]
-        # the relaxed list as a bag: the paper says only what it adds
+        # The relaxed list is compared as a bag, because the paper gives only the words that it
+        # adds.
         lists = {
             reported.THRESHOLD: (strict, strict),
             reported.RELAXED: (f"and {added}", f"{strict} {added}"),
         }
-        for threshold, (shown, words) in lists.items():
+        for threshold, (quoted, words) in lists.items():
             ours, theirs = words_of(example, layer, threshold), words.split()
             common = (collections.Counter(ours) & collections.Counter(theirs)).total()
             both = f"{common} of {len(ours)} (paper: {len(theirs)})"
             if data == "polarity":  # it has none of the paper's sentences
-                shown = both = "-"
+                quoted = both = "-"
             label = f"{example['label']}, {example['predicted']}"
             mine = " ".join(ours) or "none"
-            rows.append([f"{number + 1}", label, f"{threshold:g}", shown, mine, both])
+            rows.append([f"{number + 1}", label, f"{threshold:g}", quoted, mine, both])
     headings = ["sentence", "label, predicted", "r above", "paper", "ours", "in both"]
     table = analysis.render_table(headings, rows)
     return paragraphs(f"{_seed(record, data)} Layer {layer}.", table)
@@ -156,22 +172,21 @@ def selected(record: Record, data: str) -> str:
 
 @_needs("examples")
 def trace(record: Record, data: str) -> str:
-    """The third sentence, layer by layer."""
-    example = next((one for one in record["examples"] if one["number"] == 3), None)
+    """Returns the words of the third sentence, layer by layer."""
+    example = next((example for example in record["examples"] if example["number"] == 3), None)
     if example is None:
         return NOT_RUN
     words = phrases.select(np.asarray(example["attention"]), threshold=reported.THRESHOLD)
     rows = []
-    for one in phrases.trace(example["tokens"], words):
-        number = one.layer + 1
+    for step in phrases.trace(example["tokens"], words):
+        number = step.layer + 1
         quoted = [text for (a, b), text in reported.TRACE.items() if a <= number <= b]
-        row = [f"L{number}", " ".join(one.words) or "none", "; ".join(one.phrases) or "none"]
+        row = [f"L{number}", " ".join(step.words) or "none", "; ".join(step.phrases) or "none"]
         rows.append([*row, quoted[0] if quoted and data != "polarity" else "-"])
     table = analysis.render_table(["layer", "words", "phrases", "paper"], rows)
     return paragraphs(_seed(record, data), table)
 
 
-# Heading, text and note of what RESULTS.md says of the layers, for every data set.
 ORDER = (
     "The network reads a bag of words: the order changes neither prediction nor which words are "
     "selected, so a phrase is words that are selected each by itself and stand side by side. The "
@@ -184,22 +199,23 @@ SECTIONS: tuple[tuple[str, Body, str], ...] = (
         first_words,
         "Words with r > 0.95 in the first layer over the test set, lower-cased.",
     ),
-    ("Selected words", selected, "Compared as bags of words, a hyphen parting two words."),
+    ("Selected words", selected_words, "Compared as bags of words, a hyphen parting two words."),
     (
         "Sentence 3, layer by layer",
         trace,
         "Words with r > 0.95; phrases are two or more of them side by side.",
     ),
 )
+"""Heading, text and note of the sections about the layers."""
 
 
 def tables(store: Store) -> Iterator[Table]:
-    """The sections of the paper's data set and of every other one with a run."""
+    """Yields the sections of the paper's data set and of each other data set with a record."""
     for data, name in NAMES.items():
         if data != reported.DATA and not store.all(data, FULL):
             continue
         where = "" if data == reported.DATA else f" ({name})"
         for title, body, note in SECTIONS:
-            if data == "trec" and body in (selected, trace):
+            if data == "trec" and body in (selected_words, trace):
                 continue  # questions have none of the example sentences
             yield Table(title=title + where, body=functools.partial(body, data), note=note)

@@ -1,4 +1,4 @@
-"""What the layers of a trained network select and let through: one pass over the test sentences."""
+"""Words that the layers of a trained network select, and their gates, over the test sentences."""
 
 import collections
 import math
@@ -15,41 +15,53 @@ from gatedjax.analysis._phrase_statistics import LayerHistogram
 from gatedjax.models import AGT
 
 MOST_FREQUENT = 50
-"""Words of the first layer that a record keeps."""
+"""The number of words of the first layer in a record."""
 BINS = 20
-"""Of attention and gates: the first and the last are [0, 0.05) and [0.95, 1]."""
+"""The bins of attention and gates; the first and the last bin are [0, 0.05) and [0.95, 1]."""
 
 
-def shuffled(selected: np.ndarray, mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Puts the words of every sentence into random order, the same one in all of its layers.
+def shuffle_words(selected: np.ndarray, mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Shuffles the words of each sentence, in the same order for all of its layers.
 
     Args:
       selected: bool [B, L, N].
       mask: bool [B, N], True at words.
-      rng: the order.
+      rng: the source of the order.
     """
     order = np.argsort(np.where(mask, rng.random(mask.shape), np.inf), axis=-1, kind="stable")
     return np.take_along_axis(selected, np.broadcast_to(order[:, None], selected.shape), -1)
 
 
 def facts(model: AGT, params: Params, test: gdata.Batches) -> Json:
-    """What a record has of the layers: `statistics` and "examples"."""
+    """Returns the entries of a record about the layers: those of `statistics`, and "examples".
+
+    Args:
+      model: the network.
+      params: its parameters.
+      test: the test pass.
+    """
     return {**statistics(model, params, test), "examples": examples(model, params, test.encoded)}
 
 
 def _forward(model: AGT) -> Callable[..., Array]:
+    """Returns a compiled forward pass (parameters, batch) whose output is on the host."""
     run = jax.jit(lambda params, batch: model.apply({"params": params}, batch))
     return lambda params, batch: jax.device_get(run(params, batch))
 
 
 def statistics(model: AGT, params: Params, test: gdata.Batches) -> Json:
-    """Distributions per layer over a test set, and the words of the first layer.
+    """Computes distributions per layer over a test set, and the words of the first layer.
+
+    Args:
+      model: the network.
+      params: its parameters.
+      test: the test pass.
 
     Returns:
-      "layers": counts of rescaled attention, of lengths of runs (as the text stands, and with the
-      words of every sentence in random order) and of gates, with what the paper observes of them;
-      "first_words": the most frequent words of the first layer; "paper_words": [rank, count] of
-      the paper's three. None for a network without attention.
+      "layers": counts of rescaled attention, of lengths of runs (in the order of the text, and with
+      the words of each sentence in random order) and of gates, with the paper's observations of
+      them; "first_words": the most frequent words of the first layer; "paper_words": [rank, count]
+      of the paper's three words. The entries are None for a network without attention.
     """
     if model.config.system == "average":
         return {"layers": None, "first_words": None, "paper_words": None}
@@ -68,7 +80,7 @@ def statistics(model: AGT, params: Params, test: gdata.Batches) -> Json:
         parts = {
             "attention": phrases.weight_histogram(r, mask, bins=BINS),
             "runs": phrases.phrase_length_histogram(selected),
-            "shuffled_runs": phrases.phrase_length_histogram(shuffled(selected, mask, rng)),
+            "shuffled_runs": phrases.phrase_length_histogram(shuffle_words(selected, mask, rng)),
             "gates": phrases.gate_histogram(gates, bins=BINS).pooled,
         }
         for name, part in parts.items():
@@ -86,7 +98,12 @@ def statistics(model: AGT, params: Params, test: gdata.Batches) -> Json:
 
 
 def summary(histograms: dict[str, LayerHistogram], mean_gate: np.ndarray) -> Json:
-    """The distributions as lists, and one number per layer of each observation."""
+    """Returns the distributions as lists, and a number per layer for each observation.
+
+    Args:
+      histograms: the distributions by name.
+      mean_gate: the mean gate of each layer.
+    """
     attention = histograms["attention"].probability
     means = {
         "mass_low": attention[:, 0],
@@ -108,31 +125,37 @@ def summary(histograms: dict[str, LayerHistogram], mean_gate: np.ndarray) -> Jso
 
 
 def above_first(histogram: LayerHistogram) -> LayerHistogram:
-    """What is not in the first bin: of lengths, runs of two words and more."""
+    """Returns the histogram without its first bin; for lengths, the runs of two or more words."""
     counts = histogram.counts.copy()
     counts[:, :1] = 0
     return LayerHistogram(counts, histogram.edges, histogram.open_end)
 
 
 def in_unit(counts: Array) -> LayerHistogram:
-    """Counts of a record that are of values in [0, 1]."""
+    """Returns the histogram of recorded counts of values in [0, 1]."""
     array = np.asarray(counts, np.int64).reshape(-1, BINS)
     return LayerHistogram(array, np.linspace(0.0, 1.0, BINS + 1))
 
 
 def of_lengths(counts: Array, longest: int | None = None) -> LayerHistogram:
-    """Counts of a record that are of lengths; longer ones count as `longest`."""
+    """Returns the histogram of recorded counts of lengths.
+
+    Args:
+      counts: [layers, lengths], from the length 1.
+      longest: the length of the last bin, which also counts longer lengths; None has a bin per
+        length.
+    """
     array = np.asarray(counts, np.int64)
     open_end = False
     if longest is not None and array.shape[1] > longest:
         open_end = True
-        rest = array[:, longest - 1 :].sum(1, keepdims=True)
-        array = np.concatenate([array[:, : longest - 1], rest], axis=1)
+        tail = array[:, longest - 1 :].sum(1, keepdims=True)
+        array = np.concatenate([array[:, : longest - 1], tail], axis=1)
     return LayerHistogram(array, np.arange(array.shape[1] + 1) + 0.5, open_end)
 
 
 def find(encoded: gdata.Encoded, beginning: str) -> int | None:
-    """The index of the first text that begins with these words, case aside."""
+    """Returns the index of the first text that begins with these words, ignoring case; or None."""
     first = beginning.split()
     for index in range(len(encoded)):
         if [word.lower() for word in encoded.tokens(index)[: len(first)]] == first:
@@ -141,9 +164,14 @@ def find(encoded: gdata.Encoded, beginning: str) -> int | None:
 
 
 def examples(model: AGT, params: Params, encoded: gdata.Encoded) -> Records:
-    """Attention and gates of the paper's three sentences, as far as a test set has them.
+    """Returns attention and gates of the paper's three sentences that a test set has.
 
-    The embedded corpus has none of them; its first three sentences stand in.
+    The embedded corpus has none of them, so its first three sentences are used instead.
+
+    Args:
+      model: the network.
+      params: its parameters.
+      encoded: the test set.
     """
     if model.config.system == "average":
         return []

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from experiments.agt import figures, layer_tables, reported
 from experiments.agt.config import OPTIMIZERS, START, OptimizerName, changes_of
-from experiments.agt.experiment import experiment, resolved
+from experiments.agt.experiment import experiment, resolve_width
 from experiments.agt.layer_tables import FULL
 from experiments.agt.reported import DATA, NAMES
 from experiments.core import columns as c
@@ -19,43 +19,55 @@ from experiments.core.comparison import ONE_SEED, SHOWN
 from experiments.core.kinds import Json
 from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.paper import variants as by_name
-from experiments.core.records import Records, Store, alive, averaged
+from experiments.core.records import Records, Store, alive, format_average
 from gatedjax._utils.options import Unset
 from gatedjax.models.agt import AblateMode
 
 MODES: tuple[AblateMode, ...] = get_args(AblateMode)
 ABOVE = {0: "only s_0", 2: "s_0, s_1, s_2"}
-"""The last layer with a selection vector of its own, and what is left."""
+"""The last layer with its own selection vector, and the remaining vectors."""
 
 
-def ablated(above: int, mode: AblateMode = "highway") -> str:
-    """The name of an ablation in a mode."""
+def ablation_name(above: int, mode: AblateMode = "highway") -> str:
+    """Returns the name of an ablation.
+
+    Args:
+      above: the last layer with its own selection vector.
+      mode: the replacement of the layers above it.
+    """
     return f"agt_above{above}" if mode == "highway" else f"agt_above{above}_{mode}"
 
 
 def ablation(above: int, mode: AblateMode) -> Variant:
-    """AGT without the selection vectors of the layers above one."""
+    """Returns AGT without the selection vectors of the later layers.
+
+    Args:
+      above: the last layer with its own selection vector.
+      mode: the replacement of the layers above it, see `AGTOptions.ablate_modes`.
+    """
     changes = {"model.ablate_above": above, "model.ablate_mode": mode}
-    # without later selection vectors the two have the same equations
+    # Without later selection vectors this network has the equations of a plain highway network.
     remark = " (= plain highway network on s_0)" if above == 0 else ""
     title = ABOVE[above] + (remark if mode == "highway" else f"; {mode}")
-    return Variant(ablated(above, mode), title, changes)
+    return Variant(ablation_name(above, mode), title, changes)
 
 
 VARIANTS = by_name(
     Variant(FULL, "AGT, all selection vectors"),
     *(ablation(above, mode) for mode in MODES for above in ABOVE),
-    # at the rate of the stack it still gains when the 30,000 steps are over
+    # This system has a higher learning rate, because with that of AGT it still improves at the end
+    # of the 30,000 steps.
     Variant(
         "average",
         "mean of the word vectors",
         {"model.system": "average", "train.optimizer.learning_rate": 3e-3},
     ),
-    # the paper only says that 1 encourages composition
+    # The paper only states that a bias of 1 encourages composition.
     Variant("agt_bias_1", "gate bias 1", {"model.gate_bias": 1.0}, FULL),
     Variant("agt_bias_0", "gate bias 0", {"model.gate_bias": 0.0}),
     Variant("agt_bias_minus1", "gate bias -1", {"model.gate_bias": -1.0}),
-    # ours: whether the class layer is one of the paper's two fully connected layers is open
+    # These variants are ours, because the paper leaves open whether the class layer is among its
+    # two fully connected layers.
     Variant("agt_head", "one hidden layer", {}, FULL),
     Variant("agt_head_200_200", "two hidden layers", {"model.head_hidden": (200, 200)}),
     *(Variant(f"agt_{name}", name, changes_of(name), FULL) for name in OPTIMIZERS),
@@ -67,18 +79,18 @@ class AGTOptions(Options):
     """Options of the tables of this paper."""
 
     optimizers: tuple[OptimizerName, ...] = get_args(OptimizerName)
-    """The optimisers that are compared in optimizers."""
+    """Optimiser presets to train in optimizers."""
     ablate_modes: tuple[AblateMode, ...] = ("highway",)
-    """What layers without a selection vector become in ablation: plain highway layers, or the
-    same layers with the last selection vector that is left, or with 0."""
+    """Replacements in ablation for layers without a selection vector: plain highway layers, or the
+    same layers with the last remaining selection vector, or with the vector 0."""
     embeddings: Unset[str] = None
-    """The GloVe file, or "none" for random vectors (default: the preset's)."""
+    """GloVe file (default: the preset's); "none" starts from random vectors."""
     owned: ClassVar = {"optimizers": ("optimizers",), "ablate_modes": ("ablation",)}
-    drawn: ClassVar = ("polarity",)
+    random_vectors: ClassVar = ("polarity",)
 
 
 def systems(store: Store) -> str:
-    """SST-1 test accuracy beside the paper's own row and the rows that it quotes."""
+    """Returns the SST-1 test accuracy next to the paper's row and the rows that it quotes."""
     ours = {
         "AGT": store.all(DATA, FULL),
         "AGT, trained on sentences only": store.all("sst1_sentences", FULL),
@@ -93,7 +105,13 @@ def systems(store: Store) -> str:
 
 
 def several(heading: str, fact: Callable[[Json], str], between: str = ", ") -> Column:
-    """A fact of the records of a cell; where they differ, each of it."""
+    """Returns a column with the distinct values of a fact in the records of a cell.
+
+    Args:
+      heading: the heading.
+      fact: returns the fact of a record, as text.
+      between: the text between distinct values.
+    """
     return Column(heading, lambda row: between.join(sorted(set(map(fact, row.records)))) or "-")
 
 
@@ -104,10 +122,10 @@ BY_DATA = Table(
     variants=(FULL,),
     columns=(
         c.data(),
-        several("trained on", lambda one: f"{one['train_n']:,} {one['train_on']}"),
+        several("trained on", lambda record: f"{record['train_n']:,} {record['train_on']}"),
         several(
             "word vectors",
-            lambda one: f"{one['config']['data']['embeddings']}, {one['embedding_dim']}",
+            lambda record: f"{record['config']['data']['embeddings']}, {record['embedding_dim']}",
             "; ",
         ),
         c.parameters("parameters without them", "parameters_without_embeddings"),
@@ -116,33 +134,43 @@ BY_DATA = Table(
 )
 
 
-def whole(name: str) -> bool:
-    """Whether a variant is the network that the others are compared with."""
+def is_whole(name: str) -> bool:
+    """Returns True if a variant is the network with which the others are compared."""
     return name in (FULL, "agt_bias_1", "agt_head")
 
 
-def compared(names: Sequence[str], accuracies: Mapping[str, float], **more: Any) -> Table:
-    """Variants beside the paper's percentages and the whole AGT; then the tests in sentences."""
+def comparison_table(names: Sequence[str], accuracies: Mapping[str, float], **fields: Any) -> Table:
+    """Returns a table of variants with the paper's percentages, and paired tests against AGT.
+
+    Args:
+      names: the variants.
+      accuracies: the paper's accuracies in percent, by variant.
+      **fields: further fields of the table.
+    """
     return Table(
         data=(DATA,),
         variants=tuple(names),
-        seen=tuple(name for name in names if not whole(name)),
-        pair=lambda data, name: None if whole(name) else (name, FULL),
+        seen=tuple(name for name in names if not is_whole(name)),
+        pair=lambda data, name: None if is_whole(name) else (name, FULL),
         columns=(
             c.data(),
             c.variant("network"),
-            c.quoted("paper (%)", {name: {DATA: one} for name, one in accuracies.items()}, ".1f"),
+            c.paper_number(
+                "paper (%)",
+                {name: {DATA: accuracy} for name, accuracy in accuracies.items()},
+                ".1f",
+            ),
             *c.ACCURACY,
-            *c.paired(("minus AGT", *c.TESTS)),
+            *c.paired_tests(("minus AGT", *c.TESTS)),
             c.parameters(key="parameters_without_embeddings"),
         ),
-        below=c.verdicts(lambda row: None if whole(row.variant) else (row.title, "AGT")),
-        **more,
+        below=c.verdicts(lambda row: None if is_whole(row.variant) else (row.title, "AGT")),
+        **fields,
     )
 
 
-ABLATION = compared(
-    (FULL, *map(ablated, ABOVE), "average"),
+ABLATION = comparison_table(
+    (FULL, *map(ablation_name, ABOVE), "average"),
     reported.ACCURACY,
     title="Ablation: selection vectors",
     note="Mean ± sample standard deviation over seeds, parameters of the best validation. "
@@ -152,29 +180,31 @@ ABLATION = compared(
     about="without the selection vectors of later layers, and the mean word vector",
     trained=lambda job, data: (
         FULL,
-        *(ablated(above, mode) for above in ABOVE for mode in job.options.ablate_modes),
+        *(ablation_name(above, mode) for above in ABOVE for mode in job.options.ablate_modes),
         "average",
     ),
 )
-READINGS = tuple(ablated(above, mode) for above in ABOVE for mode in MODES if mode != "highway")
-OTHER_READINGS = compared(
+READINGS = tuple(
+    ablation_name(above, mode) for above in ABOVE for mode in MODES if mode != "highway"
+)
+OTHER_READINGS = comparison_table(
     READINGS,
     {},
     title="Ablation: other readings",
     note="Layers without a selection vector take the last one that is left, or 0, instead of being "
     "plain highway layers. The paper does not say which.",
-    shown=lambda store: [
+    list_rows=lambda store: [
         (data, name) for data in NAMES for name in READINGS if store.all(data, name)
     ],
 )
-GATE_BIAS = compared(
+GATE_BIAS = comparison_table(
     ("agt_bias_1", "agt_bias_0", "agt_bias_minus1"),
     {"agt_bias_1": reported.ACCURACY[FULL]},
     title="Gate bias",
     note="The paper only says that 1 encourages composition.",
     about="biases 1, 0 and -1 of the gates at the start",
 )
-HEADS = compared(
+HEADS = comparison_table(
     ("agt_head", "agt_head_200_200"),
     {},
     title="Head",
@@ -184,7 +214,7 @@ HEADS = compared(
 
 
 def winners(store: Store, rows: Sequence[Row]) -> Iterator[str]:
-    """Which optimiser preset is best in validation, where every one has several seeds."""
+    """Yields a line per data set with the optimiser preset that is best in validation."""
     lines = []
     for label in dict.fromkeys(row.label for row in rows):
         runs = {row.title: alive(row.records) for row in rows if row.label == label}
@@ -212,7 +242,8 @@ OPTIMISERS = Table(
     about="validation curves of the optimiser presets",
     data=(DATA,),
     variants=tuple(f"agt_{name}" for name in OPTIMIZERS),
-    # of presets without a moving average, their own rule is that of the runs of table1
+    # A preset without a moving average may have the update rule of table1 and then uses its
+    # records.
     trained=lambda job, data: [
         job.paper.record_name(data, f"agt_{name}") for name in job.options.optimizers
     ],
@@ -222,8 +253,8 @@ OPTIMISERS = Table(
         Column("rule", lambda row: OPTIMIZERS[row.title].name),
         Column("learning rate", lambda row: f"{OPTIMIZERS[row.title].learning_rate:g}"),
         *c.ACCURACY,
-        c.each("best step", "best_step"),
-        c.each("steps", "steps"),
+        c.each_value("best step", "best_step"),
+        c.each_value("steps", "steps"),
     ),
     below=winners,
     after=figures.draw,
@@ -247,17 +278,23 @@ TABLE1 = Table(
 FIGURES = Table(
     title="Figures",
     note="Drawn from the records, of the seed best in validation.",
-    body=figures.drawn,
+    body=figures.list_figures,
 )
 
 
 def from_records(draw: Callable[[Job], None], about: str) -> Figure:
-    """What shows the seed that is best in validation, and trains only if there is no record."""
+    """Returns a figure of the seed that is best in validation, which trains only without a record.
 
-    def trained(job: Job, data: str) -> tuple[str, ...]:
+    Args:
+      draw: draws the figure.
+      about: its description in the help.
+    """
+
+    def systems_to_train(job: Job, data: str) -> tuple[str, ...]:
+        """Returns AGT if it has no record yet or is to be repeated."""
         return (FULL,) if job.options.rerun or not job.store.all(data, FULL) else ()
 
-    return Figure(draw=draw, about=about, data=(DATA,), trained=trained)
+    return Figure(draw=draw, about=about, data=(DATA,), trained=systems_to_train)
 
 
 def report(console: Console, records: Records, workdir: Path) -> None:
@@ -275,9 +312,9 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 
 def level(store: Store) -> Iterator[tuple[str, str, str]]:
-    """Test accuracy of AGT on the paper's data."""
+    """Yields the test accuracy of AGT on the paper's data."""
     if records := store.all(DATA, FULL):
-        ours = averaged(records, lambda record: 100 * record["test"]["accuracy"], 2)
+        ours = format_average(records, lambda record: 100 * record["test"]["accuracy"], 2)
         yield NAMES[DATA], f"{reported.ACCURACY[FULL]}", ours
 
 
@@ -296,7 +333,7 @@ PAPER = Paper(
         "figure2": from_records(figures.draw, "attention and lengths of phrases per layer"),
         "figure3": from_records(figures.draw, "gates per layer"),
         "figure4": from_records(figures.draw, "words against layers of three sentences"),
-        "selected": from_records(figures.selected, "words of one layer beside the paper's"),
+        "selected": from_records(figures.show_selected, "words of one layer beside the paper's"),
         "first_layer_words": from_records(figures.first_words, "its most frequent words"),
     },
     page=(
@@ -313,8 +350,13 @@ PAPER = Paper(
     ),
     claims=(
         *(
-            Claim(says=f"AGT is better than {what}", table=ABLATION, rows=(ablated(n),), flip=True)
-            for n, what in ABOVE.items()
+            Claim(
+                says=f"AGT is better than {reduced}",
+                table=ABLATION,
+                rows=(ablation_name(n),),
+                flip=True,
+            )
+            for n, reduced in ABOVE.items()
         ),
         Claim(
             says="AGT is better than the mean of the word vectors",
@@ -327,6 +369,6 @@ PAPER = Paper(
     experiment=experiment,
     report=report,
     keys=("config", "seed", "system", "validation", "test", "test_n", "correct"),
-    resolve=resolved,
+    resolve=resolve_width,
     options=AGTOptions,
 )

@@ -1,4 +1,4 @@
-"""What Guo (2017) reports; spec rows A1 to A27."""
+"""Numbers of Guo (2017), the rows A1 to A27 of the specification."""
 
 from experiments.agt.config import PresetName
 
@@ -13,8 +13,8 @@ NAMES = {
 """Data sets in the order of tables."""
 SYSTEMS = {"agt": "AGT", "highway": "highway network", "average": "mean word vector"}
 
-# Test accuracy in percent: table 1, and section 3.2, what is left when the selection vectors of
-# later layers are taken away.
+# Test accuracy in percent: from table 1, and without the selection vectors of later layers from
+# section 3.2.
 ACCURACY = {"agt": 50.5, "agt_above0": 48.5, "agt_above2": 49.0}
 # The rows that table 1 quotes.
 QUOTED = {
@@ -34,17 +34,17 @@ QUOTED = {
 
 THRESHOLD, RELAXED = 0.95, 0.5
 SELECTION_LAYER = 8
-"""Counted from 1, as in the paper's figures."""
+"""The layer of the selected words, counted from 1 as in the paper's figures."""
 FIRST_WORDS = ("n't", "never", "not")
-"""Section 3.2: the most frequent words of the first layer over the test set."""
+"""The most frequent words of the first layer over the test set, from section 3.2."""
 
-# Figure 4: how its three test sentences begin, word by word and lower-cased.
+# Figure 4: the beginnings of its three test sentences, lower-cased.
 EXAMPLES = (
     "though the plot is predictable",
     "bad company leaves a bad taste",
     "not so much a movie as a picture book for the big screen",
 )
-# Section 3.1: the words that layer 8 selects above 0.95, and those that 0.5 adds.
+# Section 3.1: the words that layer 8 selects above 0.95, and the words that the threshold 0.5 adds.
 SELECTED = (
     "though plot predictable movie never feels formulaic attention nuances emotional development "
     "delicate characters",

@@ -1,4 +1,4 @@
-"""Reproduces the paper's table and figures: `python -m experiments.agt.tables table1`."""
+"""The paper's table and figures: `python -m experiments.agt.tables table1`."""
 
 import functools
 import sys

@@ -25,33 +25,34 @@ from gatedjax._utils.write import write_atomic
 from gatedjax.data.text._tokenize import treebank_tokens
 
 SPREAD = 0.5
-"""Root mean square of the written numbers, near that of GloVe 6B of width 100: the rates of the
-presets were found with such vectors."""
+"""Root mean square of the numbers in the file. It is near that of GloVe 6B of width 100, because
+the learning rates of the presets were found with such vectors."""
 SKIP_GRAM = {"sg": 1, "window": 5, "negative": 5, "sample": 1e-4}
+"""Fixed options of gensim's Word2Vec."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VectorsConfig(Files):
     """Trains skip-gram vectors with gensim, on IMDB's reviews and the training sentences of SST.
 
-    A substitute for the paper's vectors where those are not at hand: `--data.embeddings FILE`. No
-    label is read. One thread and a seed: the same texts give the same file.
+    They replace the paper's vectors if these are not available: `--data.embeddings FILE`. No labels
+    are read. Training uses a single thread and a seed, so that the same texts give the same file.
     """
 
     out: Path
-    """The file to write, with a word and its numbers in each line, as GloVe's."""
+    """File to write, with a word and its numbers per line, in the format of GloVe."""
     width: int = 300
     """The number of numbers per word."""
     min_count: int = 5
-    """The least number of occurrences of a word. Rarer words are left out."""
+    """Smallest number of occurrences of a word; rarer words are left out."""
     epochs: int = 5
-    """The number of times that the texts are read."""
+    """Number of passes over the texts."""
     seed: int = 0
-    """The seed of the first vectors and of the draws."""
+    """Seed of the initial vectors and of the draws."""
 
 
 def sentences(options: Files) -> list[list[str]]:
-    """Reviews and sentences as lower-cased tokens, split in the way that SST is."""
+    """Returns reviews and sentences as lower-cased tokens, split with the rules of SST."""
     folders: Json = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
     reviews = [gdata.load("imdb", part, **folders) for part in SPLITS]
     texts = [
@@ -64,7 +65,7 @@ def sentences(options: Files) -> list[list[str]]:
 
 
 def lines(words: Sequence[str], vectors: np.ndarray) -> str:
-    """A file of word vectors; all of them are scaled alike, to `SPREAD`."""
+    """Returns the text of a file of word vectors, scaled by a common factor to `SPREAD`."""
     scaled = vectors * (SPREAD / np.sqrt(np.mean(np.square(vectors, dtype=np.float64))))
     rows = (" ".join(f"{x:.4f}" for x in vector) for vector in scaled)
     return "".join(f"{word} {row}\n" for word, row in zip(words, rows, strict=True))

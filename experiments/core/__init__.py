@@ -1,1 +1,1 @@
-"""What the commands of all papers share: command lines, records, text, hardware."""
+"""Parts that the commands of all papers share: command lines, records, texts, tables, hardware."""

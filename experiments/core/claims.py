@@ -1,4 +1,4 @@
-"""What came of a paper's claims, as the first lines of its RESULTS.md say it."""
+"""The results for a paper's claims, in the first lines of its RESULTS.md."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ STATES: dict[State, str] = {
     "collapsed": f"{COLLAPSED} on",
     "not run": f"{NOT_RUN} on",
 }
-"""How a line names what came of a claim, in the order of the line."""
+"""The words of a line for each result of a claim, in the order of the line."""
 NOTE = (
     "Made from the records. Differences are those of the tables below, in points of accuracy or as "
     f"named; one is shown {SHOWN}."
@@ -27,15 +27,30 @@ NOTE = (
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What came of a claim on one data set; `size` is the difference, in words."""
+    """The result for a claim on a data set.
+
+    Attributes:
+      data: the data set, with "other data" if it is not the paper's.
+      state: the result.
+      size: the difference, in words.
+    """
 
     data: str
     state: State
     size: str = ""
 
 
-def found(label: str, comparison: Comparison | None, records: Records, *, flip: bool) -> Finding:
-    """What a comparison says of the claim that its first system is better, or its second (flip)."""
+def finding_for(
+    label: str, comparison: Comparison | None, records: Records, *, flip: bool
+) -> Finding:
+    """Returns the result for the claim that a system is better than another.
+
+    Args:
+      label: the data set.
+      comparison: the comparison of the two systems; None if a system was not run.
+      records: the records of the runs, for the origin of their data.
+      flip: False if the claim favours the first system of the comparison, True for the second.
+    """
     if other_data(records):
         label += ", other data"
     if comparison is None:
@@ -51,16 +66,20 @@ def found(label: str, comparison: Comparison | None, records: Records, *, flip: 
     if comparison.why_not == ONE_SEED:
         return Finding(label, "one seed", size)
     if comparison.better is None:
-        return Finding(label, "neither", size + f", {SEEDS_DISAGREE}" * comparison.contradicted)
+        return Finding(
+            label, "neither", size + f", {SEEDS_DISAGREE}" * comparison.has_contradiction
+        )
     return Finding(label, "shown" if comparison.better != flip else "opposite", size)
 
 
 def line(claim: str, findings: Sequence[Finding]) -> str:
-    """A claim and what came of it."""
+    """Returns a line of Markdown with a claim and its results."""
     parts = []
     for state, words in STATES.items():
         places = [
-            one.data + f" ({one.size})" * bool(one.size) for one in findings if one.state == state
+            finding.data + f" ({finding.size})" * bool(finding.size)
+            for finding in findings
+            if finding.state == state
         ]
         if places:
             parts.append(f"{words} {', '.join(places)}")
@@ -68,8 +87,8 @@ def line(claim: str, findings: Sequence[Finding]) -> str:
 
 
 def count(findings: Iterable[Finding]) -> str:
-    """How many comparisons were made, and what they show."""
-    states = [one.state for one in findings]
+    """Returns a sentence with the number of comparisons and their results."""
+    states = [finding.state for finding in findings]
     number = {state: states.count(state) for state in STATES}
     tested = number["shown"] + number["opposite"] + number["neither"]
     lacking: tuple[tuple[State, str], ...] = (
@@ -77,34 +96,39 @@ def count(findings: Iterable[Finding]) -> str:
         ("collapsed", COLLAPSED),
         ("not run", NOT_RUN),
     )
-    rest = [f"{number[state]} {words}" for state, words in lacking if number[state]]
-    more = f"; {', '.join(rest)}" if rest else ""
+    remarks = [f"{number[state]} {words}" for state, words in lacking if number[state]]
+    ending = f"; {', '.join(remarks)}" if remarks else ""
     if not tested:
-        return f"**Comparisons with two seeds or more: none of {len(states)}{more}.**"
+        return f"**Comparisons with two seeds or more: none of {len(states)}{ending}.**"
     return (
         f"**Comparisons with two seeds or more: {tested} of {len(states)}. The paper's difference "
         f"is shown in {number['shown']}, the opposite in {number['opposite']}, "
-        f"none in {number['neither']}{more}.**"
+        f"none in {number['neither']}{ending}.**"
     )
 
 
 def data_line(names: Mapping[str, str], records: Mapping[str, Records]) -> str:
-    """On which data the runs are: official files, or what else."""
-    official, others = [], []
+    """Returns a line with the origin of the data: the official files, or a substitute.
+
+    Args:
+      names: the names of data sets in tables.
+      records: the records of each data set.
+    """
+    official, substitutes = [], []
     for name, ours in records.items():
         origins = list(dict.fromkeys(map(origin_of, ours)))
         if origins == [OFFICIAL]:
             official.append(names.get(name, name))
         else:
-            others.append(f"{names.get(name, name)}: {', '.join(origins)}")
+            substitutes.append(f"{names.get(name, name)}: {', '.join(origins)}")
     parts = [f"official files for {', '.join(official)}"] if official else []
-    return f"- Data: {'; '.join([*parts, *others])}." if parts or others else ""
+    return f"- Data: {'; '.join([*parts, *substitutes])}." if parts or substitutes else ""
 
 
 def vectors_line(records: Iterable[Record]) -> str:
-    """What word vectors are other than the paper's."""
-    remarks = [part for one in records for part in (substitute_of(one) or "").split("; ")]
-    found = dict.fromkeys(
-        one.removeprefix("word vectors ") for one in remarks if "word vectors" in one
+    """Returns a line with the substitutes for the paper's word vectors; "" without a substitute."""
+    remarks = [part for record in records for part in (substitute_of(record) or "").split("; ")]
+    vectors = dict.fromkeys(
+        remark.removeprefix("word vectors ") for remark in remarks if "word vectors" in remark
     )
-    return f"- Word vectors: {'; '.join(found)}." if found else ""
+    return f"- Word vectors: {'; '.join(vectors)}." if vectors else ""

@@ -1,4 +1,4 @@
-"""Command-line parts that the commands of every paper share."""
+"""Command-line parts that the commands of all papers share."""
 
 import contextlib
 import difflib
@@ -15,31 +15,39 @@ from gatedjax._utils.cli import parse as parse_options
 
 C = TypeVar("C")
 
-# Errors of the library speak of arguments of functions. In a command each of them is an option, of
-# another name in `python -m experiments.PAPER` than in its tables.
+# Messages of the library name arguments of functions. A command has an option for each of them, and
+# `python -m experiments.PAPER` names it differently from the commands for tables.
 RUN_OPTIONS = {
     "another workdir": "another folder (--workdir DIR; without it the runs of a preset share one)",
     "manual_dir=...": "--data.manual-dir DIR",
     "random_embeddings makes": "--data.embeddings none draws",
 }
-"""What the library says, and what it is called by the commands that make one run."""
+"""Phrases in messages of the library, and the options of a single run that replace them."""
 TABLE_OPTIONS = {
     "another workdir": "another folder of work folders (--runs DIR)",
     "manual_dir=...": "--manual-dir DIR",
     "random_embeddings makes": "--embeddings none draws",
 }
-"""The same for the commands that make many runs."""
+"""The same phrases, and the options of the commands that make many runs."""
 
 
 def refusals(
     options: Mapping[str, str] = RUN_OPTIONS,
 ) -> contextlib.AbstractContextManager[None]:
-    """Turns the errors of a command's work into `fail`, in its own words: see `RUN_OPTIONS`."""
+    """Turns the exceptions of a command's work into a printed message and exit status 2.
+
+    Args:
+      options: phrases in messages of the library, with the option that replaces each of them; see
+        `RUN_OPTIONS`.
+
+    Returns:
+      A context manager for the work.
+    """
     return _cli.refusals(options)
 
 
 def preset_named(name: str, presets: Mapping[str, C]) -> C:
-    """Returns a preset; an unknown name is refused with a suggestion."""
+    """Returns a preset by its name; exits with a suggestion if no preset has the name."""
     if name not in presets:
         near = difflib.get_close_matches(name, presets, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -51,7 +59,15 @@ def preset_named(name: str, presets: Mapping[str, C]) -> C:
 
 
 def option_value(args: list[str], option: str) -> str | None:
-    """The last value that a command line gives an option, before it is parsed; None without."""
+    """Returns the last value that a command line gives to an option, before the line is parsed.
+
+    Args:
+      args: the command line.
+      option: the name of the option, such as "--preset".
+
+    Returns:
+      The value, or None if the option is absent.
+    """
     value = None
     for i, arg in enumerate(args):
         name, equals, given = arg.partition("=")
@@ -65,7 +81,13 @@ def option_value(args: list[str], option: str) -> str | None:
 
 
 def check_folder(path: Path | str, option: str, *, exists: bool = False) -> None:
-    """Refuses a path that is no folder and cannot become one, or with `exists` is not there."""
+    """Exits with an error if a path is not a folder and cannot become a folder.
+
+    Args:
+      path: the path.
+      option: the option that has the path, for the message.
+      exists: True if the folder must exist already.
+    """
     path = Path(path).expanduser()
     if exists and not path.exists():
         fail(f"{option} {path}: there is no such folder")
@@ -83,9 +105,22 @@ def parse(
     default: str,
     presets_for: Callable[[list[str], Mapping[str, C]], Mapping[str, C]] | None = None,
 ) -> C:
-    """Reads a run's options; those that are not given come from the preset.
+    """Reads the options of a run; an option that is absent has its value in the preset.
 
-    The rest are fields of a `paper.Paper`, taken singly: a help needs no paper.
+    The keyword arguments are the fields of `config.Start`, because a help must not load a whole
+    paper.
+
+    Args:
+      args: the command line; None reads `sys.argv`.
+      name: the name of the paper's package.
+      about: the description in the help.
+      presets: configurations by name.
+      default: the name of the preset without --preset.
+      presets_for: a function of (command line, presets) that returns the presets as other options
+        change them.
+
+    Returns:
+      The configuration, of the class of the presets.
     """
     args = sys.argv[1:] if args is None else args
     prog = f"python -m experiments.{name}"
@@ -103,7 +138,12 @@ def parse(
 
 
 def check_counts(options: object, *names: str) -> None:
-    """Refuses options that are below 1; those that there are not, or that are None, are passed."""
+    """Exits with an error if an option is below 1.
+
+    Args:
+      options: the options.
+      *names: the fields to check; a field that is absent or None is not checked.
+    """
     for name in names:
         value = getattr(options, name, None)
         if value is not None and value < 1:
@@ -111,6 +151,7 @@ def check_counts(options: object, *names: str) -> None:
 
 
 def _not_a_command(word: str, prog: str) -> str:
+    """Returns the message for a word that is no option, with a suggestion."""
     paper = PAPERS.get(prog.rpartition(".")[-1])
     words = {command.split()[0].strip("."): command for command in paper.commands} if paper else {}
     words.pop("--preset", None)
@@ -120,7 +161,16 @@ def _not_a_command(word: str, prog: str) -> str:
 
 
 def parse_many(kind: type[C], args: list[str] | None, prog: str) -> C:
-    """Reads the options of a command that makes many runs; refuses what none of them could use."""
+    """Reads the options of a command that makes many runs; exits if a value fits no run.
+
+    Args:
+      kind: the dataclass of the options.
+      args: the command line; None reads `sys.argv`.
+      prog: the name of the command in its help.
+
+    Returns:
+      The options, an instance of `kind`.
+    """
     args = sys.argv[1:] if args is None else args
     options: Any = parse_options(kind, args, prog)
     _cli.check_devices(getattr(options, "cpu_devices", None))

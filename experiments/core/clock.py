@@ -1,4 +1,4 @@
-"""How long a run takes, over all the processes that made it."""
+"""The duration of a run over all the processes that trained it."""
 
 import time
 from pathlib import Path
@@ -8,25 +8,29 @@ from gatedjax.training import CheckpointStore
 
 
 class Clock:
-    """The seconds of a run: those of this process, and of earlier ones up to their last checkpoint.
+    """The seconds of a run: in this process, and in earlier processes up to their last checkpoint.
 
-    What a killed process did after its last checkpoint is done again, and is not counted twice. A
-    work folder that is older than this file of its seconds counts from now on.
+    The steps that a killed process made after its last checkpoint are repeated, so their time is
+    not counted twice. Without a checkpoint, or without seconds.json next to it, the clock starts at
+    0.
+
+    Args:
+      workdir: the work folder of the run.
     """
 
     def __init__(self, workdir: Path) -> None:
         self._file = workdir / "seconds.json"
-        begun = CheckpointStore(workdir / "checkpoints").latest() is not None
-        known = begun and self._file.exists()
-        earlier = read_json(self._file, "seconds")["seconds"] if known else 0.0
+        has_checkpoint = CheckpointStore(workdir / "checkpoints").latest() is not None
+        has_seconds = has_checkpoint and self._file.exists()
+        earlier = read_json(self._file, "seconds")["seconds"] if has_seconds else 0.0
         self._began = time.perf_counter() - earlier
 
     @property
     def seconds(self) -> float:
-        """Until now."""
+        """The seconds of the run until now."""
         return time.perf_counter() - self._began
 
     def on_event(self, name: str, step: int) -> None:
-        """Keeps the seconds with every checkpoint; what `fit` calls."""
+        """Writes the seconds to the work folder if an event of `fit` is a checkpoint."""
         if name == "saved":
             write_json(self._file, {"seconds": round(self.seconds, 3)})

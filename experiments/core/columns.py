@@ -1,4 +1,4 @@
-"""How records are shown: columns that tables of several papers have, and what a run prints."""
+"""Columns that the tables of several papers share, and the printed results of a run."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,56 +13,62 @@ from experiments.core.config import value_at
 from experiments.core.kinds import Json
 from experiments.core.origins import origin_of, other_data, substitute_of
 from experiments.core.paper import Column, Row, Table
-from experiments.core.records import LAST, NOT_RUN, Record, Records, Store, averaged
+from experiments.core.records import LAST, NOT_RUN, Record, Records, Store, format_average
 from gatedjax import analysis
 
 Numbers = Mapping[str, Any] | Callable[[Row], Any]
+"""Numbers of a paper, by variant or data set, or a function that returns the number of a row."""
 
 
 def figure_links(store: Store, titles: Mapping[str, str]) -> str:
-    """A line per figure, by the stem of its files: its title, and a link where it was drawn."""
+    """Returns a line of Markdown per figure: its title, and a link if the figure was drawn.
+
+    Args:
+      store: the records; figures are in its folder.
+      titles: the titles of figures by file name without suffix.
+    """
     lines = []
     for stem, title in titles.items():
-        there = (store.folder / f"{stem}.png").exists()
-        lines.append(f"- {title}: " + (f"[{stem}.png]({stem}.png)" if there else NOT_RUN))
+        is_drawn = (store.folder / f"{stem}.png").exists()
+        lines.append(f"- {title}: " + (f"[{stem}.png]({stem}.png)" if is_drawn else NOT_RUN))
     return "\n".join(lines)
 
 
 def everywhere(row: Row) -> bool:
-    """A column that says something in every row."""
+    """Returns True: the column has a value in all rows."""
     del row
     return True
 
 
 def data(heading: str = "data") -> Column:
-    """What tables call the data set."""
+    """Returns the column with the name of the data set."""
     return Column(heading, lambda row: row.label, "data")
 
 
 def variant(heading: str = "system") -> Column:
-    """What tables call the system."""
+    """Returns the column with the title of the system."""
     return Column(heading, lambda row: row.title, "both")
 
 
 def record_name(heading: str = "variant") -> Column:
-    """The name of the records."""
+    """Returns the column with the name of the records."""
     return Column(heading, lambda row: row.variant, "both")
 
 
-def quoted(
+def paper_number(
     heading: str,
     numbers: Numbers,
     spec: str = ".4f",
     *,
     where: Callable[[Row], bool] = everywhere,
 ) -> Column:
-    """A number of the paper, or a dash.
+    """Returns a column with a number of the paper, or a dash.
 
     Args:
-      heading: of the column.
-      numbers: by data set, by variant and data set, or from a row.
-      spec: how it is formatted.
-      where: rows that have one.
+      heading: the heading of the column.
+      numbers: by data set, by variant and data set, or a function of a row.
+      spec: the format of the number.
+      where: returns True for rows that have a number.
     """
 
     def text(row: Row) -> str:
@@ -77,16 +83,18 @@ def quoted(
 
 
 def _reader(path: str | Callable[[Record], Any]) -> Callable[[Record], Any]:
-    """What reads a value of a record, from its dotted path or itself."""
+    """Returns a function that reads a value of a record; `path` is dotted, or such a function."""
     return path if callable(path) else lambda record: value_at(record, path)
 
 
-def _scaled(path: str | Callable[[Record], Any], times: float) -> Callable[[Record], float | None]:
-    """What reads a number of a record, if it has it, and multiplies it."""
-    read = _reader(path)
+def _scaling_reader(
+    path: str | Callable[[Record], Any], times: float
+) -> Callable[[Record], float | None]:
+    """Returns a function that multiplies a number of a record by `times`, or returns None."""
+    value_of = _reader(path)
 
     def value(record: Record) -> float | None:
-        number = read(record)
+        number = value_of(record)
         return None if number is None else times * number
 
     return value
@@ -100,54 +108,77 @@ def metric(
     times: float = 1,
     where: Callable[[Row], bool] = everywhere,
 ) -> Column:
-    """Mean, deviation and number of runs of a figure of the records.
+    """Returns a column with mean, deviation and number of runs of a value of the records.
 
     Args:
-      heading: of the column.
-      figure: its dotted path in a record, or from a record.
-      digits: after the point.
-      times: what it is multiplied by.
-      where: rows that have one; others have a dash.
+      heading: the heading of the column.
+      figure: the dotted path of the value in a record, or a function of a record.
+      digits: digits after the decimal point.
+      times: a factor of the value.
+      where: returns True for rows that have the value; the other rows have a dash.
     """
-    value = _scaled(figure, times)
-    return Column(heading, lambda row: averaged(row.records, value, digits) if where(row) else "-")
+    value = _scaling_reader(figure, times)
+    return Column(
+        heading, lambda row: format_average(row.records, value, digits) if where(row) else "-"
+    )
 
 
 def percent(heading: str, figure: str | Callable[[Record], float | None]) -> Column:
-    """`metric` in percent, with two digits."""
+    """Returns a `metric` column in percent, with two digits.
+
+    Args:
+      heading: the heading of the column.
+      figure: the dotted path of the value in a record, or a function of a record.
+    """
     return metric(heading, figure, 2, times=100)
 
 
 def at_last_step(
     records: Records, name: str = "accuracy", digits: int = 2, *, times: float = 100
 ) -> str:
-    """A metric of the test by the parameters of the last step; a dash if no record has it."""
-    text = averaged(records, _scaled(f"test_last.{name}", times), digits)
+    """Formats a test metric of the parameters of the last step.
+
+    Args:
+      records: the records of the seeds.
+      name: the metric.
+      digits: digits after the decimal point.
+      times: a factor of the metric.
+
+    Returns:
+      Mean, deviation and number of runs; a dash if no record has the metric.
+    """
+    text = format_average(records, _scaling_reader(f"test_last.{name}", times), digits)
     return "-" if text == NOT_RUN else text
 
 
 def with_last(heading: str, digits: int = 4, *, times: float = 1) -> tuple[Column, Column]:
-    """Accuracy of the test, by the parameters that validation chose and `at_last_step`."""
-    chosen = metric(heading, "test.accuracy", digits, times=times)
+    """Returns two columns of test accuracy: of the chosen and of the last parameters.
+
+    Args:
+      heading: the heading of the first column.
+      digits: digits after the decimal point.
+      times: a factor of the accuracy; 100 shows percent.
+    """
+    best = metric(heading, "test.accuracy", digits, times=times)
 
     def last(row: Row) -> str:
         return at_last_step(row.records, digits=digits, times=times)
 
-    return chosen, Column(f"{LAST} (%)" if times == 100 else LAST, last)
+    return best, Column(f"{LAST} (%)" if times == 100 else LAST, last)
 
 
 ACCURACY = (
     percent("validation (%)", "validation.accuracy"),
     *with_last("test (%)", 2, times=100),
 )
-"""Accuracy in percent, of validation and of the test."""
+"""Columns with the accuracy in validation and in the test, in percent."""
 
 
 TESTS = ("95 % interval", "bootstrap p", "McNemar p (each seed)")
-"""What follows the difference in the headings of `paired`."""
+"""Headings for the columns of `paired_tests` after the difference."""
 
 
-def paired(
+def paired_tests(
     headings: Sequence[str],
     *,
     points: bool = True,
@@ -155,14 +186,14 @@ def paired(
     digits: int = 3,
     missing: str = "-",
 ) -> tuple[Column, ...]:
-    """Difference, 95 % interval, bootstrap p, McNemar p of each seed: as many as headings.
+    """Returns columns of paired tests: difference, 95 % interval, bootstrap p, McNemar p per seed.
 
     Args:
-      headings: of the columns; empty ones are left out.
-      points: in percentage points, else as it is.
-      seeds: say how many seeds the difference is of.
-      digits: of the bootstrap p.
-      missing: what stands first where there is nothing to compare.
+      headings: the headings of at most four columns; a column with an empty heading is left out.
+      points: True shows the difference in percentage points.
+      seeds: True shows the number of seeds.
+      digits: digits of the bootstrap p.
+      missing: the text of the first column if there is no comparison.
     """
 
     def text(place: int) -> Callable[[Row], str]:
@@ -181,7 +212,13 @@ def parameters(
     key: str = "parameters",
     of: Literal["ours", "both"] = "ours",
 ) -> Column:
-    """How many parameters the runs trained."""
+    """Returns a column with the number of trained parameters.
+
+    Args:
+      heading: the heading of the column.
+      key: the entry of the record.
+      of: the origin of the cells, see `Column`.
+    """
 
     def text(row: Row) -> str:
         counts = sorted({record[key] for record in row.records if key in record})
@@ -190,8 +227,14 @@ def parameters(
     return Column(heading, text, of)
 
 
-def each(heading: str, path: str, spec: str = "") -> Column:
-    """A value of every record."""
+def each_value(heading: str, path: str, spec: str = "") -> Column:
+    """Returns a column with a value of each record.
+
+    Args:
+      heading: the heading of the column.
+      path: the dotted path of the value.
+      spec: the format of the value.
+    """
 
     def text(row: Row) -> str:
         values = [value_at(record, path) for record in row.records]
@@ -201,31 +244,37 @@ def each(heading: str, path: str, spec: str = "") -> Column:
 
 
 def first(heading: str, path: str | Callable[[Record], Any], spec: str = "") -> Column:
-    """A value of the first record: of what the runs of a cell have alike."""
-    read = _reader(path)
+    """Returns a column with a value of the first record, for values that all runs of a cell share.
+
+    Args:
+      heading: the heading of the column.
+      path: the dotted path of the value, or a function of a record.
+      spec: the format of the value.
+    """
+    value_of = _reader(path)
 
     def text(row: Row) -> str:
         if not row.records:
             return "-"
-        value = read(row.records[0])
+        value = value_of(row.records[0])
         return "-" if value is None else format(value, spec)
 
     return Column(heading, text)
 
 
 def milliseconds_of(records: Records) -> str:
-    """The mean time of a step, in milliseconds."""
+    """Formats the mean time of a step in milliseconds; a dash if no record has it."""
     values = [r["seconds_per_step"] for r in records if r.get("seconds_per_step")]
     return f"{1000 * np.mean(values):.1f}" if values else "-"
 
 
 def milliseconds(heading: str = "ms per step") -> Column:
-    """The mean time of a step."""
+    """Returns a column with the mean time of a step."""
     return Column(heading, lambda row: milliseconds_of(row.records))
 
 
 def seconds(heading: str = "seconds") -> Column:
-    """The mean wall time of a run."""
+    """Returns a column with the mean wall time of a run."""
 
     def text(row: Row) -> str:
         return f"{np.mean([record.get('seconds', 0.0) for record in row.records]):.0f}"
@@ -234,7 +283,7 @@ def seconds(heading: str = "seconds") -> Column:
 
 
 def hardware(heading: str = "hardware") -> Column:
-    """What the first run ran on."""
+    """Returns a column with the hardware of the first run."""
 
     def text(row: Row) -> str:
         machine = row.records[0].get("hardware", {})
@@ -245,27 +294,39 @@ def hardware(heading: str = "hardware") -> Column:
 
 
 def substitute(heading: str = "substitute") -> Column:
-    """What differs from the paper's data."""
+    """Returns a column with the differences from the paper's data."""
     return Column(heading, lambda row: substitute_of(row.records[0]) or "no")
 
 
 def seeds(heading: str = "seeds") -> Column:
-    """The seeds of the records."""
-    return each(heading, "seed")
+    """Returns a column with the seeds of the records."""
+    return each_value(heading, "seed")
 
 
 BATCH = first("batch", "config.data.batch_size")
+"""The batch size."""
 RATE = first("lr", "config.train.optimizer.learning_rate", "g")
-PROGRESS = (each("steps", "steps"), each("best steps", "best_step"), seconds(), milliseconds())
-"""How far the runs went, and how long they took."""
+"""The learning rate."""
+PROGRESS = (
+    each_value("steps", "steps"),
+    each_value("best steps", "best_step"),
+    seconds(),
+    milliseconds(),
+)
+"""The numbers of steps and the times of the runs."""
 
 
 def verdicts(
     systems: Callable[[Row], tuple[str, str] | None],
 ) -> Callable[[Store, Sequence[Row]], list[str]]:
-    """What stands below paired tests: a sentence for every row that compares two systems."""
+    """Returns a function for `Table.below` with a sentence per paired test.
+
+    Args:
+      systems: returns the names of the two systems that a row compares, or None.
+    """
 
     def below(store: Store, rows: Sequence[Row]) -> list[str]:
+        """Returns the sentences of a table."""
         pairs = [(row, names) for row in rows if (names := systems(row)) is not None]
         lines = (f"- {sentence(row.label, *names, row.comparison)}" for row, names in pairs)
         return ["\n".join(lines)]
@@ -276,38 +337,54 @@ def verdicts(
 def beside_quoted(
     heading: str,
     quoted: Mapping[str, str],
-    own: tuple[str, str],
+    paper_row: tuple[str, str],
     ours: Mapping[str, Records],
     figure: Callable[[Record], float],
 ) -> str:
-    """A table of a number with its source: systems of other papers, the paper's own, and ours."""
+    """Returns a table of a number with its source: quoted systems, the paper's system, and ours.
+
+    Args:
+      heading: the heading of the number.
+      quoted: the numbers that the paper quotes, by system.
+      paper_row: the name and the number of the paper's system.
+      ours: the records of our runs, by title.
+      figure: returns the number of a record.
+    """
     source = "quoted in the paper, not trained here"
     rows = [[name, number, source] for name, number in quoted.items()]
-    rows.append([*own, "the paper's own"])
+    rows.append([*paper_row, "the paper's own"])
     for title, records in ours.items():
         other = f", on {origin_of(records[0])}" if other_data(records) else ""
-        rows.append([title, averaged(records, figure, 2), f"ours{other}"])
+        rows.append([title, format_average(records, figure, 2), f"ours{other}"])
     return analysis.render_table(["system", heading, "source"], rows)
 
 
 def runs(names: Iterable[str], *settings: Column, heading: str = "variant") -> Table:
-    """The section of a page that says how everything that has a record was made.
+    """Returns the section of a page that describes each cell with a record.
 
     Args:
       names: data sets in the order of tables.
-      *settings: columns between the seeds and what they ran on.
-      heading: of the names of records.
+      *settings: columns between the seeds and the hardware.
+      heading: the heading of the names of records.
     """
     return Table(
         title="Runs",
         note="Records in runs/; seconds are wall time per run.",
-        shown=lambda store: [(one, name) for one in names for name in store.variants(one)],
+        list_rows=lambda store: [
+            (data_set, name) for data_set in names for name in store.variants(data_set)
+        ],
         columns=(data(), record_name(heading), seeds(), *settings, hardware(), substitute()),
     )
 
 
 def screen(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Screen:
-    """A table for the terminal; all but its first column are numbers."""
+    """Returns a table for the terminal.
+
+    Args:
+      title: the title above the table.
+      headings: the headings of the columns.
+      rows: the cells; all columns but the first are aligned like numbers.
+    """
     table = Screen(title=title, title_justify="left")
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="right" if place else "left")
@@ -317,10 +394,13 @@ def screen(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -
 
 
 def print_metrics(console: Console, record: Record, title: str, names: tuple[str, ...]) -> None:
-    """Prints the metrics of the best parameters in validation and test, and of the last ones.
+    """Prints the metrics of the best parameters in validation and test, and of the last parameters.
 
-    The title is completed by what differs from the official data; a metric that a split does not
-    have is a dash.
+    Args:
+      console: the terminal.
+      record: the record of the run.
+      title: the title; differences from the official data are added.
+      names: the metrics; a metric that a split does not have is a dash.
     """
     if record.get("substitute"):
         title += f"\n{record['substitute']}"
@@ -335,23 +415,29 @@ def print_metrics(console: Console, record: Record, title: str, names: tuple[str
 
 
 def cell(metrics: Json, name: str) -> str:
-    """A metric with four digits, or a dash."""
+    """Formats a metric with four digits; a dash if it is missing."""
     return f"{metrics[name]:.4f}" if name in metrics else "-"
 
 
-def print_parameters(console: Console, record: Record, more: str = "") -> None:
-    """Prints the numbers of parameters with and without word vectors, and something more."""
+def print_parameters(console: Console, record: Record, ending: str = "") -> None:
+    """Prints the numbers of parameters with and without word vectors.
+
+    Args:
+      console: the terminal.
+      record: the record of the run.
+      ending: text at the end of the line.
+    """
     console.print(
         f"{record['parameters']:,} parameters, {record['parameters_without_embeddings']:,} "
-        f"without word vectors{more}"
+        f"without word vectors{ending}"
     )
 
 
 def print_time(console: Console, record: Record, workdir: Path) -> None:
-    """Prints steps, why a run ended before the last one, time, and where the results are."""
+    """Prints the steps, the reason of an early end, the time, and the folder of the results."""
     early = f" ({record['stopped']})" if record["stopped"] != "done" else ""
     rate = record.get("seconds_per_step")
-    each = f" ({1000 * rate:.1f} ms per step)" if rate else ""
+    per_step = f" ({1000 * rate:.1f} ms per step)" if rate else ""
     console.print(
-        f"{record['steps']} steps{early}, {record['seconds']} s{each}; results in {workdir}"
+        f"{record['steps']} steps{early}, {record['seconds']} s{per_step}; results in {workdir}"
     )

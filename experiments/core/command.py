@@ -1,4 +1,4 @@
-"""The two commands of every paper: one run, and its tables and figures with the runs they lack."""
+"""The two commands of a paper: a single run, and tables and figures with the runs they lack."""
 
 import dataclasses
 import sys
@@ -35,18 +35,22 @@ Missing = list[tuple[int, Config]]
 
 
 def _other(job: Job, cell: Cell, record: Record, config: Config) -> list[Difference]:
-    """The settings in which a record is not the run of a configuration."""
+    """Returns the settings that differ between a record and the run of a configuration."""
     return differences(record["config"], job.paper.recorded(config), job.store.default(cell.data))
 
 
 def check_cells(job: Job, cells: Iterable[Cell]) -> None:
-    """Refuses runs beside records of another kind, before anything is trained or written.
+    """Refuses runs that would join records of another kind, before a run is trained or written.
 
-    A record of other settings is only replaced where that is asked for, and the records of a cell
-    must be of one configuration and of the same data when all runs are done.
+    A record of other settings is only replaced on request, and the records of a cell must have the
+    same configuration and the same data when all runs are done.
+
+    Args:
+      job: the command for tables.
+      cells: the cells that it needs.
 
     Raises:
-      ValueError: naming the setting, what the record has and what was asked for.
+      ValueError: naming the setting, its value in the record and the value in the options.
     """
     for cell in cells:
         staying = check_settings(job, cell)
@@ -62,10 +66,14 @@ def check_cells(job: Job, cells: Iterable[Cell]) -> None:
 
 
 def check_settings(job: Job, cell: Cell) -> Records:
-    """The records of a cell that stay; refuses those of other settings, and reads no data.
+    """Returns the records of a cell that are not replaced; reads no data.
+
+    Args:
+      job: the command for tables.
+      cell: the cell.
 
     Raises:
-      ValueError: as `check_cells`.
+      ValueError: if such a record has other settings than the run, as in `check_cells`.
     """
     staying: Records = []
     for record in job.store.read(cell.data, cell.variant):
@@ -85,6 +93,7 @@ def check_settings(job: Job, cell: Cell) -> Records:
 
 
 def _refuse(cell: Cell, record: Record, other: list[Difference], asked: bool) -> None:
+    """Raises ValueError if there are differences between a record and a run."""
     if not other:
         return
     one, more = other[0], len(other) - 1
@@ -98,10 +107,18 @@ def _refuse(cell: Cell, record: Record, other: list[Difference], asked: bool) ->
 
 
 def missing_runs(job: Job, cell: Cell) -> Missing:
-    """The runs of one cell that have no record yet.
+    """Returns the runs of a cell that have no record yet.
 
-    The record of the same run, from its finished work folder or under the name of another table,
-    becomes that of the cell. With --rerun every run is missing, and its work folder is removed.
+    If the same run has a record in its finished work folder or under the name of another table,
+    that record is copied to the cell. With --rerun all runs are missing, and their work folders are
+    removed.
+
+    Args:
+      job: the command for tables.
+      cell: the cell.
+
+    Returns:
+      Seeds and configurations with work folders.
     """
     missing = []
     for seed, config in cell.configs.items():
@@ -109,7 +126,7 @@ def missing_runs(job: Job, cell: Cell) -> Missing:
         workdir = job.workdir(cell, seed)
         if job.options.rerun:
             if workdir.exists():
-                remove_workdir(workdir)  # a finished one would be taken as it is
+                remove_workdir(workdir)  # a finished run would be read instead of repeated
         elif job.store.is_over(cell.data, cell.variant, seed):
             continue
         else:
@@ -122,10 +139,10 @@ def missing_runs(job: Job, cell: Cell) -> Missing:
 
 
 def remove_workdir(workdir: Path) -> None:
-    """Removes the work folder of a run that is to be made again.
+    """Removes the work folder of a run that is to be repeated.
 
     Raises:
-      OSError: if the folder holds files that no run wrote, which stay.
+      OSError: if the folder has files that no run wrote; these files remain.
       WorkdirBusy: if a run is writing into it.
     """
     if others := remove_run(workdir):
@@ -135,14 +152,21 @@ def remove_workdir(workdir: Path) -> None:
 
 
 def record_elsewhere(job: Job, cell: Cell, seed: int, workdir: Path) -> Record | None:
-    """The record of the same run from its finished work folder or of another table, if any."""
+    """Returns the record of the same run in its work folder or another table, or None.
+
+    Args:
+      job: the command for tables.
+      cell: the cell of the run.
+      seed: the seed of the run.
+      workdir: the work folder of the run.
+    """
     elsewhere = _elsewhere(job, cell, seed, workdir / "results.json")
     config = cell.configs[seed]
     return next((one for one in elsewhere if not _other(job, cell, one, config)), None)
 
 
 def _elsewhere(job: Job, cell: Cell, seed: int, finished: Path) -> Iterator[Record]:
-    """Records that may be of the same run: in its work folder, and of other tables."""
+    """Yields records that may be of the same run: in its work folder, and of other tables."""
     if finished.exists():
         yield read_json(finished, *job.store.keys)
     for variant in job.store.variants(cell.data) if job.paper.twins else ():
@@ -152,20 +176,26 @@ def _elsewhere(job: Job, cell: Cell, seed: int, finished: Path) -> Iterator[Reco
 
 
 def run_of(paper: Paper, config: Config, *, test: bool = True) -> Run:
-    """Makes the run of a configuration, or takes it from its finished work folder."""
+    """Makes the run of a configuration, or reads it from its finished work folder.
+
+    Args:
+      paper: the paper.
+      config: the configuration.
+      test: False leaves out the test.
+    """
     place = Place(paper.workdir_of(config), paper.recorded(config))
     return run_one(paper.experiment, config, place, test=test)
 
 
 def _keep(job: Job, cell: Cell, records: Records) -> None:
-    """Writes the records of runs that were not broken off; exits where a signal ended the last."""
+    """Writes the records of complete runs; exits if a signal ended the last run."""
     for record in records:
         if record["stopped"] != "signal":
             place = cell.data, cell.variant, record["seed"]
             paths = job.store.path(*place), job.store.diverged_path(*place)
             path, before = reversed(paths) if DIVERGED in record else paths
             write_json(path, saved_record(record))
-            before.unlink(missing_ok=True)  # it was run again
+            before.unlink(missing_ok=True)  # the run has replaced it
     message = stop_message(records[-1])
     if message is not None:
         say(message, file=sys.stderr)
@@ -173,7 +203,11 @@ def _keep(job: Job, cell: Cell, records: Records) -> None:
 
 
 def run_cells(job: Job, cells: Iterable[Cell]) -> None:
-    """Runs what is missing of the cells, and writes its records; exits where a signal stops a run.
+    """Makes the missing runs of the cells and writes their records; exits if a signal stops a run.
+
+    Args:
+      job: the command for tables.
+      cells: the cells.
 
     Raises:
       ValueError: as `check_cells`, before the first run.
@@ -181,7 +215,7 @@ def run_cells(job: Job, cells: Iterable[Cell]) -> None:
     cells = list(cells)
     check_cells(job, cells)
     for cell in cells:
-        # before seeds are put side by side: what is there already needs no lane
+        # Existing records are found first, because they need no lane.
         for seed, config in _run_together(job, cell, missing_runs(job, cell)):
             say(f"{cell.data}, {cell.variant}, seed {seed}: {config.workdir}")
             try:
@@ -192,7 +226,7 @@ def run_cells(job: Job, cells: Iterable[Cell]) -> None:
 
 
 def _diverged(job: Job, cell: Cell, config: Config, error: NonFiniteError) -> Record:
-    """The record of a run that is over without a result."""
+    """Returns the record of a run that ended without a result."""
     say(f"{cell.data}, {cell.variant}, seed {config.train.seed}: {error}", file=sys.stderr)
     settings = job.paper.recorded(config)
     record: Record = {"config": settings, "seed": config.train.seed, "data": cell.data}
@@ -201,7 +235,7 @@ def _diverged(job: Job, cell: Cell, config: Config, error: NonFiniteError) -> Re
 
 
 def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
-    """Trains neighbouring seeds side by side; returns those that must run alone."""
+    """Trains consecutive seeds in one program; returns the runs that must be trained separately."""
     alone = [one for one in missing if Path(str(one[1].workdir)).exists()]
     fresh = [one for one in missing if one not in alone]
     paper, options = job.paper, job.options
@@ -222,7 +256,7 @@ def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
         place = Place(workdir, paper.recorded(config))
         try:
             runs = run_lanes(paper.experiment, config, place, paper.recorded, seeds=count)
-        except NonFiniteError as error:  # alone, the others have results
+        except NonFiniteError as error:  # trained separately, the other seeds have results
             say(f"{cell.data}, {cell.variant}: {error}", file=sys.stderr)
             alone += fresh[:count]
         else:
@@ -232,12 +266,12 @@ def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
 
 
 def parse(paper: Paper, args: list[str] | None) -> Config:
-    """Reads a run's options; those that are not given come from the preset."""
+    """Reads the options of a run; an option that is absent has its value in the preset."""
     return cli.parse(args, **vars(paper.start))
 
 
 def runs_of(paper: Paper, config: Config) -> list[Run]:
-    """Makes the run of a configuration, or those of its seeds and its sweep side by side."""
+    """Makes the run of a configuration, or the runs of its seeds and its sweep in one program."""
     config = paper.resolve(config)
     if config.train.seeds > 1 or config.train.sweep:
         if not config.allows_lanes:
@@ -251,12 +285,12 @@ def runs_of(paper: Paper, config: Config) -> list[Run]:
 
 
 def run(paper: Paper, args: list[str] | None = None) -> int:
-    """Makes a run and prints what came of it; returns the exit status."""
+    """Makes a run and prints its results; returns the exit status."""
     return run_config(paper, parse(paper, args))
 
 
 def run_config(paper: Paper, config: Config) -> int:
-    """As `run`, of options that were read already."""
+    """Makes the run of a configuration and prints its results; returns the exit status."""
     workdir = paper.workdir_of(config)
     cli.check_folder(workdir, "--workdir")
     prepare_cpu(config.cpu_devices)
@@ -279,7 +313,7 @@ def run_config(paper: Paper, config: Config) -> int:
 
 
 def options_of(paper: Paper) -> type[Options]:
-    """The options of the command for tables, with the paper's names of tables and its folders."""
+    """Returns the class of options of a paper's command for tables, with its tables and folders."""
     named = {**paper.tables, "render": RENDER}
     about = "\n".join(f"{name}: {one.about}" for name, one in named.items())
     names: Any = Literal.__getitem__(tuple(named))
@@ -298,7 +332,7 @@ def options_of(paper: Paper) -> type[Options]:
 
 
 def tables(paper: Paper, args: list[str] | None = None) -> int:
-    """Runs what a table or figure lacks and writes RESULTS.md; returns the exit status."""
+    """Makes the runs that a table or figure lacks and writes RESULTS.md; returns the status."""
     options = cli.parse_many(options_of(paper), args, f"python -m experiments.{paper.name}.tables")
     for name in options.data:
         cli.preset_named(name, paper.presets)

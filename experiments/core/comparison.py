@@ -1,4 +1,4 @@
-"""Two systems on the same test examples, in numbers and in a sentence."""
+"""Comparisons of two systems on the same test examples, in numbers and in a sentence."""
 
 import dataclasses
 import math
@@ -9,48 +9,56 @@ import numpy as np
 
 from experiments.core.kinds import Json, Record, Records
 from experiments.core.origins import origin_of
-from experiments.core.records import COLLAPSED, collapsed, train_settings
+from experiments.core.records import COLLAPSED, has_collapsed, train_settings
 from experiments.core.text import correctness
 from gatedjax import analysis
 
 LEVEL = 0.05
-"""Below this corrected p-value a difference counts as shown, if no seed contradicts it."""
+"""A difference with a corrected p-value below this level is shown, if no seed contradicts it."""
 SHOWN = f"if the corrected p < {LEVEL} and every seed by itself differs that way"
-"""When a difference counts as shown, as notes and pages say it."""
+"""The condition for a shown difference, in the words of notes and pages."""
 WINDOW_SAMPLES = 2_000
+"""Bootstrap samples of the windows of a language model's test text."""
 ONE_SEED = "one seed: no verdict"
 SEEDS_DISAGREE = "the seeds disagree"
 Verdict = Literal["shown", "seeds disagree", "neither"]
 K = TypeVar("K", bound=Hashable)
 Groups = Callable[[Record], np.ndarray | None]
-"""Of a record: which group every test example is of, where examples depend on one another."""
+"""A function that returns the group of each test example of a record, or None if the examples are
+independent."""
 
 
 def verdict(p_values: Sequence[float], by_seed: Sequence[float]) -> Verdict:
-    """What corrected p-values and the difference of every seed by itself come to.
+    """Returns the verdict of corrected p-values and the differences of the seeds.
 
-    A bootstrap draws examples of the test set and keeps the runs: with many examples it is sure of
-    a difference of these runs that the next seed may turn round.
+    A bootstrap draws examples of the test set and keeps the runs. With many examples it is certain
+    of a difference between these runs that the next seed may reverse, so the seeds must agree.
+
+    Args:
+      p_values: the corrected p-values.
+      by_seed: the difference of each seed.
     """
     if not all(p_value < LEVEL for p_value in p_values):
         return "neither"
-    agree = all(one > 0 for one in by_seed) or all(one < 0 for one in by_seed)
+    agree = all(difference > 0 for difference in by_seed) or all(
+        difference < 0 for difference in by_seed
+    )
     return "shown" if agree else "seeds disagree"
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Two systems on the same test set, seed by seed.
+    """A comparison of two systems on the same test set, seed by seed.
 
     Attributes:
-      seeds: that both have.
+      seeds: the seeds that both systems have.
       bootstrap: difference, interval and p-value, corrected or not.
-      exact: p-value of McNemar's test for each seed; none for language models, and none where
-        examples depend on one another, which that test takes as independent.
-      language: whether these are language models.
-      alike: whether both were trained with the same settings, the network aside.
-      by_seed: the difference of each seed by itself.
-      lost: how many of the compared runs collapsed.
+      exact: p-value of McNemar's test for each seed. It is empty for language models and where
+        examples depend on one another, because the test takes them as independent.
+      language: True for language models.
+      alike: True if both were trained with the same settings, apart from the network.
+      by_seed: the difference of each seed.
+      lost: the number of compared runs that collapsed.
     """
 
     seeds: tuple[int, ...]
@@ -63,130 +71,159 @@ class Comparison:
 
     @property
     def why_not(self) -> str | None:
-        """Why there is no verdict, or None if there is one."""
+        """The reason why there is no verdict, or None if there is a verdict."""
         if self.lost:
             return COLLAPSED
         return ONE_SEED if len(self.seeds) == 1 else None
 
     @property
-    def contradicted(self) -> bool:
-        """Whether the bootstrap finds a difference that some seed by itself does not have."""
+    def has_contradiction(self) -> bool:
+        """True if the bootstrap finds a difference on which the seeds do not agree."""
         return self._verdict == "seeds disagree"
 
     @property
     def _verdict(self) -> Verdict:
+        """The verdict of the bootstrap and of the seeds."""
         if self.why_not is not None:
             return "neither"
         return verdict([self.bootstrap.p_value], self.by_seed)
 
     @property
     def better(self) -> bool | None:
-        """Whether the first system is better, or None if no difference is shown."""
+        """True if the first system is better, or None if no difference is shown."""
         if self._verdict != "shown":
             return None
         return (self.bootstrap.difference > 0) != self.language
 
     def verdict(self, first: str, second: str) -> str:
-        """Who beats whom."""
+        """Returns the verdict in words.
+
+        Args:
+          first: the name of the first system.
+          second: the name of the second system.
+        """
         if self.lost:
             return f"{first} against {second}: {COLLAPSED}, nothing to compare"
         if self.why_not is not None:
             return f"{first} against {second}: {self.why_not}"
         if self.better is None:
-            why = f", {SEEDS_DISAGREE}" if self.contradicted else ""
+            why = f", {SEEDS_DISAGREE}" if self.has_contradiction else ""
             return f"no difference between {first} and {second} is shown{why}"
         return f"{first} beats {second}" if self.better else f"{second} beats {first}"
 
     def cells(self, *, points: bool = True, seeds: bool = True, digits: int = 3) -> list[str]:
-        """Cells of a table: difference, 95 % interval, bootstrap p, McNemar p of each seed.
+        """Returns table cells: difference, 95 % interval, bootstrap p, McNemar p of each seed.
 
         Args:
-          points: show accuracy in percentage points, else as it is.
-          seeds: say how many seeds the difference is of.
-          digits: of the bootstrap p.
+          points: True shows accuracy in percentage points.
+          seeds: True shows the number of seeds.
+          digits: digits of the bootstrap p.
         """
         if self.lost:
             return ["-", "-", COLLAPSED, "-"]
         boot, times, after = self.bootstrap, 100 if points else 1, 2 if points else 4
         of = f" (n={len(self.seeds)} seeds)" if seeds else ""
-        shown = [
+        numbers = [
             f"{times * boot.difference:+.{after}f}{of}",
             f"[{times * boot.low:+.{after}f}, {times * boot.high:+.{after}f}]",
         ]
         if self.why_not is not None:
-            return [*shown, self.why_not, "-"]
+            return [*numbers, self.why_not, "-"]
         exact = ", ".join(map(p_text, self.exact)) or "-"
         p = p_text(boot.p_value) if digits == 3 else f"{boot.p_value:.{digits}f}"
-        return [*shown, p + f", {SEEDS_DISAGREE}" * self.contradicted, exact]
+        return [*numbers, p + f", {SEEDS_DISAGREE}" * self.has_contradiction, exact]
 
 
-def corrected(found: Mapping[K, Comparison | None]) -> dict[K, Comparison | None]:
-    """The comparisons of one table with p-values that are corrected together, by Holm's method.
+def correct_together(comparisons: Mapping[K, Comparison | None]) -> dict[K, Comparison | None]:
+    """Corrects the p-values of the comparisons of a table together, by Holm's method.
 
-    Comparisons without a verdict (one seed, or a run that collapsed) are no tests and count for
-    nothing. The bootstrap has one test per comparison, McNemar's one per seed: each is a family.
+    Comparisons without a verdict (a single seed, or a run that collapsed) are no tests and are not
+    counted. The bootstrap has a test per comparison and McNemar a test per seed; each is a family
+    of tests.
 
     Args:
-      found: comparisons by anything; None where there is nothing to compare.
+      comparisons: comparisons by any key; None if a system was not run.
+
+    Returns:
+      The comparisons with corrected p-values, by the same keys.
     """
-    tests = {key: one for key, one in found.items() if one is not None and one.why_not is None}
+    tests = {
+        key: comparison
+        for key, comparison in comparisons.items()
+        if comparison is not None and comparison.why_not is None
+    }
     boots = dict(
         zip(tests, analysis.holm([t.bootstrap.p_value for t in tests.values()]), strict=True)
     )
-    exact = iter(analysis.holm([p for one in tests.values() for p in one.exact]))
+    exact = iter(analysis.holm([p for comparison in tests.values() for p in comparison.exact]))
     changed = {
         key: dataclasses.replace(
-            one,
-            bootstrap=one.bootstrap._replace(p_value=float(boots[key])),
-            exact=tuple(float(next(exact)) for _ in one.exact),
+            comparison,
+            bootstrap=comparison.bootstrap._replace(p_value=float(boots[key])),
+            exact=tuple(float(next(exact)) for _ in comparison.exact),
         )
-        for key, one in tests.items()
+        for key, comparison in tests.items()
     }
-    return {**found, **changed}
+    return {**comparisons, **changed}
 
 
 def compare_all(
     pairs: Mapping[K, tuple[Sequence[Record], Sequence[Record]]],
     groups: Groups = lambda record: None,
 ) -> dict[K, Comparison | None]:
-    """Makes all comparisons of one table and corrects them together, see `compare`."""
-    return corrected({key: compare(list(a), list(b), groups) for key, (a, b) in pairs.items()})
+    """Makes all comparisons of a table and corrects them together, see `compare`.
+
+    Args:
+      pairs: the records of the two systems, by any key.
+      groups: see `Groups`.
+    """
+    return correct_together(
+        {key: compare(list(a), list(b), groups) for key, (a, b) in pairs.items()}
+    )
 
 
-def holm_note(found: Mapping[K, Comparison | None]) -> str:
-    """Says below a table that its p-values were corrected together; "" if there is none."""
-    tests = [one for one in found.values() if one is not None and one.why_not is None]
+def holm_note(comparisons: Mapping[K, Comparison | None]) -> str:
+    """Returns the note of a table that its p-values were corrected together; "" without a test."""
+    tests = [
+        comparison
+        for comparison in comparisons.values()
+        if comparison is not None and comparison.why_not is None
+    ]
     if not tests:
         return ""
-    exact = sum(len(one.exact) for one in tests)
-    more = f", {exact} of McNemar's test" if exact else ""
+    exact = sum(len(comparison.exact) for comparison in tests)
+    ending = f", {exact} of McNemar's test" if exact else ""
     return (
-        f"The p of this table are corrected together (Holm): {len(tests)} of the bootstrap{more}."
+        f"The p of this table are corrected together (Holm): {len(tests)} of the bootstrap{ending}."
     )
 
 
 def paragraphs(*parts: str) -> str:
-    """Text of paragraphs; those that are empty are left out."""
+    """Joins paragraphs of text; empty paragraphs are left out."""
     return "\n\n".join(part.rstrip() for part in parts if part.strip())
 
 
 def compare(
     first: Records, second: Records, groups: Groups = lambda record: None
 ) -> Comparison | None:
-    """Compares the seeds that both systems have; None if there are none.
+    """Compares the seeds that both systems have.
 
-    Classifiers: paired bootstrap over the test examples of the correctness averaged over seeds, and
-    the exact McNemar test of each pair of runs; where examples come in groups, the bootstrap is
-    over these and there is no McNemar test. Language models: paired bootstrap over the windows of
-    the test text of the negative log-likelihood averaged over seeds, in nats per token.
+    Classifiers have a paired bootstrap over the test examples of the correctness averaged over
+    seeds, and the exact McNemar test of each pair of runs. If examples come in groups, the
+    bootstrap draws groups and there is no McNemar test. Language models have a paired bootstrap
+    over the windows of the test text of the negative log-likelihood averaged over seeds, in nats
+    per token.
 
     Args:
       first: records of the first system.
       second: records of the second system.
-      groups: see `Groups`; None for examples that are independent.
+      groups: see `Groups`.
+
+    Returns:
+      The comparison; None if the systems have no seed in common.
 
     Raises:
-      ValueError: if the records are of other test sets.
+      ValueError: if the records have different test sets.
     """
     a, b = ({record["seed"]: record for record in records} for records in (first, second))
     seeds = sorted(a.keys() & b.keys())
@@ -194,7 +231,7 @@ def compare(
         return None
     ours, theirs = [a[seed] for seed in seeds], [b[seed] for seed in seeds]
     language = "test_nll" in ours[0]
-    lost = sum(map(collapsed, (*ours, *theirs)))
+    lost = sum(map(has_collapsed, (*ours, *theirs)))
     alike = all(_settings(x) == _settings(y) for x, y in zip(ours, theirs, strict=True))
     sizes = {len(record["test_nll" if language else "correct"]) for record in (*ours, *theirs)}
     names = [record.get("cell") or record.get("system") for record in (ours[0], theirs[0])]
@@ -207,7 +244,9 @@ def compare(
             f"{of}: their data are not of one origin ({' / '.join(origins)}); run them again with "
             "--rerun"
         )
-    digests = sorted({one["test_digest"] for one in (*ours, *theirs) if "test_digest" in one})
+    digests = sorted(
+        {record["test_digest"] for record in (*ours, *theirs) if "test_digest" in record}
+    )
     if len(digests) > 1:
         raise ValueError(
             f"{of}: their test examples are others or in another order (test_digest "
@@ -233,32 +272,42 @@ def compare(
 
 
 def _settings(record: Record) -> tuple[Json, Json]:
+    """Returns the settings of data and training of a record."""
     return record["config"]["data"], train_settings(record["config"])
 
 
 def p_text(p: float) -> str:
-    """A p-value as tables show it."""
+    """Formats a p-value for tables."""
     return f"{p:.3f}" if p >= 0.001 else "<0.001"
 
 
-def sentence(data: str, first: str, second: str, found: Comparison | None) -> str:
-    """One sentence that says either way what the test found."""
-    if found is None:
+def sentence(data: str, first: str, second: str, comparison: Comparison | None) -> str:
+    """Returns a sentence with the result of a comparison, for or against a difference.
+
+    Args:
+      data: the data set.
+      first: the name of the first system.
+      second: the name of the second system.
+      comparison: the comparison; None if a system was not run.
+    """
+    if comparison is None:
         return f"{data}, {first} against {second}: not run."
-    if found.lost:
-        return f"{data}: {found.verdict(first, second)}."
-    boot = found.bootstrap
-    unit = "nats per token, less is better" if found.language else "accuracy"
-    count = len(found.seeds)
+    if comparison.lost:
+        return f"{data}: {comparison.verdict(first, second)}."
+    boot = comparison.bootstrap
+    unit = "nats per token, less is better" if comparison.language else "accuracy"
+    count = len(comparison.seeds)
     by = f"bootstrap, {count} {'seed' if count == 1 else 'seeds'}"
-    if found.why_not is None:
-        exact = f"; McNemar p {', '.join(map(p_text, found.exact))}" if found.exact else ""
-        seeds = ", ".join(f"{one:+.4f}" for one in found.by_seed)
+    if comparison.why_not is None:
+        exact = (
+            f"; McNemar p {', '.join(map(p_text, comparison.exact))}" if comparison.exact else ""
+        )
+        seeds = ", ".join(f"{difference:+.4f}" for difference in comparison.by_seed)
         tests = f", p = {boot.p_value:.4f} ({by}, corrected){exact}; by seed {seeds}."
     else:
         tests = f" ({by})."
     return (
-        f"{data}: {found.verdict(first, second)}. {first} minus {second}: difference "
+        f"{data}: {comparison.verdict(first, second)}. {first} minus {second}: difference "
         f"{boot.difference:+.4f} ({unit}), 95 % interval [{boot.low:+.4f}, {boot.high:+.4f}]"
-        f"{tests}" + ("" if found.alike else " Their data or training settings differ.")
+        f"{tests}" + ("" if comparison.alike else " Their data or training settings differ.")
     )

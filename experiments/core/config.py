@@ -1,4 +1,4 @@
-"""Configurations of runs: frozen dataclasses, changed by the dotted paths of their fields."""
+"""Configurations of runs: frozen dataclasses, changed through the dotted paths of their fields."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -16,37 +16,38 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound="DataclassInstance")
 Changes = Fields
-"""Dotted path of a field -> its value: {"model.select_layers": (3,)}."""
+"""New values by the dotted path of a field, such as {"model.select_layers": (3,)}."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Files:
-    """Where the files of a data set are."""
+    """Locations of the files of a data set."""
 
     data_dir: Unset[str] = None
-    """The folder with prepared TFDS data sets (default: TFDS's own)."""
+    """Folder with prepared TFDS data sets (default: TFDS's own folder)."""
     manual_dir: Unset[str] = None
-    """The folder with the raw files as they are downloaded, to work without a network."""
+    """Folder with the raw files as they were downloaded, to work without a network."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """One training run: data, network, training."""
+    """Options of a training run: data, network, training."""
 
     preset: str = ""
-    """The preset that the other options change."""
+    """Preset with the values that the other options change."""
     workdir: Unset[str] = None
-    """The folder for metrics.jsonl, checkpoints and results (default: below runs, named by the
-    preset). A folder that holds a checkpoint of the same configuration is resumed."""
+    """Folder for metrics.jsonl, checkpoints and results (default: below runs, named by the preset).
+    A run continues if the folder has a checkpoint of the same configuration."""
     cpu_devices: Unset[int] = None
-    """The number of CPU devices that split a batch (default: one per core)."""
+    """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""
     data: Any
     model: Any
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     several: ClassVar[str | None] = None
-    """The command for several seeds, where this one makes a single run; None allows several."""
+    """The command for several seeds, if this command makes a single run; None allows several
+    seeds."""
     recorded: ClassVar[tuple[str, ...]] = ()
-    """Fields that a record has beside data, model and train."""
+    """The fields that a record has in addition to data, model and train."""
 
     @property
     def run_name(self) -> str:
@@ -55,11 +56,11 @@ class RunConfig:
 
     @property
     def allows_lanes(self) -> bool:
-        """Whether several seeds can be trained side by side."""
+        """True if several seeds can be trained in one program, as lanes."""
         return True
 
     def __post_init__(self) -> None:
-        """Refuses what this command does not do."""
+        """Refuses several seeds and sweeps if this command makes a single run."""
         if self.several is not None and (self.train.seeds != 1 or self.train.sweep):
             raise ValueError(
                 "train.seeds must be 1 and train.sweep empty; for several seeds use "
@@ -69,14 +70,15 @@ class RunConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Start:
-    """What the command of a run reads before it loads the rest of a paper.
+    """The part of a paper that the command of a run reads before it loads the rest.
 
     Attributes:
-      name: of the paper's package and folders.
-      about: what the help says.
+      name: the name of the paper's package and folders.
+      about: the description in the help.
       presets: configurations by name.
-      default: the preset without --preset.
-      presets_for: (command line, presets) -> presets as other options make them.
+      default: the name of the preset without --preset.
+      presets_for: a function of (command line, presets) that returns the presets as other options
+        change them.
     """
 
     name: str
@@ -87,12 +89,17 @@ class Start:
 
 
 BY_LOSS: Changes = {"train.best_metric": "loss", "train.best_mode": "min"}
-"""The best parameters are those of the lowest validation loss. Of fewer than 2,000 examples the
-best of twenty accuracies is mostly noise."""
+"""Changes by which the lowest validation loss chooses the parameters. With fewer than 2,000
+validation examples the best of twenty accuracies is mostly noise."""
 
 
-def evaluated(num_steps: int, every: int) -> Changes:
-    """So many steps, with an evaluation and a checkpoint after every so many of them."""
+def evaluate_every(num_steps: int, every: int) -> Changes:
+    """Returns changes for the number of steps and of evaluations.
+
+    Args:
+      num_steps: the number of training steps.
+      every: steps between two evaluations, each of which has a checkpoint.
+    """
     return {
         "train.num_steps": num_steps,
         "train.eval_every": every,
@@ -101,32 +108,32 @@ def evaluated(num_steps: int, every: int) -> Changes:
     }
 
 
-def changed(config: C, changes: Changes) -> C:
-    """A configuration with other values.
+def with_changes(config: C, changes: Changes) -> C:
+    """Returns a copy of a configuration with other values.
 
-    All values of one dataclass are replaced together, so that its checks see them together.
+    All new values of a dataclass are set together, so that its checks see them together.
 
     Args:
-      config: a dataclass, whose fields may be dataclasses.
-      changes: by dotted path.
+      config: a dataclass; its fields may be dataclasses.
+      changes: new values by dotted path.
 
     Raises:
-      ValueError: for a path that leads to no field.
+      ValueError: if a path leads to no field.
     """
     parts: dict[str, Json] = {}
     values: Json = {}
-    known = {field.name for field in dataclasses.fields(config)}
+    names = {field.name for field in dataclasses.fields(config)}
     paths = grouped_paths(type(config))
     for path, value in changes.items():
-        name, _, rest = paths.get(path, path).partition(".")
-        if name not in known:
+        name, _, inner_path = paths.get(path, path).partition(".")
+        if name not in names:
             raise ValueError(f"{type(config).__name__} has no field {name!r}, got {path!r}")
-        if rest:
-            parts.setdefault(name, {})[rest] = value
+        if inner_path:
+            parts.setdefault(name, {})[inner_path] = value
         else:
             values[name] = value
     for name, inner in parts.items():
-        values[name] = changed(values.get(name, getattr(config, name)), inner)
+        values[name] = with_changes(values.get(name, getattr(config, name)), inner)
     return dataclasses.replace(config, **values) if values else config
 
 
@@ -134,7 +141,7 @@ def at_least_1(options: object, *names: str) -> None:
     """Refuses options that are below 1.
 
     Raises:
-      ValueError: naming the first one.
+      ValueError: naming the first such option.
     """
     for name in names:
         if getattr(options, name) < 1:
@@ -142,7 +149,15 @@ def at_least_1(options: object, *names: str) -> None:
 
 
 def value_at(record: Any, path: str) -> Any:
-    """What a record has at a dotted path ("test.accuracy", "f1.0"); None if it has nothing."""
+    """Returns the value of a record at a dotted path.
+
+    Args:
+      record: a nested structure of dicts and lists.
+      path: keys and positions, such as "test.accuracy" or "f1.0".
+
+    Returns:
+      The value; None if the path leads to no value.
+    """
     for name in path.split("."):
         if isinstance(record, Mapping):
             record = record.get(name)
@@ -154,7 +169,7 @@ def value_at(record: Any, path: str) -> Any:
 
 
 def public_config(config: Config) -> Json:
-    """Returns the configuration that a record has, without the folders of one machine."""
+    """Returns the configuration for a record, without the folders of this machine."""
     recorded = to_json_values(config)
     data = recorded["data"]
     for folder in ("data_dir", "manual_dir"):

@@ -1,4 +1,4 @@
-"""What a record has of a run beside its metrics: curves, times, and what it ran on."""
+"""Entries of a record in addition to its metrics: curves, times, and hardware."""
 
 import functools
 import math
@@ -19,25 +19,29 @@ from gatedjax.training.log import processor, source, versions
 from gatedjax.training.parallel import Parallel
 
 CURVE = ("loss", "accuracy")
-"""What a point of a curve holds after the step."""
+"""The values of a curve point after the step."""
 TRAIN_POINTS = 100
-"""At most so many points of the training curve are kept in a record."""
+"""The largest number of points in the training curve of a record."""
 FIRST_STEPS = 50
 """Up to this step a record has the training losses as they were logged, with all digits."""
 MAX_POINTS = 40
-"""Of a line: more would hide each other's markers."""
+"""The largest number of points of a drawn line, because the markers of more points overlap."""
 
 Point = tuple[float, float, float | None]
+"""Step, mean, and standard deviation, which is None for a single seed."""
 
 
 def points(records: Records, key: str, column: int) -> list[Point]:
-    """The mean curve of the seeds, as (step, mean, standard deviation; None of one seed).
+    """Returns the mean curve of the seeds.
 
     Args:
-      records: of the seeds. A step that only some of them reached (the others stopped early) is
-        averaged over those.
+      records: the records of the seeds. A step that some of them did not reach, because they
+        stopped early, is averaged over the seeds that reached it.
       key: "curve" or "train_curve": lists of [step, values...].
-      column: which value.
+      column: the position of the value in a point.
+
+    Returns:
+      (step, mean, standard deviation) of at most `MAX_POINTS` points; neighbours are averaged.
     """
     values: dict[float, list[float]] = {}
     for record in records:
@@ -46,25 +50,25 @@ def points(records: Records, key: str, column: int) -> list[Point]:
                 values.setdefault(float(point[0]), []).append(float(point[column]))
     every = math.ceil(len(values) / MAX_POINTS)
     steps = sorted(values)
-    found = []
+    curve_points = []
     for i in range(0, len(steps), every or 1):
-        # neighbouring steps become one point, at the last of them
+        # Neighbouring steps become a single point at the last of the steps.
         group = steps[i : i + every]
         summary = analysis.summary([v for step in group for v in values[step]])
         spread = (summary.std or 0.0) if every == 1 else 0.0
-        found.append((group[-1], summary.mean, None if len(records) == 1 else spread))
-    return found
+        curve_points.append((group[-1], summary.mean, None if len(records) == 1 else spread))
+    return curve_points
 
 
 def panels(
     runs: Mapping[str, Records], key: str, columns: Mapping[str, int]
 ) -> dict[str, dict[str, list[Point]]]:
-    """Mean curves for `analysis.plot_lines`: a panel per value, with a line per system.
+    """Returns mean curves for `analysis.plot_lines`: a panel per value, with a line per system.
 
     Args:
       runs: the records of each system.
       key: "curve" or "train_curve".
-      columns: which value of a point a panel shows.
+      columns: the position of the value in a point, by the title of the panel.
     """
     return {
         panel: {system: points(records, key, column) for system, records in runs.items()}
@@ -73,32 +77,41 @@ def panels(
 
 
 def curve(metrics: Records, split: str, points: int | None = None) -> list[list[float | None]]:
-    """The lines of metrics.jsonl of "train" or "eval" as [step, loss, accuracy].
+    """Returns the logged lines of a split as points [step, loss, accuracy].
 
-    Where they are more than `points`, neighbours are averaged, at the step of the last of them.
+    Args:
+      metrics: the lines of metrics.jsonl.
+      split: "train" or "eval".
+      points: the largest number of points. If there are more lines, neighbours are averaged at the
+        step of the last line; None returns all lines.
     """
     lines = [_likelihood(line) for line in metrics if line.get("split") == split]
     size = 1 if points is None else max(1, math.ceil(len(lines) / points))
-    found = []
+    curve_points = []
     for start in range(0, len(lines), size):
         group = lines[start : start + size]
         point: list[float | None] = [group[-1]["step"]]
         for name in CURVE:
             values = [line[name] for line in group if line.get(name) is not None]
             point.append(round(statistics.fmean(values), 6) if values else None)
-        found.append(point)
-    return found
+        curve_points.append(point)
+    return curve_points
 
 
 def _likelihood(line: Json) -> Json:
-    """A line whose "loss" is without the penalties that some networks add in training."""
+    """Returns a line with the loss without the penalties that some networks add in training."""
     return line | {"loss": line["cross_entropy"]} if "cross_entropy" in line else line
 
 
 def first_losses(metrics: Records, last: int = FIRST_STEPS) -> list[list[float | None]]:
-    """[step, loss] of the training lines up to a step, not rounded; the first line in any case.
+    """Returns [step, loss] of the training lines up to a step, not rounded.
 
-    The loss of a line is the mean since the line before it, less penalties, as in `curve`.
+    The loss of a line is the mean since the line before it, without penalties, as in `curve`. The
+    first line is returned in any case.
+
+    Args:
+      metrics: the lines of metrics.jsonl.
+      last: the step.
     """
     lines = [_likelihood(line) for line in metrics if line.get("split") == "train"]
     return [
@@ -109,13 +122,18 @@ def first_losses(metrics: Records, last: int = FIRST_STEPS) -> list[list[float |
 
 
 def seconds_per_step(metrics: Records) -> float | None:
-    """The median over the logged intervals, without compilation."""
+    """Returns the median seconds per step without compilation, or None if no line has a rate."""
     rates = [line["steps_per_s"] for line in metrics if line.get("steps_per_s")]
     return round(1 / statistics.median(rates), 6) if rates else None
 
 
 def outcome(result: FitResult, metrics: Records) -> Json:
-    """What every record has of a training run and of the lines that it logged."""
+    """Returns the entries of a record about training.
+
+    Args:
+      result: the result of `fit`.
+      metrics: the lines of metrics.jsonl.
+    """
     return {
         "stopped": result.stopped,
         "exit_code": result.exit_code,
@@ -133,27 +151,36 @@ def outcome(result: FitResult, metrics: Records) -> Json:
 def results_on_test(
     task: Task, result: FitResult, test: Batches, parallel: Parallel, best: Params = None
 ) -> tuple[Json, Json]:
-    """Evaluates the best parameters (`best` where given) and, where they are others, the last.
+    """Evaluates the best and the last parameters on the test split.
+
+    Args:
+      task: the task.
+      result: the result of `fit`.
+      test: the test pass.
+      parallel: the devices.
+      best: the best parameters; None takes them from the result.
 
     Returns:
-      ({"test": metrics, "test_last": metrics}, predictions of the best).
+      ({"test": metrics, "test_last": metrics}, predictions of the best parameters).
     """
-    chosen = result.best_params if best is None else best
-    found, predictions = evaluate(task, chosen, test, parallel)
-    params, last = eval_params(result.state.params, result.state.opt_state), found
-    # compared, for they may be neither of the best nor of the last step, as a mean of checkpoints
-    if not _equal(chosen, params):
+    best_params = result.best_params if best is None else best
+    metrics, predictions = evaluate(task, best_params, test, parallel)
+    params, last = eval_params(result.state.params, result.state.opt_state), metrics
+    # Arrays are compared instead of steps, because the chosen parameters may belong to no step, for
+    # example if they are a mean of checkpoints.
+    if not _equal(best_params, params):
         last, _ = evaluate(task, params, test, parallel)
-    return {"test": found, "test_last": last}, predictions
+    return {"test": metrics, "test_last": last}, predictions
 
 
-def _equal(params: Params, others: Params) -> bool:
-    pairs = zip(jax.tree.leaves(params), jax.tree.leaves(others), strict=True)
-    return all(np.array_equal(one, other) for one, other in pairs)
+def _equal(params: Params, other_params: Params) -> bool:
+    """Returns True if two trees of parameters have equal arrays."""
+    pairs = zip(jax.tree.leaves(params), jax.tree.leaves(other_params), strict=True)
+    return all(np.array_equal(array, other) for array, other in pairs)
 
 
 def hardware() -> Json:
-    """What the run ran on."""
+    """Describes the hardware of this process, with the versions of Python and JAX."""
     device = jax.devices()[0]
     return {
         "platform": device.platform,
@@ -168,20 +195,20 @@ def hardware() -> Json:
     }
 
 
-@functools.cache  # as it was when the process began: a tree may change below a long run
+@functools.cache  # cached, because the working tree may change during a long run
 def software() -> Json:
-    """What code made a record: commit, whether the tree was clean, versions of packages."""
+    """Describes the code of this process: commit, changes to the tree, versions of packages."""
     return {**source(), "versions": versions()}
 
 
 def finish(record: Record, seconds: float) -> None:
-    """Adds time, hardware, software and the origin of the data."""
+    """Adds time, hardware, software and the origin of the data to a record."""
     record |= {"seconds": round(seconds, 1), "hardware": hardware(), "software": software()}
     record["origin"] = origin_of(record)
 
 
 def stop_message(record: Record) -> str | None:
-    """What to say if a signal reached the run: during it, or with its last step."""
+    """Returns the message for a run that a signal reached, also with its last step; or None."""
     if record["stopped"] == "signal":
         return f"stopped after step {record['steps']}; the same command continues"
     if record.get("signal") is not None:

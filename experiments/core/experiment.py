@@ -1,4 +1,4 @@
-"""One run, whatever is trained: data in, trained parameters and a record of the results out."""
+"""A run of any network: from data to trained parameters and a record of the results."""
 
 import dataclasses
 import math
@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from experiments.core.clock import Clock
-from experiments.core.config import changed
+from experiments.core.config import with_changes
 from experiments.core.curves import finish, outcome, results_on_test, software
 from experiments.core.kinds import Array, Batches, Config, Json, Params, Records, Task
 from experiments.core.records import Record, class_facts, saved_record, write_json
@@ -31,106 +31,135 @@ from gatedjax.training.distributed import is_main
 from gatedjax.training.lanes import Lane
 
 Predictions = dict[str, np.ndarray]
+"""Columns of the test predictions."""
 
 
 def count_parameters(params: Params) -> dict[str, int]:
-    """How many numbers are trained: all of them, and those that are not word vectors."""
+    """Counts the trained numbers: of the network, and without the word vectors."""
     sizes = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in params.items()}
     total = sum(sizes.values())
     return {"parameters": total, "parameters_without_embeddings": total - sizes.get("embed", 0)}
 
 
 def best(result: FitResult, workdir: Path) -> tuple[Params, Json]:
-    """The parameters that validation chose."""
+    """Chooses the parameters of the best validation result.
+
+    Args:
+      result: the result of `fit`.
+      workdir: the work folder, which is not read.
+
+    Returns:
+      The parameters, and the entries of the record that name the choice (none).
+    """
     return result.best_params, {}
 
 
 def last(result: FitResult, workdir: Path) -> tuple[Params, Json]:
-    """Those after the last step, or their moving average, for runs that validation misjudges.
+    """Chooses the parameters after the last step, or their moving average.
 
-    Of the result and not of a checkpoint: that is one of all seeds side by side, and of several
-    processes the first one alone has it.
+    This choice is for runs that validation misjudges. The parameters come from the result of `fit`,
+    because a checkpoint has the parameters of all seeds of a program, and because only the first of
+    several processes can read it.
+
+    Args:
+      result: the result of `fit`.
+      workdir: the work folder, which is not read.
+
+    Returns:
+      The parameters, and the entries of the record that name the choice.
     """
     return eval_params(result.state.params, result.state.opt_state), {"chosen": "last"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Experiment:
-    """One run, ready to be trained."""
+    """A run that is ready to be trained."""
 
     task: Task
     """A `gatedjax.training.Task`."""
     train: Callable[[int], Batches]
-    """From a seed to batches by step; those of two seeds have one shape at every step."""
+    """Returns the batches by step for a seed; at each step the batches of all seeds have the same
+    shape."""
     validation: Batches
-    """One ordered pass; or from a seed to it, where seeds do not share their texts."""
+    """An ordered pass, or a function from a seed to a pass if seeds have different texts."""
     test: Batches
-    """As of validation."""
+    """The test pass, in the form of `validation`."""
     facts: Json
-    """What the record says of data and network: data, system, train_n, vocabulary_size, ..."""
+    """Entries of the record about data and network: data, system, train_n, vocabulary_size, ..."""
     vocabulary: str | None = None
-    """Digest of what numbers the tokens; None without tokens."""
+    """Digest of the vocabulary, which determines the ids of tokens; None without tokens."""
     labels: Array = None
-    """[n] classes of the training examples; None if the task is not one class per example."""
+    """Classes [n] of the training examples; None if the task does not assign a class to each
+    example."""
     substitute: str | None = None
-    """What differs from the paper's data; None if nothing does."""
+    """The differences from the paper's data; None without a difference."""
     training: TrainConfig | None = None
-    """How to train, where the data decide it; None takes the configuration's."""
+    """Training options, if they depend on the data; None takes those of the configuration."""
     count: Callable[[Params], dict[str, int]] = count_parameters
-    """Numbers of trained parameters."""
+    """Returns the numbers of trained parameters."""
     logged: Callable[[Records], Json] = lambda metrics: {}
-    """What the record has of the lines of metrics.jsonl, beside the usual curves."""
+    """Returns entries of the record from the lines of metrics.jsonl, in addition to the curves."""
     before: Callable[[Path], None] | None = None
-    """Writes into the work folder what belongs to the run, before it begins."""
+    """Writes files of the run to its work folder before the training begins."""
     choose: Callable[[FitResult, Path], tuple[Params, Json]] = best
-    """(what `fit` returned, work folder) -> the parameters that are tested, and what the record
-    says of it."""
+    """Returns the parameters to test, and entries of the record about that choice, from the result
+    of `fit` and the work folder."""
     score: Callable[[Predictions], Json] = lambda predictions: {}
-    """What the record has of the test predictions, beside the metrics."""
+    """Returns entries of the record from the test predictions, in addition to the metrics."""
     measure: Callable[[Params], Json] = lambda params: {}
-    """What the record has of the tested parameters that no batch by itself tells, as BLEU."""
+    """Returns entries of the record that need the tested parameters and more than a batch, such as
+    BLEU."""
     tested: Callable[[FitResult, Path], Json | None] | None = None
-    """Tests in another way than one pass over `test`; returns None where a signal forbids it."""
+    """Tests in another way than a pass over `test` and returns entries of the record; None if a
+    signal has stopped the run."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Run:
-    """What a run leaves behind."""
+    """The result of a run."""
 
     fit: FitResult
+    """The result of the training."""
     task: Task
+    """The task that was trained."""
     record: Record
-    """The JSON record: configuration, metrics, per-example correctness, hardware."""
+    """The JSON record: configuration, metrics, correctness of each example, hardware."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a run is (metrics.jsonl, checkpoints, seconds.json, results.json), and what it is."""
+    """The work folder of a run and its settings.
+
+    Attributes:
+      workdir: the folder with metrics.jsonl, checkpoints, seconds.json and results.json.
+      settings: the configuration in the record.
+    """
 
     workdir: Path
     settings: Json
 
 
-def _prepare(made: Experiment, workdir: Path) -> None:
-    if made.before is not None:
+def _prepare(experiment: Experiment, workdir: Path) -> None:
+    """Writes the files that belong to a run into its work folder."""
+    if experiment.before is not None:
         workdir.mkdir(parents=True, exist_ok=True)
         if is_main():
             mark_run(workdir)
-        made.before(workdir)
+        experiment.before(workdir)
 
 
 def _of_seed(batches: Batches, seed: int) -> Batches:
-    """One ordered pass: what all seeds share, or that of a seed."""
+    """Returns the ordered pass of a seed; most experiments have the same pass for all seeds."""
     return batches(seed) if callable(batches) else batches
 
 
-def _identity(made: Experiment, config: Json) -> Json:
+def _identity(experiment: Experiment, config: Json) -> Json:
     """Returns the arguments of `fit` that say what a run is.
 
     The training options are those of the configuration. The options in use may follow from the
     number of examples, which the digests of the data know.
     """
-    words = {} if made.vocabulary is None else {"vocabulary": made.vocabulary}
+    words = {} if experiment.vocabulary is None else {"vocabulary": experiment.vocabulary}
     rest = {name: value for name, value in config.items() if name != "train"}
     return {
         "settings": {"config": rest, "train": config["train"], **words},
@@ -138,33 +167,33 @@ def _identity(made: Experiment, config: Json) -> Json:
     }
 
 
-def _begun(made: Experiment, settings: Json, result: FitResult) -> Record:
-    """What a record has before the test."""
+def _start_record(experiment: Experiment, settings: Json, result: FitResult) -> Record:
+    """Returns the entries of a record that are known before the test."""
     return {
-        "substitute": made.substitute,
+        "substitute": experiment.substitute,
         "seed": settings["train"]["seed"],
         "config": settings,
-        **made.facts,
-        **made.count(result.best_params),
+        **experiment.facts,
+        **experiment.count(result.best_params),
     }
 
 
-def _tested(
-    made: Experiment, seed: int, result: FitResult, workdir: Path, parallel: Parallel
+def _test_record(
+    experiment: Experiment, seed: int, result: FitResult, workdir: Path, parallel: Parallel
 ) -> Record:
-    """What the test adds."""
-    chosen, how = made.choose(result, workdir)
-    test = _of_seed(made.test, seed)
-    metrics, predictions = results_on_test(made.task, result, test, parallel, chosen)
+    """Runs the test and returns the entries that it adds to the record."""
+    params, how = experiment.choose(result, workdir)
+    test = _of_seed(experiment.test, seed)
+    metrics, predictions = results_on_test(experiment.task, result, test, parallel, params)
     record = {
         **how,
         **metrics,
         "test_n": max(map(len, predictions.values()), default=0),
-        **made.score(predictions),
-        **made.measure(chosen),
+        **experiment.score(predictions),
+        **experiment.measure(params),
     }
-    if made.labels is not None:
-        record |= class_facts(made.labels, predictions["predicted"])
+    if experiment.labels is not None:
+        record |= class_facts(experiment.labels, predictions["predicted"])
         record["test_digest"] = digest_of_test(predictions)
     if "correct" in predictions:
         record["correct"] = correct_string(predictions)
@@ -174,45 +203,54 @@ def _tested(
 def run(
     build: Callable[[Config], Experiment], config: Config, place: Place, *, test: bool = True
 ) -> Run:
-    """Trains, and evaluates the best parameters of the validation and the last ones on test.
+    """Trains a configuration, and evaluates the best and the last parameters on the test split.
 
-    A search for settings must not evaluate on the test split: it says `test=False`.
+    Args:
+      build: makes the experiment of a configuration.
+      config: the configuration.
+      place: the work folder and the settings in the record.
+      test: False leaves out the test. A search for settings must not evaluate on the test split.
 
     Returns:
-      The run; `results.json` in the workdir holds its record, less "exit_code" and "signal". A run
-      that was stopped by a signal has no test results and writes none.
+      The run. `results.json` in the work folder has its record, without "exit_code" and "signal". A
+      run that was stopped by a signal has no test results and writes no record.
     """
     clock = Clock(place.workdir)
-    software()  # asked once, ahead of the run
-    made = build(config)
-    training = made.training or config.train
+    software()  # cached before the run, because the working tree may change
+    experiment = build(config)
+    training = experiment.training or config.train
     parallel = gtraining.make_parallel(training.parallel, accumulate=training.accumulate)
-    _prepare(made, place.workdir)
+    _prepare(experiment, place.workdir)
     result = fit(
-        made.task,
-        made.train(training.seed),
-        _of_seed(made.validation, training.seed),
+        experiment.task,
+        experiment.train(training.seed),
+        _of_seed(experiment.validation, training.seed),
         training,
         place.workdir,
-        **_identity(made, place.settings),
+        **_identity(experiment, place.settings),
         parallel=parallel,
         on_event=clock.on_event,
     )
-    # the first of several processes writes it, perhaps on a disk of its own; the record is its, too
+    # Only the first of several processes reads the log, because it may have written it to a local
+    # disk; it also writes the record.
     metrics = analysis.read_metrics(place.workdir / "metrics.jsonl") if is_main() else []
-    record = _begun(made, place.settings, result) | outcome(result, metrics) | made.logged(metrics)
+    record = (
+        _start_record(experiment, place.settings, result)
+        | outcome(result, metrics)
+        | experiment.logged(metrics)
+    )
     test = test and result.stopped != "signal"
-    if test and made.tested is not None:
-        measured = made.tested(result, place.workdir)
+    if test and experiment.tested is not None:
+        measured = experiment.tested(result, place.workdir)
         test = measured is not None
         record |= {"stopped": "signal"} if measured is None else measured
     elif test:
-        record |= _tested(made, training.seed, result, place.workdir, parallel)
+        record |= _test_record(experiment, training.seed, result, place.workdir, parallel)
     finish(record, clock.seconds)
-    # of several processes the first one writes
+    # The first of several processes writes the record.
     if test and record["stopped"] != "signal" and is_main():
         write_json(place.workdir / "results.json", saved_record(record))
-    return Run(result, made.task, record)
+    return Run(result, experiment.task, record)
 
 
 def run_lanes(
@@ -223,46 +261,50 @@ def run_lanes(
     *,
     seeds: int | None = None,
 ) -> list[Run]:
-    """Trains several seeds (and a sweep) in one program; tests each as `run` does.
+    """Trains several seeds (and a sweep) in one program; tests each lane as `run` does.
 
-    `settings` makes of the configuration of a single run what its record has as "config"; without
-    `seeds` their number is that of the configuration.
+    Args:
+      build: makes the experiment of a configuration.
+      config: the configuration.
+      place: the work folder and the settings of all lanes.
+      settings: returns the entry "config" of a record for the configuration of a single run.
+      seeds: the number of seeds; None takes that of the configuration.
 
     Returns:
-      A run per lane. Its record is that of the single run, with "lanes", how many were trained
-      together; "seconds" are its share. `results.json` in the workdir lists the records; runs that
-      were stopped by a signal have no test results and write none.
+      A run per lane. Its record is that of the single run, with "lanes", the number of runs in the
+      program; "seconds" is the share of the lane. `results.json` in the work folder lists the
+      records; runs that were stopped by a signal have no test results and write no records.
     """
     clock = Clock(place.workdir)
-    software()  # asked once, ahead of the run
-    made = build(config)
-    training = made.training or config.train
+    software()  # cached before the run, because the working tree may change
+    experiment = build(config)
+    training = experiment.training or config.train
     if seeds is not None:
         training = dataclasses.replace(training, seeds=seeds)
     recorded = dict(place.settings)
     recorded["train"] = recorded["train"] | {"seeds": training.seeds}
-    _prepare(made, place.workdir)
+    _prepare(experiment, place.workdir)
     results = fit_lanes(
-        made.task,
-        made.train,
-        made.validation,
+        experiment.task,
+        experiment.train,
+        experiment.validation,
         training,
         place.workdir,
-        **_identity(made, recorded),
+        **_identity(experiment, recorded),
         on_event=clock.on_event,
     )
     parallel = gtraining.make_parallel("sharding")
     metrics = analysis.read_metrics(place.workdir / "metrics.jsonl")
     runs = []
-    for one, alone, lane, result in _lanes(made, config, training, results):
-        # a line of a sweep does not say of which value it is
+    for single, alone, lane, result in _lanes(experiment, config, training, results):
+        # Lines of a sweep are not used, because they do not name the value of their lane.
         lines = [] if training.sweep else [m for m in metrics if m.get("seed") == lane.seed]
-        record = _begun(one, settings(alone), result) | {"lanes": len(results)}
-        record |= outcome(result, lines) | one.logged(lines)
+        record = _start_record(single, settings(alone), result) | {"lanes": len(results)}
+        record |= outcome(result, lines) | single.logged(lines)
         if result.stopped != "signal":
-            record |= _tested(one, lane.seed, result, place.workdir, parallel)
-        runs.append(Run(result, one.task, record))
-    # a run's share, so that records of lanes and of single runs can be compared
+            record |= _test_record(single, lane.seed, result, place.workdir, parallel)
+        runs.append(Run(result, single.task, record))
+    # Each run has an equal share of the time, so that records of lanes and single runs compare.
     seconds = clock.seconds / len(runs)
     for one_run in runs:
         finish(one_run.record, seconds)
@@ -273,34 +315,42 @@ def run_lanes(
 
 
 def _lanes(
-    made: Experiment, config: Config, training: TrainConfig, results: list[FitResult]
+    experiment: Experiment, config: Config, training: TrainConfig, results: list[FitResult]
 ) -> Iterator[tuple[Experiment, Config, Lane, FitResult]]:
-    """Of every lane: the single run that it equals, its configuration, and its result."""
+    """Yields the equivalent single run of each lane, its configuration and its result."""
     tasks: dict[float | None, Task] = {}
     for lane, result in zip(lanes_of(training), results, strict=True):
         train = lane.config
-        if made.training is not None:
-            # as of a single run, the record has what was asked for, not what the data made of it
+        if experiment.training is not None:
+            # The record has the options of the command, like that of a single run, and not the
+            # options that the data determined.
             solo = {"seed": lane.seed, "seeds": 1, "sweep": (), "sweep_over": train.sweep_over}
             rate = {"optimizer.learning_rate": train.optimizer.learning_rate}
-            train = changed(config.train, solo | rate)
+            train = with_changes(config.train, solo | rate)
         alone = dataclasses.replace(config, train=train)
-        if lane.value is None or training.sweep_over not in getattr(made.task, "sweepable", ()):
-            yield made, alone, lane, result
+        if lane.value is None or training.sweep_over not in getattr(
+            experiment.task, "sweepable", ()
+        ):
+            yield experiment, alone, lane, result
             continue
         if lane.value not in tasks:
-            tasks[lane.value] = made.task.with_value(training.sweep_over, lane.value)
+            tasks[lane.value] = experiment.task.with_value(training.sweep_over, lane.value)
         task = tasks[lane.value]
         alone = dataclasses.replace(alone, model=task.model.config)
-        yield dataclasses.replace(made, task=task), alone, lane, result
+        yield dataclasses.replace(experiment, task=task), alone, lane, result
 
 
-def lanes_that_fit(made: Experiment, training: TrainConfig) -> int:
-    """How many seeds fit into half of the memory of the devices (on a CPU: of the machine).
+def lanes_that_fit(experiment: Experiment, training: TrainConfig) -> int:
+    """Returns the number of seeds that fit into half of the memory of the devices.
 
-    XLA says what one step of one seed needs at the longest shape; a lane needs as much.
+    XLA reports the memory that a step of a seed needs at the largest shape, and each lane needs as
+    much. On a CPU the memory is that of the machine.
+
+    Args:
+      experiment: the experiment.
+      training: its training options.
     """
-    task, train = made.task, made.train(training.seed)
+    task, train = experiment.task, experiment.train(training.seed)
     tx = gtraining.make_optimizer(
         training.optimizer, training.num_steps, frozen=gtraining.frozen_parameters(task)
     )
@@ -324,9 +374,10 @@ def lanes_that_fit(made: Experiment, training: TrainConfig) -> int:
 
 
 def _largest(train: Batches) -> dict[str, np.ndarray]:
-    """The batch of an epoch with the most numbers."""
+    """Returns the batch of an epoch with the most numbers."""
 
     def size(batch: dict[str, np.ndarray]) -> int:
+        """Returns the count of numbers in a batch."""
         return sum(np.size(column) for column in batch.values())
 
     return max((train[step] for step in range(len(train))), key=size)

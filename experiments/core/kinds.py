@@ -1,25 +1,25 @@
-"""Names of what has no narrower type."""
+"""Names for types that have no narrower type."""
 
 from collections.abc import Mapping
 from typing import Any
 
 Json = dict[str, Any]
-"""An object as JSON has it: a configuration, facts, a line of metrics.jsonl."""
+"""A JSON object: a configuration, facts, a line of metrics.jsonl."""
 Record = Json
-"""Of one run."""
+"""The record of a run."""
 Records = list[Record]
-"""Of the seeds of one cell, or lines of a log."""
+"""Records of the seeds of a cell, or lines of a log."""
 Config = Any
-"""Of one run: a dataclass with preset, workdir, cpu_devices, data, model and train."""
+"""The configuration of a run: a dataclass with preset, workdir, cpu_devices, data, model, train."""
 Task = Any
-"""A `gatedjax.training.Task`, or one with a carried state."""
+"""A `gatedjax.training.Task`, or a task with a state that is carried between batches."""
 Batches = Any
-"""Batches by step, or of one ordered pass."""
+"""Batches by step, or the batches of an ordered pass."""
 Params = Any
 """A tree of arrays."""
 Array = Any
-"""Of JAX or NumPy."""
+"""An array of JAX or NumPy."""
 Batch = dict[str, Array]
-"""Columns of one batch."""
+"""The columns of a batch."""
 Fields = Mapping[str, Any]
 """Values by name: options of a function, fields of a configuration."""

@@ -1,4 +1,4 @@
-"""Where the examples of a run come from: one rule for the records of every paper."""
+"""The origin of the examples of a run, by the same rule for the records of all papers."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,11 +13,11 @@ _OWN = {
     "polarity": "embedded in gatedjax",
     "digits": "embedded in scikit-learn",
 }
-"""Data sets that have no official files."""
+"""The origins of data sets that have no official files."""
 _VECTORS = ("word vectors", "random word vectors")
-"""How remarks begin that are about word vectors: the examples are what they are."""
-# Before the reader of CBT's format knew rebuilt questions it only counted them, which called them a
-# part of the official file. Nobody had the official ones where these records were made.
+"""The beginnings of remarks about word vectors, which do not change the origin of the examples."""
+# An earlier reader of CBT's format described rebuilt questions as a part of the official file,
+# because it compared only their number. All records with these remarks used rebuilt questions.
 _EARLIER = {
     text: f"{BOOKS}: {text}"
     for text in (
@@ -27,54 +27,69 @@ _EARLIER = {
 }
 
 
-def joined(parts: Iterable[str | None]) -> str | None:
-    """The remarks of several splits as one, each once; None without any.
+def join_remarks(parts: Iterable[str | None]) -> str | None:
+    """Joins the remarks of several splits, each once.
 
-    A remark that another one begins with says nothing more.
+    A remark is left out if another remark begins with it.
+
+    Returns:
+      The remarks, separated by "; "; None without a remark.
     """
-    found = list(dict.fromkeys(part for part in parts if part))
-    kept = [one for one in found if not any(o != one and o.startswith(one) for o in found)]
-    return "; ".join(kept) or None
+    remarks = list(dict.fromkeys(part for part in parts if part))
+    longest = [
+        remark
+        for remark in remarks
+        if not any(o != remark and o.startswith(remark) for o in remarks)
+    ]
+    return "; ".join(longest) or None
 
 
 def substitute_of(record: Record) -> str | None:
-    """What differs from the paper's data and word vectors, as the record should have it."""
-    given = record.get("substitute")
-    if given is None:
+    """Returns the differences from the paper's data and word vectors, or None."""
+    remarks = record.get("substitute")
+    if remarks is None:
         return None
-    return "; ".join(_EARLIER.get(part, part) for part in given.split("; "))
+    return "; ".join(_EARLIER.get(part, part) for part in remarks.split("; "))
 
 
 def _differences(record: Record) -> str | None:
-    given = substitute_of(record) or ""
-    return joined(part for part in given.split("; ") if not part.startswith(_VECTORS))
+    """Returns the differences from the paper's data, not those of word vectors; or None."""
+    remarks = substitute_of(record) or ""
+    return join_remarks(part for part in remarks.split("; ") if not part.startswith(_VECTORS))
 
 
 def origin_of(record: Record) -> str:
-    """Where a record's examples come from; also of a record that is older than this question."""
+    """Returns the origin of the examples of a record, also for records without remarks."""
     return _differences(record) or _OWN.get(record.get("data", ""), OFFICIAL)
 
 
 def other_data(records: Iterable[Record]) -> bool:
-    """Whether some of the records are of other data than the paper's."""
+    """Returns True if a record has other data than the paper."""
     return any(_differences(record) is not None for record in records)
 
 
 def columns(records: Iterable[Record]) -> tuple[str, str]:
-    """What tables call the paper's columns and ours; not of the same data, they say so."""
+    """Returns the headings of the paper's columns and of ours.
+
+    Args:
+      records: the records of the table; if a record has other data than the paper, the headings
+        name this difference.
+    """
     return (
         ("paper, official data", "ours, other data") if other_data(records) else ("paper", "ours")
     )
 
 
-def apart(cells: Sequence[str], kinds: Sequence[str], records: Iterable[Record]) -> list[list[str]]:
-    """The rows of a system: one with the paper's numbers and ours, or one each on other data.
+def split_row(
+    cells: Sequence[str], kinds: Sequence[str], records: Iterable[Record]
+) -> list[list[str]]:
+    """Returns the rows of a system: a single row, or a row for the paper and a row for other data.
 
     Args:
-      cells: of one row.
-      kinds: of every cell: "paper", "ours", "data" for the name of the data set; anything else
-        stands in both rows.
-      records: of our runs.
+      cells: the cells of the row.
+      kinds: the kind of each cell: "paper", "ours", "data" for the name of the data set; a cell of
+        any other kind stands in both rows.
+      records: the records of our runs.
     """
     quoted = any(cell != "-" for cell, kind in zip(cells, kinds, strict=True) if kind == "paper")
     if not quoted or not other_data(records):
@@ -93,6 +108,13 @@ def apart(cells: Sequence[str], kinds: Sequence[str], records: Iterable[Record])
 def beside(
     name: str, quoted: Sequence[str], ours: Sequence[str], records: Iterable[Record]
 ) -> list[list[str]]:
-    """`apart` of the name of a data set, the paper's cells and ours."""
+    """Returns the rows with the name of a data set, the paper's cells and ours, see `split_row`.
+
+    Args:
+      name: the data set.
+      quoted: the cells of the paper.
+      ours: the cells of our runs.
+      records: the records of our runs.
+    """
     kinds = ["data", *("paper" for _ in quoted), *("ours" for _ in ours)]
-    return apart([name, *quoted, *ours], kinds, records)
+    return split_row([name, *quoted, *ours], kinds, records)

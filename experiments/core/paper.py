@@ -1,4 +1,4 @@
-"""A paper as a value: its systems, tables and figures, and what a run of it is."""
+"""A paper as a value: its systems, tables, figures and claims, and the experiment of a run."""
 
 import dataclasses
 import functools
@@ -10,10 +10,10 @@ from rich.console import Console
 
 from experiments.core import claims
 from experiments.core.comparison import Comparison, compare_all, holm_note, paragraphs
-from experiments.core.config import Changes, Start, changed, public_config
+from experiments.core.config import Changes, Start, public_config, with_changes
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Array, Config, Json, Record
-from experiments.core.origins import NOT_RUN, apart, columns
+from experiments.core.origins import NOT_RUN, columns, split_row
 from experiments.core.records import (
     DIVERGED,
     RESULTS,
@@ -31,12 +31,12 @@ class Variant:
     """A system of a table.
 
     Attributes:
-      name: of its records.
-      title: how tables call it.
-      changes: what it changes in the configuration of a preset.
-      same_as: where a record has the same of its configuration and of that of this variant, it has
-        that one's records.
-      tuned: by data set, what was searched for it alone there.
+      name: the name of its records.
+      title: its name in tables.
+      changes: its changes to the configuration of a preset.
+      same_as: another variant. If both have the same configuration in records, this variant has the
+        records of the other.
+      tuned: changes for single data sets, from a search of this system's settings.
     """
 
     name: str
@@ -46,18 +46,24 @@ class Variant:
     tuned: Mapping[str, Changes] = dataclasses.field(default_factory=dict)
 
     def on(self, data: str) -> Changes:
-        """What it changes in the preset of a data set."""
+        """Returns the changes to the preset of a data set."""
         return {**self.changes, **self.tuned.get(data, {})}
 
 
-def variants(*each: Variant) -> dict[str, Variant]:
-    """Variants by name."""
-    return {variant.name: variant for variant in each}
+def variants(*systems: Variant) -> dict[str, Variant]:
+    """Returns variants by name."""
+    return {variant.name: variant for variant in systems}
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """The runs that one cell of a table needs: names of its records, a configuration per seed."""
+    """The runs that a cell of a table needs.
+
+    Attributes:
+      data: the data set.
+      variant: the name of the records.
+      configs: a configuration per seed.
+    """
 
     data: str
     variant: str
@@ -66,63 +72,63 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What to reproduce, on which data, and with how many seeds."""
+    """Reproduces a table or figure: trains the runs that it lacks and writes RESULTS.md."""
 
     what: str
-    """What to reproduce."""
+    """Table or figure to reproduce."""
     data: Several[str] = ()
-    """The data sets, by preset (default: those of the paper's table or figure)."""
+    """Data sets, by preset (default: those of the paper's table or figure)."""
     seeds: int = 3
-    """The number of runs per cell, with seeds 0, 1, ..."""
+    """Runs per cell, with seeds 0, 1, ..."""
     data_dir: Unset[str] = None
-    """The folder with prepared TFDS data sets (default: TFDS's own)."""
+    """Folder with prepared TFDS data sets."""
     manual_dir: Unset[str] = None
-    """The folder with the raw files, to work without a network."""
+    """Folder with the raw files, to work without a network."""
     num_steps: Unset[int] = None
-    """The number of steps per run (default: the preset's)."""
+    """Steps per run (default: the preset's)."""
     results: Path = RESULTS
-    """The folder for records, figures and RESULTS.md."""
+    """Folder for records, figures and RESULTS.md."""
     runs: Path = Path("runs")
-    """The folder for the work folders of the runs. An interrupted run continues from there."""
+    """Folder with the work folders of the runs, from which an interrupted run continues."""
     rerun: bool = False
-    """Run again, from the start, what has a record or a work folder."""
+    """Repeat the runs that have a record or a work folder, from the start."""
     lanes: int = 1
-    """The number of seeds of a cell that are trained side by side in one program, as far as they
-    fit into memory. A cell with an interrupted run continues that run by itself. Figures that look
-    into a network need a run that was trained by itself."""
+    """Number of seeds of a cell that are trained together in one program, as far as they fit into
+    memory. In a cell with an interrupted run that run is continued separately. Figures that show
+    the inside of a network need a run that was trained separately."""
     cpu_devices: Unset[int] = None
-    """The number of CPU devices that split a batch (default: one per core)."""
+    """CPU devices to split a batch over (default: one per core)."""
     cell: Unset[str] = None
     """Make only this run of the table, DATA/VARIANT/SEED, and write only its record."""
     owned: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """The tables that an option belongs to, by its name; the other tables refuse it."""
-    drawn: ClassVar[tuple[str, ...]] = ()
-    """Presets whose word vectors --embeddings does not change."""
+    """Option names, and the tables that accept the option; the other tables refuse it."""
+    random_vectors: ClassVar[tuple[str, ...]] = ()
+    """Presets with random word vectors, which --embeddings does not change."""
 
     def check(self) -> None:
-        """Exits with status 2 if the options do not go together."""
+        """Exits with status 2 if the options contradict each other."""
 
     def changes(self, preset: Config) -> Changes:
-        """Returns the changes that the options of one paper make to a preset."""
+        """Returns the changes that the options of a paper make to a preset."""
         return {}
 
     def with_steps(self, config: Config, steps: int) -> Config:
         """Returns a configuration with another number of steps."""
-        return changed(config, {"train.num_steps": steps})
+        return with_changes(config, {"train.num_steps": steps})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """A place in a table.
+    """A row of a table.
 
     Attributes:
       data: the data set, by its name in the records.
-      label: what tables call it.
-      variant: the name of the system in the table.
-      title: what tables call it.
-      records: of its seeds.
-      comparison: with what its table compares it; None without records of both.
-      diverged: how many of its runs ended without a result.
+      label: the name of the data set in tables.
+      variant: the name of the system.
+      title: the name of the system in tables.
+      records: the records of its seeds.
+      comparison: the comparison that the row shows; None without records of both systems.
+      diverged: the number of runs that ended without a result.
     """
 
     data: str
@@ -134,7 +140,7 @@ class Row:
     diverged: int = 0
 
     def cell(self, column: "Column") -> str:
-        """The text of a column; what has no result is not "not run" if its runs diverged."""
+        """Returns the text of a column; if runs diverged, that replaces the text "not run"."""
         text = column.text(self)
         return f"{DIVERGED} (n={self.diverged})" if self.diverged and text == NOT_RUN else text
 
@@ -144,11 +150,11 @@ class Column:
     """A column of a table.
 
     Attributes:
-      heading: "{theirs}" and "{mine}" in it become what `origins.columns` says, and "{other}" says
-        ahead of a heading that ours are of other data, or nothing.
-      text: the cell of a row.
-      of: whose cells these are. The paper's and ours stand in rows of their own where ours are of
-        other data; "data" is the name of the data set, "both" stands in both rows.
+      heading: the heading. "{theirs}" and "{mine}" become the headings of `origins.columns`;
+        "{other}" becomes a remark that our data differ, or disappears.
+      text: returns the cell of a row.
+      of: the origin of the cells. If our data differ, cells of the paper and ours stand in separate
+        rows; "data" is the name of the data set, "both" stands in both rows.
     """
 
     heading: str
@@ -157,28 +163,32 @@ class Column:
 
 
 Grid = Iterable[tuple[str, str]]
+"""The (data set, variant) of the rows of a table."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table: what it trains, and what it shows.
+    """A table: the runs that it needs, and its contents.
 
     Attributes:
       title: its heading in RESULTS.md.
       note: the paragraph below it.
-      about: what the help of the command says.
+      about: its description in the help of the command.
       data: the data sets of the paper's table.
       variants: its systems, by name.
-      trained: (job, data set) -> what is trained; None trains `variants`.
-      shown: (store) -> (data set, variant) of every row; None shows `variants` on `data`, and on
-        other data sets on which one of `seen` was run and did not collapse.
-      seen: see `shown`; None stands for `variants`.
-      columns: of the table.
-      pair: (data set, variant) -> the two systems that the row compares; the p-values of a table
-        are corrected together.
-      below: (store, rows) -> the paragraphs between table and note.
-      body: makes the whole table in place of columns.
-      after: what the command does when the runs are done, such as counting or printing.
+      trained: a function of (job, data set) that returns the systems to train; None trains
+        `variants`.
+      list_rows: a function of (store) that returns the rows as (data set, variant). None shows
+        `variants` on `data`, and on the other data sets on which a system of `seen` was run and did
+        not collapse.
+      seen: see `list_rows`; None means `variants`.
+      columns: its columns.
+      pair: a function of (data set, variant) that returns the two systems that a row compares, or
+        None. The p-values of a table are corrected together.
+      below: a function of (store, rows) that returns the paragraphs between table and note.
+      body: a function of (store) that returns the whole table, instead of columns.
+      after: a function of (job) that the command calls after the runs, for example to count or
+        print.
     """
 
     title: str = ""
@@ -187,7 +197,7 @@ class Table:
     data: Several[str] = ()
     variants: tuple[str, ...] = ()
     trained: "Callable[[Job, str], Iterable[Variant | str]] | None" = None
-    shown: Callable[[Store], Grid] | None = None
+    list_rows: Callable[[Store], Grid] | None = None
     seen: tuple[str, ...] | None = None
     columns: tuple[Column, ...] = ()
     pair: Callable[[str, str], tuple[str, str] | None] | None = None
@@ -196,17 +206,17 @@ class Table:
     after: "Callable[[Job], None] | None" = None
 
     def quoted_rows(self) -> Sequence[Sequence[str]]:
-        """Returns rows of the paper alone, ahead of ours; the cells that they lack are dashes."""
+        """Returns rows of the paper's numbers, above ours; missing cells become dashes."""
         return ()
 
     def groups(self, record: Record) -> Array:
-        """Returns which test examples depend on one another (see `comparison.Groups`)."""
+        """Returns groups of dependent test examples, see `comparison.Groups`."""
         return None
 
     def grid(self, paper: "Paper", store: Store) -> Grid:
-        """(data set, variant) of every row."""
-        if self.shown is not None:
-            return self.shown(store)
+        """Returns (data set, variant) of each row."""
+        if self.list_rows is not None:
+            return self.list_rows(store)
         seen = self.variants if self.seen is None else self.seen
         return [
             (data, variant)
@@ -216,15 +226,15 @@ class Table:
         ]
 
     def rows(self, paper: "Paper", store: Store) -> list[Row]:
-        """What the table shows, with the records and the tests of every row."""
+        """Returns the rows with their records and tests."""
         grid = list(self.grid(paper, store))
 
-        @functools.cache  # what a table compares with stands in many of its rows
+        @functools.cache  # many rows compare with the same system
         def records(data: str, name: str) -> Records:
             return store.all(data, paper.record_name(data, name))
 
         pairs = {place: self.pair(*place) for place in grid} if self.pair is not None else {}
-        found = compare_all(
+        comparisons = compare_all(
             {
                 (data, variant): (records(data, names[0]), records(data, names[1]))
                 for (data, variant), names in pairs.items()
@@ -239,26 +249,28 @@ class Table:
                 variant=variant,
                 title=paper.variants[variant].title if variant in paper.variants else variant,
                 records=records(data, variant),
-                comparison=found.get((data, variant)),
+                comparison=comparisons.get((data, variant)),
                 diverged=len(store.diverged(data, paper.record_name(data, variant))),
             )
             for data, variant in grid
         ]
 
     def text(self, paper: "Paper", store: Store) -> str:
-        """The table and what stands below it, as Markdown."""
+        """Returns the table and the paragraphs below it, as Markdown."""
         if self.body is not None:
             return self.body(store)
         rows = self.rows(paper, store)
         theirs, mine = columns(record for row in rows for record in row.records)
         words = {"theirs": theirs, "mine": mine, "other": "" if mine == "ours" else f"{mine}: "}
-        headings = [one.heading.format(**words) for one in self.columns]
-        named = any(one.heading != text for one, text in zip(self.columns, headings, strict=True))
+        headings = [column.heading.format(**words) for column in self.columns]
+        named = any(
+            column.heading != text for column, text in zip(self.columns, headings, strict=True)
+        )
         lines = [[*line, *["-"] * (len(headings) - len(line))] for line in self.quoted_rows()]
         kinds = [column.of for column in self.columns]
         for row in rows:
             cells = [row.cell(column) for column in self.columns]
-            lines += [cells] if named else apart(cells, kinds, row.records)
+            lines += [cells] if named else split_row(cells, kinds, row.records)
         table = analysis.render_table(headings, lines) if lines else NOT_RUN
         tests = {(row.data, row.variant): row.comparison for row in rows}
         return paragraphs(table, *self.below(store, rows), holm_note(tests))
@@ -266,14 +278,15 @@ class Table:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Figure:
-    """What is drawn, and of which runs.
+    """A figure, and the runs that it needs.
 
     Attributes:
-      draw: draws it when the runs are done.
-      about: what the help of the command says.
+      draw: draws the figure when the runs are done.
+      about: its description in the help of the command.
       data: the data sets of the paper's figure.
-      variants: the systems whose runs it shows.
-      trained: (job, data set) -> what is trained; None trains `variants`.
+      variants: the systems that it shows.
+      trained: a function of (job, data set) that returns the systems to train; None trains
+        `variants`.
     """
 
     draw: "Callable[[Job], None]"
@@ -284,22 +297,23 @@ class Figure:
 
 
 RENDER = Table(about="only rewrite RESULTS.md from the finished runs")
-"""What every paper has beside its own tables, as "render"."""
+"""The table "render", which all papers have."""
 Section = Table | Callable[[Store], Iterable[Table]]
-"""A part of RESULTS.md: a table, or those that the records ask for."""
+"""A part of RESULTS.md: a table, or a function that returns tables for the records."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Claim:
-    """That one system is better than another, as the paper says, and the table that tests it.
+    """A claim of the paper that a system is better than another, and the table that tests it.
 
     Attributes:
-      says: the claim, as "GA-Net is better than soft attention".
-      table: whose comparisons decide: a table with `pair`, or those that the records ask for.
-      rows: names of the variants whose rows are of this claim.
-      data: the data sets of the claim; none named is every one of the table.
-      flip: the claim is that the second of a pair is better.
-      found: (store) -> findings, of a claim that no table has rows for.
+      says: the claim, such as "GA-Net is better than soft attention".
+      table: the table with the comparisons: a table with `pair`, or a function that returns such
+        tables.
+      rows: the variants in the rows that test the claim.
+      data: the data sets of the claim; () means all data sets of the table.
+      flip: True if the claim favours the second system of a pair.
+      find: a function of (store) that returns findings, for a claim without rows in a table.
     """
 
     says: str
@@ -307,15 +321,15 @@ class Claim:
     rows: tuple[str, ...] = ()
     data: Several[str] = ()
     flip: bool = False
-    found: Callable[[Store], Iterable[claims.Finding]] | None = None
+    find: Callable[[Store], Iterable[claims.Finding]] | None = None
 
     def findings(self, paper: "Paper", store: Store) -> list[claims.Finding]:
-        """What came of it, on every data set."""
-        if self.found is not None:
-            return list(self.found(store))
+        """Returns the results for the claim, on each data set."""
+        if self.find is not None:
+            return list(self.find(store))
         tables = () if self.table is None else _tables(self.table, store)
         return [
-            claims.found(row.label, row.comparison, row.records, flip=self.flip)
+            claims.finding_for(row.label, row.comparison, row.records, flip=self.flip)
             for table in tables
             for row in table.rows(paper, store)
             if row.variant in self.rows and (not self.data or row.data in self.data)
@@ -323,30 +337,34 @@ class Claim:
 
 
 def _tables(section: Section, store: Store) -> list[Table]:
+    """Returns the tables of a section of RESULTS.md."""
     return [section] if isinstance(section, Table) else list(section(store))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Paper:
-    """A paper, as the commands and RESULTS.md use it.
+    """A paper, for the commands and RESULTS.md.
 
     Attributes:
       start: name, help and presets.
       title: its short name, for RESULTS.md.
       source: authors, title and year.
-      names: data sets in the order of tables, and what tables call them.
+      names: data sets in the order of tables, and their names in tables.
       variants: its systems.
-      tables: what `python -m experiments.PAPER.tables` makes, in the order of its help.
-      page: RESULTS.md, from the top.
-      experiment: makes the run of a configuration.
+      tables: the tables and figures of `python -m experiments.PAPER.tables`, in the order of its
+        help.
+      page: the sections of RESULTS.md, from the top.
+      experiment: returns the experiment of a configuration.
       report: prints finished runs (console, records, work folder).
-      claims: what the first section of RESULTS.md judges.
-      level: (store) -> (data set, the paper's number, ours) of its main system.
-      keys: what every record has.
-      resolve: what a configuration becomes before it is run, as the width of a file.
-      options: of the command for tables.
-      twins: whether a record with equal settings is that of the same run, whatever its name. Not
-        where two systems differ in a file that a record names by its last part alone.
+      claims: the claims in the first section of RESULTS.md.
+      level: a function of (store) that returns (data set, the paper's number, ours) of the main
+        system.
+      keys: the keys that all its records have.
+      resolve: returns a configuration completed before its run, for example with the width of a
+        file.
+      options: the class of the options of the command for tables.
+      twins: True if a record with equal settings is that of the same run, whatever its name. It is
+        False if two systems differ in a file of which a record has only the last part of the path.
     """
 
     start: Start
@@ -377,53 +395,55 @@ class Paper:
 
     @property
     def folder(self) -> Path:
-        """Where its results are."""
+        """The folder of its results in the repository."""
         return RESULTS / self.name
 
     def store(self, folder: Path | None = None) -> Store:
-        """The records of a folder; those of the repository without one."""
+        """Returns the records in a folder; None means the folder of the repository."""
         return Store(self.folder if folder is None else folder, self.keys, self._default)
 
     def _default(self, data: str) -> Json:
-        """A configuration with defaults, for records that are older than an option."""
+        """Returns a configuration with defaults, for records from before an option was added."""
         presets = [self.presets[data]] if data in self.presets else self.presets.values()
         kinds = {type(preset) for preset in presets}
         return public_config(kinds.pop()()) if len(kinds) == 1 else {}
 
     def recorded(self, config: Config) -> Json:
-        """What the record of a run has as "config"."""
+        """Returns the entry "config" of the record of a run."""
         return public_config(config)
 
     def workdir_of(self, config: Config) -> Path:
-        """Where a run is: as it says, or runs/PAPER/NAME."""
+        """Returns the work folder of a configuration: its option, or runs/PAPER/NAME."""
         if config.workdir is not None:
             return Path(config.workdir)
         return Path("runs") / self.name / config.run_name
 
     def record_name(self, data: str, variant: str) -> str:
-        """The name of the records of a variant on a data set, see `Variant.same_as`."""
-        known = self.variants.get(variant)
-        if known is None or known.same_as is None or data not in self.presets:
+        """Returns the name of the records of a variant on a data set, see `Variant.same_as`."""
+        system = self.variants.get(variant)
+        if system is None or system.same_as is None or data not in self.presets:
             return variant
-        preset, other = self.presets[data], self.variants[known.same_as]
-        one, two = (self.recorded(changed(preset, v.on(data))) for v in (known, other))
-        return other.name if one == two else variant
+        preset, other = self.presets[data], self.variants[system.same_as]
+        settings, other_settings = (
+            self.recorded(with_changes(preset, v.on(data))) for v in (system, other)
+        )
+        return other.name if settings == other_settings else variant
 
     def sections(self, store: Store) -> Iterator[Table]:
-        """The tables of RESULTS.md."""
+        """Yields the tables of RESULTS.md."""
         for section in self.page:
             yield from _tables(section, store)
 
     def in_short(self, store: Store, lacking: Sequence[str]) -> str:
-        """What came of the claims, in at most a dozen lines.
+        """Returns the results for the claims, in at most a dozen lines.
 
         Args:
           store: the records.
-          lacking: headings of what nobody ran.
+          lacking: headings of the tables without a run.
         """
-        judged = [(one.says, one.findings(self, store)) for one in self.claims]
+        judged = [(claim.says, claim.findings(self, store)) for claim in self.claims]
         records = {name: store.any_of(name) for name in self.names}
-        there = {name: ours for name, ours in records.items() if ours}
+        existing = {name: ours for name, ours in records.items() if ours}
         beside = [f"{label} {ours} ({theirs})" for label, theirs, ours in self.level(store)]
         lines = [
             claims.count(finding for _, findings in judged for finding in findings),
@@ -431,13 +451,13 @@ class Paper:
             *(claims.line(says, findings) for says, findings in judged),
             f"- Ours, and in brackets the paper's: {', '.join(beside)}." if beside else "",
             f"- Not run at all: {', '.join(lacking)}." if lacking else "",
-            claims.data_line(self.names, there),
-            claims.vectors_line(record for ours in there.values() for record in ours),
+            claims.data_line(self.names, existing),
+            claims.vectors_line(record for ours in existing.values() for record in ours),
         ]
         return "\n".join(lines[:2] + [line for line in lines[2:] if line])
 
-    def diverged(self, store: Store) -> str:
-        """A line per run that ended without a result."""
+    def diverged_lines(self, store: Store) -> str:
+        """Returns a line for each run that ended without a result."""
         lines = []
         for data, label in self.names.items():
             for name, record in store.diverged(data):
@@ -451,12 +471,12 @@ class Paper:
         return "\n".join(lines)
 
     def write(self, store: Store) -> None:
-        """Renders every section from the records and replaces RESULTS.md whole."""
+        """Renders all sections from the records and replaces RESULTS.md."""
         parts = [(t.title, t.text(self, store), t.note) for t in self.sections(store)]
         if self.claims:
             lacking = [title for title, text, _ in parts if text.strip() == NOT_RUN]
             parts.insert(0, ("In short", self.in_short(store, lacking), claims.NOTE))
-        if lost := self.diverged(store):
+        if lost := self.diverged_lines(store):
             parts.append(("Runs that diverged", lost, ""))
         write_results(
             store.folder,
@@ -469,28 +489,41 @@ class Paper:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A command for tables at work: of a paper, with what was asked for."""
+    """A command for tables at work.
+
+    Attributes:
+      paper: the paper.
+      options: the options of the command.
+    """
 
     paper: Paper
     options: Any
 
     @property
     def store(self) -> Store:
-        """The records of its folder."""
+        """The records in the folder of the options."""
         return self.paper.store(self.options.results)
 
     @property
     def table(self) -> Table | Figure:
-        """What it makes."""
+        """The table or figure of the options."""
         return self.paper.tables.get(self.options.what, RENDER)
 
     @property
     def data(self) -> tuple[str, ...]:
-        """The data sets: as asked for, or those of the table or figure."""
+        """The data sets of the options, or by default those of the table or figure."""
         return self.options.data or self.table.data
 
     def config(self, data: str, variant: Variant | str, seed: int) -> Config:
-        """The configuration of one run: the preset, what the options say, the system, the seed."""
+        """Returns the configuration of a run.
+
+        The preset is changed by the options, the system and the seed.
+
+        Args:
+          data: the data set.
+          variant: the system, or its name.
+          seed: the seed.
+        """
         preset, options = self.paper.presets[data], self.options
         if isinstance(variant, str):
             variant = self.paper.variants[variant]
@@ -499,46 +532,53 @@ class Job:
             value = getattr(options, name, None)
             if value is None or not hasattr(preset.data, name):
                 continue
-            if name != "embeddings" or data not in options.drawn:
+            if name != "embeddings" or data not in options.random_vectors:
                 changes[f"data.{name}"] = value
         changes |= {**options.changes(preset), **variant.on(data)}
-        config = changed(preset, changes)
+        config = with_changes(preset, changes)
         if options.num_steps is not None:
             config = options.with_steps(config, options.num_steps)
         return self.paper.resolve(config)
 
     def cell(self, data: str, variant: Variant | str) -> Cell:
-        """Every seed of a system on a data set."""
+        """Returns all seeds of a system on a data set.
+
+        Args:
+          data: the data set.
+          variant: the system, or its name.
+        """
         name = variant if isinstance(variant, str) else variant.name
         configs = {seed: self.config(data, variant, seed) for seed in range(self.options.seeds)}
         return Cell(data, self.paper.record_name(data, name), configs)
 
     def workdir(self, cell: Cell, seed: int) -> Path:
-        """The work folder of a run that is trained alone."""
+        """Returns the work folder of a run that is trained separately."""
         return Path(self.options.runs) / f"{cell.data}-{cell.variant}-seed{seed}"
 
     def cells(self) -> Iterator[Cell]:
-        """The cells that its table or figure needs."""
+        """Yields the cells that the table or figure needs."""
         for data in self.data:
             trained = self.table.trained
-            wanted = self.table.variants if trained is None else trained(self, data)
-            for variant in wanted:
+            systems = self.table.variants if trained is None else trained(self, data)
+            for variant in systems:
                 yield self.cell(data, variant)
 
     def only(self, name: str) -> Cell:
-        """The cell of one run, by its DATA/VARIANT/SEED.
+        """Returns the cell with only the run DATA/VARIANT/SEED.
 
         Raises:
           ValueError: if the table or figure has no such run.
         """
-        data, _, rest = name.partition("/")
-        variant, _, seed = rest.rpartition("/")
-        cells = {(one.data, one.variant): one for one in self.cells()}
+        data, _, run_name = name.partition("/")
+        variant, _, seed = run_name.rpartition("/")
+        cells = {
+            (cell_of_run.data, cell_of_run.variant): cell_of_run for cell_of_run in self.cells()
+        }
         cell = cells.get((data, variant))
         if cell is None or not seed.isdecimal() or int(seed) not in cell.configs:
             raise ValueError(
                 f"cell must be DATA/VARIANT/SEED of a run of {self.options.what} with "
                 f"{self.options.seeds} seeds, got {name!r}; its cells are "
-                f"{', '.join('/'.join(one) for one in cells) or 'none'}"
+                f"{', '.join('/'.join(place) for place in cells) or 'none'}"
             )
         return dataclasses.replace(cell, configs={int(seed): cell.configs[int(seed)]})

@@ -1,4 +1,4 @@
-"""The papers and their commands: what `python -m experiments` lists."""
+"""The papers and their commands, which `python -m experiments` lists."""
 
 import dataclasses
 import importlib
@@ -6,11 +6,12 @@ import importlib
 
 @dataclasses.dataclass(frozen=True)
 class Paper:
-    """One paper, as a stranger looks for it."""
+    """A paper in the list of commands."""
 
     title: str
+    """Subject, authors and year."""
     commands: dict[str, str]
-    """What follows `python -m experiments.PAPER`, and what it does."""
+    """The words that follow `python -m experiments.PAPER`, and a description of each command."""
 
 
 _TABLES = "reproduce tables and figures"
@@ -54,12 +55,13 @@ PAPERS: dict[str, Paper] = {
         },
     ),
 }
+"""The papers by the name of their package."""
 BENCHMARKS = ("agt", "compact_attention", "ga_reader", "recurrence", "ssan", "training")
-"""Commands of `experiments.benchmarks`."""
+"""The commands of `experiments.benchmarks`."""
 
 
 def owners(preset: str) -> list[str]:
-    """The papers that have a preset of this name."""
+    """Returns the papers that have a preset of this name."""
     return [
         name
         for name in PAPERS

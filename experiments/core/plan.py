@@ -16,9 +16,10 @@ from experiments.core.records import alive, differences
 from gatedjax.data._load import Found, looking
 
 VALUES = ("verdict", "second seed", "table", "second seed of a table", "further seed", "figure")
-"""The kinds of missing runs, in the order of training: the first run of a system that a table
-compares with another; its second, before which there is no verdict; the same two of systems that
-nothing is compared with; more seeds; systems that only a figure shows."""
+"""The kinds of missing runs, in the order of training. First comes the first run of a system that a
+table compares with another, then its second run, because no verdict is possible before it. The same
+two runs of systems without a comparison follow, then more seeds, and last the systems that only a
+figure shows."""
 
 OPTIONS = {
     "num_steps": "train.num_steps",
@@ -31,13 +32,19 @@ OPTIONS = {
     "hidden": "model.hidden",
     "note": "data.note",
 }
-"""Options of the commands for tables, and the fields that they set in the configuration."""
+"""Options of the commands for tables, and the fields of the configuration that they set."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A run without a record: the command for tables that makes it, its cell with the configuration
-    of its seed alone, its seed, and one of `VALUES`."""
+    """A run without a record.
+
+    Attributes:
+      job: the command for tables that makes the run.
+      cell: the cell of the run, with the configuration of this seed only.
+      seed: the seed.
+      value: a kind of `VALUES`.
+    """
 
     job: Job
     cell: Cell
@@ -46,36 +53,36 @@ class Task:
 
     @property
     def name(self) -> str:
-        """PAPER/DATA/VARIANT/SEED."""
+        """The name PAPER/DATA/VARIANT/SEED."""
         return f"{self.job.paper.name}/{self.cell.data}/{self.cell.variant}/{self.seed}"
 
     @property
     def config(self) -> Config:
-        """The configuration."""
+        """The configuration of the run."""
         return self.cell.configs[self.seed]
 
     @property
     def workdir(self) -> Path:
-        """The work folder."""
+        """The work folder of the run."""
         return self.job.workdir(self.cell, self.seed)
 
     @property
     def saved_step(self) -> int:
-        """The step of the newest checkpoint, 0 without one."""
+        """The step of the newest checkpoint, 0 without a checkpoint."""
         steps = [p.name for p in (self.workdir / "checkpoints").glob("*") if p.name.isdecimal()]
         return max(map(int, steps), default=0)
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has a record, with results or of a run that diverged."""
+        """True if the run has a record, with results or of a run that diverged."""
         return self.job.store.is_over(self.cell.data, self.cell.variant, self.seed)
 
     def arguments(self) -> list[str]:
-        """Returns the command line of the paper's tables that makes this run alone."""
-        given, default = self.job.options, type(self.job.options)(what=self.job.options.what)
-        line = [given.what, "--cell", self.name.partition("/")[2], "--data", self.cell.data]
-        for name in (field.name for field in dataclasses.fields(given)):
-            value = getattr(given, name)
+        """Returns the command line of the paper's tables that makes only this run."""
+        options, default = self.job.options, type(self.job.options)(what=self.job.options.what)
+        line = [options.what, "--cell", self.name.partition("/")[2], "--data", self.cell.data]
+        for name in (field.name for field in dataclasses.fields(options)):
+            value = getattr(options, name)
             if name != "data" and value != getattr(default, name):
                 line += [f"--{name.replace('_', '-')}", str(value)]
         return line
@@ -83,8 +90,13 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The missing runs in their order, the cells that cannot be trained here with their reason (as
-    PAPER/DATA/VARIANT, reason), and the number of runs that have a record."""
+    """The missing runs and the cells that cannot be trained here.
+
+    Attributes:
+      tasks: the missing runs in their order.
+      left_out: (PAPER/DATA/VARIANT, reason) of each cell that cannot be trained here.
+      present: the number of runs that have a record.
+    """
 
     tasks: Sequence[Task]
     left_out: Sequence[tuple[str, str]]
@@ -92,7 +104,7 @@ class Plan:
 
 
 def paper_named(name: str) -> Paper:
-    """Returns a paper by the name of its package."""
+    """Returns the paper with this package name."""
     paper: Paper = importlib.import_module(f"experiments.{name}.paper").PAPER
     return paper
 
@@ -100,23 +112,26 @@ def paper_named(name: str) -> Paper:
 def make_plan(papers: Sequence[Paper], *, results: Path, runs: Path, **options: Any) -> Plan:
     """Returns the runs that the tables and figures of the papers lack, sorted by `VALUES`.
 
-    `results` and `runs` have a folder for each paper. The other options are those of the commands
-    for tables; a command without the option ignores it.
+    Args:
+      papers: the papers.
+      results: a folder with a folder of records per paper.
+      runs: a folder with a folder of work folders per paper.
+      **options: options of the commands for tables; a command without such an option ignores it.
     """
     tasks: list[Task] = []
     left_out: list[tuple[str, str]] = []
     present = 0
     for paper in papers:
         kind = options_of(paper)
-        known = {field.name for field in dataclasses.fields(kind)}
-        given = {k: v for k, v in options.items() if k in known and v is not None}
-        given |= {"results": results / paper.name, "runs": runs / paper.name / "tables"}
-        jobs = [Job(paper, kind(what=name, **given)) for name in paper.tables]
+        names = {field.name for field in dataclasses.fields(kind)}
+        values = {k: v for k, v in options.items() if k in names and v is not None}
+        values |= {"results": results / paper.name, "runs": runs / paper.name / "tables"}
+        jobs = [Job(paper, kind(what=name, **values)) for name in paper.tables]
         store, compared = jobs[0].store, _compared_systems(jobs[0])
-        # the data sets of a paper are looked for once, and a cell of two tables is trained once
+        # Each data set of a paper is looked for once, and a cell of two tables is trained once.
         reasons: dict[str, str | None] = {}
         seen: set[tuple[str, str]] = set()
-        for job, cell in _cells(sorted(jobs, key=lambda one: isinstance(one.table, Figure))):
+        for job, cell in _cells(sorted(jobs, key=lambda job: isinstance(job.table, Figure))):
             place = (cell.data, cell.variant)
             if place in seen:
                 continue
@@ -137,14 +152,23 @@ def make_plan(papers: Sequence[Paper], *, results: Path, runs: Path, **options: 
 
 
 def value_of(seeds: int, is_compared: bool, is_figure: bool) -> str:
-    """Returns the kind of the next run of a cell that has `seeds` runs."""
+    """Returns the kind of the next run of a cell, see `VALUES`.
+
+    Args:
+      seeds: the number of runs that the cell has.
+      is_compared: True if a table compares the system with another.
+      is_figure: True if only a figure shows the system.
+    """
     if is_figure:
         return "figure"
     return "further seed" if seeds > 1 else VALUES[seeds if is_compared else 2 + seeds]
 
 
 def missing_data(paper: Paper, config: Config) -> str | None:
-    """Returns which data or word vectors a run lacks here, or None; nothing is read or fetched."""
+    """Returns the reason why a run cannot have its data or word vectors here, or None.
+
+    The files are only looked for: none is read or downloaded.
+    """
     try:
         with looking():
             paper.experiment(config)
@@ -170,7 +194,7 @@ def _other_settings(job: Job, cell: Cell) -> str | None:
 def _compared_systems(job: Job) -> set[tuple[str, str]]:
     """Returns (data, name of records) of the systems that a comparison of RESULTS.md needs."""
     paper, store = job.paper, job.store
-    tables = [one for one in paper.tables.values() if isinstance(one, Table)]
+    tables = [table for table in paper.tables.values() if isinstance(table, Table)]
     return {
         (data, paper.record_name(data, name))
         for table in [*tables, *paper.sections(store)]
@@ -181,9 +205,9 @@ def _compared_systems(job: Job) -> set[tuple[str, str]]:
 
 
 def _cells(jobs: Sequence[Job]) -> Iterator[tuple[Job, Cell]]:
-    """Yields the cells of the jobs, each with a job of its data set and of its records' options."""
-    for job, data in ((one, data) for one in jobs for data in one.data):
-        # a table prints which systems it leaves out; that belongs to its own command
+    """Yields the cells of the jobs, each with a job that has the options of its records."""
+    for job, data in ((full_job, data) for full_job in jobs for data in full_job.data):
+        # The messages of a table about systems that it leaves out belong to its command.
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             options = dataclasses.replace(job.options, data=(data,))
             same = Job(job.paper, dataclasses.replace(options, **_recorded_options(job, data)))
@@ -192,13 +216,15 @@ def _cells(jobs: Sequence[Job]) -> Iterator[tuple[Job, Cell]]:
 
 
 def _recorded_options(job: Job, data: str) -> Mapping[str, Any]:
-    """Returns the options in which the records of a table on a data set agree and differ from the
-    presets, because a missing run must be comparable to the records beside it.
+    """Returns options that the records of a table on a data set share and the presets do not have.
 
-    Runs that collapsed are not asked. A table without records has the word vectors of the others.
+    A missing run takes them, because it must be comparable with the existing records. Runs that
+    collapsed are ignored. A table without records takes the word vectors of the records of its data
+    set.
     """
     paper, store = job.paper, job.store
-    # the options that `owned` lists make rows of their own, and the other tables refuse them
+    # The options in `owned` are left out, because they make separate rows and other tables refuse
+    # them.
     free = {
         name: path
         for name, path in OPTIONS.items()
@@ -207,14 +233,16 @@ def _recorded_options(job: Job, data: str) -> Mapping[str, Any]:
     values: dict[str, set[Any]] = {name: set() for name in free}
     only = Job(paper, dataclasses.replace(job.options, data=(data,)))
     for cell in only.cells():
-        wanted = paper.recorded(next(iter(cell.configs.values())))
+        settings = paper.recorded(next(iter(cell.configs.values())))
         for record in alive(store.read(data, cell.variant)):
-            other = differences(record["config"], wanted, store.default(data))
-            changes = {one.field: one.recorded for one in other}
+            other = differences(record["config"], settings, store.default(data))
+            changes = {difference.field: difference.recorded for difference in other}
             for name, path in free.items():
                 values[name].add(changes.get(path))
     if values.get("embeddings") == set():  # the table has no records
-        files = {one["config"].get("data", {}).get("embeddings") for one in store.any_of(data)}
+        files = {
+            record["config"].get("data", {}).get("embeddings") for record in store.any_of(data)
+        }
         values["embeddings"] = files
-    same = {name: next(iter(found)) for name, found in values.items() if len(found) == 1}
+    same = {name: next(iter(choices)) for name, choices in values.items() if len(choices) == 1}
     return {name: value for name, value in same.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Records of finished runs: one JSON file each, written only by the run itself."""
+"""Records of finished runs: a JSON file per run, written only by the run itself."""
 
 import dataclasses
 import itertools
@@ -21,40 +21,54 @@ from gatedjax.training.log import write_json as write_json
 from gatedjax.training.log import write_text as write_text
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
-"""Where the results of every paper are."""
+"""The folder with the results of all papers."""
 
 DIVERGED = "diverged"
-"""Folder of the records of such runs, and their key of the step where they ended."""
+"""The folder for records of diverged runs, and their key for the step at which they ended."""
 COLLAPSED = "collapsed"
 MARGIN = 0.0005
-"""Nats: how near to the entropy of the labels a training loss counts as equal to it."""
+"""The largest distance, in nats, at which a training loss counts as equal to the label entropy."""
 RULE = (
     '"Collapsed": the training loss of the last third stays within .0005 of the entropy of the '
     "labels, or all test predictions are one class."
 )
 LAST = "last step"
-"""Heads what is not chosen by validation, beside what is."""
+"""The heading of results at the last step, next to the results that validation chose."""
 LAST_RULE = (
     '"Last step": the test by the parameters of the last step, beside that by those which '
     "validation chose."
 )
 
-# Class counts of (validation, test) of data sets, by class, for records that are older than their
-# predictions: a network that knows one class has its share right in both.
+# The number of examples per class in (validation, test). They are compared with records from before
+# "predicted_classes", because a constant prediction is right for the share of its class in both.
 _COUNTS = {
     "sst1": ((139, 289, 229, 279, 165), (279, 633, 389, 510, 399)),
 }
 
 
 def entropy(counts: Array) -> float:
-    """-sum p log p in nats of the shares of these counts; no constant has a smaller loss."""
+    """Computes -sum p log p in nats for the shares p of the given counts.
+
+    It is the smallest cross-entropy that a constant prediction can have.
+
+    Args:
+      counts: [classes].
+    """
     p = np.asarray(counts, np.float64)
     p = p[p > 0] / p.sum()
     return float(-(p * np.log(p)).sum())
 
 
 def class_facts(train_labels: Array, predicted: Array) -> Json:
-    """What a record has for `collapsed`: of labels [n] of training, predictions [m] of the test."""
+    """Returns the entries of a record that `has_collapsed` needs.
+
+    Args:
+      train_labels: labels [n] of the training examples.
+      predicted: predicted classes [m] of the test examples.
+
+    Returns:
+      "label_entropy" in nats, and "predicted_classes", the number of predictions per class.
+    """
     _, counts = np.unique(np.asarray(train_labels), return_counts=True)
     return {
         "label_entropy": round(entropy(counts), 6),
@@ -62,18 +76,19 @@ def class_facts(train_labels: Array, predicted: Array) -> Json:
     }
 
 
-def collapsed(record: Record) -> bool:
-    """Whether the run of a record became a constant.
+def has_collapsed(record: Record) -> bool:
+    """Returns True if the network of a run became a constant.
 
-    Either its training loss stays within `MARGIN` of the entropy of the labels over the last third
-    of its curve, or its predictions for the test examples are one class. Records that are older
-    than these facts are judged by what they have: the confusion matrix, the labels of the test
-    examples in place of those of the training examples, or the shares of classes.
+    Either its training loss stays within `MARGIN` of the label entropy over the last third of its
+    curve, or all its predictions for the test examples are the same class. A record without the
+    entries of `class_facts` is judged by its confusion matrix, by the labels of the test examples
+    instead of the training labels, or by the shares of the classes.
     """
     return _one_class(record) or _at_entropy(record)
 
 
 def _one_class(record: Record) -> bool:
+    """Returns True if the test predictions of a record are all the same class."""
     if "predicted_classes" in record:
         return sum(count > 0 for count in record["predicted_classes"]) == 1
     if "confusion" in record:
@@ -89,22 +104,23 @@ def _one_class(record: Record) -> bool:
 
 
 def _at_entropy(record: Record) -> bool:
+    """Returns True if the last third of the training curve stays at the label entropy."""
     support = record.get("support")
-    known = record.get("label_entropy", None if support is None else entropy(support))
+    label_entropy = record.get("label_entropy", None if support is None else entropy(support))
     points = [point for point in record.get("train_curve") or () if point[1] is not None]
-    if known is None or not points:
+    if label_entropy is None or not points:
         return False
     last = [loss for step, loss, *_ in points if step > points[-1][0] * 2 / 3]
-    return all(abs(loss - known) <= MARGIN for loss in last)
+    return all(abs(loss - label_entropy) <= MARGIN for loss in last)
 
 
 PASSING = ("exit_code", "signal")
-"""What of a run's figures only the command that ran it needs to know."""
+"""Entries of a run that only the command needs; they are not written to the record."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """A setting in which a record is not the run that is wanted."""
+    """A setting that differs between a record and the run that a command asks for."""
 
     field: str
     recorded: object
@@ -112,26 +128,38 @@ class Difference:
 
 
 def differences(saved: Json, wanted: Json, default: Fields | None = None) -> list[Difference]:
-    """The settings in which two configurations differ; none if they are of the same run.
+    """Returns the settings in which two configurations differ.
 
-    An option that is younger than a configuration was what it is by default.
+    An option that was added after a configuration was written has its default value there.
 
     Args:
       saved: the configuration of a record.
       wanted: the configuration of a run, or of another record.
-      default: a configuration whose options have their defaults; those of "train" are known.
+      default: a configuration with the default of each option; the defaults of "train" are known.
+
+    Returns:
+      The differences; the list is empty if the configurations describe the same run.
     """
-    a, b = (_flat(filled(one, default or {})) for one in (saved, wanted))
+    a, b = (_flat(fill_defaults(config, default or {})) for config in (saved, wanted))
     names = [*b, *(name for name in a if name not in b)]
-    found = ((name, a.get(name, NO_FIELD), b.get(name, NO_FIELD)) for name in names)
-    return [Difference(*one) for one in found if one[1] != one[2]]
+    triples = ((name, a.get(name, NO_FIELD), b.get(name, NO_FIELD)) for name in names)
+    return [Difference(*triple) for triple in triples if triple[1] != triple[2]]
 
 
 NO_FIELD = "no such option"
+"""Stands for the value of a setting that a configuration does not have."""
 
 
-def filled(config: Config, default: Fields) -> Json:
-    """A recorded configuration with defaults for the options that are younger than it."""
+def fill_defaults(config: Config, default: Fields) -> Json:
+    """Completes a recorded configuration with defaults for the options that were added later.
+
+    Args:
+      config: the recorded configuration.
+      default: a configuration with the default of each option.
+
+    Returns:
+      A new dict.
+    """
     parts = {
         name: {**values, **config[name]}
         for name, values in default.items()
@@ -141,6 +169,7 @@ def filled(config: Config, default: Fields) -> Json:
 
 
 def _flat(config: Fields, above: str = "") -> Json:
+    """Returns a nested configuration as a dict from dotted paths to values."""
     flat: Json = {}
     for name, value in config.items():
         path = above + name
@@ -149,95 +178,116 @@ def _flat(config: Fields, above: str = "") -> Json:
 
 
 FACTS = ("train_n", "test_n", "test_digest", "vocabulary_size", "embedding_coverage")
-"""What of a record tells its data, beside their origin."""
+"""The entries of a record that identify its data, in addition to the origin of the data."""
 SEED = "train.seed"
+"""The dotted path of the seed in a configuration."""
 
 
 def check_one_kind(records: Records, name: str, default: Fields | None = None) -> None:
-    """Refuses records of one cell that nobody may average.
+    """Refuses records of a cell that must not be averaged.
 
     Args:
-      records: of the seeds.
-      name: of the cell, for the message.
+      records: the records of the seeds.
+      name: the name of the cell, for the message.
       default: as for `differences`.
 
     Raises:
-      ValueError: naming the seeds and what differs: a setting other than the seed, or the data.
+      ValueError: if a setting other than the seed differs, or the data; the message names both
+        seeds.
     """
-    # every two of them: one that is older than a fact says nothing of the others
+    # All pairs are compared, because an old record without a fact agrees with any other record.
     for first, record in itertools.combinations(records, 2):
         other = differences(first["config"], record["config"], default)
-        found = [one for one in other if one.field != SEED] + data_differences(first, record)
-        if found:
-            one = found[0]
+        faults = [
+            difference for difference in other if difference.field != SEED
+        ] + data_differences(first, record)
+        if faults:
+            fault = faults[0]
             raise ValueError(
-                f"records of {name}: {one.field} is {one.recorded} in seed {first['seed']} and "
-                f"{one.wanted} in seed {record['seed']}; they are not averaged: make them again "
+                f"records of {name}: {fault.field} is {fault.recorded} in seed {first['seed']} and "
+                f"{fault.wanted} in seed {record['seed']}; they are not averaged: make them again "
                 "with --rerun, or move those of one kind to a folder of their own (--results DIR)"
             )
 
 
 def data_differences(first: Record, second: Record) -> list[Difference]:
-    """Where the data of two records differ, as far as both tell."""
+    """Returns the differences between the data of two records, for the facts that both have."""
     pairs = [(name, first.get(name), second.get(name)) for name in FACTS]
-    known = [pair for pair in pairs if None not in pair]
+    facts = [pair for pair in pairs if None not in pair]
     origins = ("origin of the data", origin_of(first), origin_of(second))
-    return [Difference(*one) for one in (origins, *known) if one[1] != one[2]]
+    return [Difference(*triple) for triple in (origins, *facts) if triple[1] != triple[2]]
 
 
 def saved_record(record: Record) -> Json:
-    """The record as it is written to a file."""
+    """Returns the part of a record that is written to a file."""
     return {key: value for key, value in record.items() if key not in PASSING}
 
 
-def best(found: Records) -> Json | None:
-    """The record of the seed that is best in validation; the smallest seed of equals."""
-    return max(found, key=lambda record: record["validation"]["accuracy"]) if found else None
+def best(records: Records) -> Json | None:
+    """Returns the record that is best in validation, of the smallest seed; None without records."""
+    return max(records, key=lambda record: record["validation"]["accuracy"]) if records else None
 
 
 def train_settings(saved: Json) -> Json:
-    """Returns how a record's run was trained, with the options of this version.
+    """Returns the training settings of a recorded configuration, completed with defaults.
 
-    An option younger than the record has its default; an option that was removed since is left out.
+    An option that was removed since the record was written is left out.
 
     Raises:
       ValueError: if a removed option has another value than its default.
     """
     default = to_json_values(TrainConfig())
-    given = saved.get("train", {})
-    train = default | given
-    optimizer = without_removed_fields("OptimizerConfig", given.get("optimizer", {}))
+    recorded = saved.get("train", {})
+    train = default | recorded
+    optimizer = without_removed_fields("OptimizerConfig", recorded.get("optimizer", {}))
     train["optimizer"] = default["optimizer"] | optimizer
     return train
 
 
 def refuse_other(
-    path: Path, name: str, known: Record | None, found: Record, *, rerun: bool
+    path: Path, name: str, earlier: Record | None, measured: Record, *, rerun: bool
 ) -> None:
-    """Refuses to replace what an earlier command measured by something else, before it is written.
+    """Refuses to replace an earlier measurement in a file with a different measurement.
 
-    `known` is what the file has, None if it has nothing of the kind; with `rerun` that is replaced.
+    Args:
+      path: the file.
+      name: the name of the measurement, for the message.
+      earlier: the measurement in the file, or None if the file has none.
+      measured: the new measurement; other hardware alone is not a difference.
+      rerun: True allows the replacement.
+
+    Raises:
+      ValueError: if the measurements differ; the message names the first difference.
     """
-    if known is None or rerun:
+    if earlier is None or rerun:
         return
-    pair = ({"": {**one, "hardware": None}, "train": {}} for one in (known, to_json_values(found)))
-    other = differences(*pair)  # what it ran on is not what it measured
+    pair = (
+        {"": {**measurement, "hardware": None}, "train": {}}
+        for measurement in (earlier, to_json_values(measured))
+    )
+    other = differences(*pair)  # the hardware is not part of the measurement
     if other:
-        one = other[0]
+        difference = other[0]
         raise ValueError(
-            f"{path} has another {name}: {one.field.strip('.') or 'it'} is {_short(one.recorded)}, "
-            f"found {_short(one.wanted)}; keep it and give another folder (--results DIR), or "
-            "replace it (--rerun)"
+            f"{path} has another {name}: {difference.field.strip('.') or 'it'} is "
+            f"{_short(difference.recorded)}, found {_short(difference.wanted)}; keep it and give "
+            "another folder (--results DIR), or replace it (--rerun)"
         )
 
 
 def count_each(
     path: Path, names: Iterable[str], count: Callable[[str], Json], *, rerun: bool
 ) -> None:
-    """Counts every data set that can be had here, and writes the counts to a file of a table.
+    """Counts each data set that is available here, and adds the counts to the file of a table.
+
+    Args:
+      path: the JSON file.
+      names: the data sets; a data set without files is reported and left out.
+      count: returns the counts of a data set.
+      rerun: True replaces different counts.
 
     Raises:
-      ValueError: if the file has another count of a set, as `refuse_other`.
+      ValueError: if the file has other counts for a data set, see `refuse_other`.
     """
     counts = read_json(path) if path.exists() else {}
     for name in names:
@@ -246,59 +296,81 @@ def count_each(
         except (FileNotFoundError, ValueError) as error:
             say(f"{name}: not counted: {error}")
             continue
-        known = counts.get(name)
-        if known is not None:
-            known = known | {"substitute": substitute_of(known)}
-        refuse_other(path, f"count of {name}", known, counted, rerun=rerun)
+        earlier = counts.get(name)
+        if earlier is not None:
+            earlier = earlier | {"substitute": substitute_of(earlier)}
+        refuse_other(path, f"count of {name}", earlier, counted, rerun=rerun)
         counts[name] = counted
         say(f"{name}: counted")
     write_json(path, counts)
 
 
 def _short(value: object) -> str:
+    """Returns the text of a value, cut to 80 characters."""
     text = str(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def mean_std(values: list[float], digits: int = 4) -> str:
-    """A cell of a table: mean, sample standard deviation and number of runs."""
+    """Formats a table cell: mean, sample standard deviation and number of runs.
+
+    Args:
+      values: a value per run.
+      digits: digits after the decimal point.
+
+    Returns:
+      The text, such as "0.9124 ± 0.0031 (n=3)"; without a deviation for a single run.
+    """
     summary = analysis.summary(values)
     spread = "" if summary.std is None else f" ± {summary.std:.{digits}f}"
     return f"{summary.mean:.{digits}f}{spread} (n={summary.n})"
 
 
-def averaged(records: Records, figure: Callable[[Json], float | None], digits: int = 4) -> str:
-    """A cell of a table: mean, deviation and number of runs of a figure that records may have.
+def format_average(
+    records: Records, figure: Callable[[Json], float | None], digits: int = 4
+) -> str:
+    """Formats a table cell: mean, deviation and number of runs of a value in the records.
 
-    What collapsed is counted instead; `NOT_RUN` if no record has the figure.
+    Args:
+      records: the records of the seeds.
+      figure: returns the value of a record, or None if the record has no such value.
+      digits: digits after the decimal point.
+
+    Returns:
+      The text; runs that collapsed are counted instead of averaged. It is `NOT_RUN` if no record
+      has the value.
     """
-    known = [(record, value) for record in records if (value := figure(record)) is not None]
-    if not known:
+    pairs = [(record, value) for record in records if (value := figure(record)) is not None]
+    if not pairs:
         return NOT_RUN
-    values = [value for record, value in known if not collapsed(record)]
-    lost = len(known) - len(values)
+    values = [value for record, value in pairs if not has_collapsed(record)]
+    lost = len(pairs) - len(values)
     if not values:
         return f"{COLLAPSED} (n={lost})"
     return mean_std(values, digits) + (f", {lost} {COLLAPSED}" if lost else "")
 
 
 def alive(records: Records) -> Records:
-    """The records of runs that did not collapse."""
-    return [record for record in records if not collapsed(record)]
+    """Returns the records of the runs that did not collapse."""
+    return [record for record in records if not has_collapsed(record)]
 
 
 RECORD = ("config", "seed", "test", "correct")
-"""What every record of a finished classifier has."""
+"""The keys that all records of finished classifiers have."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Store:
     """A folder of run records.
 
+    The methods take `data`, the name of a data set, `variant`, the name of a system's records, and
+    `seed`.
+
     Attributes:
-      folder: where records, figures and RESULTS.md are.
-      keys: what every record has.
-      default: from a data set to a configuration with defaults, for records older than an option.
+      folder: the folder with records, figures and RESULTS.md.
+      keys: the keys that all records have.
+      default: returns a configuration with defaults for a data set, for records that were written
+        before an option was added.
     """
 
     folder: Path
@@ -306,79 +378,84 @@ class Store:
     default: Callable[[str], Json] = lambda data: {}
 
     def path(self, data: str, variant: str, seed: int) -> Path:
-        """Where the record of a run is."""
+        """Returns the path of the record of a run."""
         return self.folder / "runs" / f"{data}-{variant}-seed{seed}.json"
 
     def get(self, data: str, variant: str, seed: int) -> Json | None:
-        """The record, or None if the run is missing."""
+        """Returns the record of a run, or None if the run has no record."""
         path = self.path(data, variant, seed)
         return read_json(path, *self.keys) if path.exists() else None
 
     def diverged_path(self, data: str, variant: str, seed: int) -> Path:
-        """Where the record of a run is whose updates were no longer finite; it has no results."""
+        """Returns the path of the record of a run that diverged, which has no results."""
         return self.folder / DIVERGED / self.path(data, variant, seed).name
 
     def diverged(self, data: str, variant: str = "*") -> list[tuple[str, Record]]:
-        """The variant and the record of every run of a data set that diverged."""
-        found = sorted(self.folder.glob(f"{DIVERGED}/{data}-{variant}-seed*.json"))
+        """Returns (variant, record) for each diverged run of a data set."""
+        paths = sorted(self.folder.glob(f"{DIVERGED}/{data}-{variant}-seed*.json"))
         return [
-            (path.stem.split("-", 1)[1].rsplit("-seed", 1)[0], read_json(path)) for path in found
+            (path.stem.split("-", 1)[1].rsplit("-seed", 1)[0], read_json(path)) for path in paths
         ]
 
     def existing_path(self, data: str, variant: str, seed: int) -> Path | None:
-        """Where a run has its record, with results or without; None if it is missing."""
+        """Returns the path of the record of a run, with or without results; or None."""
         places = (place(data, variant, seed) for place in (self.path, self.diverged_path))
         return next((path for path in places if path.exists()), None)
 
     def is_over(self, data: str, variant: str, seed: int) -> bool:
-        """Whether a run has a record, with results or without."""
+        """Returns True if a run has a record, with or without results."""
         return self.existing_path(data, variant, seed) is not None
 
     def all(self, data: str, variant: str) -> Records:
-        """The records of every seed, in the order of the seeds.
+        """Returns the records of all seeds of a cell, in the order of the seeds.
 
         Raises:
-          ValueError: if they are not of one configuration and one origin of the data.
+          ValueError: if they differ in configuration or in the origin of the data.
         """
         records = self.read(data, variant)
         check_one_kind(records, f"{data}, {variant}", self.default(data))
         return records
 
     def read(self, data: str, variant: str) -> Records:
-        """As `all`, whatever they are of."""
-        found = self.folder.glob(f"runs/{data}-{variant}-seed*.json")
-        records = [read_json(path, *self.keys) for path in found]
+        """Returns the records of all seeds of a cell without checking that they belong together."""
+        paths = self.folder.glob(f"runs/{data}-{variant}-seed*.json")
+        records = [read_json(path, *self.keys) for path in paths]
         return sorted(records, key=lambda record: record["seed"])
 
     def any_of(self, data: str) -> Records:
-        """Every record of a data set, whatever its variant."""
+        """Returns the records of all variants on a data set."""
         paths = sorted(self.folder.glob(f"runs/{data}-*-seed*.json"))
         return [read_json(path, *self.keys) for path in paths]
 
     def variants(self, data: str) -> Iterator[str]:
-        """Names of the variants that have a record."""
+        """Yields the names of the variants that have a record on a data set, sorted."""
         names = {p.name.split("-", 1)[1] for p in self.folder.glob(f"runs/{data}-*-seed*.json")}
         yield from sorted({name.rsplit("-seed", 1)[0] for name in names})
 
-    def learned(self, data: str) -> dict[str, Records]:
-        """The variants with a run that did not collapse, and their records of such runs.
+    def learned_records(self, data: str) -> dict[str, Records]:
+        """Returns the records of the runs that did not collapse, by variant.
 
         Raises:
-          ValueError: if there is none.
+          ValueError: if there is no such run.
         """
-        learned = {name: alive(self.all(data, name)) for name in self.variants(data)}
-        learned = {name: records for name, records in learned.items() if records}
-        if not learned:
+        records_of = {name: alive(self.all(data, name)) for name in self.variants(data)}
+        records_of = {name: records for name, records in records_of.items() if records}
+        if not records_of:
             raise ValueError(f"{data}: no run that learned has a record in {self.folder}")
-        return learned
+        return records_of
 
 
 def write_results(
     folder: Path, paper: str, *, module: str, source: str, parts: list[tuple[str, str, str]]
 ) -> None:
-    """Writes RESULTS.md of a paper: heading, body and note of every section.
+    """Writes the RESULTS.md of a paper: heading, body and note of each section.
 
-    Below the title stand the module of the command that writes it and authors, title and year.
+    Args:
+      folder: the folder of the page.
+      paper: the short name of the paper, for the title.
+      module: the module of the command that writes the page.
+      source: authors, title and year.
+      parts: (heading, body, note) of each section.
     """
     lines = [
         f"# {paper}: results",

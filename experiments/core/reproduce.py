@@ -1,4 +1,4 @@
-"""`python -m experiments reproduce`: trains what the tables lack, several runs at once."""
+"""`python -m experiments reproduce`: trains the runs that the tables lack, several at once."""
 
 import collections
 import dataclasses
@@ -26,45 +26,46 @@ from gatedjax._utils.terminal import new_console, printable, say
 from gatedjax.training.lock import WorkdirLock
 
 WORDS = {**cli.TABLE_OPTIONS, "another workdir": "another folder (--results DIR)"}
+"""Phrases in messages of the library, and the options that replace them."""
 GRACE = 120.0
-"""Seconds that a run has to save itself after SIGTERM; a step or a compilation may be under way."""
+"""Seconds for a run to save itself after SIGTERM; a step or a compilation may be in progress."""
 POLL = 0.2
-"""Seconds between two looks at the processes."""
+"""Seconds between two checks of the processes."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Trains what the tables lack: comparisons first, then second seeds, more seeds, figures. Stop
-    it with Ctrl-C; the same command continues. See docs/plan.md."""
+    """Trains the runs that the tables lack: comparisons first, then second seeds, more seeds and
+    figures. Ctrl-C stops it, and the same command continues. See docs/plan.md."""
 
     papers: tuple[str, ...] = tuple(PAPERS)
     """Papers, by the name of their package."""
     hours: float = 8.0
-    """Time; runs that are at work when it is up are saved."""
+    """Time limit; runs that are in progress at its end are saved."""
     workers: int | None = None
-    """Runs at once (default: one per core, on an accelerator one)."""
+    """Number of runs at the same time (default: the number of cores, on an accelerator 1)."""
     plan: Literal["run", "show"] = "run"
-    """"show" only shows the plan."""
+    """"run" makes the runs; "show" only prints the plan."""
     verify: str | None = None
     """Train this recorded run again, PAPER/DATA/VARIANT/SEED, and compare its first losses."""
     seeds: int = 3
     """Runs per cell, with seeds 0, 1, ..."""
     num_steps: int | None = None
     """Steps per run (default: those of the records in the same table, else the preset's); with
-    --verify those that are compared (default: 50)."""
+    --verify the steps that are compared (default: 50)."""
     data_dir: str | None = None
-    """Where prepared TFDS data sets are."""
+    """Folder with prepared TFDS data sets."""
     manual_dir: str | None = None
     """Folder with the raw files, to work without a network."""
     embeddings: str | None = None
     """File of word vectors (default: that of the records of a data set, else of its preset)."""
     results: Path = RESULTS
-    """Records and RESULTS.md, in a folder per paper."""
+    """Folder with records and RESULTS.md in a folder per paper."""
     runs: Path = Path("runs")
-    """Work folders, below PAPER/tables."""
+    """Folder with the work folders, which are below PAPER/tables."""
 
 
-def _read(args: Sequence[str]) -> Options:
+def _parse_options(args: Sequence[str]) -> Options:
     """Reads the options; exits with status 2 if a value cannot be used."""
     if any(arg.partition("=")[0] == "--measure" for arg in args):
         cli.fail("--measure is no longer an option, because no cost is estimated: leave it out")
@@ -74,17 +75,17 @@ def _read(args: Sequence[str]) -> Options:
         cli.fail(f"--hours must be above 0, got {options.hours:g}")
     for name in options.papers or ("",):
         if name not in PAPERS:
-            near = difflib.get_close_matches(name, PAPERS, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            similar = difflib.get_close_matches(name, PAPERS, n=1)
+            hint = f" Did you mean {similar[0]!r}?" if similar else ""
             cli.fail(f"--papers: no paper {name!r}.{hint} Papers: {', '.join(PAPERS)}.")
     return options
 
 
 def default_platform() -> str:
-    """Returns JAX's platform, asked in a process of its own, which leaves the device free."""
+    """Returns JAX's platform from another process, because this one must leave the device free."""
     ask = [sys.executable, "-c", "import jax; print(jax.default_backend())"]
-    found = subprocess.run(ask, capture_output=True, text=True, check=True, timeout=300)
-    return found.stdout.split()[-1]
+    process = subprocess.run(ask, capture_output=True, text=True, check=True, timeout=300)
+    return process.stdout.split()[-1]
 
 
 def show(plan: Plan) -> None:
@@ -99,12 +100,12 @@ def show(plan: Plan) -> None:
     for name, reason in plan.left_out:
         reasons.setdefault(reason, []).append(name)
     for reason, names in reasons.items():
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        say(f"left out: {', '.join(names[:3])}{more}: {reason}")
+        ending = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        say(f"left out: {', '.join(names[:3])}{ending}: {reason}")
 
 
 def command_of(task: Task) -> list[str]:
-    """Returns the command that makes a run in a process of its own."""
+    """Returns the command that makes a run in a separate process."""
     module = f"experiments.{task.job.paper.name}.paper"
     worker = [sys.executable, "-m", "experiments.core.worker", str(os.getpid()), module]
     return [*worker, *task.arguments()]
@@ -112,6 +113,10 @@ def command_of(task: Task) -> list[str]:
 
 def make_run(task: Task, stop: threading.Event) -> tuple[str, str]:
     """Makes a run in a process, which saves itself and ends when `stop` is set.
+
+    Args:
+      task: the run.
+      stop: the event.
 
     Returns:
       "done", "stopped" (the same command continues it) or "failed", and the reason.
@@ -124,9 +129,9 @@ def make_run(task: Task, stop: threading.Event) -> tuple[str, str]:
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            # several processes may share an accelerator; none may take all of its memory
+            # Several processes may share an accelerator, so none may reserve all of its memory.
             env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ},
-            start_new_session=True,  # Ctrl-C reaches this process alone, which tells each run once
+            start_new_session=True,  # Ctrl-C reaches only this process, which stops each run
         )
     while process.poll() is None and not stop.wait(POLL):
         pass
@@ -139,7 +144,7 @@ def make_run(task: Task, stop: threading.Event) -> tuple[str, str]:
             process.wait()
     if task.is_over:
         return "done", ""
-    # a run that saved itself after SIGTERM ends with 0, and leaves no record
+    # A run that saved itself after SIGTERM ends with status 0 and has no record.
     if is_told or process.returncode in (0, 130, -signal.SIGINT, -signal.SIGTERM):
         return "stopped", f", saved at step {task.saved_step}"
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
@@ -147,20 +152,23 @@ def make_run(task: Task, stop: threading.Event) -> tuple[str, str]:
 
 
 def train(tasks: Sequence[Task], cores: Sequence[int | None], end: float) -> int:
-    """Makes the runs in their order, until `end` or a signal; returns the exit status.
+    """Makes the runs in their order, until `end` or a signal.
 
     Args:
       tasks: the runs.
-      cores: as many runs as there are cores are made at once, each bound to its core, or to none
-        where that is None.
+      cores: a core for each of the runs at the same time, to which the run is bound; None binds it
+        to no core.
       end: the value of `time.monotonic` at which the runs are stopped and saved.
+
+    Returns:
+      The exit status.
     """
     waiting, running = collections.deque(tasks), dict[str, Task]()
     stop, turn = threading.Event(), threading.Lock()
     count, problems, signals = collections.Counter[str](), dict[str, None](), list[int]()
 
     def work(core: int | None) -> None:
-        if core is not None:  # of this thread; the processes that it starts inherit it
+        if core is not None:  # the processes that this thread starts inherit its core
             os.sched_setaffinity(0, {core})
         while not stop.is_set():
             with turn:
@@ -197,7 +205,7 @@ def train(tasks: Sequence[Task], cores: Sequence[int | None], end: float) -> int
                 at = [f"{name} at step {task.saved_step}" for name, task in [*running.items()]]
                 status.update(f"{len(waiting)} to go; saved: {', '.join(at)}")
         finally:
-            stop.set()  # an error must leave no process at work
+            stop.set()  # no process may go on after an error
             for number, handler in handlers.items():
                 signal.signal(number, handler)
     for future in futures:
@@ -208,26 +216,26 @@ def train(tasks: Sequence[Task], cores: Sequence[int | None], end: float) -> int
     say(f"{text}; {len(waiting)} not begun")
     if count["stopped"] or waiting:
         say("the same command continues")
-    if signals:  # a run that SIGTERM saved is no error, as in the command of a single run
+    if signals:  # a run that SIGTERM saved is no error in the command of a run either
         return 130 if signals[0] == signal.SIGINT else 0
     return 1 if count["failed"] or problems else 0
 
 
 def reproduce(options: Options) -> int:
-    """Shows the plan and makes the runs; returns the exit status."""
+    """Prints the plan and makes the runs; returns the exit status."""
     on_cpu = default_platform() == "cpu"
     end = time.monotonic() + 3600 * options.hours
     names = ("results", "runs", "seeds", "data_dir", "manual_dir", "embeddings", "num_steps")
-    given = {name: getattr(options, name) for name in names}
-    given |= {"cpu_devices": 1 if on_cpu else None}
+    values = {name: getattr(options, name) for name in names}
+    values |= {"cpu_devices": 1 if on_cpu else None}
     papers = [paper_named(name) for name in dict.fromkeys(options.papers)]
     if options.plan == "show":
-        show(make_plan(papers, **given))
+        show(make_plan(papers, **values))
         return 0
     options.results.mkdir(parents=True, exist_ok=True)
     lock = WorkdirLock(options.results)
     try:
-        plan = make_plan(papers, **given)
+        plan = make_plan(papers, **values)
         show(plan)
         if not plan.tasks and plan.left_out:
             cli.fail("nothing can be trained: every missing cell is left out, see above")
@@ -243,10 +251,10 @@ def reproduce(options: Options) -> int:
 
 
 def main(args: Sequence[str]) -> int:
-    """Runs the command with the arguments behind its name; returns the exit status."""
-    # TFDS warns of every folder where a set is not prepared yet
+    """Runs the command with the arguments after its name; returns the exit status."""
+    # TFDS warns about each folder without a prepared data set, which is no fault here.
     logging.getLogger("absl").setLevel(logging.ERROR)
-    options = _read(args)
+    options = _parse_options(args)
     with cli.refusals(WORDS):
         try:
             if options.verify is not None:

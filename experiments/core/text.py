@@ -1,4 +1,4 @@
-"""Texts as the trainer needs them: word vectors, and batches in common length buckets."""
+"""Texts for the trainer: word vectors, and batches in common length buckets."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import numpy as np
 
 from experiments.core.kinds import Config, Fields, Json, Records
-from experiments.core.origins import joined
+from experiments.core.origins import join_remarks
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
 from gatedjax.text._folders import CLASSES, VOCABULARY
@@ -25,7 +25,16 @@ Network = TypeVar("Network")
 
 
 def find_embeddings(name: str, manual_dir: str | None) -> Path | None:
-    """Returns the file of word vectors: as given, or below manual_dir; None for "none"."""
+    """Returns the path of a file of word vectors.
+
+    Args:
+      name: the file, or "none".
+      manual_dir: a folder with raw files; a relative name that does not exist is looked up there,
+        in its folder glove, and with the suffix .gz.
+
+    Returns:
+      The path, which may not exist; None for "none".
+    """
     if name == "none":
         return None
     if not name:
@@ -33,23 +42,23 @@ def find_embeddings(name: str, manual_dir: str | None) -> Path | None:
     path = Path(name).expanduser()
     if not path.exists() and manual_dir is not None and not path.is_absolute():
         for folder in (Path(manual_dir), Path(manual_dir) / "glove"):
-            for found in (path.name, f"{path.name}.gz"):
-                if (folder / found).exists():
-                    return folder / found
+            for file_name in (path.name, f"{path.name}.gz"):
+                if (folder / file_name).exists():
+                    return folder / file_name
     return path
 
 
 def width_of(path: Path) -> int | None:
-    """How many numbers the first line of a file of word vectors has; None if it has none."""
+    """Returns the width of the first vector in a file of word vectors, or None."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             return file.readline(1 << 20).rstrip(b"\r\n ").count(b" ") or None
     except (OSError, EOFError, zlib.error):
-        return None  # the loader says what is wrong with it
+        return None  # the loader describes the fault
 
 
 def check_embeddings(path: Path | None, dim: int) -> None:
-    """Refuses a missing or empty file before the slow part; the loader owns the messages."""
+    """Refuses a missing or empty file of word vectors before the slow part of a run."""
     if path is not None and not (path.is_file() and path.stat().st_size):
         gdata.load_embeddings(path, gdata.Vocabulary.build([]), dim=dim)
 
@@ -57,32 +66,40 @@ def check_embeddings(path: Path | None, dim: int) -> None:
 def read_embeddings(
     path: Path, vocabulary: gdata.Vocabulary, *, dim: int, **options: Any
 ) -> gdata.Embeddings:
-    """As `gatedjax.data.load_embeddings`; prints how many of the words have a vector.
+    """Reads word vectors and prints the share of the words that have a vector.
+
+    Args:
+      path: the file.
+      vocabulary: the words.
+      dim: the width of the vectors.
+      **options: options of `gatedjax.data.load_embeddings`.
 
     Raises:
-      ValueError: as there; and if no word has a vector, as in a file of another language.
+      ValueError: as `load_embeddings`; also if no word has a vector, as in a file of another
+        language.
     """
     vectors = gdata.load_embeddings(path, vocabulary, dim=dim, **options)
-    found, words = int(vectors.found[2:].sum()), len(vocabulary) - 2
-    if not found:
+    count, words = int(vectors.found[2:].sum()), len(vocabulary) - 2
+    if not count:
         raise ValueError(f"{path} has a vector for none of the {words:,} words of the texts")
     if is_main():
         say(
-            f"word vectors: {found:,} of {words:,} words ({vectors.coverage:.1%}) are in {path}",
+            f"word vectors: {count:,} of {words:,} words ({vectors.coverage:.1%}) are in {path}",
             file=sys.stderr,
         )
     return vectors
 
 
 SPLITS = ("train", "validation", "test")
+"""The names of the splits, in the order in which they are read."""
 
 
 class Split(Protocol):
-    """Examples of a split, looked up."""
+    """Examples of a split, in the form of numbers."""
 
     @property
     def info(self) -> gdata.SourceInfo:
-        """Name and classes."""
+        """Name and classes of the data set."""
 
 
 E = TypeVar("E", bound=Split)
@@ -90,32 +107,38 @@ E = TypeVar("E", bound=Split)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Texts(Generic[E]):
-    """A data set of texts or questions as the trainer needs it."""
+    """A data set of texts or questions in the form that the trainer needs."""
 
     splits: dict[str, E]
-    """By name; each may have texts of its own kind."""
+    """The splits by name; their texts may be of different kinds."""
     vocabulary: gdata.Vocabulary
+    """The words that have an id."""
     embeddings: np.ndarray | None = None
-    """Word vectors to start from; None leaves them to the network."""
+    """Initial word vectors; None leaves the initialisation to the network."""
     coverage: float | None = None
-    """Share of the vocabulary with a pretrained vector; None without a file."""
+    """Share of the vocabulary with a pretrained vector; None without a file of vectors."""
 
     @property
     def info(self) -> gdata.SourceInfo:
-        """Name and classes, of the test split."""
+        """Name and classes of the test split."""
         return self.splits["test"].info
 
     @property
     def substitute(self) -> str | None:
-        """What differs from the official data in any split; None if nothing does."""
-        return joined(split.info.substitute for split in self.splits.values())
+        """The differences from the official data in all splits; None without a difference."""
+        return join_remarks(split.info.substitute for split in self.splits.values())
 
     def facts(self) -> Json:
-        """What a record says of the words."""
+        """Returns the entries of a record that describe the vocabulary."""
         return {"vocabulary_size": len(self.vocabulary), "embedding_coverage": self.coverage}
 
     def classifier(self, kind: Callable[..., Network], config: Config) -> Network:
-        """A network for the words, the classes and the word vectors."""
+        """Returns a network for the vocabulary, the classes and the word vectors.
+
+        Args:
+          kind: the class of the network.
+          config: its configuration.
+        """
         return kind(
             config,
             vocab_size=len(self.vocabulary),
@@ -125,7 +148,13 @@ class Texts(Generic[E]):
 
 
 def load_splits(name: str, files: Any, splits: Sequence[str] = SPLITS) -> Json:
-    """The splits of a data set by name; `files` has data_dir and manual_dir."""
+    """Returns the splits of a data set by their names.
+
+    Args:
+      name: the data set.
+      files: has data_dir and manual_dir.
+      splits: the names of the splits.
+    """
     folders = {"data_dir": files.data_dir, "manual_dir": files.manual_dir}
     return {split: gdata.load(name, split, **folders) for split in splits}
 
@@ -144,18 +173,22 @@ def read_texts(
     """Loads, counts and encodes the splits, and reads the word vectors.
 
     The vocabulary is that of the training text. With a file of word vectors the words of the other
-    splits may join it: their vectors are constants of the file, as they would be for any new text.
-    The texts of the last call are kept, so that consecutive runs share them.
+    splits may be added, because their vectors are constants of the file, as they would be for any
+    new text. The result of the last call is cached, so that consecutive runs share the texts.
 
     Args:
-      name: of the data set, or of the data set of every split.
-      files: has data_dir and manual_dir, and embeddings, a file or "none", if `dim` is given.
-      dim: width of the word vectors; None has none.
-      words: whether the words of the other splits that may have a vector join the vocabulary.
-      random: draw the word vectors without a file; else there are none.
+      name: the data set, or the data set of each split.
+      files: has data_dir and manual_dir; if `dim` is given also embeddings, a file or "none".
+      dim: width of the word vectors; None reads no vectors.
+      words: "with vectors" adds the words of the other splits that may have a vector, "training"
+        does not.
+      random: True draws random word vectors if there is no file; False leaves them out.
       vocabulary: options of `gatedjax.data.Vocabulary.build`.
       encode: options of `gatedjax.data.encode`.
       load: options of `gatedjax.data.load`.
+
+    Returns:
+      The encoded splits with vocabulary and word vectors.
     """
     names = (name,) * len(SPLITS) if isinstance(name, str) else tuple(name)
     folders = {"data_dir": files.data_dir, "manual_dir": files.manual_dir}
@@ -180,6 +213,7 @@ def _read_texts(
     everywhere: bool,
     *options: Options,
 ) -> Texts[gdata.Encoded]:
+    """Reads texts like `read_texts`, with arguments that can be cached."""
     counting, encoding, loading = map(dict, options)
     path = find_embeddings(embeddings, loading["manual_dir"])
     if path is not None and dim is not None:
@@ -202,27 +236,32 @@ def _read_texts(
 
 
 def common_edges(lengths: Mapping[str, Any], max_buckets: int) -> tuple[int, ...]:
-    """Edges of length buckets for all splits: what validation compiled, the test pass finds.
+    """Returns the upper edges of length buckets that fit all splits.
 
-    The lengths of "train" decide all edges but the last, of which there are at most `max_buckets`.
+    Validation and test share the edges, so that the test pass finds compiled programs. The training
+    lengths determine all edges but the last, which is at least the longest length of all splits.
+
+    Args:
+      lengths: arrays of lengths by split, "train" among them.
+      max_buckets: the largest number of edges.
     """
     edges = gdata.plan_buckets(lengths["train"], max_buckets)
-    longest = max(int(one.max()) for one in lengths.values())
+    longest = max(int(array.max()) for array in lengths.values())
     return (*edges[:-1], max(longest, edges[-1]))
 
 
 def in_batches(
     splits: Mapping[str, gdata.Encoded], config: Config
 ) -> tuple[Callable[[int], gdata.Batches], gdata.Batches, gdata.Batches]:
-    """Batches of texts in common length buckets.
+    """Makes batches of texts in common length buckets.
 
     Args:
-      splits: training, validation and test texts; the lengths of the training texts decide the
+      splits: training, validation and test texts; the lengths of the training texts determine the
         buckets.
       config: has batch_size, eval_batch_size and max_buckets.
 
     Returns:
-      From a seed to the training batches; those of validation and test, each one ordered pass.
+      A function from a seed to the training batches; the ordered passes of validation and of test.
     """
     train = splits["train"]
     lengths = {name: split.lengths for name, split in splits.items()}
@@ -238,54 +277,69 @@ def in_batches(
     return training, one_pass("validation"), one_pass("test")
 
 
-def kept(vocabulary: gdata.Vocabulary, classes: Sequence[str] = ()) -> Json:
-    """What an `Experiment` has of its words and classes; both are written beside the checkpoints.
+def vocabulary_parts(vocabulary: gdata.Vocabulary, classes: Sequence[str] = ()) -> Json:
+    """Returns the arguments of an `Experiment` that describe words and classes.
 
-    `gatedjax export` takes them along.
+    Both are written next to the checkpoints, and `gatedjax export` copies them.
+
+    Args:
+      vocabulary: the words.
+      classes: the names of the classes; none are written if it is empty.
     """
     before = functools.partial(write_words, vocabulary, classes)
     return {"vocabulary": vocabulary.digest(), "before": before}
 
 
 def write_words(vocabulary: gdata.Vocabulary | None, classes: Sequence[str], workdir: Path) -> None:
-    """Writes words and names of classes into a work folder, as far as there are some.
+    """Writes the words and the names of the classes to a work folder.
 
-    The words of a run that has begun stay: it refuses to continue with others. Of several processes
-    the first one writes.
+    If the folder has a checkpoint, its words stay, because a run refuses to continue with other
+    words. If several processes train together, the first process writes.
+
+    Args:
+      vocabulary: the words; None writes none.
+      classes: the names of the classes; none are written if it is empty.
+      workdir: the work folder.
     """
     if not is_main():
         return
     place = workdir / VOCABULARY
-    begun = CheckpointStore(workdir / "checkpoints").latest() is not None
-    if vocabulary is not None and not (begun and place.exists()):
+    has_checkpoint = CheckpointStore(workdir / "checkpoints").latest() is not None
+    if vocabulary is not None and not (has_checkpoint and place.exists()):
         vocabulary.save(place)
     if classes:
         write_json(workdir / CLASSES, list(classes))
 
 
 def for_training(texts: Texts[gdata.Encoded], config: Config) -> Json:
-    """What an `Experiment` of classified texts has of them: see `in_batches`."""
+    """Returns the arguments of an `Experiment` that classified texts determine.
+
+    Args:
+      texts: the splits.
+      config: the options of the batches, see `in_batches`.
+    """
     train, validation, test = in_batches(texts.splits, config)
     return {
         "train": train,
         "validation": validation,
         "test": test,
-        **kept(texts.vocabulary, texts.info.class_names),
+        **vocabulary_parts(texts.vocabulary, texts.info.class_names),
         "labels": texts.splits["train"].labels,
         "substitute": texts.substitute,
     }
 
 
 def correct_string(predictions: dict[str, np.ndarray]) -> str:
-    """One character per test example, in the order of the file: for paired tests."""
+    """Returns a character per test example, 1 if it is correct, in the order of the file."""
     order = np.argsort(predictions["example_id"], kind="stable")
     return "".join("1" if c > 0 else "0" for c in predictions["correct"][order])
 
 
 def digest_of_test(predictions: dict[str, np.ndarray]) -> str:
-    """A short digest of (id, label) of the test examples: whether `correct_string`s can be paired.
+    """Returns a short digest of (id, label) of the test examples.
 
-    Ids are places in files. Raw files and the same set as TFDS prepared it have other orders.
+    `correct_string`s with equal digests can be paired. Ids are positions in files, and raw files
+    have another order than the same data set in the form that TFDS prepared.
     """
     order = np.argsort(predictions["example_id"], kind="stable")
     columns = [predictions[name][order].astype("<i8") for name in ("example_id", "label")]
@@ -293,5 +347,5 @@ def digest_of_test(predictions: dict[str, np.ndarray]) -> str:
 
 
 def correctness(records: Records) -> np.ndarray:
-    """Correctness of records [seeds, examples]."""
+    """Returns a boolean array [seeds, examples] from the "correct" strings of records."""
     return np.array([[c == "1" for c in record["correct"]] for record in records])

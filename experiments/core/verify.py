@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.core import cli
-from experiments.core.config import changed
+from experiments.core.config import with_changes
 from experiments.core.curves import FIRST_STEPS, first_losses, hardware, software
 from experiments.core.kinds import Config, Json, Record, Records
 from experiments.core.paper import Paper
@@ -21,69 +21,100 @@ from gatedjax._utils.cpu import prepare_cpu
 from gatedjax._utils.terminal import say
 
 TOLERANCE = 1e-3
-"""The relative difference that the losses of another kind of machine may have."""
+"""The relative difference that is allowed between losses of different kinds of machines."""
 DIGITS = 6
-"""Digits after the point in a training curve."""
+"""Digits after the decimal point in a recorded training curve."""
 Losses = list[tuple[int, float]]
-"""(step, loss)."""
+"""Pairs (step, loss)."""
 
 
 def losses_of(points: Sequence[Any]) -> Losses:
-    """Returns the points [step, loss, ...] that have a loss."""
+    """Returns (step, loss) of the curve points [step, loss, ...] that have a loss."""
     return [(int(point[0]), float(point[1])) for point in points if point[1] is not None]
 
 
 def recorded_losses(record: Record, steps: int) -> tuple[Losses, bool]:
-    """Returns the first losses of a record, and whether they have all digits.
+    """Returns the first training losses of a record, and whether they have all digits.
 
-    Those up to a step, at least one. An older record has the first point of its training curve, the
-    mean of one or more logged losses. The list is empty if the record has neither.
+    Args:
+      record: the record.
+      steps: losses up to this step are returned, and at least the first.
+
+    Returns:
+      The losses and True. For an older record the first point of its training curve, which is a
+      rounded mean over one or more logged losses, and False. The list is empty if the record has
+      neither.
     """
     exact = losses_of(record.get("first_losses") or ())
     if exact:
-        return [one for i, one in enumerate(exact) if not i or one[0] <= steps], True
+        return [point for i, point in enumerate(exact) if not i or point[0] <= steps], True
     return losses_of(record.get("train_curve") or ())[:1], False
 
 
 def recorded_config(paper: Paper, data: str, record: Record, files: Json) -> Config:
-    """Returns the configuration of a record as a value, with the places of its files here.
+    """Returns the configuration of a record as a dataclass, with the folders of this machine.
+
+    Args:
+      paper: the paper.
+      data: the data set.
+      record: the record.
+      files: values for data_dir, manual_dir and embeddings; None leaves the value of the record.
 
     Raises:
       ValueError: naming the first option of the record that the configuration cannot have.
     """
 
     def as_tuple(value: Any) -> Any:
+        """Returns a value with tuples instead of lists."""
         return tuple(map(as_tuple, value)) if isinstance(value, list) else value
 
-    def others(config: Config) -> Any:
-        wanted = paper.recorded(config)
-        return differences(record["config"], wanted, paper.store().default(data))
+    def remaining_differences(config: Config) -> Any:
+        """Returns the differences between the record and a configuration."""
+        settings = paper.recorded(config)
+        return differences(record["config"], settings, paper.store().default(data))
 
     config = paper.presets[data]
     for _ in range(2):  # some parts exist only when another option is set
-        known = [one for one in others(config) if NO_FIELD not in (one.recorded, one.wanted)]
-        config = changed(config, {one.field: as_tuple(one.recorded) for one in known})
-    given = {f"data.{n}": v for n, v in files.items() if v is not None and hasattr(config.data, n)}
-    config = changed(config, given)
-    for one in others(config):
+        settable = [
+            difference
+            for difference in remaining_differences(config)
+            if NO_FIELD not in (difference.recorded, difference.wanted)
+        ]
+        config = with_changes(
+            config, {difference.field: as_tuple(difference.recorded) for difference in settable}
+        )
+    folders = {
+        f"data.{n}": v for n, v in files.items() if v is not None and hasattr(config.data, n)
+    }
+    config = with_changes(config, folders)
+    for difference in remaining_differences(config):
         raise ValueError(
-            f"the record has {one.field} {one.recorded}, not {one.wanted}: this code cannot repeat "
-            "its run"
+            f"the record has {difference.field} {difference.recorded}, not {difference.wanted}: "
+            "this code cannot repeat its run"
         )
     return config
 
 
 class _LastStep(Exception):
-    """The last step that is compared was logged."""
+    """Raised to stop the training after the last step that is compared."""
 
 
 def first_lines(paper: Paper, config: Config, last: int) -> Records:
-    """Trains a configuration up to a step, in a folder that is removed; returns the logged lines.
+    """Trains a configuration up to a step, in a temporary folder.
 
-    Nothing is evaluated or saved; the schedule of the learning rate is that of the whole run.
+    Neither evaluations nor checkpoints are made before that step; the learning rate follows the
+    schedule of the whole run.
+
+    Args:
+      paper: the paper.
+      config: the configuration of the run.
+      last: the step.
+
+    Returns:
+      The logged lines.
     """
-    made = paper.experiment(config)
-    training = made.training or config.train
+    experiment = paper.experiment(config)
+    training = experiment.training or config.train
     count = training.num_steps
     training = dataclasses.replace(
         training, eval_every=count, checkpoint_every=count, progress=False, tensorboard=False
@@ -95,11 +126,11 @@ def first_lines(paper: Paper, config: Config, last: int) -> Records:
         if line["split"] == "train" and line["step"] >= last:
             raise _LastStep
 
-    validation = made.validation
+    validation = experiment.validation
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(_LastStep):
         stopped = gtraining.fit(
-            made.task,
-            made.train(training.seed),
+            experiment.task,
+            experiment.train(training.seed),
             validation(training.seed) if callable(validation) else validation,
             training,
             Path(folder) / "run",
@@ -112,14 +143,18 @@ def first_lines(paper: Paper, config: Config, last: int) -> Records:
 
 
 def machine_differences(record: Record) -> list[str]:
-    """Returns the differences between this process and the one that made a record."""
-    here, there = hardware(), record["hardware"]
-    versions = record.get("software", {}).get("versions") or {"jax": there.get("jax")}
-    kind = ("processor", "usable_cores") if here["platform"] == "cpu" else ("device",)
+    """Describes the differences between this process and the process that made a record."""
+    machine, recorded = hardware(), record["hardware"]
+    versions = record.get("software", {}).get("versions") or {"jax": recorded.get("jax")}
+    kind = ("processor", "usable_cores") if machine["platform"] == "cpu" else ("device",)
     compared = [
-        (one, there.get(one, "unknown"), here[one]) for one in ("platform", *kind, "devices")
+        (fact, recorded.get(fact, "unknown"), machine[fact])
+        for fact in ("platform", *kind, "devices")
     ]
-    compared += [(one, versions.get(one, new), new) for one, new in software()["versions"].items()]
+    compared += [
+        (package, versions.get(package, new), new)
+        for package, new in software()["versions"].items()
+    ]
     compared.append(("lanes", record.get("lanes", 1), 1))
     return [
         f"{name.replace('_', ' ')} {old} there, {new} here"
@@ -129,7 +164,12 @@ def machine_differences(record: Record) -> list[str]:
 
 
 def find_record(name: str, results: Path) -> tuple[Paper, str, Record]:
-    """Returns paper, data set and record of PAPER/DATA/VARIANT/SEED; exits if there is none."""
+    """Returns paper, data set and record of a run; exits if the run has no record.
+
+    Args:
+      name: PAPER/DATA/VARIANT/SEED.
+      results: the folder with a folder of records per paper.
+    """
     parts = name.split("/")
     if len(parts) != 4 or not parts[3].isdecimal():
         cli.fail(f"--verify wants PAPER/DATA/VARIANT/SEED, as ga_net/trec/soft/0, got {name!r}")
@@ -140,52 +180,71 @@ def find_record(name: str, results: Path) -> tuple[Paper, str, Record]:
     store = paper.store(results / owner)
     path = store.path(data, variant, int(seed))
     if data not in paper.presets or not path.exists():
-        there = sorted(p.stem for p in path.parent.glob(f"{data}-*-seed*.json"))
-        more = f"; of {data} there are {', '.join(there)}" if there else ""
-        cli.fail(f"--verify {name}: there is no record {path} of a preset{more}")
+        names = sorted(p.stem for p in path.parent.glob(f"{data}-*-seed*.json"))
+        ending = f"; of {data} there are {', '.join(names)}" if names else ""
+        cli.fail(f"--verify {name}: there is no record {path} of a preset{ending}")
     return paper, data, read_json(path, *store.keys)
 
 
 def verify(name: str, options: Any) -> int:
-    """Repeats the first steps of a record and prints whether they agree; returns 0 if so, else 1.
+    """Repeats the first steps of a recorded run and prints whether the losses agree.
 
     Args:
       name: PAPER/DATA/VARIANT/SEED.
       options: has num_steps, results, data_dir, manual_dir and embeddings.
+
+    Returns:
+      The exit status: 0 if the losses agree, else 1.
     """
     paper, data, record = find_record(name, options.results)
-    there, exact = recorded_losses(record, options.num_steps or FIRST_STEPS)
-    if not there:
+    recorded, exact = recorded_losses(record, options.num_steps or FIRST_STEPS)
+    if not recorded:
         cli.fail(
             f"--verify {name}: the record is older than curves of the training loss; of its first "
             "steps there is nothing to compare. --rerun of its table makes one that has them"
         )
     if record["hardware"].get("platform") == "cpu":
         prepare_cpu(record["hardware"].get("devices", 1))
-    files = {one: getattr(options, one) for one in ("data_dir", "manual_dir", "embeddings")}
-    last = there[-1][0]
+    files = {
+        name_of_file: getattr(options, name_of_file)
+        for name_of_file in ("data_dir", "manual_dir", "embeddings")
+    }
+    last = recorded[-1][0]
     lines = first_lines(paper, recorded_config(paper, data, record, files), last)
-    here = losses_of(first_losses(lines, last))[: len(there) if exact else None]
+    repeated = losses_of(first_losses(lines, last))[: len(recorded) if exact else None]
     if not exact:
-        here = [(here[-1][0], round(statistics.fmean(loss for _, loss in here), DIGITS))]
-    return report(name, there, here, machine_differences(record), exact=exact)
+        repeated = [
+            (repeated[-1][0], round(statistics.fmean(loss for _, loss in repeated), DIGITS))
+        ]
+    return report(name, recorded, repeated, machine_differences(record), exact=exact)
 
 
 def report(
-    name: str, there: Losses, here: Losses, other: Sequence[str], *, exact: bool = True
+    name: str, recorded: Losses, repeated: Losses, other: Sequence[str], *, exact: bool = True
 ) -> int:
-    """Prints losses, the meaning of "equal" here, and the verdict; returns the exit status.
+    """Prints the losses, the meaning of "equal" for them, and the verdict.
 
-    A loss may differ by `TOLERANCE` on another machine, and after `FIRST_STEPS`: a first line that
-    is logged later is the mean of steps in which rounding has grown.
+    On another machine the losses may differ by `TOLERANCE`. After `FIRST_STEPS` they may do so on
+    the same machine, because a first line that is logged later is a mean over steps in which
+    rounding errors have grown.
+
+    Args:
+      name: PAPER/DATA/VARIANT/SEED.
+      recorded: the losses of the record.
+      repeated: the losses of this process.
+      other: the result of `machine_differences`.
+      exact: False if the recorded losses are rounded to `DIGITS`.
+
+    Returns:
+      The exit status: 0 if the losses agree, else 1.
     """
     say(f"{name}: training loss")
-    is_equal, again = len(here) == len(there), dict(here)
-    for step, loss in there:
-        found = again.get(step, float("nan"))
-        say(f"  step {step}: {loss!r} in the record, {found!r} again")
+    is_equal, again = len(repeated) == len(recorded), dict(repeated)
+    for step, loss in recorded:
+        repeated_loss = again.get(step, float("nan"))
+        say(f"  step {step}: {loss!r} in the record, {repeated_loss!r} again")
         allowed = TOLERANCE * max(1.0, abs(loss)) if other or step > FIRST_STEPS else 0.0
-        is_equal = is_equal and abs(found - loss) <= allowed
+        is_equal = is_equal and abs(repeated_loss - loss) <= allowed
     digits = "all digits" if exact else f"the {DIGITS} digits that the record has"
     if other:
         say(
@@ -196,6 +255,6 @@ def report(
     else:
         means = f"{digits} up to step {FIRST_STEPS}, within {TOLERANCE:g} of the loss after it"
         say(f"same kind of machine and packages: equal means {means}")
-    ending = f", in {digits}" if there == here else ""
+    ending = f", in {digits}" if recorded == repeated else ""
     say(f"verdict: {'equal' if is_equal else 'NOT equal'}{ending}")
     return 0 if is_equal else 1

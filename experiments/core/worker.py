@@ -1,4 +1,4 @@
-"""Makes one run of a table in a process of its own, which `reproduce` starts."""
+"""A process that makes a single run of a table; `reproduce` starts it."""
 
 import ctypes
 import importlib
@@ -11,8 +11,8 @@ from experiments.core.command import tables
 if __name__ == "__main__":
     parent, module, *options = sys.argv[1:]
     if sys.platform == "linux":
-        # The system sends SIGTERM when the parent ends, so that the run saves itself: nobody would
-        # write RESULTS.md for a run that is left alone, or stop it in time.
+        # The system sends SIGTERM when the parent ends, so that the run saves itself. Without the
+        # parent no process would write RESULTS.md or stop the run in time.
         set_death_signal = 1  # PR_SET_PDEATHSIG of Linux's sys/prctl.h
         ctypes.CDLL(None).prctl(set_death_signal, signal.SIGTERM)
         if os.getppid() != int(parent):

@@ -1,4 +1,4 @@
-"""Trains and evaluates one GA-Net (or baseline): `python -m experiments.ga_net --preset trec`."""
+"""Training and test of a GA-Net (or baseline): `python -m experiments.ga_net --preset trec`."""
 
 import sys
 
@@ -9,7 +9,7 @@ from experiments.ga_net.config import START
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     config = cli.parse(args, **vars(START))
-    # what trains and draws is loaded for a run, not for a help or a refused option
+    # These imports are slow, so a help or a refused option must not wait for them.
     from experiments.core import command
     from experiments.ga_net.paper import PAPER
 

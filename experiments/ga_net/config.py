@@ -1,10 +1,18 @@
-"""What a run is made of, and the presets of the paper's data sets."""
+"""Options of a run, and the presets of the paper's data sets."""
 
 import dataclasses
 from collections.abc import Mapping
 from typing import Literal
 
-from experiments.core.config import BY_LOSS, Changes, Files, RunConfig, Start, changed, evaluated
+from experiments.core.config import (
+    BY_LOSS,
+    Changes,
+    Files,
+    RunConfig,
+    Start,
+    evaluate_every,
+    with_changes,
+)
 from gatedjax.models import GANetConfig
 from gatedjax.training import DistributedConfig, OptimizerConfig
 
@@ -14,38 +22,41 @@ DataName = Literal["polarity", "trec", "sst1", "sst2", "imdb", "ag_news"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataConfig(Files):
-    """Which text, and how it becomes batches."""
+    """Options of the text and of its batches."""
 
     name: DataName = "polarity"
-    """Data set. "polarity" is embedded; the others are downloaded or read from manual-dir."""
+    """Data set. The data set "polarity" is embedded; the other data sets are downloaded or read
+    from manual-dir."""
     embeddings: str = "none"
-    """GloVe text file (plain or .gz), looked up here and in manual-dir; "none" starts random."""
+    """GloVe text file (plain or .gz), also looked up in manual-dir; "none" starts from random
+    vectors."""
     batch_size: int = 64
     """Examples per training step."""
     eval_batch_size: int = 128
     """Examples per evaluation step."""
     max_len: int | None = None
-    """Keep this many tokens of a text; None keeps all."""
+    """Largest number of tokens of a text; a longer text is cut, None cuts no text."""
     truncate_side: Literal["right", "left"] = "right"
-    """Which end of a long text is cut."""
+    """End at which a long text is cut."""
     max_buckets: int = 4
-    """Length buckets, each compiled once; more of them means less padding."""
+    """Number of length buckets, each compiled once; more buckets need less padding."""
     min_count: int = 1
-    """Drop words that are rarer in the training text and have no pretrained vector."""
+    """Drop words that are rarer than this in the training text and have no pretrained vector."""
     strict: bool = False
-    """Fail at the first malformed line instead of setting it aside."""
+    """Fail at the first malformed line instead of skipping malformed lines."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(RunConfig):
-    """One training run: data, network, training."""
+    """Options of a training run: data, network, training."""
 
     preset: str = "polarity"
-    """Starting point that the other options change: polarity, trec, sst1, sst2, imdb, ag_news."""
+    """Preset with the values that the other options change: polarity, trec, sst1, sst2, imdb or
+    ag_news."""
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: GANetConfig = dataclasses.field(default_factory=GANetConfig)
     distributed: DistributedConfig = dataclasses.field(default_factory=DistributedConfig)
-    """Several processes as one run; see docs/training.md."""
+    """Options to train a run in several processes; see docs/training.md."""
 
     @property
     def run_name(self) -> str:
@@ -60,20 +71,29 @@ BY_ACCURACY: Changes = {"train.best_metric": "accuracy", "train.best_mode": "max
 def _preset(
     name: DataName, num_steps: int, every: int, half_width: float, changes: Changes
 ) -> Config:
+    """Returns the configuration of a preset.
+
+    Args:
+      name: the data set.
+      num_steps: the largest number of steps.
+      every: steps between two evaluations.
+      half_width: half of the window of local attention, in words.
+      changes: further changes.
+    """
     config = Config(preset=name, data=DataConfig(name=name, embeddings=GLOVE))
-    usual = {
+    defaults = {
         "model.local_half_width": half_width,
         "train.early_stop_patience": 5,
         "train.optimizer": OptimizerConfig(learning_rate=1e-3, clip_norm=5.0),
     }
-    return changed(config, {**evaluated(num_steps, every), **usual, **changes})
+    return with_changes(config, {**evaluate_every(num_steps, every), **defaults, **changes})
 
 
-# Steps are about 20 epochs of the training text (IMDB: 3, AG News: 5); evaluation is once per
-# epoch. Half-widths of local attention are half of the paper's window sizes (spec: 40, 16, 8, 8, 4
-# are total widths). Searched on validation text (TUNING.md): TREC's learning rate, for GA-Net; what
-# the tables use on TREC and the SST sets, for each system alone, is in paper.py. Dropout of the SST
-# sets and IMDB is that of one short run each.
+# The presets train for about 20 epochs of the training text (IMDB: 3, AG News: 5) and evaluate once
+# per epoch. Half-widths of local attention are half of the paper's window sizes, because the spec
+# reads 40, 16, 8, 8, 4 as total widths. TREC's learning rate was searched for GA-Net on validation
+# text (TUNING.md); paper.py has the settings of the tables on TREC and the SST sets, which were
+# searched for each system. The dropout of the SST sets and of IMDB is from a short run each.
 _DROPOUT = {"model.dropouts.embedding_dropout": 0.5, "model.dropouts.pool_dropout": 0.5}
 _SST: Changes = {"train.early_stop_patience": 3, **_DROPOUT, **BY_LOSS}
 _IMDB: Changes = {
@@ -108,7 +128,6 @@ _PRESETS = (
 )
 PRESETS: dict[str, Config] = {config.preset: config for config in _PRESETS}
 
-# Name of a value -> the option with those to try, and the fields that have it.
 SWEPT = {
     "learning rate": ("learning_rates", "train.optimizer.learning_rate"),
     "batch": ("batch_sizes", "data.batch_size"),
@@ -116,10 +135,12 @@ SWEPT = {
     "tau": ("temperatures", "model.gates.temperature"),
     "lambda": ("penalties", "model.gates.penalty"),
 }
+"""The values that a search varies: the option with the values to try, and the fields that have
+it."""
 
 
 def swept(values: Mapping[str, float]) -> Changes:
-    """The settings of the values of a trial, by the names of `SWEPT`."""
+    """Returns the changes for the values of a trial, by the names in `SWEPT`."""
     return {path: value for name, value in values.items() for path in SWEPT[name][1:]}
 
 

@@ -1,4 +1,4 @@
-"""What `make demo` runs: soft attention and GA-Net on the embedded corpus, and what gates chose."""
+"""`make demo`: soft attention and GA-Net on the embedded corpus, and their open gates."""
 
 import dataclasses
 import sys
@@ -12,7 +12,7 @@ from rich.text import Text
 from experiments.core.cli import parse_many, refusals
 from experiments.core.columns import screen
 from experiments.core.command import run_of
-from experiments.core.config import changed
+from experiments.core.config import with_changes
 from experiments.core.experiment import Run
 from experiments.ga_net.config import PRESETS
 from experiments.ga_net.experiment import texts_of
@@ -30,9 +30,9 @@ class DemoConfig:
     """Trains two small models on the embedded corpus (no download) and compares them."""
 
     workdir: Path = Path("runs/demo")
-    """The folder for metrics, checkpoints and the heat map. Finished work there is not repeated."""
+    """Folder for metrics, checkpoints and the heat map; finished runs in it are not repeated."""
     num_steps: Unset[int] = None
-    """The number of training steps per model (default: the preset's)."""
+    """Training steps per model (default: the preset's)."""
     seed: int = 0
     """The seed of parameters, data order and gates."""
     cpu_devices: Unset[int] = None
@@ -40,6 +40,7 @@ class DemoConfig:
 
 
 SYSTEMS = {"soft": "soft attention", "ganet": "GA-Net"}
+"""The two systems and their names."""
 
 
 def main(args: list[str] | None = None) -> int:
@@ -49,7 +50,7 @@ def main(args: list[str] | None = None) -> int:
     console = new_console()
     preset = PRESETS["polarity"]
     if options.num_steps is not None:
-        preset = changed(preset, {"train.num_steps": options.num_steps})
+        preset = with_changes(preset, {"train.num_steps": options.num_steps})
     splits = texts_of(preset.data, preset.model.embedding_dim).splits
     counts = ", ".join(f"{len(split)} {name}" for name, split in splits.items())
     console.print(f"polarity, generated sentences with known deciding words: {counts}")
@@ -59,12 +60,12 @@ def main(args: list[str] | None = None) -> int:
         workdir = options.workdir if system == "ganet" else options.workdir / system
         changes = {"workdir": str(workdir), "model.system": system, "train.seed": options.seed}
         with refusals():
-            runs[system] = run_of(PAPER, changed(preset, changes))
+            runs[system] = run_of(PAPER, with_changes(preset, changes))
         if runs[system].fit.stopped == "signal":
             console.print("stopped; the same command continues")
             return runs[system].fit.exit_code
     seen = inspect(runs["ganet"], splits["test"], range(len(splits["test"])))
-    console.print(compared(runs, splits["test"], seen))
+    console.print(comparison_table(runs, splits["test"], seen))
     console.print(
         "gate precision: share of open words that decide the label; recall: share of deciding\n"
         "words that are open. Gates see states of a BiLSTM, which know their neighbours too:\n"
@@ -79,15 +80,23 @@ def main(args: list[str] | None = None) -> int:
     return 0
 
 
-def compared(runs: Mapping[str, Run], test: gdata.Encoded, seen: Sequence[Inspected]) -> Table:
-    """Accuracy, operations and what the gates found, of both models."""
+def comparison_table(
+    runs: Mapping[str, Run], test: gdata.Encoded, seen: Sequence[Inspected]
+) -> Table:
+    """Returns a table of both models: accuracy, operations, precision and recall of the gates.
+
+    Args:
+      runs: the two runs by system.
+      test: the test split.
+      seen: all test texts under GA-Net.
+    """
     soft, ganet = runs["soft"].record, runs["ganet"].record
     full, sparse = operations(ganet)
     truth = [test.extra(index, "decides") for index in range(len(test))]
     scores = analysis.gate_truth(
-        analysis.pad([one.gates for one in seen]),
+        analysis.pad([text.gates for text in seen]),
         analysis.pad(truth),
-        [len(one.tokens) for one in seen],
+        [len(text.tokens) for text in seen],
     )
     chance = sum(map(sum, truth)) / soft["test_tokens"]
     accuracies = [f"{record['test']['accuracy']:.4f}" for record in (soft, ganet)]
@@ -102,27 +111,39 @@ def compared(runs: Mapping[str, Run], test: gdata.Encoded, seen: Sequence[Inspec
 
 
 def show_words(console: Console, seen: Sequence[Inspected]) -> None:
-    """Prints sentences with the words that GA-Net attends to."""
+    """Prints sentences with the words that GA-Net attends to.
+
+    Args:
+      console: the terminal.
+      seen: the sentences under GA-Net.
+    """
     console.print("\nWords that GA-Net attends to:")
-    for one in seen:
-        mark = "right" if one.predicted == one.label else "wrong"
+    for text in seen:
+        mark = "right" if text.predicted == text.label else "wrong"
         marked = analysis.highlight_terminal(
-            one.tokens, one.attention, one.gates, plain=console.color_system is None
+            text.tokens, text.attention, text.gates, plain=console.color_system is None
         )
-        console.print(marked, Text(f" {clean(one.label)} ({mark})", style="dim"))
+        console.print(marked, Text(f" {clean(text.label)} ({mark})", style="dim"))
 
 
 def draw(
     runs: Mapping[str, Run], test: gdata.Encoded, seen: Sequence[Inspected], workdir: Path
 ) -> None:
-    """Draws the longest of the first positive sentences under both models."""
-    shown = max(range(40), key=lambda i: len(seen[i].tokens) * (seen[i].label == "positive"))
+    """Draws the longest of the first positive sentences under both models.
+
+    Args:
+      runs: the two runs by system.
+      test: the test split.
+      seen: all test texts under GA-Net.
+      workdir: the folder of the figure.
+    """
+    longest = max(range(40), key=lambda i: len(seen[i].tokens) * (seen[i].label == "positive"))
     rows = []
     for system in ("ganet", "soft"):
-        (one,) = inspect(runs[system], test, [shown])
-        title = f"{SYSTEMS[system]}: {one.predicted}"
-        rows.append((title, one.tokens, one.attention, one.gates))
-    analysis.plot_heatmap(rows, workdir / "heatmap", title=f"label: {seen[shown].label}")
+        (text,) = inspect(runs[system], test, [longest])
+        title = f"{SYSTEMS[system]}: {text.predicted}"
+        rows.append((title, text.tokens, text.attention, text.gates))
+    analysis.plot_heatmap(rows, workdir / "heatmap", title=f"label: {seen[longest].label}")
 
 
 if __name__ == "__main__":

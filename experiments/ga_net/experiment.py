@@ -1,4 +1,4 @@
-"""What one run of GA-Net or a baseline is made of."""
+"""The experiment of a run of GA-Net or a baseline."""
 
 import numpy as np
 
@@ -13,13 +13,18 @@ from gatedjax.models import GANet, GANetTask
 from gatedjax.text.gate_modes import gate_modes
 
 EXACT = 20
-"""Words of a text whose gates' patterns are all evaluated."""
+"""The largest number of words of a text for which all patterns of gates are evaluated."""
 SOURCES = {"imdb": "imdb_reviews", "ag_news": "ag_news_subset"}
-"""Data sets that the library calls otherwise."""
+"""Data sets with another name in the library."""
 
 
 def texts_of(config: DataConfig, embedding_dim: int) -> Texts:
-    """The texts of a run."""
+    """Returns the texts of a run.
+
+    Args:
+      config: the options of the data.
+      embedding_dim: the width of the word vectors.
+    """
     return read_texts(
         SOURCES.get(config.name, config.name),
         config,
@@ -31,12 +36,12 @@ def texts_of(config: DataConfig, embedding_dim: int) -> Texts:
 
 
 def experiment(config: Config) -> Experiment:
-    """The run of a configuration."""
+    """Returns the experiment of a configuration."""
     texts = texts_of(config.data, config.model.embedding_dim)
     parts = for_training(texts, config.data)
     train = parts.pop("train")
     model = texts.classifier(GANet, config.model)
-    held = config.model.gates.density is not None
+    has_constraint = config.model.gates.density is not None
     return Experiment(
         task=GANetTask(model),
         facts={
@@ -46,16 +51,17 @@ def experiment(config: Config) -> Experiment:
             **texts.facts(),
         },
         score=operations,
-        # on the way to the constraint more words are open, and validation favours that
-        choose=last if held else best,
-        measure=lambda params: exact(model, texts.splits["test"], params) if held else {},
+        # The last parameters are tested, because validation favours early parameters, which do not
+        # yet meet the constraint on density: their gates are open for more words.
+        choose=last if has_constraint else best,
+        measure=lambda params: exact(model, texts.splits["test"], params) if has_constraint else {},
         train=lambda seed: for_schedule(train(seed), config.model),
         **parts,
     )
 
 
-def whole(texts: gdata.Encoded, count: int | None = None) -> dict[str, np.ndarray]:
-    """The first texts of a split as one batch."""
+def first_texts(texts: gdata.Encoded, count: int | None = None) -> dict[str, np.ndarray]:
+    """Returns the first texts of a split as a single batch; without `count` all texts."""
     return {
         "tokens": analysis.pad(texts.ids[:count]),
         "lengths": texts.lengths[:count],
@@ -65,19 +71,25 @@ def whole(texts: gdata.Encoded, count: int | None = None) -> dict[str, np.ndarra
 
 
 def exact(model: GANet, texts: gdata.Encoded, params: Params) -> Json:
-    """What is exactly true of the texts of at most 20 words, over all patterns of their gates.
+    """Returns exact losses and accuracies of short texts, over all patterns of their gates.
 
-    Nothing where the gates are no longer those of attention, or every text is longer.
+    The result is empty if the gates are not gates of the attention, or if each text has more than
+    `EXACT` words.
+
+    Args:
+      model: the network.
+      texts: the test split.
+      params: the parameters.
     """
     if model.config.gates.gates_on != "attention" or texts.lengths.min() > EXACT:
         return {}
-    modes = gate_modes(model, params, whole(texts), longest=EXACT)
+    modes = gate_modes(model, params, first_texts(texts), longest=EXACT)
     rows = {row.mode: {"loss": row.loss, "accuracy": row.accuracy} for row in modes.table()}
     return {"exact": {"texts": len(modes.rows), "left_out": modes.left_out, **rows}}
 
 
 def operations(predictions: Predictions) -> Json:
-    """What the attention of the test texts costs: words, and open words."""
+    """Returns the entries of a record on the cost of attention: test words and open test words."""
     return {
         "attended_tokens": int(predictions["attended"].sum()),
         "test_tokens": int(predictions["length"].sum()),

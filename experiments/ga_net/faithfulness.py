@@ -1,4 +1,4 @@
-"""Faithfulness of trained networks: what deleting words does, and whether closed gates leak."""
+"""Faithfulness of trained networks: the effect of deleted words, and leaks of closed gates."""
 
 import dataclasses
 import itertools
@@ -15,7 +15,7 @@ from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Job
 from experiments.core.records import Records, Store, mean_std, write_json
 from experiments.ga_net import reported
-from experiments.ga_net.experiment import texts_of, whole
+from experiments.ga_net.experiment import first_texts, texts_of
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
@@ -24,13 +24,16 @@ VARIANTS = {
     "ganet_density": "GA-Net, density .2",
     "ganet_input": "GA-Net, density .2, gates on the input",
 }
+"""The compared systems and their titles."""
 MEASURES = {
     "comprehensiveness": "comprehensiveness (AOPC)",
     "sufficiency": "sufficiency (AOPC)",
     "leak": "gate leak",
     "flipped": "labels flipped",
 }
+"""The measures in a record and their headings."""
 MARKS: dict[Verdict, str] = {"shown": " *", "seeds disagree": f", {SEEDS_DISAGREE}", "neither": ""}
+"""The marks of p-values by verdict."""
 OWN = "own"
 RATIONALES = {
     OWN: "gates",
@@ -38,10 +41,11 @@ RATIONALES = {
     "attention": "soft attention",
     "gradient": "gradient x input",
 }
+"""The rationales in a record and their titles."""
 
 
 def measure(job: Job) -> None:
-    """Adds to the records of the trained networks what deletions say of them."""
+    """Adds measures of faithfulness to the records of trained networks."""
     for data, variant in itertools.product(job.data, job.table.variants):
         for record in job.store.all(data, variant)[: job.options.seeds]:
             count = min(record["test_n"], job.options.texts)
@@ -53,56 +57,78 @@ def measure(job: Job) -> None:
             run = run_of(job.paper, dataclasses.replace(config, workdir=str(workdir)))
             texts = texts_of(config.data, config.model.embedding_dim).splits["test"]
             params, _ = last(run.fit, workdir)
-            found = facts(run.task.model, params, texts, count)
+            measures = facts(run.task.model, params, texts, count)
             write_json(
-                job.store.path(data, variant, record["seed"]), {**record, "faithfulness": found}
+                job.store.path(data, variant, record["seed"]), {**record, "faithfulness": measures}
             )
 
 
 def facts(model: Any, params: Any, texts: gdata.Encoded, count: int) -> Json:
-    """What a record has of the first texts of a test set: values of every text, by rationale."""
-    found = analysis.faithfulness(model, params, whole(texts, count))
-    density = found.density
+    """Returns the entry "faithfulness" of a record.
+
+    Args:
+      model: the network.
+      params: its parameters.
+      texts: the test split.
+      count: the number of texts that are measured, from the first.
+
+    Returns:
+      The number of texts, the density, and the values of each text by rationale and measure.
+    """
+    result = analysis.faithfulness(model, params, first_texts(texts, count))
+    density = result.density
     return {
         "texts": count,
         "density": None if density is None else round(float(density.mean()), 6),
-        "shares": list(found.shares),
+        "shares": list(result.shares),
         "values": {
-            name: {of: np.round(getattr(one, of), 4).tolist() for of in MEASURES}
-            for name, one in found.rationales.items()
+            name: {of: np.round(getattr(rationale, of), 4).tolist() for of in MEASURES}
+            for name, rationale in result.rationales.items()
         },
     }
 
 
-def _known(store: Store) -> dict[tuple[str, str], Records]:
-    """The records with these facts, of the paper's data sets that have some, and of TREC.
+def _measured_records(store: Store) -> dict[tuple[str, str], Records]:
+    """Returns the records with "faithfulness" by (data set, system).
+
+    The data sets are TREC and those with such a record.
 
     Raises:
-      ValueError: if seeds of one cell were measured on other texts.
+      ValueError: if seeds of a cell were measured on different texts.
     """
-    found = {}
+    measured = {}
     for data, variant in itertools.product(reported.NAMES, VARIANTS):
-        records = [one for one in store.all(data, variant) if "faithfulness" in one]
-        counts = {one["faithfulness"]["texts"] for one in records}
+        records = [record for record in store.all(data, variant) if "faithfulness" in record]
+        counts = {record["faithfulness"]["texts"] for record in records}
         if len(counts) > 1:
             raise ValueError(
                 f"records of {data}, {variant}: faithfulness is of {sorted(counts)} texts; they "
                 "are not averaged: measure them again with one --texts"
             )
-        found[data, variant] = records
-    some = {data for (data, _), records in found.items() if records} | {"trec"}
-    return {(data, variant): one for (data, variant), one in found.items() if data in some}
+        measured[data, variant] = records
+    some = {data for (data, _), records in measured.items() if records} | {"trec"}
+    return {
+        (data, variant): records for (data, variant), records in measured.items() if data in some
+    }
 
 
 def values(records: Records, rationale: str, of: str) -> np.ndarray:
-    """A measure [seeds, texts] of a rationale."""
-    return np.array([one["faithfulness"]["values"][rationale][of] for one in records], np.float64)
+    """Returns a measure of a rationale as an array [seeds, texts].
+
+    Args:
+      records: the records of the seeds.
+      rationale: a key of `RATIONALES`.
+      of: a key of `MEASURES`.
+    """
+    return np.array(
+        [record["faithfulness"]["values"][rationale][of] for record in records], np.float64
+    )
 
 
 def body(store: Store) -> str:
-    """Means of every measure by rationale."""
+    """Returns the table with the means of each measure by rationale."""
     rows = []
-    for (data, variant), records in _known(store).items():
+    for (data, variant), records in _measured_records(store).items():
         first = [reported.NAMES[data], VARIANTS[variant]]
         if not records:
             rows.append([*first, NOT_RUN, *["-"] * (2 + len(MEASURES))])
@@ -110,41 +136,41 @@ def body(store: Store) -> str:
             line = [*first, title, "-", "-"]
             if rationale == OWN:
                 line[-2:] = [
-                    mean_std([one["test"]["accuracy"] for one in records]),
-                    mean_std([one["faithfulness"]["density"] for one in records]),
+                    mean_std([record["test"]["accuracy"] for record in records]),
+                    mean_std([record["faithfulness"]["density"] for record in records]),
                 ]
-            each = (values(records, rationale, of).mean(axis=1) for of in MEASURES)
-            rows.append([*line, *(mean_std(list(one)) for one in each)])
+            means = (values(records, rationale, of).mean(axis=1) for of in MEASURES)
+            rows.append([*line, *(mean_std(list(mean)) for mean in means)])
     headings = ["data", "system", "rationale", "accuracy", "density", *MEASURES.values()]
     return analysis.render_table(headings, rows)
 
 
-def paired(store: Store) -> str:
-    """The gates against every other rationale, over texts, with Holm's correction."""
+def paired_table(store: Store) -> str:
+    """Returns paired tests of the gates against each other rationale, corrected together."""
     lines: list[tuple[list[str], analysis.Bootstrap | None, Sequence[float]]] = []
     tests: list[float] = []
-    for (data, variant), records in _known(store).items():
+    for (data, variant), records in _measured_records(store).items():
         first = [reported.NAMES[data], VARIANTS[variant]]
         if not records:
             lines.append(([*first, NOT_RUN, "-"], None, ()))
             continue
         for other, of in itertools.product([name for name in RATIONALES if name != OWN], MEASURES):
-            own, against = (values(records, name, of) for name in (OWN, other))
-            test = analysis.paired_bootstrap(own.mean(axis=0), against.mean(axis=0))
-            by_seed = (own - against).mean(axis=1).tolist()
+            gates, against = (values(records, name, of) for name in (OWN, other))
+            test = analysis.paired_bootstrap(gates.mean(axis=0), against.mean(axis=0))
+            by_seed = (gates - against).mean(axis=1).tolist()
             lines.append(([*first, RATIONALES[other], MEASURES[of]], test, by_seed))
             tests += [test.p_value] if len(records) > 1 else []
     corrected = iter(analysis.holm(tests))
     rows = []
-    for line, one, by_seed in lines:
-        if one is None:
+    for line, result, by_seed in lines:
+        if result is None:
             rows.append([*line, "-", "-", "-"])
             continue
         p = ONE_SEED
         if len(by_seed) > 1:
             value = float(next(corrected))
             p = p_text(value) + MARKS[verdict([value], by_seed)]
-        interval = f"[{one.low:+.4f}, {one.high:+.4f}]"
-        rows.append([*line, f"{one.difference:+.4f} (n={len(by_seed)} seeds)", interval, p])
+        interval = f"[{result.low:+.4f}, {result.high:+.4f}]"
+        rows.append([*line, f"{result.difference:+.4f} (n={len(by_seed)} seeds)", interval, p])
     headings = ["data", "system", "gates minus", "measure", "difference", "95 % interval", "p"]
     return analysis.render_table(headings, rows)

@@ -22,9 +22,10 @@ from gatedjax._utils.terminal import new_console, say
 
 
 def count(job: Job) -> None:
-    """Counts every data set that can be had here; writes table1.json."""
+    """Counts each data set that is available here; writes table1.json."""
 
-    def counted(name: str) -> Json:
+    def count_splits(name: str) -> Json:
+        """Counts the splits of a data set."""
         sources = load_splits(SOURCES.get(name, name), job.options)
         parts = {
             split: dataclasses.asdict(dataset_statistics(source))
@@ -32,11 +33,11 @@ def count(job: Job) -> None:
         }
         return {**parts, "substitute": sources["train"].info.substitute}
 
-    count_each(job.options.results / "table1.json", job.data, counted, rerun=job.options.rerun)
+    count_each(job.options.results / "table1.json", job.data, count_splits, rerun=job.options.rerun)
 
 
 def statistics(store: Store) -> str:
-    """Table 1, as far as the data sets were counted."""
+    """Returns table 1 for the data sets that were counted."""
     path = store.folder / "table1.json"
     counts = read_json(path) if path.exists() else {}
     headings = ["data", "paper: length", "C", "train", "test"]
@@ -56,7 +57,15 @@ def statistics(store: Store) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Inspected:
-    """One text under one trained model."""
+    """A text under a trained model.
+
+    Attributes:
+      tokens: its words.
+      attention: the weight of each word.
+      gates: the gate of each word; None without gates.
+      predicted: the predicted class.
+      label: the true class.
+    """
 
     tokens: tuple[str, ...]
     attention: np.ndarray
@@ -66,9 +75,15 @@ class Inspected:
 
 
 def inspect(run: Run, encoded: gdata.Encoded, indices: Sequence[int]) -> list[Inspected]:
-    """Runs the trained model on some examples of an encoded split.
+    """Runs a trained model on some examples of an encoded split.
 
-    The gates are those of evaluation, whatever batch an example is in: noise is keyed by example.
+    The gates are those of evaluation, independent of the other examples of a batch, because the
+    noise of an example depends only on its id.
+
+    Args:
+      run: the run with the model.
+      encoded: the split.
+      indices: the examples.
     """
     model, rows = run.task.model, min(len(indices), 128)
     forward = jax.jit(
@@ -106,16 +121,25 @@ def inspect(run: Run, encoded: gdata.Encoded, indices: Sequence[int]) -> list[In
 
 
 def find(encoded: gdata.Encoded, beginning: str) -> int | None:
-    """The index of the first text that contains these words, spaces and case aside."""
-    wanted = "".join(beginning.lower().split())
+    """Returns the index of the first text with these words, ignoring spaces and case, or None."""
+    letters = "".join(beginning.lower().split())
     for index in range(len(encoded)):
-        if wanted in "".join(encoded.tokens(index)).lower():
+        if letters in "".join(encoded.tokens(index)).lower():
             return index
     return None
 
 
-def trained(job: Job, data: str, system: str) -> tuple[Run, gdata.Encoded]:
-    """Seed 0 of a system of table 2, trained or from its finished work folder; its test texts."""
+def trained_run(job: Job, data: str, system: str) -> tuple[Run, gdata.Encoded]:
+    """Returns seed 0 of a system and its test texts.
+
+    Args:
+      job: the command for tables.
+      data: the data set.
+      system: the name of the system.
+
+    Returns:
+      The run, trained now or read from its finished work folder, and the encoded test split.
+    """
     config = job.config(data, system, 0)
     workdir = job.options.runs / f"{data}-{system}-seed0"
     run = run_of(job.paper, dataclasses.replace(config, workdir=str(workdir)))
@@ -123,8 +147,8 @@ def trained(job: Job, data: str, system: str) -> tuple[Run, gdata.Encoded]:
 
 
 def figure4(job: Job) -> None:
-    """Three-model heat maps of the paper's two SST-2 test sentences."""
-    results = {name: trained(job, "sst2", name) for name in ("ganet", "soft", "local")}
+    """Draws heat maps of the paper's two SST-2 test sentences under three models."""
+    results = {name: trained_run(job, "sst2", name) for name in ("ganet", "soft", "local")}
     for number, sentence in enumerate(reported.FIGURE4, start=1):
         rows: list[tuple[str, Sequence[str], Array, Array]] = []
         label = ""
@@ -142,9 +166,9 @@ def figure4(job: Job) -> None:
 
 
 def table4(job: Job) -> None:
-    """The open words of the paper's two IMDB test reviews, in the terminal and as HTML."""
+    """Shows the open words of the paper's two IMDB test reviews, in the terminal and as HTML."""
     data = job.options.data[0] if job.options.data else "imdb"
-    run, encoded = trained(job, data, "ganet")
+    run, encoded = trained_run(job, data, "ganet")
     places = [find(encoded, text) for text in reported.TABLE4]
     if data == "imdb" and None in places:
         missing = [t for t, index in zip(reported.TABLE4, places, strict=True) if index is None]
@@ -152,15 +176,16 @@ def table4(job: Job) -> None:
     console = new_console()
     examples = []
     for seen in inspect(run, encoded, [n if i is None else i for n, i in enumerate(places)]):
-        opened = 0 if seen.gates is None else int((seen.gates > 0).sum())
+        num_open = 0 if seen.gates is None else int((seen.gates > 0).sum())
         caption = (
             f"label {seen.label}, predicted {seen.predicted}, "
-            f"{opened} of {len(seen.tokens)} words open"
+            f"{num_open} of {len(seen.tokens)} words open"
         )
         examples.append((caption, seen.tokens, seen.attention, seen.gates))
         console.print(f"\n{caption}", style="italic")
         console.print(analysis.highlight_terminal(seen.tokens, seen.attention, seen.gates))
-    # The texts belong to the data set: the page stays beside the run, outside the results.
+    # The page is written to the work folders and not to the results, because its texts belong to
+    # the data set.
     path = job.options.runs / "table4.html"
     title = f"Words that GA-Net attends to: {data} test reviews"
     analysis.write_html(path, analysis.highlight_html(examples, title))
@@ -168,7 +193,7 @@ def table4(job: Job) -> None:
 
 
 def figure5(job: Job) -> None:
-    """Auxiliary width against accuracy and density."""
+    """Draws accuracy and density against the width of the auxiliary network."""
     series: dict[str, dict[str, list[tuple[float, float, float | None]]]] = {
         "accuracy": {},
         "density": {},

@@ -17,7 +17,7 @@ from experiments.core.config import Changes, value_at
 from experiments.core.origins import NOT_RUN
 from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.paper import variants as by_name
-from experiments.core.records import COLLAPSED, LAST, Record, Records, Store, alive, averaged
+from experiments.core.records import COLLAPSED, LAST, Record, Records, Store, alive, format_average
 from experiments.ga_net import faithfulness, figures, reported, roar
 from experiments.ga_net.config import BY_ACCURACY, START, SystemName, swept
 from experiments.ga_net.experiment import experiment
@@ -32,10 +32,8 @@ AT_DENSITY: Changes = {
     "train.early_stop_patience": None,
     **BY_ACCURACY,
 }
-"""Every run takes all of its steps, and is tested where they end (see `experiment.last`), so that
-the measure of the best one chooses nothing."""
-# TUNING.md: of six trials each, seed 0, that of the lowest loss on validation text: learning rate
-# and dropout.
+"""Changes for a given density. All runs take all of their steps and are tested after the last step
+(see `experiment.last`), so `train.best_metric` has no effect."""
 TUNED = {
     "trec": {
         "bilstm": (2e-3, 0.5),
@@ -56,10 +54,20 @@ TUNED = {
         "ganet": (2e-3, 0.3),
     },
 }
+"""Learning rate and dropout by data set and system: the trial of lowest validation loss among the
+six trials of seed 0 in TUNING.md."""
 
 
 def of_system(name: str, title: str, system: str, changes: Changes, same_as: str | None) -> Variant:
-    """One of the four systems, as it was tuned, or a change of one."""
+    """Returns a system with its tuned settings, or a change of such a system.
+
+    Args:
+      name: the name of its records.
+      title: its name in tables.
+      system: the system.
+      changes: the changes.
+      same_as: see `Variant.same_as`.
+    """
     tuned: dict[str, Changes] = {}
     for data, settings in TUNED.items():
         rate, dropout = settings[system]
@@ -95,31 +103,31 @@ class GANetOptions(Options):
     """Options of the tables of this paper."""
 
     systems: tuple[SystemName, ...] = tuple(reported.SYSTEMS)
-    """The systems of table2 and table3. Those of roar are ganet and soft."""
+    """Systems to train in table2 and table3, and in roar, which only has ganet and soft."""
     embeddings: Unset[str] = None
-    """The GloVe file, or "none" for random vectors (default: the preset's)."""
+    """GloVe file (default: the preset's); "none" starts from random vectors."""
     measures: tuple[roar.Measure, ...] = roar.MEASURES
-    """The importances of roar, as far as a system has them. Their seeds train side by side."""
+    """Importances to train in roar, if a system has them; its seeds share a single program."""
     shares: tuple[float, ...] = analysis.ROAR_SHARES
-    """The shares of the words that roar masks, increasing, in [0, 1]. It always trains 0 and 1."""
+    """Shares of the words that roar masks, increasing, in [0, 1]; 0 and 1 are always trained."""
     texts: int = 1000
-    """The most test texts of faithfulness."""
+    """Largest number of test texts in faithfulness."""
     owned: ClassVar = {"measures": ("roar",), "shares": ("roar",), "texts": ("faithfulness",)}
-    drawn: ClassVar = ("polarity",)
+    random_vectors: ClassVar = ("polarity",)
 
     def check(self) -> None:
-        """Refuses options that do not go together."""
+        """Exits with status 2 if the options contradict each other."""
         cli.check_counts(self, "texts")
         roar.check(self)
 
 
 def gated(row: Row) -> bool:
-    """Whether the row is of a system with gates."""
+    """Returns True if the row is of a system with gates."""
     return row.variant.startswith("ganet")
 
 
-def asked(job: Job, data: str) -> list[str]:
-    """The systems of a table that --systems names."""
+def requested_systems(job: Job, data: str) -> list[str]:
+    """Returns the systems of a table that --systems names."""
     return [name for name in job.table.variants if name in job.options.systems]
 
 
@@ -138,13 +146,13 @@ TABLE2 = Table(
     about="accuracy and density of the four systems",
     data=reported.DATA,
     variants=("bilstm", "local", "soft", "ganet"),
-    trained=asked,
+    trained=requested_systems,
     columns=(
         c.data(),
         c.variant(),
-        c.quoted("paper", reported.ACCURACY),
+        c.paper_number("paper", reported.ACCURACY),
         *c.with_last("ours"),
-        c.quoted("density: paper", reported.DENSITY, where=gated),
+        c.paper_number("density: paper", reported.DENSITY, where=gated),
         c.metric("ours (mean gate)", "test.density", where=gated),
     ),
 )
@@ -159,33 +167,37 @@ PAIRED = Table(
     columns=(
         c.data(),
         c.variant("baseline"),
-        *c.paired(("GA-Net minus baseline", *c.TESTS), points=False, missing=NOT_RUN),
+        *c.paired_tests(("GA-Net minus baseline", *c.TESTS), points=False, missing=NOT_RUN),
     ),
 )
 
 
 def gap(mode: str) -> Callable[[Record], float | None]:
-    """The loss under a kind of gates less its exact expectation, in texts of at most 20 words."""
+    """Returns a function that computes the loss under a kind of gates minus its exact expectation.
 
-    def read(record: Record) -> float | None:
+    The function takes a record, whose texts have at most 20 words. It returns None for a record
+    without exact losses.
+    """
+
+    def gap_of(record: Record) -> float | None:
         exact = record.get("exact")
         return None if exact is None else exact[mode]["loss"] - exact["exact"]["loss"]
 
-    return read
+    return gap_of
 
 
 BY_GUMBEL = "ganet_by_soft_gumbel"
 
 
 def mode(name: str) -> Column:
-    """Mean accuracy and density of a kind of gates."""
+    """Returns a column with the mean accuracy and density of a kind of gates."""
 
     def text(row: Row) -> str:
         tested = [record["test"] for record in alive(row.records)]
         if not tested:
             return COLLAPSED if row.records else NOT_RUN
-        accuracy = np.mean([one[f"accuracy_{name}"] for one in tested])
-        density = np.mean([one[f"density_{name}"] for one in tested])
+        accuracy = np.mean([metrics[f"accuracy_{name}"] for metrics in tested])
+        density = np.mean([metrics[f"density_{name}"] for metrics in tested])
         return f"{accuracy:.4f}, {density:.4f}"
 
     return Column(f"{name}: accuracy, density", text)
@@ -212,7 +224,7 @@ ESTIMATORS = Table(
         c.metric("[a > 0] less exact", gap("threshold")),
         c.metric("best less exact", gap("best")),
         c.milliseconds(),
-        *c.paired(("minus Gumbel-sigmoid", "95 % interval", "p")),
+        *c.paired_tests(("minus Gumbel-sigmoid", "95 % interval", "p")),
     ),
 )
 MODES = Table(
@@ -230,7 +242,7 @@ MODES = Table(
 
 
 def short(number: float) -> str:
-    """A number of operations."""
+    """Formats a number of operations."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= size:
             return f"{number / size:.2f}{unit}"
@@ -238,7 +250,12 @@ def short(number: float) -> str:
 
 
 def paper_operations(heading: str, cell: Any) -> Column:
-    """A column from the paper's operations (soft attention, GA-Net)."""
+    """Returns a column of the paper's numbers of operations.
+
+    Args:
+      heading: the heading.
+      cell: a function of (operations of soft attention, of GA-Net) that returns the text.
+    """
 
     def text(row: Row) -> str:
         if row.data not in reported.DENSITY:
@@ -249,7 +266,7 @@ def paper_operations(heading: str, cell: Any) -> Column:
 
 
 def operations(record: Record) -> tuple[float, float]:
-    """Attention operations over the test set: of soft attention, and of the open words."""
+    """Returns attention operations over the test set: for all words, and for the open words."""
     model = record["config"]["model"]
     width = model["hidden"] * (2 if model["merge"] == "concat" else 1)
     return (
@@ -259,7 +276,14 @@ def operations(record: Record) -> tuple[float, float]:
 
 
 def our_operations(heading: str, cell: Any, *, says_why: bool = False) -> Column:
-    """A column from our operations (soft attention, mean of GA-Net, first record)."""
+    """Returns a column of our numbers of operations.
+
+    Args:
+      heading: the heading.
+      cell: a function of (operations of soft attention, mean of GA-Net, first record) that returns
+        the text.
+      says_why: True shows the reason of a missing number instead of a dash.
+    """
 
     def text(row: Row) -> str:
         records = alive(row.records)
@@ -273,7 +297,7 @@ def our_operations(heading: str, cell: Any, *, says_why: bool = False) -> Column
 
 
 def auxiliary(full: float, mean: float, record: Record) -> str:
-    """Operations of the auxiliary network."""
+    """Returns the operations of the auxiliary network, formatted."""
     model = record["config"]["model"]
     count = analysis.auxiliary_flops(
         model["aux"],
@@ -298,10 +322,12 @@ TABLE3 = Table(
         paper_operations("paper: soft", lambda soft, ganet: short(soft)),
         paper_operations("GA-Net", lambda soft, ganet: short(ganet)),
         paper_operations("ratio", lambda soft, ganet: f"{ganet / soft:.3f}"),
-        our_operations("ours: soft", lambda full, mean, one: short(full), says_why=True),
-        our_operations("GA-Net", lambda full, mean, one: short(mean), says_why=True),
-        our_operations("ratio", lambda full, mean, one: f"{mean / full:.3f}"),
-        our_operations("GA-Net per text", lambda full, mean, one: short(mean / one["test_n"])),
+        our_operations("ours: soft", lambda full, mean, record: short(full), says_why=True),
+        our_operations("GA-Net", lambda full, mean, record: short(mean), says_why=True),
+        our_operations("ratio", lambda full, mean, record: f"{mean / full:.3f}"),
+        our_operations(
+            "GA-Net per text", lambda full, mean, record: short(mean / record["test_n"])
+        ),
         our_operations("auxiliary network", auxiliary),
     ),
 )
@@ -315,8 +341,8 @@ TABLE5 = Table(
     columns=(
         c.data(),
         c.variant("auxiliary network"),
-        c.quoted("paper: accuracy", reported.AUX_ACCURACY),
-        c.quoted("density", reported.AUX_DENSITY),
+        c.paper_number("paper: accuracy", reported.AUX_ACCURACY),
+        c.paper_number("density", reported.AUX_DENSITY),
         *c.with_last("ours: accuracy"),
         c.metric("density", "test.density"),
     ),
@@ -329,17 +355,18 @@ WIDTH_MEASURES = {
     "test.density": "density",
     "test.closed_sample": "all gates closed",
 }
+"""The values in a record that figure 5 shows, and their names."""
 
 
 def widths(store: Store) -> str:
-    """The points of figure 5."""
+    """Returns the table with the points of figure 5."""
     rows = []
     for name in reported.NAMES:
         cells = [store.all(name, PAPER.record_name(name, width)) for width in WIDTHS]
         if name in FIGURE5.data or any(store.all(name, width) for width in WIDTHS):
             for of, title in WIDTH_MEASURES.items():
                 value = functools.partial(value_at, path=of)
-                means = (averaged(records, value) for records in cells)
+                means = (format_average(records, value) for records in cells)
                 rows.append([reported.NAMES[name], title, *means])
     return analysis.render_table(["data", "metric", *map(str, reported.AUX_WIDTHS)], rows)
 
@@ -387,7 +414,7 @@ FAITHFULNESS_PAIRED = Table(
     title="Faithfulness of the gates, paired tests",
     note="Bootstrap over test texts of the values averaged over seeds (10,000 samples); the p are "
     "corrected together (Holm), a star says below .05 and every seed that way.",
-    body=faithfulness.paired,
+    body=faithfulness.paired_table,
 )
 ROAR = Table(
     title="Recursive ROAR: accuracy by share of masked words",
@@ -405,7 +432,7 @@ TRUSTED = (FAITHFULNESS, FAITHFULNESS_PAIRED, ROAR)
 
 
 def of_gates(path: str) -> Any:
-    """A setting of the gates, for systems that have some."""
+    """Returns a function that reads a setting of the gates; None for systems without gates."""
     return lambda record: value_at(record, path) if record["system"] == "ganet" else None
 
 
@@ -417,25 +444,25 @@ RUNS = c.runs(
     c.first("tau", of_gates("config.model.temperature"), "g"),
     c.first("lambda", of_gates("config.model.penalty"), "g"),
     c.first("dropout", lambda record: RATES.format(**record["config"]["model"])),
-    c.each("steps", "best_step"),
+    c.each_value("steps", "best_step"),
     c.seconds(),
     heading="system",
 )
 
 
 def report(console: Console, records: Records, workdir: Path) -> None:
-    """Prints the test results: of one run under every kind of gates, of several their mean."""
-    one, several = records[0], len(records) > 1
-    title = f"{one['system']} on {one['data']} (test, n = {one['test_n']})"
-    if one["substitute"] and not several:
-        title += f"\n{one['substitute']}"
-    headings, rows = _lanes(records) if several else _gates(one)
+    """Prints test results: of a single run under each kind of gates, of several runs their mean."""
+    record, several = records[0], len(records) > 1
+    title = f"{record['system']} on {record['data']} (test, n = {record['test_n']})"
+    if record["substitute"] and not several:
+        title += f"\n{record['substitute']}"
+    headings, rows = _lanes(records) if several else _gates(record)
     console.print(screen(title, headings, rows))
     if not several:
         console.print(
-            f"best of {one['steps']} steps: step {one['best_step']} "
-            f"(validation accuracy {one['validation']['accuracy']:.4f}); "
-            f"{one['seconds']} s; results in {workdir}"
+            f"best of {record['steps']} steps: step {record['best_step']} "
+            f"(validation accuracy {record['validation']['accuracy']:.4f}); "
+            f"{record['seconds']} s; results in {workdir}"
         )
         return
     if len({record["seed"] for record in records}) == len(records):
@@ -444,11 +471,11 @@ def report(console: Console, records: Records, workdir: Path) -> None:
             f"accuracy {statistics.mean(accuracies):.4f} +- {statistics.stdev(accuracies):.4f} "
             f"(mean and standard deviation, n = {len(accuracies)})"
         )
-    console.print(f"{len(records)} runs, {one['seconds']} s each; results in {workdir}")
+    console.print(f"{len(records)} runs, {record['seconds']} s each; results in {workdir}")
 
 
 def _lanes(records: Records) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of runs that were trained side by side."""
+    """Returns headings and rows for runs that were trained in a single program."""
     settings = {
         "learning rate": "config.train.optimizer.learning_rate",
         "tau": "config.model.temperature",
@@ -467,7 +494,7 @@ def _lanes(records: Records) -> tuple[list[str], list[list[str]]]:
 
 
 def _gates(record: Record) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of one run under every kind of gates."""
+    """Returns headings and rows for a run under each kind of gates."""
     names = {
         "accuracy": "accuracy",
         "density": "density",
@@ -481,20 +508,22 @@ def _gates(record: Record) -> tuple[list[str], list[list[str]]]:
     return ["gates", *names.values()], rows
 
 
-def tested(record: Record, what: str) -> float:
-    """A figure of the test set."""
-    return record["test"][what]
+def test_metric(record: Record, metric: str) -> float:
+    """Returns a metric of the test set."""
+    return record["test"][metric]
 
 
 def level(store: Store) -> list[tuple[str, str, str]]:
-    """Accuracy and density of GA-Net where it was run."""
+    """Returns accuracy and density of GA-Net on the data sets with a record."""
     return [
         (
-            f"{reported.NAMES[name]} {what}",
+            f"{reported.NAMES[name]} {metric}",
             f"{theirs:.4f}",
-            averaged(store.all(name, "ganet"), functools.partial(tested, what=what), 4),
+            format_average(
+                store.all(name, "ganet"), functools.partial(test_metric, metric=metric), 4
+            ),
         )
-        for what, quoted in (
+        for metric, quoted in (
             ("accuracy", reported.ACCURACY["ganet"]),
             ("density", reported.DENSITY),
         )

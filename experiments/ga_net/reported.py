@@ -1,4 +1,4 @@
-"""The numbers that Xue et al. (2020) report; spec rows G1 to G68."""
+"""Numbers of Xue et al. (2020), the rows G1 to G68 of the specification."""
 
 from experiments.ga_net.config import DataName, SystemName
 
@@ -27,11 +27,13 @@ ESTIMATORS = {
     "leave_one_out": "leave-one-out, 2 draws",
     "disarm": "DisARM",
 }
-"""What else than the paper's relaxation trains the gates here; the paper has no such table."""
+"""Estimators that train the gates here, in addition to the paper's relaxation. The paper has no
+such table."""
 AUX_WIDTHS = (20, 40, 60, 80, 100)
 
 
 def _row(*values: float) -> dict[str, float]:
+    """Returns numbers by data set."""
     return dict(zip(DATA, values, strict=True))
 
 
@@ -43,7 +45,7 @@ STATISTICS = {
     "sst2": (20, 2, "10k", "1.8k"),
     "trec": (10, 6, "6k", "500"),
 }
-# Table 2.
+# Table 2: test accuracy and density.
 ACCURACY = {
     "bilstm": _row(0.8509, 0.9139, 0.4125, 0.8035, 0.8876),
     "local": _row(0.8578, 0.9234, 0.4343, 0.8154, 0.8944),
@@ -73,5 +75,5 @@ FIGURE4 = (
     "This is a film well worth seeing , talking and singing heads and all .",
     "Occasionally melodramatic , it 's also extremely effective .",
 )
-# Table 4: how the two IMDB test reviews are found.
+# Table 4: words of the two IMDB test reviews, by which the reviews are found.
 TABLE4 = ("I admire Deepa Mehta", "take up and read")

@@ -1,7 +1,7 @@
-"""Recursive ROAR: systems that are trained again without the words that were said to matter.
+"""Recursive ROAR: systems that are trained again without the words of highest importance.
 
-Every share is a training run of all seeds side by side, and compiles the programs of the last one
-again: JAX_COMPILATION_CACHE_DIR=FOLDER lets it find them.
+Each share of masked words is a training run of all seeds in a single program, which compiles the
+programs of the last share again. JAX finds them if JAX_COMPILATION_CACHE_DIR names a folder.
 """
 
 import dataclasses
@@ -31,29 +31,31 @@ from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
 
 Measure = Literal["gates", "attention", "gradient", "random"]
+"""An importance that ranks words."""
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 ROWS: dict[SystemName, tuple[Measure, ...]] = {
     "ganet": ("gates", "gradient", "random"),
     "soft": ("attention", "gradient", "random"),
 }
-"""System -> the importances that rank its words; the random one is what others are beside."""
+"""The importances that rank the words of each system; the random importance is the reference."""
 EVERYWHERE = (0.0, 1.0)
-"""Shares at which the texts, and so the networks, are those of every importance."""
+"""Shares at which all importances have the same texts, and so the same networks."""
 NO_AREA = "masking all costs nothing"
+"""The cell of an undefined RACU: masking all words costs no accuracy."""
 
 
 def name_of(system: str, measure: str) -> str:
-    """The name of the records."""
+    """Returns the name of the records of an importance."""
     return f"roar_{system}_{measure}"
 
 
 def shares_of(options: Any) -> tuple[float, ...]:
-    """The shares that are trained: as asked for, none and all."""
+    """Returns the shares to train: those of the options, 0 and 1."""
     return tuple(sorted({*options.shares, *EVERYWHERE}))
 
 
 def rows_of(options: Any) -> list[tuple[str, Measure]]:
-    """(system, importance) of every curve that is asked for."""
+    """Returns (system, importance) for each curve that the options select."""
     return [
         (system, measure)
         for system, measures in ROWS.items()
@@ -63,16 +65,16 @@ def rows_of(options: Any) -> list[tuple[str, Measure]]:
 
 
 def check(options: Any) -> None:
-    """Refuses shares that do not increase, and an importance that no system has."""
+    """Exits with an error if the shares do not increase, or if no system has an importance."""
     if not all(0 <= share <= 1 for share in options.shares) or any(
-        later <= share for share, later in itertools.pairwise(options.shares)
+        next_share <= share for share, next_share in itertools.pairwise(options.shares)
     ):
         fail(f"--shares must increase in [0, 1], got {' '.join(map(str, options.shares))}")
     if options.what != "roar":
         return
     having = {measure for _, measure in rows_of(options)}
-    lacking = [one for one in options.measures if one not in having]
-    # by default a system has those that it can have
+    lacking = [measure for measure in options.measures if measure not in having]
+    # The default lists all importances and each system takes its own, so it is never an error.
     if not having or (lacking and options.measures != MEASURES):
         of = ", ".join(f"{system}: {' '.join(measures)}" for system, measures in ROWS.items())
         fail(f"--measures {' '.join(lacking)}: no system of {' '.join(options.systems)} has that; "
@@ -81,7 +83,14 @@ def check(options: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Recursion:
-    """The curves of one system on one data set, for seeds that are trained side by side."""
+    """The curves of a system on a data set, for seeds that are trained in a single program.
+
+    Attributes:
+      job: the command.
+      data: the data set.
+      system: the system.
+      seeds: consecutive seeds.
+    """
 
     job: Job
     data: str
@@ -90,19 +99,19 @@ class Recursion:
 
     @property
     def config(self) -> Config:
-        """Of the first seed."""
+        """The configuration of the first seed."""
         return self.job.config(self.data, self.system, self.seeds[0])
 
     def curves(self, measures: Sequence[Measure]) -> Iterator[tuple[Measure, list[list[Run]]]]:
-        """The runs of every importance, by share and seed."""
+        """Yields each importance with its runs, by share and seed."""
         config = self.config
         texts = texts_of(config.data, config.model.embedding_dim)
-        made = self.job.paper.experiment(config)
+        experiment = self.job.paper.experiment(config)
         shares = shares_of(self.job.options)
         shared: dict[float, list[Run]] = {}
         for measure in measures:
             runs: dict[float, list[Run]] = {}
-            words = functools.partial(_with_words, made, config, texts)
+            words = functools.partial(_with_words, experiment, config, texts)
             analysis.roar(
                 _columns(texts),
                 functools.partial(self._fit, measure, words, shared, runs),
@@ -122,95 +131,119 @@ class Recursion:
         share: float,
         copies: list[Any],
     ) -> list[tuple[Run, float]]:
-        """What `analysis.roar` asks for; keeps the runs, and those that every importance has."""
-        found = shared[share] if share in shared else self._trained(measure, share, words(copies))
-        runs[share] = found
-        if share in EVERYWHERE:
-            shared[share] = found
-        return [(one, one.record["test"]["accuracy"]) for one in found]
+        """Trains the networks of a share, in the form that `analysis.roar` asks for.
 
-    def _trained(self, measure: Measure, share: float, made: Experiment) -> list[Run]:
-        """The networks of one share; exits where a signal stops them."""
+        Args:
+          measure: the importance.
+          words: returns the experiment for copies of the texts.
+          shared: runs of the shares in `EVERYWHERE`, which all importances use.
+          runs: the runs of this importance by share; this method adds to them.
+          share: the share of masked words.
+          copies: the masked texts of each seed.
+
+        Returns:
+          (run, test accuracy) of each seed.
+        """
+        networks = shared[share] if share in shared else self._train(measure, share, words(copies))
+        runs[share] = networks
+        if share in EVERYWHERE:
+            shared[share] = networks
+        return [(network, network.record["test"]["accuracy"]) for network in networks]
+
+    def _train(self, measure: Measure, share: float, experiment: Experiment) -> list[Run]:
+        """Trains the networks of a share; exits if a signal stops them."""
         job, config = self.job, self.config
         of = "all" if share in EVERYWHERE else measure
         first, last = self.seeds[0], self.seeds[-1]
         name = f"{self.data}-{name_of(self.system, of)}_{share:g}-seeds{first}to{last}"
-        # networks of other shares before this one have read other texts
-        steps = [one for one in shares_of(job.options) if one <= share]
+        # The smaller shares are part of the settings, because they determine the masked words.
+        steps = [step for step in shares_of(job.options) if step <= share]
         masked = {"measure": of, "shares": [] if of == "all" else steps, "share": share}
         settings = job.paper.recorded(config)
         say(f"{self.data}, {self.system}, {of}, {share:.0%}: {job.options.runs / name}")
         if job.options.rerun and (job.options.runs / name).exists():
             remove_workdir(job.options.runs / name)
-        found = run_lanes(
-            lambda _: made,
+        networks = run_lanes(
+            lambda _: experiment,
             config,
             Place(job.options.runs / name, settings | {"roar": masked}),
             job.paper.recorded,
             seeds=len(self.seeds),
         )
-        message = stop_message(found[-1].record)
+        message = stop_message(networks[-1].record)
         if message is not None:
             say(message, file=sys.stderr)
-            sys.exit(found[-1].record["exit_code"])
-        return found
+            sys.exit(networks[-1].record["exit_code"])
+        return networks
 
     def records(self, measure: Measure, runs: list[list[Run]]) -> Records:
-        """One record per seed, with its whole curve."""
-        found = []
+        """Returns a record per seed, with the curve over all shares.
+
+        Args:
+          measure: the importance.
+          runs: the runs by share and seed, as `curves` yields them.
+        """
+        records = []
         for place in range(len(self.seeds)):
-            each = [of_share[place].record for of_share in runs]
-            whole = each[0]
-            rates = [one["seconds_per_step"] for one in each if one["seconds_per_step"]]
-            kept = ("data", "substitute", "seed", "config", "system", "train_n", "test_n",
+            of_seed = [of_share[place].record for of_share in runs]
+            unmasked = of_seed[0]
+            rates = [
+                share_record["seconds_per_step"]
+                for share_record in of_seed
+                if share_record["seconds_per_step"]
+            ]
+            names = ("data", "substitute", "seed", "config", "system", "train_n", "test_n",
                     "test_digest", "lanes", "vocabulary_size", "embedding_coverage",
                     "parameters")  # fmt: skip
-            record: Record = {name: whole[name] for name in kept if name in whole}
+            record: Record = {name: unmasked[name] for name in names if name in unmasked}
             record |= {
                 "measure": measure,
                 "shares": list(shares_of(self.job.options)),
-                "accuracy": [one["test"]["accuracy"] for one in each],
-                "accuracy_last": [one["test_last"]["accuracy"] for one in each],
-                "steps_of_share": [one["steps"] for one in each],
-                "steps": sum(one["steps"] for one in each),
-                "test": {"accuracy": whole["test"]["accuracy"]},
-                "correct": whole["correct"],
+                "accuracy": [share_record["test"]["accuracy"] for share_record in of_seed],
+                "accuracy_last": [
+                    share_record["test_last"]["accuracy"] for share_record in of_seed
+                ],
+                "steps_of_share": [share_record["steps"] for share_record in of_seed],
+                "steps": sum(share_record["steps"] for share_record in of_seed),
+                "test": {"accuracy": unmasked["test"]["accuracy"]},
+                "correct": unmasked["correct"],
                 "stopped": "done",
                 "seconds_per_step": statistics.median(rates) if rates else None,
             }
-            finish(record, sum(one["seconds"] for one in each))
-            found.append(saved_record(record))
-        return found
+            finish(record, sum(share_record["seconds"] for share_record in of_seed))
+            records.append(saved_record(record))
+        return records
 
 
 def _scores(source: Any, run: Run, part: Any) -> np.ndarray:
-    """What the importance of a trained network says of the words of a split."""
+    """Returns the importance of the words of a split for a trained network."""
     return analysis.rationale_scores(run.task.model, run.fit.best_params, part, source)
 
 
 def _columns(texts: Texts[gdata.Encoded]) -> dict[str, Json]:
-    """The texts of every split as arrays of one width, so that each program is compiled once."""
+    """Returns the texts of each split as arrays of equal width, to compile a program only once."""
     width = max(int(texts.splits[name].lengths.max()) for name in SPLITS)
-    found = {}
+    columns = {}
     for name in SPLITS:
         split = texts.splits[name]
         tokens = np.zeros((len(split), width), np.int32)
         for line, words in zip(tokens, split.ids, strict=True):
             line[: len(words)] = words
-        found[name] = {
+        columns[name] = {
             "tokens": tokens,
             "lengths": split.lengths,
             "example_id": split.example_ids,
         }
-    return found
+    return columns
 
 
 def _with_words(
-    made: Experiment, config: Config, texts: Texts[gdata.Encoded], copies: list[Any]
+    experiment: Experiment, config: Config, texts: Texts[gdata.Encoded], copies: list[Any]
 ) -> Experiment:
-    """The run on other words of the same texts; every seed has its own."""
+    """Returns the experiment on masked copies of its texts; each seed has a copy of its own."""
 
     def batches(copy: Any) -> Any:
+        """Returns the batches of a copy of the texts."""
         splits = {}
         for name in SPLITS:
             split = texts.splits[name]
@@ -221,7 +254,7 @@ def _with_words(
     passes = [batches(copy) for copy in copies]
     first = config.train.seed
     return dataclasses.replace(
-        made,
+        experiment,
         train=lambda seed: passes[seed - first][0](seed),
         validation=lambda seed: passes[seed - first][1],
         test=lambda seed: passes[seed - first][2],
@@ -229,9 +262,9 @@ def _with_words(
 
 
 def run(job: Job) -> None:
-    """Trains the curves that have no record yet; draws the figure."""
+    """Trains the curves that have no record yet, and draws the figure."""
     rows, shares, options = rows_of(job.options), shares_of(job.options), job.options
-    # refused before anything is trained
+    # All cells are checked before the first training, so that no time is lost.
     for data in job.data:
         cells = [_cell(job, data, system, measure) for system, measure in rows]
         check_cells(job, cells)
@@ -245,7 +278,7 @@ def run(job: Job) -> None:
                     )
     for data, system in itertools.product(job.data, ROWS):
         lacking: dict[tuple[int, ...], list[Measure]] = {}
-        for measure in (measure for one, measure in rows if one == system):
+        for measure in (measure for owner, measure in rows if owner == system):
             variant = name_of(system, measure)
             missing = [
                 seed
@@ -264,21 +297,22 @@ def run(job: Job) -> None:
 
 
 def _cell(job: Job, data: str, system: str, measure: str) -> Cell:
+    """Returns the cell of an importance of a system."""
     configs = {seed: job.config(data, system, seed) for seed in range(job.options.seeds)}
     return Cell(data, name_of(system, measure), configs)
 
 
 def _neighbours(seeds: Sequence[int]) -> list[tuple[int, ...]]:
-    """Seeds without a gap between them, which one program can train."""
-    groups = itertools.groupby(enumerate(seeds), key=lambda one: one[1] - one[0])
+    """Returns groups of consecutive seeds, each of which is trained in a single program."""
+    groups = itertools.groupby(enumerate(seeds), key=lambda place: place[1] - place[0])
     return [tuple(seed for _, seed in group) for _, group in groups]
 
 
 def curve(store: Store, data: str, system: str, measure: str) -> Records:
-    """The records of an importance, which have one list of shares.
+    """Returns the records of an importance.
 
     Raises:
-      ValueError: if they have several.
+      ValueError: if the records have different shares.
     """
     records = store.all(data, name_of(system, measure))
     for record in records[1:]:
@@ -292,12 +326,14 @@ def curve(store: Store, data: str, system: str, measure: str) -> Records:
 
 
 def body(store: Store) -> str:
-    """The accuracy of every curve by share, and its RACU."""
+    """Returns the table with the accuracy of each curve by share, and its RACU."""
     names = [d for d in reported.NAMES if d == "trec" or any(curve(store, d, *r) for r in _all())]
-    found = {(d, *row): curve(store, d, *row) for d in names for row in _all()}
-    shares = sorted({x for records in found.values() for one in records for x in one["shares"]})
+    curves = {(d, *row): curve(store, d, *row) for d in names for row in _all()}
+    shares = sorted(
+        {x for records in curves.values() for record in records for x in record["shares"]}
+    )
     rows = []
-    for (data, system, measure), records in found.items():
+    for (data, system, measure), records in curves.items():
         line = [reported.NAMES[data], reported.SYSTEMS[system], measure]
         if not records:
             rows.append([*line, NOT_RUN, *["-"] * (len(shares) + 2)])
@@ -307,50 +343,51 @@ def body(store: Store) -> str:
         )
         line += [str(len(records))]
         line += [f"{means[share]:.3f}" if share in means else "-" for share in shares]
-        rows.append(line + _area(records, found[data, system, "random"], measure))
+        rows.append(line + _area(records, curves[data, system, "random"], measure))
     headings = ["data", "system", "importance", "seeds", *(f"{share:.0%}" for share in shares)]
     return analysis.render_table([*headings, "RACU", "95 % interval"], rows)
 
 
 def _all() -> list[tuple[SystemName, Measure]]:
+    """Returns (system, importance) of all curves."""
     return [(system, measure) for system, measures in ROWS.items() for measure in measures]
 
 
 def _area(records: Records, beside: Records, measure: str) -> list[str]:
-    """RACU and its interval, over the seeds that both have."""
+    """Returns cells with RACU and its interval, over the seeds that both curves have."""
     if measure == "random":
         return ["-", "-"]
-    one, other = ({r["seed"]: r for r in found} for found in (records, beside))
-    seeds = sorted(one.keys() & other.keys())
+    first, other = ({r["seed"]: r for r in curve_records} for curve_records in (records, beside))
+    seeds = sorted(first.keys() & other.keys())
     if not seeds or records[0]["shares"] != beside[0]["shares"]:
         return [NOT_RUN, "-"]
-    curves = [np.array([of[s]["accuracy"] for s in seeds]).T for of in (one, other)]
-    found = analysis.racu(records[0]["shares"], *curves)
-    if np.isnan(found.mean):
+    curves = [np.array([of[s]["accuracy"] for s in seeds]).T for of in (first, other)]
+    area = analysis.racu(records[0]["shares"], *curves)
+    if np.isnan(area.mean):
         return [NO_AREA, "-"]
-    of = f"{found.mean:+.3f} (n={len(seeds)})"
-    if found.low is None or found.high is None:
+    of = f"{area.mean:+.3f} (n={len(seeds)})"
+    if area.low is None or area.high is None:
         return [of, "-"]
-    return [of, f"[{found.low:+.3f}, {found.high:+.3f}]"]
+    return [of, f"[{area.low:+.3f}, {area.high:+.3f}]"]
 
 
 def _points(records: Records) -> list[tuple[float, float, float | None]]:
-    """(percent of the words, mean, deviation) of a curve."""
+    """Returns (percentage of masked words, mean accuracy, deviation) of a curve."""
     points = []
     for place, share in enumerate(records[0]["shares"] if records else ()):
-        one = analysis.summary([record["accuracy"][place] for record in records])
-        points.append((100 * share, one.mean, one.std))
+        summary = analysis.summary([record["accuracy"][place] for record in records])
+        points.append((100 * share, summary.mean, summary.std))
     return points
 
 
 def draw(job: Job) -> None:
-    """Accuracy against the share of masked words: a panel per system, a line per importance."""
+    """Draws accuracy against masked words: a panel per system, a line per importance."""
     for data in job.data:
         series: dict[str, dict[str, list[tuple[float, float, float | None]]]] = {}
         for system, measures in ROWS.items():
-            found = {measure: curve(job.store, data, system, measure) for measure in measures}
-            if any(found.values()):
-                lines = {str(measure): _points(records) for measure, records in found.items()}
+            curves = {measure: curve(job.store, data, system, measure) for measure in measures}
+            if any(curves.values()):
+                lines = {str(measure): _points(records) for measure, records in curves.items()}
                 series[f"accuracy, {reported.SYSTEMS[system]}"] = lines
         stem = job.options.results / f"roar_{data}"
         title = f"Masked and trained again: {reported.NAMES[data]}"

@@ -1,4 +1,4 @@
-"""Table 1: texts, words and classes of the data sets."""
+"""Table 1: the numbers of texts, words and classes of the data sets."""
 
 import collections
 import dataclasses
@@ -10,7 +10,7 @@ from gatedjax.data import Source
 
 @dataclasses.dataclass(frozen=True)
 class DatasetStatistics:
-    """One row of a table of data sets."""
+    """A row of a table of data sets."""
 
     name: str
     split: str
@@ -20,7 +20,7 @@ class DatasetStatistics:
     num_classes: int
     class_counts: dict[str, int]
     vocabulary_size: int
-    """Distinct lower-cased words."""
+    """The number of distinct lower-cased words."""
 
 
 def dataset_statistics(source: Source) -> DatasetStatistics:

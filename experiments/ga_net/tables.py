@@ -1,4 +1,4 @@
-"""Reproduces the paper's tables and figures: `python -m experiments.ga_net.tables table2`."""
+"""The paper's tables and figures: `python -m experiments.ga_net.tables table2`."""
 
 import functools
 import sys

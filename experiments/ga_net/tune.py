@@ -1,4 +1,4 @@
-"""Searches settings on the validation split: `python -m experiments.ga_net.tune --data trec`."""
+"""A search for settings on validation text: `python -m experiments.ga_net.tune --data trec`."""
 
 import dataclasses
 import itertools
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments.core.cli import TABLE_OPTIONS, parse_many, refusals
 from experiments.core.command import run_of
-from experiments.core.config import Files, changed
+from experiments.core.config import Files, with_changes
 from experiments.core.kinds import Json, Records
 from experiments.core.records import RESULTS, read_json, write_json, write_text
 from experiments.ga_net.config import PRESETS, SWEPT, Config, DataName, SystemName, swept
@@ -22,52 +22,53 @@ from gatedjax._utils.terminal import say
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TuneConfig(Files):
-    """Trains every combination of the given values; the test split is never evaluated.
+    """Trains all combinations of the given values; the test split is never evaluated.
 
-    A value that is not given stays as in the preset. The paper's grids: learning rate 1e-4 to 1e-2,
-    batch 8 to 128, temperature 0.5 to 2, penalty 4e-6 to 1e-3.
+    An option without values keeps the preset's value. The paper's grids: learning rate 1e-4 to
+    1e-2, batch 8 to 128, temperature 0.5 to 2, penalty 4e-6 to 1e-3.
     """
 
     data: DataName
-    """The data set."""
+    """Data set, by preset."""
     system: SystemName = "ganet"
-    """The system."""
+    """System to train."""
     learning_rates: Several[float] = ()
-    """The learning rates to try (default: the preset's)."""
+    """Learning rates to try."""
     batch_sizes: Several[int] = ()
-    """The batch sizes to try (default: the preset's)."""
+    """Batch sizes to try."""
     dropouts: Several[float] = ()
-    """The dropout rates to try, on word vectors and on the pooled state alike
-    (default: the preset's)."""
+    """Dropout rates to try; each applies to the word vectors and to the pooled state."""
     temperatures: Several[float] = ()
-    """The temperatures of the gates to try (default: the preset's)."""
+    """Temperatures of the gates to try."""
     penalties: Several[float] = ()
-    """The gate penalties (lambda) to try (default: the preset's)."""
+    """Gate penalties (lambda) to try."""
     num_steps: Unset[int] = None
-    """The number of steps per trial (default: the preset's)."""
+    """Steps per trial (default: the preset's)."""
     seed: int = 0
-    """The seed of every trial."""
+    """Seed of all trials."""
     embeddings: Unset[str] = None
-    """The GloVe file (default: the preset's)."""
+    """GloVe file (default: the preset's)."""
     results: Path = RESULTS / "ga_net"
-    """The folder for tuning.json and TUNING.md."""
+    """Folder for tuning.json and TUNING.md."""
     runs: Path = Path("runs/ga_net/tune")
-    """The folder for the work folders of the trials. An interrupted trial continues from there."""
+    """Folder with the work folders of the trials, from which an interrupted trial continues."""
     cpu_devices: Unset[int] = None
-    """The number of CPU devices that split a batch (default: one per core)."""
+    """CPU devices to split a batch over (default: one per core)."""
 
 
 OF_GATES = ("tau", "lambda")
+"""The values that only systems with gates have."""
 FILES = ("data_dir", "manual_dir", "embeddings")
+"""The options that are also fields of the data."""
 
 
 def trials(options: TuneConfig) -> list[tuple[dict[str, float], Config]]:
-    """Every combination: the values that vary, and the configuration."""
+    """Returns (values that vary, configuration) for each combination of the options' values."""
     changes: Json = {"train.seed": options.seed, "model.system": options.system}
-    given = {f"data.{name}": getattr(options, name) for name in FILES}
-    given["train.num_steps"] = options.num_steps
-    changes |= {path: value for path, value in given.items() if value is not None}
-    preset = changed(PRESETS[options.data], changes)
+    overrides = {f"data.{name}": getattr(options, name) for name in FILES}
+    overrides["train.num_steps"] = options.num_steps
+    changes |= {path: value for path, value in overrides.items() if value is not None}
+    preset = with_changes(PRESETS[options.data], changes)
     grids = [
         getattr(options, option) or (operator.attrgetter(path)(preset),)
         for option, path, *_ in SWEPT.values()
@@ -75,15 +76,15 @@ def trials(options: TuneConfig) -> list[tuple[dict[str, float], Config]]:
     configs = []
     for combination in itertools.product(*grids):
         values = dict(zip(SWEPT, combination, strict=True))
-        config = changed(preset, swept(values))
+        config = with_changes(preset, swept(values))
         gated = options.system == "ganet"
-        shown = {name: v for name, v in values.items() if gated or name not in OF_GATES}
-        configs.append((shown, config))
+        varied = {name: v for name, v in values.items() if gated or name not in OF_GATES}
+        configs.append((varied, config))
     return configs
 
 
 def render(records: Records) -> str:
-    """TUNING.md from the records: those chosen by loss come first, the smallest at the top."""
+    """Returns TUNING.md; trials chosen by loss come first, with the smallest loss at the top."""
     headers = ["data", "system", "lr", "batch", "dropout", "tau", "lambda", "seed", "steps"]
     headers += ["chosen by", "best step", "validation loss", "validation accuracy", "density"]
     ordered = sorted(
@@ -119,7 +120,7 @@ def main(args: list[str] | None = None) -> int:
             key: Json = {"data": options.data, "system": options.system, "values": values}
             key |= {"seed": options.seed, "num_steps": config.train.num_steps}
             by_loss = config.train.best_metric == "loss"
-            records_of_kind = [one for one in records if ("loss" in one) == by_loss]
+            records_of_kind = [record for record in records if ("loss" in record) == by_loss]
             if any(record.items() >= key.items() for record in records_of_kind):
                 continue
             name = "-".join(f"{value:g}" for value in values.values())

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import ClassVar, Literal
 
-from experiments.core.config import Files, RunConfig, Start, changed
+from experiments.core.config import Files, RunConfig, Start, with_changes
 from experiments.core.kinds import Json
 from gatedjax.models import GAReaderConfig, ga_reader_optimizer
 from gatedjax.models.ga_reader import GAReaderCharacters
@@ -91,7 +91,7 @@ class Config(RunConfig):
             falling = ga_reader_optimizer(steps_per_epoch, halve_after=self.halve_after)
             for name in ("schedule", "decay_rate", "decay_begin", "decay_every"):
                 changes[f"optimizer.{name}"] = getattr(falling, name)
-        return changed(self.train, changes)
+        return with_changes(self.train, changes)
 
 
 def _preset(name: DataName, *, dropout: float, released: bool) -> Config:

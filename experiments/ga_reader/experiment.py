@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from experiments.core import text
-from experiments.core.config import changed
+from experiments.core.config import with_changes
 from experiments.core.experiment import Experiment, count_parameters
 from experiments.core.kinds import Json, Params
-from experiments.core.origins import joined
+from experiments.core.origins import join_remarks
 from experiments.core.records import write_json
 from experiments.ga_reader.config import Config, DataConfig
 from gatedjax import data as gdata
@@ -83,7 +83,7 @@ UNREAD = {"batch_size": 1, "eval_batch_size": 1, "max_shapes": 1, "fraction": 1,
 def experiment(config: Config) -> Experiment:
     """The run of a configuration."""
     data, spelt = config.data, config.model.characters.char_dim > 0
-    questions = read_questions(changed(data, UNREAD), config.model.embedding_dim)
+    questions = read_questions(with_changes(data, UNREAD), config.model.embedding_dim)
     texts, letters = questions.texts, questions.characters
     train, *held = (texts.splits[split] for split in text.SPLITS)
     if data.fraction < 1:
@@ -156,4 +156,4 @@ def substitute(config: DataConfig, questions: str | None) -> str | None:
             parts.append("random word vectors where the paper has GloVe 100-d")
         if config.fraction < 1:
             parts.append(f"{100 * config.fraction:g} % of the training questions")
-    return joined(parts)
+    return join_remarks(parts)

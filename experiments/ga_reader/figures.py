@@ -84,7 +84,7 @@ def curves(job: Job) -> None:
     """Draws accuracy on validation and training questions while the readers trained."""
     for data in job.data:
         # those on shares of the questions are figure 2's
-        known, learned = job.paper.variants, job.store.learned(data)
+        known, learned = job.paper.variants, job.store.learned_records(data)
         runs = {known[name].title: learned[name] for name in learned if name in known}
         lines = panels(runs, "curve", {"validation accuracy": 2})
         lines |= panels(runs, "train_curve", {"training accuracy": 2})

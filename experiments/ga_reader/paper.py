@@ -89,8 +89,8 @@ class ReaderOptions(Options):
     learning_rate: Unset[float] = None
     """Another learning rate, for all readers."""
     eval_every: Unset[int] = None
-    """The number of steps between evaluations, and between checkpoints."""
-    drawn: ClassVar = ("toy",)
+    """Steps between evaluations, and between checkpoints."""
+    random_vectors: ClassVar = ("toy",)
 
     def changes(self, preset: Config) -> Changes:
         """What the options of this paper change in a run."""
@@ -225,15 +225,15 @@ def compared(store: Store, table: Table, data: str) -> Table:
 
     return dataclasses.replace(
         table,
-        shown=lambda store: [(data, name) for name in names],
+        list_rows=lambda store: [(data, name) for name in names],
         pair=lambda data, name: None if name == base else (base, name),
         columns=(
             Column("reader", lambda row: row.title + " (base)" * (row.variant == base)),
-            columns.quoted("{theirs}: validation", published(0), ".1f"),
-            columns.quoted("test", published(1), ".1f"),
+            columns.paper_number("{theirs}: validation", published(0), ".1f"),
+            columns.paper_number("test", published(1), ".1f"),
             columns.percent("{mine}: validation (%)", "validation.accuracy"),
             *columns.with_last("test (%)", 2, times=100),
-            *columns.paired(("base minus reader", "95 % interval", "bootstrap p")),
+            *columns.paired_tests(("base minus reader", "95 % interval", "bootstrap p")),
             Column("McNemar p, one-sided, each seed (only base right : only reader)", one_sided),
             columns.parameters(),
         ),
@@ -369,8 +369,8 @@ RUNS = columns.runs(
     columns.first("K", "config.model.hops"),
     columns.RATE,
     columns.first("word vectors (found)", word_vectors),
-    columns.each("steps", "steps"),
-    columns.each("best steps", "best_step"),
+    columns.each_value("steps", "steps"),
+    columns.each_value("best steps", "best_step"),
     columns.first("per epoch", "steps_per_epoch", ","),
     columns.seconds(),
     columns.milliseconds(),

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 
 from experiments.core.comparison import ONE_SEED, K, p_text, paragraphs
 from experiments.core.kinds import Json
-from experiments.core.origins import NOT_RUN, joined, origin_of, other_data
+from experiments.core.origins import NOT_RUN, join_remarks, origin_of, other_data
 from experiments.core.paper import Job
 from experiments.core.records import (
     COLLAPSED,
     Records,
     Store,
     alive,
-    averaged,
-    collapsed,
     count_each,
+    format_average,
+    has_collapsed,
     read_json,
 )
 from experiments.core.text import SPLITS, correctness
@@ -26,7 +26,7 @@ from gatedjax.analysis._significance import McNemar, Proportion
 
 def reached(records: Records, part: str = "test", digits: int = 2) -> str:
     """Mean and deviation over the seeds of the accuracy of a part, in percent."""
-    return averaged(records, lambda record: 100 * record[part]["accuracy"], digits)
+    return format_average(records, lambda record: 100 * record[part]["accuracy"], digits)
 
 
 def one_sided(first: Records, second: Records) -> list[McNemar]:
@@ -51,7 +51,7 @@ def one_sided_texts(pairs: Mapping[K, tuple[Records, Records]]) -> dict[K, str]:
     or a run collapsed.
     """
     tests = {key: one_sided(*pair) for key, pair in pairs.items()}
-    lost = {key for key, pair in pairs.items() if any(map(collapsed, (*pair[0], *pair[1])))}
+    lost = {key for key, pair in pairs.items() if any(map(has_collapsed, (*pair[0], *pair[1])))}
     tested = {key: of for key, of in tests.items() if len(of) > 1 and key not in lost}
     p_values = iter(analysis.holm([test.p_value for of in tested.values() for test in of]))
     texts = {}
@@ -85,7 +85,7 @@ def count(job: Job) -> None:
                 "notes": dict(source.report.notes),
             }
             differ.append(source.info.substitute)
-        return {**parts, "substitute": joined(differ), "words": len(words), "max": longest}
+        return {**parts, "substitute": join_remarks(differ), "words": len(words), "max": longest}
 
     count_each(job.options.results / "statistics.json", job.data, counted, rerun=job.options.rerun)
 

@@ -1,4 +1,4 @@
-"""Trains and evaluates one RAU, GRU or LSTM: `python -m experiments.rau --preset digits`."""
+"""Training and test of a RAU, GRU or LSTM: `python -m experiments.rau --preset digits`."""
 
 import sys
 
@@ -9,7 +9,7 @@ from experiments.rau.config import START
 def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     config = cli.parse(args, **vars(START))
-    # what trains and draws is loaded for a run, not for a help or a refused option
+    # These imports are slow, so a help or a refused option must not wait for them.
     from experiments.core import command
     from experiments.rau.paper import PAPER
 

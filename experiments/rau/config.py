@@ -1,9 +1,9 @@
-"""What a run is made of, and the presets of the paper's data sets."""
+"""Options of a run, and the presets of the paper's data sets."""
 
 import dataclasses
 from typing import ClassVar, Literal
 
-from experiments.core.config import BY_LOSS, Changes, Files, RunConfig, Start, changed
+from experiments.core.config import BY_LOSS, Changes, Files, RunConfig, Start, with_changes
 from gatedjax.models import RAUConfig
 
 DataName = Literal["digits", "mnist", "fashion_mnist", "imdb", "ptb"]
@@ -12,39 +12,39 @@ CellName = Literal["rau", "gru", "lstm"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataConfig(Files):
-    """Which images or text, and how they become batches."""
+    """Options of the images or text and of their batches."""
 
     name: DataName = "digits"
-    """Data set; "digits" (scikit-learn's, no download) is not in the paper."""
+    """Data set; "digits" (of scikit-learn, no download) is not in the paper."""
     batch_size: int = 128
     """Examples per training step."""
     eval_batch_size: int = 512
-    """Examples per evaluation step; ptb: rows that are read side by side in validation."""
+    """Examples per evaluation step; ptb: number of parallel rows in validation."""
     window: int = 20
-    """ptb: tokens of a row in a batch; gradients go back that far."""
+    """ptb: tokens of a row in a batch; gradients go back this far."""
     embeddings: str = "none"
-    """IMDB: GloVe text file (plain or .gz), looked up here and in manual-dir; "none" starts
-    random."""
+    """IMDB: GloVe text file (plain or .gz), also looked up in manual-dir; "none" starts from random
+    vectors."""
     vocabulary_size: int = 20_000
-    """IMDB: how many of the most frequent words of the training text are known."""
+    """IMDB: size of the vocabulary, the most frequent words of the training text."""
     held_out: float = 0.2
-    """IMDB: share of the official training part that is for validation, in proportion to the
+    """IMDB: share of the official training part that is used for validation, in proportion to the
     classes."""
     max_len: int | None = 400
-    """IMDB: keep this many words of a text; None keeps all."""
+    """IMDB: largest number of words of a text; a longer text is cut, None cuts no text."""
     truncate_side: Literal["right", "left"] = "right"
-    """IMDB: which end of a long text is cut."""
+    """IMDB: end at which a long text is cut."""
     max_buckets: int = 6
-    """IMDB: length buckets, each compiled once; more of them means less padding."""
+    """IMDB: number of length buckets, each compiled once; more buckets need less padding."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(RunConfig):
-    """One training run: data, network, training."""
+    """Options of a training run: data, network, training."""
 
     preset: str = "digits"
-    """Starting point that the other options change: digits, mnist, fashion_mnist, imdb,
-    imdb_100 (the paper's text: width 100, batches of 32), ptb_small, ptb_medium, ptb_large."""
+    """Preset with the values that the other options change: digits, mnist, fashion_mnist, imdb,
+    imdb_100 (the paper's text: width 100, batches of 32), ptb_small, ptb_medium or ptb_large."""
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: RAUConfig = dataclasses.field(default_factory=RAUConfig)
     several: ClassVar[str | None] = "rau.tables table1"
@@ -56,20 +56,29 @@ class Config(RunConfig):
 
     @property
     def allows_lanes(self) -> bool:
-        """Whether seeds can be trained side by side; the state of a language model is carried."""
+        """True if seeds can be trained in one program; a language model carries a state."""
         return self.data.name != "ptb"
 
 
 TRAIN_EXAMPLES = {"digits": 1_294, "mnist": 55_000, "fashion_mnist": 55_000, "imdb": 20_000}
-"""Without the part that is held out for validation."""
+"""Training examples without the part that is used for validation."""
 PTB_ROW = 46_480
-"""What 20 rows of the 929,589 tokens of PTB's training part hold each."""
+"""Tokens per row if the 929,589 tokens of PTB's training part are split into 20 rows."""
 
 
 def _classifier(
     preset: str, name: DataName, changes: Changes, epochs: int, every: int = 1, batch: int = 128
 ) -> Config:
-    """A preset that is evaluated and saved after every so many epochs."""
+    """Returns the preset of a classifier, which is evaluated and saved after each `every` epochs.
+
+    Args:
+      preset: its name.
+      name: the data set.
+      changes: further changes.
+      epochs: the largest number of epochs.
+      every: epochs between two evaluations.
+      batch: the batch size.
+    """
     epoch = -(-TRAIN_EXAMPLES[name] // batch)
     steps = {
         "train.num_steps": epochs * epoch,
@@ -78,21 +87,22 @@ def _classifier(
         "train.optimizer.clip_norm": 1.0,
     }
     data = DataConfig(name=name, batch_size=batch)
-    return changed(Config(preset=preset, data=data), {**steps, **changes})
+    return with_changes(Config(preset=preset, data=data), {**steps, **changes})
 
 
-# SGD; the paper's Table 4, and for what it leaves open the settings usual for these sizes: width,
-# initial scale, window, epochs, of them at the full learning rate, its decay, dropout, clip norm.
+# Settings of SGD from the paper's Table 4; the settings that it leaves open are usual for these
+# sizes: width, initial scale, window, epochs, epochs at the full learning rate, decay, dropout,
+# clip norm.
 _PTB = {
     "small": (200, 0.1, 20, 13, 4, 0.5, 0.0, 5.0),
     "medium": (650, 0.05, 30, 35, 6, 0.8, 0.5, 5.0),
-    # the paper prints a decay of 1/1.5; its numbers fit 1/1.15
+    # The decay is 1/1.15 instead of the printed 1/1.5, because the paper's numbers fit it.
     "large": (1500, 0.04, 35, 55, 14, 1 / 1.15, 0.65, 10.0),
 }
 
 
 def _language_model(size: str) -> Config:
-    """A preset that is evaluated and saved after every epoch."""
+    """Returns the preset of a language model, which is evaluated and saved after each epoch."""
     hidden, scale, window, epochs, full_rate, decay, dropout, clip_norm = _PTB[size]
     epoch = -(-PTB_ROW // window)
     changes = {
@@ -116,12 +126,13 @@ def _language_model(size: str) -> Config:
         "train.optimizer.clip_norm": clip_norm,
     }
     data = DataConfig(name="ptb", batch_size=20, eval_batch_size=20, window=window)
-    return changed(Config(preset=f"ptb_{size}", data=data), changes)
+    return with_changes(Config(preset=f"ptb_{size}", data=data), changes)
 
 
-# Images: Adam on a cosine to 0, batches of 128, 6 or 8 epochs of 55,000; the paper trains for
-# 213 epochs (--train.num-steps 100000) at a learning rate that it does not give. IMDB: the first of
-# the paper's learning rates and a tenth of its 100 epochs.
+# Images are trained by Adam on a cosine schedule to 0, in batches of 128, for 6 or 8 epochs of
+# 55,000 examples; the paper trains for 213 epochs (--train.num-steps 100000) at a learning rate
+# that it does not give. IMDB has the first of the paper's learning rates and a tenth of its 100
+# epochs.
 _IMAGES = {"train.optimizer.learning_rate": 1e-2, "train.optimizer.schedule": "cosine"}
 _IMDB = {
     "train.optimizer.learning_rate": 1e-3,

@@ -1,4 +1,4 @@
-"""What one run of RAU, a GRU or an LSTM is made of: images, reviews, or a language model."""
+"""The experiment of a run of RAU, a GRU or an LSTM: images, reviews, or a language model."""
 
 import functools
 import math
@@ -10,14 +10,14 @@ import numpy as np
 from experiments.core.config import Files
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Json, Params
-from experiments.core.origins import joined
+from experiments.core.origins import join_remarks
 from experiments.core.text import (
     SPLITS,
     Texts,
     for_training,
-    kept,
     load_splits,
     read_texts,
+    vocabulary_parts,
     write_words,
 )
 from experiments.rau.config import Config, DataConfig
@@ -28,19 +28,19 @@ from gatedjax.training import FitResult, evaluate, make_parallel
 
 
 def count_parameters(params: Params) -> dict[str, int]:
-    """How many numbers are trained: all of them, and those of the recurrent layers."""
+    """Counts the trained numbers: of the network, and of the recurrent layers."""
     sizes = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in params.items()}
     recurrent = sum(size for name, size in sizes.items() if name.startswith("recurrent"))
     return {"parameters": sum(sizes.values()), "recurrent_parameters": recurrent}
 
 
-# those of the last call are kept for the runs that follow
+# The images of the last call are cached for the runs that follow.
 _images = functools.lru_cache(maxsize=1)(load_splits)
 
 
 def _image_parts(config: DataConfig) -> Json:
-    """As `core.text.for_training`, of images."""
-    digits = config.name == "digits"  # they need no files
+    """Returns the arguments of an `Experiment` that images determine."""
+    digits = config.name == "digits"  # digits need no files
     folders = Files(data_dir=config.data_dir, manual_dir=config.manual_dir)
     splits = _images(config.name, Files() if digits else folders)
 
@@ -54,12 +54,12 @@ def _image_parts(config: DataConfig) -> Json:
         **one_pass,
         "labels": splits["train"].labels,
         "before": functools.partial(write_words, None, splits["train"].info.class_names),
-        "substitute": joined(split.info.substitute for split in splits.values()),
+        "substitute": join_remarks(split.info.substitute for split in splits.values()),
     }
 
 
 def _texts(config: Config) -> Texts:
-    """The reviews of a run; only the words of its training text are known."""
+    """Returns the reviews of a run; the vocabulary has only words of the training text."""
     data = config.data
     return read_texts(
         "imdb_reviews",
@@ -74,7 +74,7 @@ def _texts(config: Config) -> Texts:
 
 
 def experiment(config: Config) -> Experiment:
-    """The run of a configuration."""
+    """Returns the experiment of a configuration."""
     data = config.data
     if data.name == "ptb":
         return language_model(config)
@@ -92,11 +92,11 @@ def experiment(config: Config) -> Experiment:
 
 
 def language_model(config: Config) -> Experiment:
-    """The run of a configuration.
+    """Returns the experiment of a language model.
 
     The best parameters are those of the lowest validation loss after an epoch, measured on
     `data.eval_batch_size` rows, each of which starts from the zero state. The perplexities of the
-    record are measured on one row: every word is predicted after all that come before it.
+    record are measured on a single row, so that each word is predicted from all words before it.
     """
     data = config.data
     streams = load_splits("ptb", data)
@@ -110,8 +110,9 @@ def language_model(config: Config) -> Experiment:
         stream = streams[split]
         return gdata.LanguageModelBatches.eval(stream, batch_size=rows, num_steps=data.window)
 
-    def tested(result: FitResult, workdir: Path) -> Json | None:
-        # also one that came with the last step: measuring takes minutes, the same command does it
+    def test_language_model(result: FitResult, workdir: Path) -> Json | None:
+        # A signal that came with the last step also skips the test, because the test takes minutes;
+        # the same command makes it later.
         if result.signal is not None:
             return None
         single, params = make_parallel("single"), result.best_params
@@ -119,12 +120,13 @@ def language_model(config: Config) -> Experiment:
         test, predictions = evaluate(task, params, one_pass("test", 1), single)
         order = np.argsort(predictions["example_id"], kind="stable")
         return {
-            "curve": [[one["step"], one["loss"], one["perplexity"]] for one in result.history],
+            "curve": [[line["step"], line["loss"], line["perplexity"]] for line in result.history],
             "validation": validation,
             "test": test,
             "test_n": int(predictions["tokens"].sum()),
             "test_tokens": predictions["tokens"][order].tolist(),
-            # what each window of the test text cost, in nats: for paired tests
+            # Paired tests need the negative log-likelihood of each window of the test text, in
+            # nats.
             "test_nll": [round(float(x), 3) for x in predictions["nll"][order]],
             "train_last_epoch_perplexity": last_epoch_perplexity(
                 workdir, result.steps, train.steps_per_epoch
@@ -133,7 +135,7 @@ def language_model(config: Config) -> Experiment:
 
     return Experiment(
         task=task,
-        # a text has one order, whatever the seed
+        # A text has the same order for all seeds.
         train=lambda seed: train,
         validation=one_pass("validation", data.eval_batch_size),
         test=one_pass("test", 1),
@@ -142,32 +144,37 @@ def language_model(config: Config) -> Experiment:
             "cell": config.model.cell,
             "vocabulary_size": len(vocabulary),
         },
-        **kept(vocabulary),
-        substitute=joined(stream.info.substitute for stream in streams.values()),
+        **vocabulary_parts(vocabulary),
+        substitute=join_remarks(stream.info.substitute for stream in streams.values()),
         count=count_parameters,
-        tested=tested,
+        tested=test_language_model,
     )
 
 
 def last_epoch_perplexity(workdir: Path, steps: int, steps_per_epoch: int) -> float | None:
-    """Training perplexity over the last whole epoch, dropout included, from metrics.jsonl.
+    """Computes the training perplexity over the last whole epoch, including dropout.
+
+    Args:
+      workdir: the work folder with metrics.jsonl.
+      steps: the number of steps of the run.
+      steps_per_epoch: the number of steps of an epoch.
 
     Returns:
-      None if there was no whole epoch.
+      The perplexity; None if no epoch is complete.
     """
     first = steps // steps_per_epoch * steps_per_epoch - steps_per_epoch
     if first < 0:
         return None
-    found = [
+    losses = [
         (line["step"], line["loss"])
         for line in analysis.read_metrics(workdir / "metrics.jsonl")
         if line["split"] == "train"
         and first < line["step"] <= first + steps_per_epoch
         and line["loss"] is not None
     ]
-    if not found:
+    if not losses:
         return None
-    # a line is the mean since the line before it
-    ends = [first, *(step for step, _ in found)]
-    total = sum(loss * (b - a) for (_, loss), a, b in zip(found, ends[:-1], ends[1:], strict=True))
+    # Losses are weighted by their steps, because a line has the mean loss since the line before it.
+    ends = [first, *(step for step, _ in losses)]
+    total = sum(loss * (b - a) for (_, loss), a, b in zip(losses, ends[:-1], ends[1:], strict=True))
     return math.exp(total / (ends[-1] - first))

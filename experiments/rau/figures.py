@@ -28,13 +28,13 @@ CURVES = {
     "figure6": ("curve", {"validation loss": 1}),
     "figure7": ("train_curve", {"training loss": 1, "training accuracy": 2}),
 }
-"""The curve of a record, and the panels of a figure with the places of their values."""
+"""The curve in a record, and the panels of a figure with the positions of their values."""
 TITLES = {
     "figure5": ("Figure 5: validation while training, {}", "fashion_mnist"),
     "figure6": ("Figure 6: validation while training, {}", "ptb_small"),
     "figure7": ("Figure 7: training on {}", "imdb"),
 }
-"""What pages call a figure, and the data set of the file of its name; others have their own."""
+"""The title of a figure, and the data set of the file without a data set in its name."""
 IMAGES = (
     "- Figures 3 and 4: `tables figure3` and `tables figure4` draw images of MNIST and "
     "Fashion-MNIST beside the runs; they belong to the data sets and are not kept here"
@@ -42,9 +42,10 @@ IMAGES = (
 
 
 def samples(job: Job) -> None:
-    """Draws the first test images of every class.
+    """Draws the first test images of each class.
 
-    They belong to the data set, so the figure stays with the runs, outside the results.
+    The figure is written to the work folders and not to the results, because the images belong to
+    the data set.
     """
     (name,) = job.table.data
     source = load_splits(name, job.options, ["test"])["test"]
@@ -55,66 +56,83 @@ def samples(job: Job) -> None:
 
 
 def at(cell: str, name: str, path: str, value: float) -> Variant:
-    """A cell with another value of a setting than its preset's."""
+    """Returns a cell with another value of a setting than the preset's.
+
+    Args:
+      cell: the cell.
+      name: the last part of the variant's name.
+      path: the dotted path of the setting.
+      value: its value.
+    """
     return Variant(f"{cell}_{name}", reported.CELLS[cell], {"model.cell": cell, path: value})
 
 
 def at_rate(cell: str, rate: float) -> Variant:
-    """A cell at another learning rate."""
+    """Returns a cell at another learning rate."""
     return at(cell, f"lr{reported.rate_name(rate)}", "train.optimizer.learning_rate", rate)
 
 
 def rate_of(job: Job) -> float:
-    """The learning rate of the runs of figure 7."""
+    """Returns the learning rate of the runs in figure 7."""
     return job.options.learning_rate or reported.FIGURE7_RATE
 
 
-def stem_of(what: str, data: str) -> str:
-    """The name of the file of a figure, drawn for a data set."""
-    return what if data == TITLES[what][1] else f"{what}_{data}"
+def stem_of(figure: str, data: str) -> str:
+    """Returns the file name of a figure on a data set, without suffix."""
+    return figure if data == TITLES[figure][1] else f"{figure}_{data}"
 
 
 def curves(job: Job) -> None:
-    """Draws figure 5, 6 or 7: a line per cell."""
-    what, data = job.options.what, job.data[0]
-    key, columns = CURVES[what]
+    """Draws figure 5, 6 or 7, with a line per cell."""
+    figure, data = job.options.what, job.data[0]
+    key, columns = CURVES[figure]
     title, names = reported.NAMES[data], {cell: cell for cell in reported.CELLS}
-    if what == "figure7":
+    if figure == "figure7":
         title += f", learning rate {reported.rate_name(rate_of(job))}"
         names = {cell: at_rate(cell, rate_of(job)).name for cell in reported.CELLS}
     records = {reported.CELLS[cell]: job.store.all(data, name) for cell, name in names.items()}
     lines = panels(records, key, columns)
-    if what == "figure6":
+    if figure == "figure6":
         lines["validation perplexity"] = {
             cell: [(x, math.exp(y), sd and math.exp(y) * sd) for x, y, sd in line]
             for cell, line in lines["validation loss"].items()
         }
-    stem: Path = job.options.results / stem_of(what, data)
+    stem: Path = job.options.results / stem_of(figure, data)
     stem.parent.mkdir(parents=True, exist_ok=True)
     analysis.plot_lines(lines, stem, xlabel="step", title=title)
     say(f"wrote {stem}.png and .svg")
 
 
-def listed(store: Store) -> str:
-    """The figures that were drawn, and those whose images belong to the data set."""
+def list_figures(store: Store) -> str:
+    """Returns a list of the figures that were drawn, and a note on the figures of images."""
     titles = {}
-    for what, (title, usual) in TITLES.items():
-        others = [data for data in reported.NAMES if data != usual]
-        drawn = [d for d in others if (store.folder / f"{stem_of(what, d)}.png").exists()]
-        for data in (usual, *drawn):
-            titles[stem_of(what, data)] = title.format(reported.NAMES[data])
-        if what == "figure6" and "ptb_medium" not in drawn:
-            titles[what] += " (the paper: PTB medium, not run)"
+    for figure, (title, main) in TITLES.items():
+        other_sets = [data for data in reported.NAMES if data != main]
+        extra = [d for d in other_sets if (store.folder / f"{stem_of(figure, d)}.png").exists()]
+        for data in (main, *extra):
+            titles[stem_of(figure, data)] = title.format(reported.NAMES[data])
+        if figure == "figure6" and "ptb_medium" not in extra:
+            titles[figure] += " (the paper: PTB medium, not run)"
     return f"{figure_links(store, titles)}\n{IMAGES}"
 
 
 ROW_WIDTH = {"digits": 8, "mnist": 28, "fashion_mnist": 28}
+"""Columns of an image."""
 CLASSES = {"digits": 10, "mnist": 10, "fashion_mnist": 10, "imdb": 2}
+"""Classes of a data set."""
 
 
 @functools.lru_cache(maxsize=512)
 def network(config: RAUConfig, name: str) -> tuple[int, int]:
-    """Parameters for a data set (not "ptb"): without word vectors, and of the recurrent layer."""
+    """Counts the parameters of a classifier.
+
+    Args:
+      config: the configuration of the network.
+      name: the data set, not "ptb".
+
+    Returns:
+      The numbers of parameters without word vectors and of the recurrent layer.
+    """
     batch: Json = {"lengths": np.ones(1, np.int32)}
     if name in ROW_WIDTH:
         batch["rows"] = np.ones((1, 1, ROW_WIDTH[name]), np.float32)
@@ -129,13 +147,18 @@ def network(config: RAUConfig, name: str) -> tuple[int, int]:
 
 
 def matched_width(preset: str, cell: CellName) -> int:
-    """The width at which a cell has as nearly as possible as many parameters as the preset's GRU.
+    """Returns the width at which a cell has nearly as many parameters as the preset's GRU.
 
-    Word vectors, which all cells have alike, are not counted.
+    Word vectors, which are the same for all cells, are not counted.
+
+    Args:
+      preset: the preset.
+      cell: the cell.
     """
     config = PRESETS[preset]
 
     def count(cell: CellName, hidden: int) -> int:
+        """Returns the number of parameters of a cell."""
         model = dataclasses.replace(config.model, cell=cell, hidden=hidden)
         return network(model, config.data.name)[0]
 
@@ -144,17 +167,17 @@ def matched_width(preset: str, cell: CellName) -> int:
     while low < high:  # the smallest width with at least as many
         middle = (low + high) // 2
         low, high = (low, middle) if count(cell, middle) >= target else (middle + 1, high)
-    near = [width for width in (low - 1, low) if width >= 1]
-    return min(near, key=lambda width: abs(count(cell, width) - target))
+    widths = [width for width in (low - 1, low) if width >= 1]
+    return min(widths, key=lambda width: abs(count(cell, width) - target))
 
 
 def _cells(*values: object) -> list[str]:
-    """Settings as tables show them."""
+    """Formats settings for tables."""
     return [value if isinstance(value, str) else f"{value:g}" for value in values]
 
 
 def table2() -> str:
-    """Settings of the classifiers beside the paper's, and parameters of the recurrent layers."""
+    """Returns our settings of classifiers and the paper's, with numbers of parameters."""
     headings = ["preset", "", "width", "batch", "epochs", "dropout", "optimiser", "learning rate"]
     rows = []
     for name, quoted in reported.SETTINGS.items():
@@ -164,7 +187,7 @@ def table2() -> str:
 
 
 def _classifier(config: Config) -> list[str]:
-    """What a preset has in the columns of Table 2."""
+    """Returns the cells of a preset in Table 2."""
     name, model, optimizer = config.data.name, config.model, config.train.optimizer
     epochs = config.train.num_steps * config.data.batch_size / TRAIN_EXAMPLES[name]
     rate = f"{optimizer.learning_rate:g}, {optimizer.schedule}, clip {optimizer.clip_norm:g}"
@@ -177,7 +200,7 @@ def _classifier(config: Config) -> list[str]:
 
 
 def table4() -> str:
-    """Settings of the language models beside the paper's."""
+    """Returns our settings of language models and the paper's."""
     rows = []
     for preset, quoted in reported.PTB_SETTINGS.items():
         rows.append([preset, "paper", *quoted])
@@ -186,7 +209,7 @@ def table4() -> str:
 
 
 def _language(config: Config) -> list[str]:
-    """What a preset has in the columns of Table 4."""
+    """Returns the cells of a preset in Table 4."""
     model, train, data = config.model, config.train, config.data
     epoch = -(-PTB_ROW // data.window)
     decay = f"{train.optimizer.decay_rate:.4g} after epoch {train.optimizer.decay_begin // epoch}"

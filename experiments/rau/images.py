@@ -1,4 +1,4 @@
-"""Sample images of a data set."""
+"""Drawings of sample images of a data set."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,10 +24,18 @@ def plot_images(
     """Draws a row per class with its first images.
 
     Args:
-      images: [n, rows, columns], each drawn from its own 0 to its own maximum, black on white.
+      images: [n, rows, columns]; each image is drawn from its 0 to its maximum, black on white.
       labels: class numbers [n].
-      class_names: of every class.
-      per_class: images of a row; fewer where there are not as many.
+      class_names: the names of all classes.
+      path_stem: the path of the files without suffix; None writes no file.
+      per_class: images of a row; a class with fewer images has a shorter row.
+      title: the title of the figure.
+
+    Returns:
+      The figure.
+
+    Raises:
+      ValueError: if shapes, labels or per_class do not fit.
     """
     images, labels = np.asarray(images), np.asarray(labels)
     if images.ndim != 3 or labels.shape != images.shape[:1]:

@@ -25,10 +25,12 @@ from gatedjax.functional import RAUAttention
 
 LANGUAGE = reported.LANGUAGE
 CELLS = tuple(reported.CELLS)
-# PTB small, searched on its validation text: the mean of the parameters over some 1,000 steps is
-# best after four or five epochs; a GRU does not learn steadily at the rate 1.
+# Both settings of PTB small were found on its validation text: the mean of the parameters over some
+# 1,000 steps is best after four or five epochs, and at the learning rate 1 a GRU is unstable.
 AVERAGED: Changes = {"train.optimizer.ema_decay": 0.999, "train.early_stop_patience": 2}
+"""Changes for PTB small: a moving average of the parameters."""
 SLOWER: Changes = {"train.optimizer.learning_rate": 0.5}
+"""Changes for PTB small: a lower learning rate."""
 SYSTEMS = [
     Variant(
         name,
@@ -38,8 +40,8 @@ SYSTEMS = [
     )
     for name, title in reported.CELLS.items()
 ]
-# The forms that the paper's equation 6 leaves open (spec section 3); the weights of "sigmoid" have
-# no sum to rescale.
+# The paper's equation 6 leaves these forms of the attention open (spec section 3). The form
+# "sigmoid" is not rescaled, because its weights have no fixed sum.
 HEAVY: tuple[RAUAttention, ...] = ("matrix",)
 LIGHT = tuple(form for form in get_args(RAUAttention) if form not in HEAVY)
 FORMS = [
@@ -63,17 +65,17 @@ class RAUOptions(Options):
     cells: tuple[CellName, ...] = ("rau", "gru", "lstm")
     """The cells that are trained."""
     forms: tuple[RAUAttention, ...] = LIGHT
-    """The forms of the attention that variants trains. The default leaves out matrix, whose
-    weights are a matrix [H, D + H] per example and step."""
+    """Forms of the attention to train in variants; the default leaves out matrix, with weights in a
+    matrix [H, D + H] per example and step."""
     hidden: Unset[int] = None
-    """Another width of the state for table1, such as 28 (Table 2), in rows of its own."""
+    """table1: another width of the state, such as 28 (the paper's Table 2), in separate rows."""
     learning_rate: Unset[float] = None
-    """Another learning rate for table1, in rows of its own, or the rate of the runs that
-    figure7 draws (default: 1e-5, as in the paper)."""
+    """table1: another learning rate, in separate rows; figure7: the learning rate of the runs to
+    draw (default: 1e-5, as in the paper)."""
     owned: ClassVar = {"hidden": ("table1",), "learning_rate": ("table1", "figure7")}
 
     def check(self) -> None:
-        """Refuses options that the table or figure does not have."""
+        """Exits with status 2 if the table or figure does not have an option."""
         if self.hidden is not None and self.learning_rate is not None:
             fail("--hidden and --learning-rate make rows of their own each: give one of them")
         if self.what in ("learning_rates", "figure7", "variants", "matched"):
@@ -82,8 +84,8 @@ class RAUOptions(Options):
                     fail(f"{self.what} is for classifiers, not for --data {name}")
 
 
-def asked(job: Job, data: str) -> Iterable[Variant | str]:
-    """The cells that --cells names, at the width or the learning rate that was asked for."""
+def requested_cells(job: Job, data: str) -> Iterable[Variant | str]:
+    """Yields the cells that --cells names, at the width or the learning rate of the options."""
     hidden, rate = job.options.hidden, job.options.learning_rate
     for cell in job.options.cells:
         if hidden is not None:
@@ -93,28 +95,28 @@ def asked(job: Job, data: str) -> Iterable[Variant | str]:
 
 
 def at_rates(job: Job, data: str) -> list[Variant]:
-    """The cells that --cells names at the learning rates of the table, or at that of figure 7."""
+    """Returns the cells that --cells names, at the table's learning rates or figure 7's."""
     rates = [rate_of(job)] if job.options.what == "figure7" else reported.LEARNING_RATES.values()
     return [at_rate(cell, rate) for rate in rates for cell in job.options.cells]
 
 
 def forms(job: Job, data: str) -> Iterable[Variant]:
-    """The forms of the attention that --forms names."""
+    """Returns the forms of the attention that --forms names."""
     for form in HEAVY:
         if form not in job.options.forms and data == job.data[0]:
             say(f"{form}: left out, it is heavy on memory; --forms {form} runs it")
-    return [one for form in job.options.forms for one in FORMS if one.title == form]
+    return [variant for form in job.options.forms for variant in FORMS if variant.title == form]
 
 
-def matched(job: Job, data: str) -> Iterable[Variant | str]:
-    """The cells that --cells names, with as many parameters as the GRU."""
+def matched_cells(job: Job, data: str) -> Iterable[Variant | str]:
+    """Yields the cells that --cells names, with as many parameters as the GRU."""
     for cell in job.options.cells:
         width = matched_width(data, cell)
         yield cell if cell == "gru" else at(cell, "matched", "model.hidden", width)
 
 
 def result(heading: str, part: str) -> Column:
-    """Accuracy, or perplexity, of "validation", "test" or "test_last"."""
+    """Returns a column with accuracy or perplexity of "validation", "test" or "test_last"."""
 
     def text(row: Row) -> str:
         name, digits = ("perplexity", 2) if row.data in LANGUAGE else ("accuracy", 4)
@@ -139,14 +141,14 @@ TABLE1 = Table(
     about="test accuracy or perplexity of every cell",
     data=reported.DATA,
     variants=CELLS,
-    trained=asked,
+    trained=requested_cells,
     columns=(
         c.data(),
         CELL,
         c.parameters(of="both"),
-        c.quoted("validation: paper", reported.VALIDATION, ""),
+        c.paper_number("validation: paper", reported.VALIDATION, ""),
         result("ours", "validation"),
-        c.quoted("test: paper", reported.TEST, ""),
+        c.paper_number("test: paper", reported.TEST, ""),
         result("ours", "test"),
         result(f"ours, {LAST}", "test_last"),
     ),
@@ -154,7 +156,7 @@ TABLE1 = Table(
 
 
 def better(row: Row) -> str:
-    """Who beats whom."""
+    """Returns the name of the better system of a row, or the reason why none is better."""
     if row.comparison is None:
         return "-"
     unknown = row.comparison.why_not or "neither is shown"
@@ -175,7 +177,7 @@ PAIRED = Table(
     columns=(
         c.data(),
         c.variant("baseline"),
-        *c.paired(("RAU minus baseline", *c.TESTS), points=False, digits=4, missing=NOT_RUN),
+        *c.paired_tests(("RAU minus baseline", *c.TESTS), points=False, digits=4, missing=NOT_RUN),
         Column("better", better),
     ),
     below=c.verdicts(lambda row: ("RAU", row.title)),
@@ -189,7 +191,7 @@ TRAINING = Table(
     columns=(
         c.data(),
         CELL,
-        c.quoted("paper", reported.TRAIN_PERPLEXITY, ""),
+        c.paper_number("paper", reported.TRAIN_PERPLEXITY, ""),
         c.metric("ours", "train_last_epoch_perplexity", 2),
     ),
 )
@@ -203,35 +205,43 @@ TABLE2 = Table(
 )
 
 
-def changed(name: str) -> str:
-    """The setting that a name of records says was changed."""
+def changed_setting(name: str) -> str:
+    """Returns the setting that the name of a record names, or "" for a preset's settings."""
     for mark, setting in (("_hidden", "width"), ("_lr", "learning rate")):
         if mark in name:
             return f"{setting} {name.partition(mark)[2]}"
     return ""
 
 
-def others(store: Store) -> list[tuple[str, str]]:
-    """Records at other settings; those that the paper tried on IMDB have a table of their own."""
-    tried = [("imdb", one.name) for one in RATES]
-    names = [(name, one) for name in reported.NAMES for one in store.variants(name) if changed(one)]
-    return [one for one in names if one not in tried] or [("mnist", "rau_hidden28")]
+def other_settings(store: Store) -> list[tuple[str, str]]:
+    """Returns (data set, system) of the records at other settings.
+
+    The learning rates that the paper tried on IMDB are left out, because they have their own table.
+    """
+    in_paper = [("imdb", variant.name) for variant in RATES]
+    names = [
+        (name, variant)
+        for name in reported.NAMES
+        for variant in store.variants(name)
+        if changed_setting(variant)
+    ]
+    return [row for row in names if row not in in_paper] or [("mnist", "rau_hidden28")]
 
 
 OTHERS = Table(
     title="Other widths and learning rates",
     note="`tables table1 --hidden 28`; `tables table1 --data ptb_small --learning-rate 0.5`, with "
     "all of the preset's epochs and without a moving average.",
-    shown=others,
+    list_rows=other_settings,
     columns=(
-        *(c.data(), CELL, Column("changed", lambda row: changed(row.variant))),
+        *(c.data(), CELL, Column("changed", lambda row: changed_setting(row.variant))),
         *(c.parameters(), *RESULTS),
     ),
 )
 
 
 def errors(store: Store) -> str:
-    """MNIST error in percent beside rows that the paper quotes."""
+    """Returns the MNIST error in percent, next to rows that the paper quotes."""
     return c.beside_quoted(
         "error (%)",
         reported.QUOTED_ERRORS,
@@ -246,7 +256,7 @@ TABLE3 = Table(
     note="The quoted rows are from other papers; nobody trained them here.",
     about="MNIST error beside quoted rows",
     data=("mnist",),
-    trained=asked,
+    trained=requested_cells,
     body=errors,
 )
 TABLE4 = Table(
@@ -262,7 +272,7 @@ LEARNING_RATES = Table(
     note="The paper gives no numbers for these.",
     about="those that the paper tried on IMDB",
     data=("imdb",),
-    variants=tuple(one.name for one in RATES),
+    variants=tuple(variant.name for variant in RATES),
     seen=(),
     trained=at_rates,
     columns=(
@@ -279,7 +289,7 @@ ATTENTION = Table(
     "Rescaling gives the weights mean 1. Runs may be shorter than those of table 1.",
     about="forms of the attention on MNIST",
     data=("mnist",),
-    variants=tuple(one.name for one in FORMS),
+    variants=tuple(variant.name for variant in FORMS),
     trained=forms,
     pair=lambda data, form: None if form == PLAIN else (form, PLAIN),
     columns=(
@@ -288,7 +298,7 @@ ATTENTION = Table(
         Column("rescale", lambda row: "yes" if row.variant.endswith("_rescale") else "no"),
         c.parameters(),
         *RESULTS,
-        *c.paired(("minus feature_proj", "", "bootstrap p"), points=False, seeds=False),
+        *c.paired_tests(("minus feature_proj", "", "bootstrap p"), points=False, seeds=False),
         c.milliseconds(),
     ),
 )
@@ -299,14 +309,16 @@ MATCHED = Table(
     data=("mnist", "fashion_mnist"),
     variants=("gru", "rau_matched", "lstm_matched"),
     seen=("rau_matched",),
-    trained=matched,
+    trained=matched_cells,
     pair=lambda data, name: None if name == "gru" else (name, "gru"),
     columns=(
         *(c.data(), CELL, c.first("width", "config.model.hidden"), c.parameters(), *RESULTS),
-        *c.paired(("minus GRU", *c.TESTS[:2]), points=False, seeds=False, digits=4),
+        *c.paired_tests(("minus GRU", *c.TESTS[:2]), points=False, seeds=False, digits=4),
     ),
 )
-FIGURES = Table(title="Figures", note="Curves are drawn from the records.", body=figures.listed)
+FIGURES = Table(
+    title="Figures", note="Curves are drawn from the records.", body=figures.list_figures
+)
 RUNS = c.runs(
     reported.NAMES,
     c.BATCH,
@@ -318,14 +330,20 @@ RUNS = c.runs(
 )
 
 
-def drawn(about: str, data: str, trained: Any = asked) -> Figure:
-    """Curves of the cells that --cells names."""
+def curves_figure(about: str, data: str, trained: Any = requested_cells) -> Figure:
+    """Returns a figure with curves of the cells that --cells names.
+
+    Args:
+      about: its description in the help.
+      data: the data set.
+      trained: see `Figure.trained`.
+    """
     return Figure(draw=figures.curves, about=about, data=(data,), trained=trained)
 
 
 def report(console: Console, records: Records, workdir: Path) -> None:
     """Prints the metrics of validation and test, parameters and time."""
-    (record,) = records  # seeds side by side are an option of tables
+    (record,) = records  # only the command for tables trains several seeds
     unit = "tokens" if record["data"] in LANGUAGE else "examples"
     cell = reported.CELLS[record["cell"]]
     title = f"{cell} on {record['data']} (test: {record['test_n']:,} {unit})"
@@ -337,7 +355,7 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 
 def level(store: Store) -> Iterator[tuple[str, str, str]]:
-    """Test accuracy or perplexity of RAU where it was run."""
+    """Yields the test accuracy or perplexity of RAU on the data sets with a record."""
     for row in TABLE1.rows(PAPER, store):
         if row.variant == "rau" and row.records and row.data in reported.TEST["rau"]:
             yield row.label, reported.TEST["rau"][row.data], result("", "test").text(row)
@@ -349,7 +367,7 @@ PAPER = Paper(
     title="RAU",
     source='Zhong, Yue and Ling, "Recurrent Attention Unit" (2018)',
     names=reported.NAMES,
-    variants={one.name: one for one in (*SYSTEMS, *RATES, *FORMS)},
+    variants={variant.name: variant for variant in (*SYSTEMS, *RATES, *FORMS)},
     tables={
         "table1": TABLE1,
         "table2": TABLE2,
@@ -357,9 +375,9 @@ PAPER = Paper(
         "table4": TABLE4,
         "figure3": Figure(draw=figures.samples, about="images of MNIST", data=("mnist",)),
         "figure4": Figure(draw=figures.samples, about="of Fashion-MNIST", data=("fashion_mnist",)),
-        "figure5": drawn("validation curves of Fashion-MNIST", "fashion_mnist"),
-        "figure6": drawn("of PTB", "ptb_medium"),
-        "figure7": drawn("training curves of IMDB", "imdb", at_rates),
+        "figure5": curves_figure("validation curves of Fashion-MNIST", "fashion_mnist"),
+        "figure6": curves_figure("of PTB", "ptb_medium"),
+        "figure7": curves_figure("training curves of IMDB", "imdb", at_rates),
         "learning_rates": LEARNING_RATES,
         "variants": ATTENTION,
         "matched": MATCHED,

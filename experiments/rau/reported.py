@@ -1,4 +1,4 @@
-"""The numbers that Zhong, Yue and Ling (2018) report; spec rows R1 to R39."""
+"""Numbers of Zhong, Yue and Ling (2018), the rows R1 to R39 of the specification."""
 
 CELLS = {"rau": "RAU", "gru": "GRU", "lstm": "LSTM"}
 NAMES = {
@@ -17,6 +17,7 @@ DATA = ("mnist", "fashion_mnist", "imdb", *LANGUAGE)
 
 
 def _row(*numbers: str) -> dict[str, str]:
+    """Returns numbers by data set."""
     return dict(zip(DATA, numbers, strict=True))
 
 
@@ -34,7 +35,7 @@ VALIDATION = {
 # Text: perplexity of the training text in the last epoch.
 TRAIN_PERPLEXITY = {"rau": {"ptb_small": "45.72"}}
 
-# Table 3, error in percent: what the paper trained, and what it quotes from other papers.
+# Table 3, error in percent: of the paper's network, and of networks that it quotes.
 MNIST_ERROR = "1.20"
 QUOTED_ERRORS = {
     "fully connected, 2 layers": "1.35",
@@ -47,8 +48,8 @@ QUOTED_ERRORS = {
     "RAM, 7 glimpses": "1.47",
 }
 
-# Table 2: width, batch, epochs, dropout, optimiser, learning rate. Hidden width 28 for images; the
-# text says 128 twice.
+# Table 2: width, batch, epochs, dropout, optimiser, learning rate. The table has the hidden width
+# 28 for images, the text has 128 twice.
 SETTINGS = {
     "mnist": ("28", "128", "213", "0", "Adam", "not given"),
     "fashion_mnist": ("28", "128", "213", "0", "Adam", "not given"),
@@ -71,6 +72,6 @@ FIGURE7_RATE = 1e-5
 
 
 def rate_name(rate: float) -> str:
-    """A learning rate as names of variants have it."""
+    """Returns a learning rate in the form that names of variants have."""
     printed = [name for name, value in LEARNING_RATES.items() if value == rate]
     return printed[0] if printed else f"{rate:g}"

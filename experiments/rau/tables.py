@@ -1,4 +1,4 @@
-"""Reproduces the paper's tables and figures: `python -m experiments.rau.tables table1`."""
+"""The paper's tables and figures: `python -m experiments.rau.tables table1`."""
 
 import functools
 import sys

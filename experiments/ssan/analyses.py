@@ -342,7 +342,7 @@ def curves(job: Job, data: str) -> None:
     Selectors whose gradient is bounded have a figure of their own, with the standard networks.
     """
     store = job.store
-    learned = store.learned(data)
+    learned = store.learned_records(data)
     apart = {name for name in learned if name.endswith(APART)}
     standard = {name for name, (one, *_) in learned.items() if not one.get("selection_curve")}
     for ending, names in {"": learned.keys() - apart, APART: apart and apart | standard}.items():

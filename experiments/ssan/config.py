@@ -246,7 +246,7 @@ class TranslationConfig(RunConfig):
 def short_warmup(train: TrainConfig, num_steps: int) -> TrainConfig:
     """A warm-up of at most a quarter of so many steps."""
     warmup = min(train.optimizer.warmup_steps, num_steps // 4)
-    return config.changed(train, {"optimizer.warmup_steps": warmup})
+    return config.with_changes(train, {"optimizer.warmup_steps": warmup})
 
 
 def with_budget(train: TrainConfig, num_steps: int) -> TrainConfig:
@@ -295,7 +295,7 @@ def _translation(
 
 def _of_few(preset: RunConfig) -> RunConfig:
     """A preset of data with fewer than 2,000 validation examples."""
-    return config.changed(preset, config.BY_LOSS)
+    return config.with_changes(preset, config.BY_LOSS)
 
 
 _ADADELTA = OptimizerConfig(name="adadelta", learning_rate=0.5, weight_decay=5e-5, ema_decay=0.999)
@@ -389,7 +389,9 @@ _CONFIGS: tuple[RunConfig, ...] = (
     ),
 )
 PRESETS: dict[str, RunConfig] = {one.preset: one for one in _CONFIGS}
-PRESETS["bshift_local"] = config.changed(PRESETS["bshift"], {"preset": "bshift_local", **MENDED})
+PRESETS["bshift_local"] = config.with_changes(
+    PRESETS["bshift"], {"preset": "bshift_local", **MENDED}
+)
 
 NUM_STEPS, WARMUP = "--train.num-steps", "--train.optimizer.warmup-steps"
 

@@ -27,7 +27,7 @@ from experiments.core.comparison import (
     sentence,
     verdict,
 )
-from experiments.core.config import Changes, changed
+from experiments.core.config import Changes, with_changes
 from experiments.core.kinds import Array, Json
 from experiments.core.origins import NOT_RUN, beside, other_data, substitute_of
 from experiments.core.origins import columns as whose
@@ -203,7 +203,7 @@ class SSANOptions(Options):
 
     def with_steps(self, config: RunConfig, steps: int) -> RunConfig:
         """Returns a configuration with another number of steps and a warm-up that fits them."""
-        return changed(config, {"train": with_budget(config.train, steps)})
+        return with_changes(config, {"train": with_budget(config.train, steps)})
 
 
 # tables of networks against the standard one -----------------------------------------------------
@@ -297,7 +297,7 @@ def against_san(
 ) -> Table:
     """Networks and what the tests say of each against the standard one, between other columns."""
     headings = ("minus SAN", "95 % interval", "bootstrap p", "McNemar p (each seed)")
-    tests = columns.paired(headings, seeds=False)
+    tests = columns.paired_tests(headings, seeds=False)
     return Networks(
         columns=(*ahead, *tests, *more, STEPS),
         pair=pair,
@@ -319,7 +319,7 @@ def of_local_layers(job: Job, data: str) -> list[str]:
 
 TABLE2 = against_san(
     columns.variant("network"),
-    columns.quoted(
+    columns.paper_number(
         "{theirs} (%)", dict(zip(map(local, NETWORKS), reported.BSHIFT, strict=True)), ".2f"
     ),
     percent("{other}validation (%)", "validation.accuracy"),
@@ -362,7 +362,7 @@ BOUND = against_san(
     data=BOUND_ON,
     variants=tuple(name for data in BOUND_ON for name in bounded_layers(data)),
     seen=(),
-    shown=lambda store: [
+    list_rows=lambda store: [
         (data, name)
         for data in reported.NAMES
         if data in BOUND_ON or any(store.all(data, one) for one in bounded_layers(data)[1:])
@@ -414,7 +414,7 @@ TABLE3 = against_san(
     about="word reordering detection, the same",
     data=REORDERED[1:],
     variants=NETWORKS,
-    shown=lambda store: [
+    list_rows=lambda store: [
         (name, network)
         for name in REORDERED
         if name != "wrd" or store.all(name, BASE) + store.all(name, FULL)
@@ -625,7 +625,7 @@ Part = tuple[Sequence[str], Sequence[float | None], Sequence[Score]]
 
 def probe(name: str) -> Table:
     """A probe without and with a selector."""
-    return Table(shown=lambda store: [(name, BASE), (name, FULL)], pair=with_san)
+    return Table(list_rows=lambda store: [(name, BASE), (name, FULL)], pair=with_san)
 
 
 def f1_table(
@@ -796,7 +796,7 @@ RUNS = columns.runs(
     columns.first("batch", batch_of),
     columns.RATE,
     STEPS,
-    columns.each("best steps", "best_step", ","),
+    columns.each_value("best steps", "best_step", ","),
     columns.seconds(),
     columns.milliseconds(),
     columns.first("parameters", lambda one: one.get("parameters_without_embeddings", 0), ","),
@@ -872,7 +872,7 @@ PAPER = Paper(
         RUNS,
     ),
     claims=(
-        Claim(says="SSAN is better than SAN on tasks (selector in layer 1)", found=of_tasks),
+        Claim(says="SSAN is better than SAN on tasks (selector in layer 1)", find=of_tasks),
         Claim(says="SSAN is better than SAN at swapped words", table=RECIPE, rows=(FULL,)),
         Claim(
             says="SSAN is better than SAN at swapped words, by a recipe that learns them",

@@ -9,8 +9,15 @@ import numpy as np
 
 from experiments.core.experiment import Experiment, Predictions
 from experiments.core.kinds import Config, Json, Record
-from experiments.core.origins import joined
-from experiments.core.text import SPLITS, Texts, common_edges, in_batches, kept, read_texts
+from experiments.core.origins import join_remarks
+from experiments.core.text import (
+    SPLITS,
+    Texts,
+    common_edges,
+    in_batches,
+    read_texts,
+    vocabulary_parts,
+)
 from experiments.ssan import reported
 from experiments.ssan.config import ProbeConfig, ReorderingConfig, ReorderingData
 from experiments.ssan.groups import group_scores
@@ -108,14 +115,14 @@ def probe(config: ProbeConfig) -> Experiment:
         train=train,
         validation=validation,
         test=test,
-        **kept(texts.vocabulary, classes),
+        **vocabulary_parts(texts.vocabulary, classes),
         facts={
             "train_n": len(training),
             "vocabulary_size": len(texts.vocabulary),
             "class_names": list(classes),
         },
         labels=training.labels,
-        substitute=joined([config.data.note, small]),
+        substitute=join_remarks([config.data.note, small]),
         score=functools.partial(scores, classes=classes),
     )
 
@@ -221,9 +228,9 @@ def reordering(config: ReorderingConfig) -> Experiment:
             models.WordReorderingDetector(config.model, len(texts.vocabulary))
         ),
         **sequence_batches(splits, {"lengths": "tokens"}, config.data, edges=edges),
-        **kept(texts.vocabulary),
+        **vocabulary_parts(texts.vocabulary),
         facts={"train_n": len(lengths["train"]), "vocabulary_size": len(texts.vocabulary)},
-        substitute=joined(
+        substitute=join_remarks(
             [
                 config.data.note,
                 reported.REORDERING_SUBSTITUTES[config.data.text],

@@ -10,14 +10,14 @@ import numpy as np
 
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Config, Json, Params, Record
-from experiments.core.origins import joined
+from experiments.core.origins import join_remarks
 from experiments.core.text import (
     SPLITS,
     Texts,
     check_embeddings,
     find_embeddings,
-    kept,
     read_embeddings,
+    vocabulary_parts,
 )
 from experiments.ssan import reported
 from experiments.ssan.config import NLIConfig, NLIData, SRLConfig, SRLData
@@ -102,10 +102,10 @@ def inference(config: NLIConfig) -> Experiment:
     return Experiment(
         task=SSANNLITask(model),
         **sequence_batches(texts.splits, PAIR, config.data, rows=rows),
-        **kept(texts.vocabulary, info.class_names),
+        **vocabulary_parts(texts.vocabulary, info.class_names),
         facts={"train_n": len(rows), **texts.facts(), "class_names": list(info.class_names)},
         labels=train.columns["label"][rows],
-        substitute=joined([config.data.note, texts.substitute, *_other_than_snli(config)]),
+        substitute=join_remarks([config.data.note, texts.substitute, *_other_than_snli(config)]),
     )
 
 
@@ -189,9 +189,9 @@ def roles(config: SRLConfig) -> Experiment:
     return Experiment(
         task=SSANTaggingTask(model, width),
         **batches,
-        **kept(texts.vocabulary, labels),
+        **vocabulary_parts(texts.vocabulary, labels),
         facts={"train_n": len(rows), "labels": len(labels), **texts.facts()},
-        substitute=joined([config.data.note, files, drawn]),
+        substitute=join_remarks([config.data.note, files, drawn]),
         measure=measure,
     )
 

@@ -12,7 +12,7 @@ import tyro
 from experiments.core.cli import RUN_OPTIONS
 from experiments.core.experiment import Experiment, best
 from experiments.core.kinds import Batch, Json, Record
-from experiments.core.origins import joined
+from experiments.core.origins import join_remarks
 from experiments.ssan.config import TranslationConfig, TranslationData
 from experiments.ssan.sentences import Split, load, sequence_batches, without_batches
 from gatedjax import data as gdata
@@ -85,7 +85,7 @@ def experiment(config: TranslationConfig) -> Experiment:
             "search": dataclasses.asdict(config.search),
             **facts,
         },
-        substitute=joined([data.note, *(part.info.substitute for part in splits.values())]),
+        substitute=join_remarks([data.note, *(part.info.substitute for part in splits.values())]),
         before=functools.partial(keep_vocabulary, bpe),
         choose=choose,
         measure=lambda params: measure(Translator(model, params, bpe, config.search), splits),

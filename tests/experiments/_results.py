@@ -4,14 +4,14 @@ import json
 import math
 
 from experiments.core.command import options_of
-from experiments.core.config import changed
+from experiments.core.config import with_changes
 from experiments.core.paper import Job
 
 
 def config_of(paper, preset, seed, **model):
     """A preset with a seed and another network."""
     changes = {f"model.{name}": value for name, value in model.items()}
-    return changed(paper.presets[preset], {"train.seed": seed, **changes})
+    return with_changes(paper.presets[preset], {"train.seed": seed, **changes})
 
 
 def record_of(paper, config, correct, **more):

@@ -41,8 +41,8 @@ def experiment(config: Config) -> Experiment:
     return Experiment(task=Tiny(), train=train, validation=held, test=[test], facts=facts)
 
 
-COLUMNS = (columns.data(), columns.variant(), columns.quoted("{theirs}", {"noisy": 0.5}),
-           columns.metric("{mine}", "test.accuracy"), *columns.paired(("minus", "p")))  # fmt: skip
+COLUMNS = (columns.data(), columns.variant(), columns.paper_number("{theirs}", {"noisy": 0.5}),
+    columns.metric("{mine}", "test.accuracy"), *columns.paired_tests(("minus", "p")))  # fmt: skip
 TABLE = Table(
     title="Table 1", note="Means over seeds.", about="accuracy", data=("toy",), columns=COLUMNS,
     variants=("plain", "noisy", "again"), pair=lambda data, name: (name, "plain"),

@@ -5,7 +5,7 @@ import os
 import sys
 
 from experiments.core import plan, reproduce, verify
-from experiments.core.config import changed
+from experiments.core.config import with_changes
 from experiments.core.experiment import Experiment
 from tests.experiments import _toy
 from tests.training._tiny import Data
@@ -22,7 +22,7 @@ def experiment(config: _toy.Config) -> Experiment:
     return dataclasses.replace(made, train=lambda seed: Data(pause, rows=config.data.rows))
 
 
-PRESETS = {name: changed(one, STEPS) for name, one in _toy.PAPER.presets.items()}
+PRESETS = {name: with_changes(one, STEPS) for name, one in _toy.PAPER.presets.items()}
 COMMAND_OF = reproduce.command_of
 START = dataclasses.replace(_toy.PAPER.start, presets=PRESETS)
 PAPER = dataclasses.replace(_toy.PAPER, start=START, experiment=experiment)

@@ -11,10 +11,10 @@ import pytest
 from experiments.agt import tables
 from experiments.agt.__main__ import main
 from experiments.agt.config import OPTIMIZERS, PRESETS
-from experiments.agt.experiment import resolved, substitute
+from experiments.agt.experiment import resolve_width, substitute
 from experiments.agt.paper import PAPER
 from experiments.core import command
-from experiments.core.config import changed
+from experiments.core.config import with_changes
 from experiments.core.paper import Job
 from tests.experiments._commands import plain, refused
 
@@ -80,11 +80,11 @@ def test_the_width_of_the_word_vectors_is_that_of_their_file(tmp_path, packed):
         file.write(b"the 0.5 1 -1e-3\nfilm 1 2 3\n")
     config = parse(f"--data.embeddings={path}")
     assert config.model.embedding_dim == 300
-    assert resolved(config).model.embedding_dim == 3
+    assert resolve_width(config).model.embedding_dim == 3
     asked = parse(f"--data.embeddings={path}", "--model.embedding-dim=7")
-    assert resolved(asked) == asked
+    assert resolve_width(asked) == asked
     absent = parse(f"--data.embeddings={tmp_path / 'no.txt'}")
-    assert resolved(absent) == absent
+    assert resolve_width(absent) == absent
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_the_width_of_the_word_vectors_is_that_of_their_file(tmp_path, packed):
 def test_other_word_vectors_than_the_papers_are_named(embeddings, width, wanted):
     changes = {"data.embeddings": embeddings, "model.embedding_dim": width}
     texts = types.SimpleNamespace(substitute=None)
-    assert substitute(changed(PRESETS["sst1"], changes), texts) == wanted
+    assert substitute(with_changes(PRESETS["sst1"], changes), texts) == wanted
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -119,7 +119,7 @@ def test_a_preset_is_whole_evaluations_and_as_the_command_line_shows_it(name):
 def test_an_optimizer_preset_changes_the_update_rule_alone(name):
     parsed = parse("--preset", "trec", "--optimizer-preset", name)
     changes = {"optimizer_preset": name, "train.optimizer": OPTIMIZERS[name]}
-    assert parsed == changed(PRESETS["trec"], changes)
+    assert parsed == with_changes(PRESETS["trec"], changes)
     more = ["--train.optimizer.learning-rate", "0.25"]
     optimizer = parse("--optimizer-preset", name, *more).train.optimizer
     assert optimizer == dataclasses.replace(OPTIMIZERS[name], learning_rate=0.25)
@@ -248,6 +248,6 @@ def test_a_run_of_sst_trains_on_phrases_and_tests_on_sentences(tmp_path, capsys)
 
 
 def test_missing_vectors_of_our_own_are_named_with_the_command_that_makes_them():
-    config = changed(PAPER.presets["sst1"], {"data.embeddings": "skipgram.x.txt"})
+    config = with_changes(PAPER.presets["sst1"], {"data.embeddings": "skipgram.x.txt"})
     with pytest.raises(FileNotFoundError, match=r"agt\.vectors --out skipgram\.x\.txt makes them"):
         PAPER.experiment(config)

@@ -230,7 +230,7 @@ def test_a_figure_of_what_no_record_has_is_refused(tmp_path):
 def test_the_page_of_texts_stays_beside_the_runs(tmp_path):
     job = job_of(tmp_path, "selected")
     save(job.store, "sst1", "agt", [make_record(config_of("sst1", 0), "1")])
-    figures.selected(job)
+    figures.show_selected(job)
     assert "bad-luck" in (tmp_path / "runs" / "selected.html").read_text(encoding="utf-8")
     assert [path.name for path in job.store.folder.iterdir()] == ["runs"]
 
@@ -247,7 +247,7 @@ def test_shuffling_keeps_how_many_words_are_selected_and_the_padding():
     rng = np.random.default_rng(0)
     mask = np.arange(9) < np.array([9, 4, 1, 0])[:, None]
     selected = (rng.random((4, 3, 9)) < 0.5) & mask[:, None]
-    moved = layers.shuffled(selected, mask, rng)
+    moved = layers.shuffle_words(selected, mask, rng)
     np.testing.assert_array_equal(moved.sum(-1), selected.sum(-1))
     assert not (moved & ~mask[:, None]).any()
     assert (moved[0] != selected[0]).any()

@@ -37,17 +37,17 @@ def test_a_finding_is_what_the_comparison_shows_in_the_direction_of_the_claim(
     ours, state, flipped, size
 ):
     comparison = compare_all({"one": (ours, BASE)})["one"]
-    one = claims.found("TREC", comparison, ours, flip=False)
+    one = claims.finding_for("TREC", comparison, ours, flip=False)
     assert (one.data, one.state, one.size) == ("TREC", state, size)
-    other = claims.found("TREC", comparison, ours, flip=True)
+    other = claims.finding_for("TREC", comparison, ours, flip=True)
     assert other.state == flipped
     assert other.size == size.translate(str.maketrans("+-", "-+"))
 
 
 def test_without_both_systems_nothing_was_run_and_other_data_are_named():
-    assert claims.found("TREC", None, [], flip=False) == claims.Finding("TREC", "not run")
+    assert claims.finding_for("TREC", None, [], flip=False) == claims.Finding("TREC", "not run")
     other = records(20, substitute="ten questions")
-    assert claims.found("TREC", None, other, flip=False).data == "TREC, other data"
+    assert claims.finding_for("TREC", None, other, flip=False).data == "TREC, other data"
 
 
 def test_a_line_names_every_data_set_once_in_the_order_of_the_states():

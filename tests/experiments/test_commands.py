@@ -11,7 +11,7 @@ import experiments.__main__ as listing
 import gatedjax.__main__ as library
 from experiments.core import text
 from experiments.core.cli import RUN_OPTIONS, TABLE_OPTIONS
-from experiments.core.config import changed
+from experiments.core.config import with_changes
 from experiments.core.papers import BENCHMARKS, PAPERS
 from gatedjax import __version__
 from gatedjax import data as gdata
@@ -96,7 +96,7 @@ def test_records_hold_nothing_of_one_machine(paper):
         files = {"manual_dir": "data", "data_dir": "tfds", "embeddings": "glove.txt.gz"}
         there = {name: file for name, file in files.items() if hasattr(preset.data, name)}
         changes = {f"data.{name}": f"/somewhere/{file}" for name, file in there.items()}
-        recorded = value.recorded(changed(preset, {"workdir": "/somewhere/w", **changes}))
+        recorded = value.recorded(with_changes(preset, {"workdir": "/somewhere/w", **changes}))
         assert "somewhere" not in json.dumps(recorded)
         assert recorded["data"].get("embeddings", "glove.txt") == "glove.txt"
 

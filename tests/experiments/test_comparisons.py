@@ -70,7 +70,7 @@ def test_a_difference_that_one_seed_turns_round_is_not_shown():
     found = compare(first, second)
     assert found.bootstrap.p_value < 0.001
     np.testing.assert_allclose(found.by_seed, [-2 / 400, 68 / 400])
-    assert found.contradicted
+    assert found.has_contradiction
     assert found.better is None
     said = sentence("d", "A", "B", found)
     assert "no difference between A and B is shown, the seeds disagree." in said
@@ -81,9 +81,9 @@ def test_a_difference_that_one_seed_turns_round_is_not_shown():
     assert compare(even, second).better is None
     agree = compare([classifier(1, "1" * 213 + "0" * 187), first[1]], second)
     assert agree.better is True
-    assert not agree.contradicted
-    assert claims.found("d", found, [], flip=False).state == "neither"
-    assert claims.found("d", found, [], flip=False).size.endswith(", the seeds disagree")
+    assert not agree.has_contradiction
+    assert claims.finding_for("d", found, [], flip=False).state == "neither"
+    assert claims.finding_for("d", found, [], flip=False).size.endswith(", the seeds disagree")
 
 
 def test_differences_by_seed_of_language_models_are_in_nats_per_token():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from experiments.core import clock, command, text
-from experiments.core.config import changed, value_at
+from experiments.core.config import value_at, with_changes
 from experiments.core.experiment import Run, lanes_that_fit, last
 from experiments.core.paper import Job, Options, Variant
 from gatedjax import data as gdata
@@ -102,13 +102,13 @@ def test_values_of_one_dataclass_are_replaced_together():
         pair: Pair = Pair()
         name: str = "a"
 
-    assert changed(Two(), {"pair.low": 4, "name": "b", "pair.high": 5}) == Two(Pair(4, 5), "b")
-    assert changed(Two(), {"pair": Pair(7, 9), "pair.high": 8}) == Two(Pair(7, 8))
-    assert changed(Two(), {}) == Two()
+    assert with_changes(Two(), {"pair.low": 4, "name": "b", "pair.high": 5}) == Two(Pair(4, 5), "b")
+    assert with_changes(Two(), {"pair": Pair(7, 9), "pair.high": 8}) == Two(Pair(7, 8))
+    assert with_changes(Two(), {}) == Two()
     with pytest.raises(ValueError, match="low must be below"):
-        changed(Two(), {"pair.low": 4})
+        with_changes(Two(), {"pair.low": 4})
     with pytest.raises(ValueError, match="Pair has no field 'width', got 'width'"):
-        changed(Two(), {"pair.width": 4})
+        with_changes(Two(), {"pair.width": 4})
 
 
 def test_a_path_reads_dicts_and_lists_and_tells_nothing_of_what_is_not_there():
@@ -174,7 +174,7 @@ def test_one_seed_of_several_is_not_replaced_by_another_kind(tmp_path, runs):
 def test_a_finished_work_folder_of_the_same_run_is_taken_and_of_another_is_not(tmp_path, runs):
     job = job_of(tmp_path)
     for seed, steps in ((0, 6), (1, 5)):
-        config = changed(job.config("toy", "plain", seed), {"train.num_steps": steps})
+        config = with_changes(job.config("toy", "plain", seed), {"train.num_steps": steps})
         folder = tmp_path / "runs" / f"toy-plain-seed{seed}"
         folder.mkdir(parents=True)
         (folder / "results.json").write_text(json.dumps(record_of(config, "0000")))
@@ -266,7 +266,7 @@ def test_store_reads_records_in_the_order_of_seeds_and_tells_variants_apart(tmp_
         for seed in seeds:
             path = store.path("toy", variant, seed)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(record_of(changed(Config(), {"train.seed": seed}))))
+            path.write_text(json.dumps(record_of(with_changes(Config(), {"train.seed": seed}))))
     assert [record["seed"] for record in store.all("toy", "noisy")] == [0, 2, 10]
     assert list(store.variants("toy")) == ["noisy", "noisy_more"]
     assert store.get("toy", "noisy", 1) is None
@@ -339,7 +339,7 @@ def test_seeds_that_cannot_share_a_work_folder_are_refused_before_they_are_train
     class Alone(Config):
         allows_lanes = False
 
-    config = changed(Alone(), {"workdir": str(tmp_path / "run"), "train.seeds": 2})
+    config = with_changes(Alone(), {"workdir": str(tmp_path / "run"), "train.seeds": 2})
     with pytest.raises(ValueError, match=r"train\.seeds must be 1 .*, got 2"):
         command.runs_of(PAPER, config)
     assert not (tmp_path / "run").exists()
@@ -372,7 +372,7 @@ def test_the_seconds_of_a_run_are_those_of_all_its_sessions(seeds, tmp_path, mon
 
     monkeypatch.setattr(Data, "__getitem__", taken)
     monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    config = changed(Config(), {"workdir": str(tmp_path), "train.seeds": seeds})
+    config = with_changes(Config(), {"workdir": str(tmp_path), "train.seeds": seeds})
     first = command.runs_of(PAPER, config)[0].record
     assert first["stopped"] == "signal"
     assert first["seconds"] * seeds == now[0] > 40
@@ -388,7 +388,7 @@ def test_a_process_that_is_not_the_first_needs_no_file_of_the_first(tmp_path, mo
     refuse = lambda path: pytest.fail(f"{path} is on the disk of the first process")  # noqa: E731
     monkeypatch.setattr("experiments.core.experiment.is_main", lambda: False)
     monkeypatch.setattr("experiments.core.experiment.analysis.read_metrics", refuse)
-    config = changed(Config(), {"workdir": str(tmp_path), "train.num_steps": 2})
+    config = with_changes(Config(), {"workdir": str(tmp_path), "train.num_steps": 2})
     assert command.run_of(PAPER, config).record["test_n"] == 8
 
 
@@ -427,7 +427,7 @@ def test_help_lists_options_tables_and_what_they_are(capsys):
 
 def test_options_that_are_not_given_come_from_the_preset():
     parsed = command.parse(PAPER, ["--preset", "wide", "--model.noise", "0.3"])
-    assert parsed == changed(PAPER.presets["wide"], {"model.noise": 0.3})
+    assert parsed == with_changes(PAPER.presets["wide"], {"model.noise": 0.3})
 
 
 def test_unknown_names_are_refused_with_a_suggestion(tmp_path, capsys):

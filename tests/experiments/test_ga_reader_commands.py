@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from experiments.core.command import options_of
-from experiments.core.config import changed
+from experiments.core.config import with_changes
 from experiments.core.paper import Job
 from experiments.ga_reader import reported, tables
 from experiments.ga_reader.__main__ import main
@@ -140,16 +140,16 @@ def test_every_reader_of_a_table_is_another_one():
         for data in table.data:
             made = []
             for reader in readers(table.variants, data):
-                network = changed(PRESETS[data], PAPER.variants[reader].changes).model
+                network = with_changes(PRESETS[data], PAPER.variants[reader].changes).model
                 made.append((network, reader in FROM_CORPUS))
             assert all(one not in made[:i] for i, one in enumerate(made)), (name, data)
 
 
 def test_readers_change_the_preset_as_their_names_say():
     wdw = PRESETS["wdw"]
-    single = changed(wdw, PAPER.variants["hops_1"].changes)
-    assert single == changed(wdw, {"model.hops": 1, "model.feature": False})
-    assert changed(wdw, PAPER.variants[feature_of("wdw")].changes) == wdw
+    single = with_changes(wdw, PAPER.variants["hops_1"].changes)
+    assert single == with_changes(wdw, {"model.hops": 1, "model.feature": False})
+    assert with_changes(wdw, PAPER.variants[feature_of("wdw")].changes) == wdw
     assert base_of("cnn") == "update"
 
 

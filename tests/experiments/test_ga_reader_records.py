@@ -5,7 +5,7 @@ import json
 import pytest
 
 from experiments.core import command
-from experiments.core.config import changed
+from experiments.core.config import with_changes
 from experiments.core.paper import Job
 from experiments.ga_reader import figures, statistics, tables
 from experiments.ga_reader.config import PRESETS
@@ -16,7 +16,7 @@ from gatedjax.text._reader_figure import shown_places
 
 def make_record(data, variant, seed, correct, **more):
     changes = {**VARIANTS[variant].changes, "train.seed": seed}
-    config = changed(PRESETS[data], changes)
+    config = with_changes(PRESETS[data], changes)
     accuracy = correct.count("1") / len(correct)
     return {
         "data": config.data.name,

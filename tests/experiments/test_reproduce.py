@@ -13,7 +13,7 @@ import pytest
 
 from experiments.core import command, reproduce, verify
 from experiments.core import plan as planning
-from experiments.core.config import changed, value_at
+from experiments.core.config import value_at, with_changes
 from experiments.core.curves import curve, first_losses, software
 from experiments.core.paper import Figure, Job, Table, Variant, variants
 from experiments.core.plan import OPTIONS, VALUES, make_plan, value_of
@@ -50,7 +50,7 @@ def write_record(tmp_path, variant, seed, *, config=None, **more):
     """The record that a run would leave, as far as a plan reads it."""
     if config is None:
         changes = PAPER.variants[variant].changes | {"train.seed": seed}
-        config = changed(PAPER.presets["toy"], changes)
+        config = with_changes(PAPER.presets["toy"], changes)
     record = {
         "config": PAPER.recorded(config), "seed": seed, "test": {"accuracy": 1.0}, "correct": "11",
         "data": "toy", "substitute": None, "steps": 6, "seconds": 6.0,
@@ -88,7 +88,7 @@ def test_every_kind_of_run_has_a_value():
 
 
 def test_records_of_other_settings_leave_their_cell_out_and_say_why(tmp_path):
-    other = changed(PAPER.presets["toy"], {"model.noise": 0.25})
+    other = with_changes(PAPER.presets["toy"], {"model.noise": 0.25})
     write_record(tmp_path, "plain", 0, config=other)
     found = planned(tmp_path)
     assert "plain" not in {task.cell.variant for task in found.tasks}
@@ -105,7 +105,7 @@ def steps_of(plan):
 
 def test_missing_rows_have_the_budget_of_those_that_stand_beside_them(tmp_path):
     def shorter(variant, steps):
-        return changed(
+        return with_changes(
             PAPER.presets["toy"], PAPER.variants[variant].changes | {"train.num_steps": steps}
         )
 
@@ -132,7 +132,7 @@ def test_missing_rows_have_the_budget_of_those_that_stand_beside_them(tmp_path):
 def test_an_option_that_makes_rows_of_its_own_is_not_taken_from_the_records(tmp_path, monkeypatch):
     paper = planning.paper_named("rau")
     changes = {"train.optimizer.learning_rate": 0.5, "model.cell": "gru"}
-    record = record_of(paper, changed(paper.presets["mnist"], changes), "10", cell="gru")
+    record = record_of(paper, with_changes(paper.presets["mnist"], changes), "10", cell="gru")
     save(paper.store(tmp_path / "results" / "rau"), "mnist", "gru", [record])
     monkeypatch.setattr(planning, "missing_data", lambda paper, config: None)
     found = planned(tmp_path, paper=paper, seeds=2)
@@ -205,7 +205,7 @@ def test_word_vectors_are_those_of_the_records_of_a_data_set(tmp_path):
     preset = _toy.Config(data=Rows())
     start = dataclasses.replace(PAPER.start, presets={"toy": preset})
     paper = dataclasses.replace(PAPER, start=start, options=Options)
-    config = changed(preset, {"model.noise": 0.0, "data.embeddings": "small.txt"})
+    config = with_changes(preset, {"model.noise": 0.0, "data.embeddings": "small.txt"})
     write_record(tmp_path, "plain", 0, config=config)
     found = planned(tmp_path, paper=paper)
     assert {task.config.data.embeddings for task in found.tasks} == {"small.txt"}
@@ -512,7 +512,7 @@ def test_a_record_with_an_option_that_is_gone_cannot_be_repeated(toy, tmp_path, 
 
 
 def test_a_configuration_is_read_back_from_its_record(lines):
-    config = changed(
+    config = with_changes(
         _toy_slow.PRESETS["toy"], {"model.noise": 0.7, "train.seed": 4, "data.rows": 4}
     )
     record = {"config": _toy_slow.PAPER.recorded(config)}
@@ -522,7 +522,7 @@ def test_a_configuration_is_read_back_from_its_record(lines):
 
 def test_word_vectors_may_lie_elsewhere_but_are_those_of_the_record(tmp_path, capsys, monkeypatch):
     paper = planning.paper_named("agt")
-    config = changed(config_of(paper, "sst1", 0), {"data.embeddings": "mine/vectors.txt"})
+    config = with_changes(config_of(paper, "sst1", 0), {"data.embeddings": "mine/vectors.txt"})
     first = {"first_losses": [[50, 1.5]], "hardware": verify.hardware(), "system": "agt"}
     save(paper.store(tmp_path / "agt"), "sst1", "agt", [record_of(paper, config, "11", **first)])
     trained = []

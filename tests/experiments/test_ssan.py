@@ -7,7 +7,7 @@ import pytest
 
 from experiments.core import text
 from experiments.core.command import options_of, parse, run_cells
-from experiments.core.config import changed
+from experiments.core.config import with_changes
 from experiments.core.paper import Job
 from experiments.core.records import differences
 from experiments.ssan import analyses, tables
@@ -177,7 +177,7 @@ def test_several_seeds_are_for_the_tables_and_a_mean_of_checkpoints_is_of_one_ru
     mean = PRESETS["mt_multi30k"]
     assert PRESETS["bshift"].allows_lanes
     assert not mean.allows_lanes
-    assert changed(mean, {"search.average": 1}).allows_lanes
+    assert with_changes(mean, {"search.average": 1}).allows_lanes
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_file_of_word_vectors_says_their_width(data, changes, tmp_path):
     file = tmp_path / "vectors.txt"
     file.write_text("a 1 2 3 4\n")
     config = job("table1", embeddings=str(file)).config(data, "ssan_layer1", 0)
-    assert config.model == changed(PRESETS[data], changes).model
+    assert config.model == with_changes(PRESETS[data], changes).model
     assert getattr(config.data, "embeddings", str(file)) == str(file)
 
 
@@ -484,7 +484,7 @@ def test_a_run_from_the_command_line(preset, options, texts, tmp_path, capsys):
 @pytest.fixture
 def small(monkeypatch):
     """The preset of table 2 with a small network."""
-    preset = changed(
+    preset = with_changes(
         PRESETS["bshift"],
         {f"model.{name}": 8 for name in ("hidden", "filter_size")}
         | {"model.num_layers": 1, "model.num_heads": 2, "train.parallel": "single"}

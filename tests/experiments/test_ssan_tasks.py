@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from experiments.core.config import changed
+from experiments.core.config import with_changes
 from experiments.core.records import write_json
 from experiments.ssan import bleu, reported, tables, tasks, translation
 from experiments.ssan.__main__ import main
@@ -148,7 +148,7 @@ def multi30k(folder, **parts):
 
 def substitute_of(raw, preset, **changes):
     """What the run of a preset says of the files in a folder."""
-    config = changed(PRESETS[preset], {"data.manual_dir": str(raw), **changes})
+    config = with_changes(PRESETS[preset], {"data.manual_dir": str(raw), **changes})
     return experiment(config).substitute
 
 
@@ -235,7 +235,7 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
     assert "nowhere: there is no such folder" in capsys.readouterr().err
 
     sizes = {"num_layers": 2, "decoder_layers": 2, "hidden": 8, "filter_size": 16, "num_heads": 2}
-    preset = changed(PRESETS["mt_multi30k"], {f"model.{name}": n for name, n in sizes.items()})
+    preset = with_changes(PRESETS["mt_multi30k"], {f"model.{name}": n for name, n in sizes.items()})
     monkeypatch.setitem(PRESETS, "mt_multi30k", preset)
     common = ["--manual-dir", str(raw), "--runs", str(runs), "--results", str(results)]
     for what in ("table6", "table7", "figure6"):

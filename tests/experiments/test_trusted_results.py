@@ -13,7 +13,7 @@ from experiments.core import origins, records
 from experiments.core.command import run_cells
 from experiments.core.comparison import compare, compare_all, holm_note
 from experiments.core.paper import Cell, Claim, Job
-from experiments.core.records import Store, averaged, read_json
+from experiments.core.records import Store, format_average, read_json
 from tests.experiments._results import rendered, rows_of, store_of
 from tests.experiments._toy import PAPER as TOY
 
@@ -150,7 +150,7 @@ def test_earlier_records_have_the_origin_that_the_reader_of_their_files_tells_no
     parts = [gdata.load(name, s, manual_dir=shared_data).info.substitute for s in SPLITS[1:]]
     assert parts == [origins.BOOKS] * 2
     train = f"{origins.BOOKS}: 45,000 questions where the official file has 120,769"
-    read = {"data": name, "substitute": origins.joined([train, *parts])}
+    read = {"data": name, "substitute": origins.join_remarks([train, *parts])}
     assert origins.origin_of(read) == origins.origin_of({"data": name, "substitute": EARLIER})
 
 
@@ -178,8 +178,8 @@ def test_on_other_data_the_papers_number_has_a_row_of_its_own():
     for same in ([], [record | {"substitute": "word vectors of width 4 where the paper has 300"}]):
         assert origins.beside("TREC", ["0.91"], ["0.50"], same) == [["TREC", "0.91", "0.50"]]
     assert origins.columns([record]) == ("paper, official data", "ours, other data")
-    assert origins.joined(["a", None, "a: 3 of 9", "b"]) == "a: 3 of 9; b"
-    assert origins.joined([None]) is None
+    assert origins.join_remarks(["a", None, "a: 3 of 9", "b"]) == "a: 3 of 9; b"
+    assert origins.join_remarks([None]) is None
 
 
 def test_what_collapsed_is_neither_a_percentage_nor_a_p_value(tmp_path):
@@ -210,12 +210,12 @@ def test_a_loss_at_the_entropy_of_the_labels_over_its_last_third_is_a_collapse()
         ([far, far, far, near, near, least - 0.0006], False),
         ([near, near, near, near, near, None], True),
     ):
-        assert records.collapsed(known | curve(*losses)) == wanted, losses
-    assert not records.collapsed(known)
-    assert not records.collapsed(curve(least))  # nobody knows the labels
-    assert records.collapsed({"predicted_classes": [0, 9, 0]})
-    assert records.collapsed({"confusion": [[0, 3], [0, 2]]})
-    assert not records.collapsed({"confusion": [[0, 3], [1, 2]]})
+        assert records.has_collapsed(known | curve(*losses)) == wanted, losses
+    assert not records.has_collapsed(known)
+    assert not records.has_collapsed(curve(least))  # nobody knows the labels
+    assert records.has_collapsed({"predicted_classes": [0, 9, 0]})
+    assert records.has_collapsed({"confusion": [[0, 3], [0, 2]]})
+    assert not records.has_collapsed({"confusion": [[0, 3], [1, 2]]})
 
 
 def systems(*rights, first=0, **more):
@@ -230,9 +230,9 @@ def systems(*rights, first=0, **more):
 def test_a_mean_leaves_out_what_collapsed_and_says_how_much():
     lost = systems(20, 20, predicted_classes=[40])
     figure = lambda record: record["test"]["accuracy"]  # noqa: E731
-    assert averaged(lost, figure) == "collapsed (n=2)"
-    assert averaged([*systems(30), *lost], figure, 2) == "0.75 (n=1), 2 collapsed"
-    assert averaged([], figure) == "not run"
+    assert format_average(lost, figure) == "collapsed (n=2)"
+    assert format_average([*systems(30), *lost], figure, 2) == "0.75 (n=1), 2 collapsed"
+    assert format_average([], figure) == "not run"
 
 
 def test_a_verdict_needs_two_seeds_and_the_tests_of_a_table_are_corrected_together():
