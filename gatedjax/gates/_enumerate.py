@@ -63,6 +63,7 @@ def _exact(
     chunks: int,
     draws: int,
 ) -> _Found:
+    """Computes the `Truth`, and the code of a pattern with a loss that is not finite."""
     objective = Objective(loss, args, logits.dtype)
     wide = jnp.where(mask, logits, -jnp.inf).astype(wide_dtype(logits))
     p, q, where = jax.nn.sigmoid(wide), jax.nn.sigmoid(-wide), places(mask, bits)
@@ -98,6 +99,8 @@ def _relaxed(
     temperature: ArrayLike,
     draws: int,
 ) -> Float[Array, ""]:
+    """Averages the loss over draws of Gumbel-sigmoid gates."""
+
     def one(key):
         noise = logistic_noise(key, logits.shape)
         return objective(gumbel_sigmoid(logits, noise, temperature=temperature))
@@ -169,6 +172,7 @@ def enumerate(
 def _refuse(
     loss: Loss, logits: ArrayLike, mask: ArrayLike, args: tuple[Any, ...], code: int, bits: int
 ) -> None:
+    """Raises ValueError with the pattern of a code and its loss, which is not finite."""
     gates = pattern(jnp.int32(code), places(jnp.asarray(mask), bits))
     value = Objective(loss, args, jnp.result_type(logits))(gates)
     named = np.asarray(gates).astype(int).tolist()
@@ -181,11 +185,17 @@ class Enumerate:
 
         gradient = d/da sum_b P(b) f(b)
 
-    Unbiased, variance 0; 2^n evaluations, where masked gates count, too; values alone. The
-    gradients of the loss's other arguments are exact, too.
+    The estimate is unbiased and has variance 0. It evaluates the loss 2^n times, without its
+    derivative; n includes masked gates. The gradients of the other arguments of the loss are exact,
+    too.
+
+        >>> from gatedjax.gates import expectation
+        >>> expected = expectation(lambda gates: gates[0] + 2 * gates[1], Enumerate())
+        >>> print(jax.grad(expected)(jnp.zeros(2), jax.random.key(0)))
+        [0.25 0.5 ]
 
     Attributes:
-      chunks: as of `enumerate`.
+      chunks: the number of equal parts in which the patterns are evaluated, as in `enumerate`.
 
     Reference: the definition of the expectation.
     """
@@ -196,17 +206,18 @@ class Enumerate:
     rows: ClassVar[int] = 0
 
     def evaluations(self, n: int) -> int:
-        """2^n."""
+        """Returns 2^n."""
         return 1 << n
 
     def surrogate(
         self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
     ) -> Float[Array, ""]:
-        """E f(b)."""
+        """Returns E f(b), with its exact gradient."""
         bits = logits.shape[0]
         check_known(bits)
         chunks = check_size(bits, self.chunks, logits.dtype.itemsize)
-        # a gate with the logit -inf is closed in every pattern: what is there may be no number
+        # A gate with the logit -inf is closed in all patterns, because the loss may be undefined
+        # where it is open.
         where = places(jnp.ones(bits, bool), bits)._replace(real=logits > -jnp.inf)
         losses = all_losses(objective, where, bits, chunks)
         return contract(losses, jax.nn.sigmoid(logits).astype(losses.dtype))

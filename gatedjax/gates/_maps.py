@@ -62,6 +62,10 @@ def sparsemax(
       Weights in the dtype of scores, computed in float32 or wider, exactly 0 outside S. A row
       without a real position is all 0, with a zero gradient.
 
+    Raises:
+      TypeError: if scores are not floating point or mask is not bool.
+      ValueError: if mask does not broadcast to the shape of scores, or there is no such axis.
+
     Reference: Martins & Astudillo 2016, eqs. 2, 3 and 9; Michelot 1986 (the algorithm).
     Deviation: tau by Newton steps, each exact for the current support, instead of sorting.
     """
@@ -79,10 +83,12 @@ def entmax15(
         [0.5 0.5 0. ]
 
     Args:
-      scores, mask, axis: as for `sparsemax`.
+      scores: z, as for `sparsemax`.
+      mask: True at real positions, as for `sparsemax`.
+      axis: the axis that is normalised.
 
     Returns:
-      Weights as from `sparsemax`.
+      Weights that sum to 1, like those of `sparsemax`.
 
     Reference: Peters et al. 2019, section 3.2 and proposition 2.
     Deviation: tau by Newton steps on the norm of [z / 2 - tau]_+, instead of sorting.
@@ -111,16 +117,16 @@ def entmax(
       scores: z, as for `sparsemax`.
       alpha: at least 1; a number, or an array like scores with size 1 along axis (axes of size 1
         broadcast). It has a gradient. A traced alpha below 1 counts as 1, with a zero gradient.
-      mask: as for `sparsemax`.
+      mask: True at real positions, as for `sparsemax`.
       axis: the axis that is normalised.
 
     Returns:
-      Weights as from `sparsemax`. Above alpha = 2 the slope at the edge of the support is not
-      bounded: near that edge a rounding error e of a score is an error e^(1 / (alpha - 1)) of a
-      gate.
+      Weights that sum to 1, like those of `sparsemax`. Above alpha = 2 the slope at the edge of the
+      support is not bounded: near that edge a rounding error e of a score causes an error
+      e^(1 / (alpha - 1)) of a gate.
 
     Raises:
-      ValueError: also if a known alpha is below 1.
+      ValueError: if alpha is below 1 or not finite and its value is known while tracing.
 
     Reference: Peters et al. 2019, eq. 10; Correia et al. 2019, proposition 1 (d p / d alpha).
     """
@@ -159,7 +165,7 @@ def budget(
       k: in [0, n], not necessarily whole; a number, or an array like scores with size 1 along axis
         (axes of size 1 broadcast). A row with fewer real positions opens them all. A traced k
         outside [0, n] is clipped.
-      mask: as for `sparsemax`.
+      mask: True at real positions, as for `sparsemax`.
       axis: the axis that sums to k.
 
     Returns:
@@ -167,7 +173,7 @@ def budget(
       position is all 0, with a zero gradient.
 
     Raises:
-      ValueError: also if a known k is outside [0, n].
+      ValueError: if k is outside [0, n] and its value is known while tracing.
 
     Reference: Wang & Lu 2015, "Projection onto the capped simplex"; as the budget of attention,
       Martins & Kreutzer 2017, "Learning what's easy" (constrained sparsemax).
@@ -202,7 +208,7 @@ def soft_top_k(
       temperature: tau > 0, a number or an array of shape (). As tau -> 0 the gates approach
         `hard_top_k`, or 1/2 each where two scores tie for the last place. A traced tau of 0 or
         less (or below 1e-15) returns the hard gates, without a gradient, for rounded k.
-      mask: as for `sparsemax`.
+      mask: True at real positions, as for `sparsemax`.
       axis: the axis that sums to k.
 
     Returns:
@@ -211,7 +217,7 @@ def soft_top_k(
       has gates of 1 there.
 
     Raises:
-      ValueError: also if a known k is outside [0, n].
+      ValueError: if k is outside [0, n] and its value is known while tracing.
 
     Reference: Struski et al. 2025, "LapSum", section 3.
     Deviation: theta by Newton steps instead of sorting.
@@ -249,7 +255,7 @@ def hard_top_k(
       scores: z, as for `sparsemax`.
       k: an integer in [0, n], or integers like scores with size 1 along axis. A row with fewer
         real positions opens them all.
-      mask: as for `sparsemax`.
+      mask: True at real positions, as for `sparsemax`.
       axis: the axis along which k positions open.
       temperature: tau of `soft_top_k`, which gives the derivative.
 
@@ -257,7 +263,7 @@ def hard_top_k(
       Gates, 0 or 1, in the dtype of scores.
 
     Raises:
-      ValueError: also if a known k is outside [0, n].
+      ValueError: if k is outside [0, n] and its value is known while tracing.
 
     Reference: Bengio et al. 2013 (straight-through); Struski et al. 2025 (the soft gates).
     """
@@ -286,6 +292,7 @@ def _rows(scores: ArrayLike, mask: ArrayLike, axis: int) -> tuple[Array, Array]:
 
 
 def _restored(rows: Array, scores: ArrayLike, axis: int) -> Array:
+    """Moves the last axis back to `axis` and casts to the dtype of the scores."""
     return jnp.moveaxis(rows, -1, axis).astype(jnp.result_type(scores))
 
 
@@ -310,6 +317,7 @@ def _counts(k: ArrayLike, scores: ArrayLike, axis: int) -> Array:
 
 
 def _top(z: Array, keep: Array) -> Array:
+    """Returns the largest real score of each row as a constant; 0 in rows without any."""
     top = jnp.max(z, axis=-1, keepdims=True, where=keep, initial=-jnp.inf)
     return lax.stop_gradient(jnp.where(jnp.isneginf(top), 0, top))
 
@@ -317,6 +325,7 @@ def _top(z: Array, keep: Array) -> Array:
 def _on_simplex(
     family: Family, scores: ArrayLike, mask: ArrayLike, axis: int, a: Array | None
 ) -> Array:
+    """Returns phi(z - theta) with sum 1 along the axis, with the derivative of the family."""
     given, keep = _rows(scores, mask, axis)
     # A score of +inf has no projection; its row becomes NaN, as with softmax.
     lost = _lost(jnp.where(jnp.isposinf(given), jnp.nan, given), keep, a)
@@ -344,7 +353,7 @@ def _summing_to(
     count = jnp.sum(keep, axis=-1, keepdims=True, dtype=z.dtype)
     between = (k > 0) & (k < count)
     # A sum of many gates near 1 rounds away the nearly closed gates. Both families satisfy
-    # 1 - phi(u) = phi(c - u), so for long rows 1 - g is made to sum to n - k instead.
+    # 1 - phi(u) = phi(c - u), so for long rows theta is found from 1 - g with sum n - k.
     length = length_of(z)
     most = (2 * k > count) & (length > _LONG)
     # The clip leaves room for a sum of two: on a GPU XLA computed a / 2 + b / 2 as (a + b) / 2.
@@ -424,7 +433,7 @@ def _best(z: Array, keep: Array, k: Array) -> Array:
         tried = bound | (sign >> jnp.asarray(place, unsigned))
         return jnp.where(reach(tried) >= k, tried, bound)
 
-    # A zero with the sharding of the rows.
+    # A product with 0, because the zeros need the sharding of the rows.
     bound = jnp.sum(order * 0, axis=-1, keepdims=True, dtype=unsigned)
     bound = vary_together((bound, k))[0]
     bound = lax.fori_loop(0, bits, set_bit, bound)

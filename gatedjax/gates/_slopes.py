@@ -1,4 +1,4 @@
-"""Values with a given derivative, which gradient estimators return.
+"""Values with a prescribed derivative, which gradient estimators return.
 
 The functions use `jax.custom_jvp` instead of `value + s - stop_gradient(s)`. The value is then
 exact, logits of -inf give no `inf - inf`, both modes of differentiation and `vmap` work, and the
@@ -33,22 +33,22 @@ def _sloped_jvp(primals, tangents):
 def attached(
     value: Float[Array, ""], logits: Float[Array, " n"], gradient: Float[Array, " n"]
 ) -> Float[Array, ""]:
-    """Returns `value` with a given gradient with respect to the logits.
+    """Returns `value` with a prescribed gradient with respect to the logits.
 
-    Use it in the `surrogate` method of your own estimator. Unlike `value + s - stop_gradient(s)` it
-    keeps the bits of the value and is finite where a logit is -inf.
+    Use it in the method `surrogate` of a new estimator. Unlike `value + s - stop_gradient(s)` it
+    does not round the value, and it is finite where a logit is -inf.
 
         >>> loss = lambda a: attached(jnp.float32(3.0), a, jnp.array([1.0, 2.0]))
         >>> print(loss(jnp.zeros(2)), jax.grad(loss)(jnp.zeros(2)))
         3.0 [1. 2.]
 
     Args:
-      value: a scalar; its derivatives with respect to other inputs are kept.
+      value: a scalar; its derivatives with respect to other inputs do not change.
       logits: the logits [n].
       gradient: the gradient [n]; the first derivative treats it as a constant.
 
     Returns:
-      value.
+      The same number as `value`.
 
     Raises:
       ValueError: if the value is not a scalar, or the gradient has another shape than the logits.

@@ -26,7 +26,7 @@ Parts = tuple[Array, Array]
 Bounds = tuple[Array, Array, Array]
 """Lower bound, upper bound and start of the search for theta; they have no derivative."""
 _State = tuple[Array, Array, Array, Array, Array]
-# |x| below which log(1 + x) / x comes from its series; ten terms are exact to float64 there.
+# For |x| below this, log(1 + x) / x comes from its series; ten terms are exact to float64 there.
 _NEAR = 0.02
 # From this step on each second step is a bisection, which bounds the number of steps for any phi.
 _PATIENCE = 8
@@ -54,12 +54,14 @@ def length_of(rows: Array) -> Any:
 
 
 def _linear(u: Array, a: Array | None) -> Parts:
+    """Returns [1 + u]_+ and its slope."""
     del a
     is_open = u > -1
     return jnp.where(is_open, 1 + u, 0), is_open.astype(u.dtype)
 
 
 def _square(u: Array, a: Array | None) -> Parts:
+    """Returns [1 + u / 2]_+^2 and its slope [1 + u / 2]_+."""
     del a
     root = jnp.where(u > -2, 1 + u / 2, 0)
     return root * root, root
@@ -85,6 +87,7 @@ def _power(u: Array, a: Array | None) -> Parts:
 
 
 def _clipped(u: Array, a: Array | None) -> Parts:
+    """Returns u clipped to [0, 1] and its slope, which is 0 at both ends."""
     del a
     inside = (u > 0) & (u < 1)
     return jnp.where(inside, u, (u > 0).astype(u.dtype)), inside.astype(u.dtype)
@@ -100,11 +103,13 @@ def _laplace(u: Array, a: Array | None) -> Parts:
 
 
 def _difference(found: Array, total: Array, a: Array | None) -> Array:
+    """Returns the excess for sum phi = total."""
     del a
     return found - total
 
 
 def _square_excess(found: Array, total: Array, a: Array | None) -> Array:
+    """Returns the excess for (sum phi)^(1/2) = 1, an equation with a convex left side."""
     del total, a
     return 2 * (found - jnp.sqrt(found))
 
@@ -125,6 +130,7 @@ def _from_top(u: Array, keep: Array, total: Array, a: Array | None) -> tuple[Arr
 
 
 def _around(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
+    """Returns the smallest and the largest real score with a margin; 0 in rows without any."""
     del total, a
     low = jnp.min(z, axis=-1, keepdims=True, where=keep, initial=jnp.inf)
     high = jnp.max(z, axis=-1, keepdims=True, where=keep, initial=-jnp.inf)

@@ -1,4 +1,4 @@
-"""The classic problems of gradient estimation, with the exact truth beside."""
+"""The classic problems of gradient estimation, with their exact gradients."""
 
 import dataclasses
 import functools
@@ -20,10 +20,12 @@ _TAU = 0.5
 
 
 def _squared(gates: Array, target: Array) -> Array:
+    """Computes the squared distance of the gates from a target."""
     return jnp.sum((gates - target) ** 2)
 
 
 def _steep(gates: Array, threshold: Array) -> Array:
+    """Computes a steep sigmoid of the number of open gates, with its middle at the threshold."""
     return jax.nn.sigmoid(4 * (jnp.sum(gates) - threshold))
 
 
@@ -32,11 +34,11 @@ class Problem:
     """A loss of a few gates.
 
     Attributes:
-      title: its equation.
-      loss: loss(gates, parameter).
+      title: the equation of the loss.
+      loss: loss(gates, parameter) -> scalar.
       logits: log-odds of open gates.
-      parameter: of the loss.
-      shared: whether all gates have one logit, whose gradient is then looked at.
+      parameter: the parameter of the loss.
+      shared: True if all gates share a logit; the gradient is then the sum over the gates.
     """
 
     title: str
@@ -60,17 +62,19 @@ PROBLEMS = (
         "sigmoid(4 (b1 + b2 + b3) - 6), theta 0.4: the modes disagree", _steep, (0.4,) * 3, 1.5
     ),
 )  # fmt: skip
-"""What `toys` studies. The squared losses are those of Tucker et al. 2017 and Liu et al. 2019."""
+"""The problems of `toys`; the squared losses are from Tucker et al. 2017 and Liu et al. 2019."""
 
 
 @functools.partial(jax.jit, static_argnames="loss")
 def _sampled(
     loss: Callable[..., Any], logits: Array, parameter: Array, keys: Key[Array, " draws"]
 ) -> Float[Array, " draws"]:
+    """Evaluates the loss at a draw of hard gates for each key."""
     return jax.vmap(lambda key: loss(sample_gates(logits, key), parameter))(keys)
 
 
 def _rows(truth: Truth, sampled: np.ndarray) -> tuple[ModeRow, ...]:
+    """Returns the rows of the gate modes; `sampled` has the losses of hard draws."""
     exact = float(truth.expectation)
     error = float(np.std(sampled, ddof=1) / np.sqrt(len(sampled)))
     drawn = f"mean of {len(sampled):,} draws"
@@ -95,13 +99,25 @@ def toys(
     key: Key[Array, ""] | None = None,
     problems: Sequence[Problem] = PROBLEMS,
 ) -> Iterator[Study]:
-    """Studies the classic problems: gate modes, and estimators against the exact gradient.
+    """Compares gate modes, and estimators with the exact gradient, on the classic problems.
+
+        >>> from gatedjax.gates import MeanField
+        >>> study = next(toys(draws=2, estimators=[MeanField()]))
+        >>> study.title, study.facts["best_pattern"]
+        ('(b - 0.49)^2, theta 0', [0])
 
     Args:
-      draws: estimates per estimator, and samples of the loss, at least 2.
-      estimators: None is every one that needs nothing but a temperature, 0.5.
-      key: of all draws; None is that of 0.
-      problems: which.
+      draws: the number of estimates per estimator, and of samples of the loss, at least 2.
+      estimators: the estimators; None means all that have no option except a temperature (0.5) or
+        a number of draws.
+      key: the PRNG key of all draws; None means `jax.random.key(0)`.
+      problems: the problems; the default is the list of classic problems.
+
+    Yields:
+      A `Study` for each problem.
+
+    Raises:
+      ValueError: if draws is below 2.
 
     References: Tucker et al. 2017, "REBAR"; Liu et al. 2019, "Rao-Blackwellized Stochastic
       Gradients for Discrete Distributions".
