@@ -17,7 +17,7 @@ from jax import export
 
 from gatedjax import functional as F
 from gatedjax import gates
-from gatedjax.functional._checks import promoted, wide_dtype
+from gatedjax.functional._checks import promote, wide_dtype
 from gatedjax.gates._maps import _best
 from tests.functional import _calls as of_functional
 from tests.functional._calls import ROWS, STEPS
@@ -150,8 +150,8 @@ def test_the_common_dtype_is_that_of_jax_under_strict_promotion():
     half, single = np.ones(2, ml_dtypes.bfloat16), np.ones(2, np.float32)
     with jax.numpy_dtype_promotion("strict"):
         assert wide_dtype(half) == np.float32
-        assert [x.dtype for x in promoted(half, single, 0.5)] == [np.float32] * 3
-        assert [x.dtype for x in promoted(half, 0.5)] == [half.dtype] * 2
+        assert [x.dtype for x in promote(half, single, 0.5)] == [np.float32] * 3
+        assert [x.dtype for x in promote(half, 0.5)] == [half.dtype] * 2
 
 
 GROUPS = {"functional": set(of_functional.calls()), "gates": set(of_gates.calls())}

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gatedjax.functional._checks import check_positive, promoted
-from gatedjax.functional._relaxations import scaled
+from gatedjax.functional._checks import check_positive, promote
+from gatedjax.functional._relaxations import divide_by_temperature
 from gatedjax.gates._estimator import drawn
 from gatedjax.gates._objective import Objective
 from gatedjax.gates._score import score
@@ -47,9 +47,9 @@ def _estimate(
         return critic(a + noise[0]) - kept, kept
 
     slope, kept = jax.grad(difference, has_aux=True)(held)
-    advantage = jnp.subtract(*promoted(value, kept))
-    weighted = jnp.multiply(*promoted(advantage, score(held, gates)))
-    return attached(value, logits, jnp.add(*promoted(weighted, slope)))
+    advantage = jnp.subtract(*promote(value, kept))
+    weighted = jnp.multiply(*promote(advantage, score(held, gates)))
+    return attached(value, logits, jnp.add(*promote(weighted, slope)))
 
 
 def _finite(critic: Critic) -> Critic:
@@ -149,7 +149,7 @@ class Rebar:
         """Returns f(b), with the estimate as its gradient."""
 
         def critic(perturbed):
-            relaxed = objective.held(jax.nn.sigmoid(scaled(perturbed, self.tau)))
-            return jnp.multiply(*promoted(self.eta, relaxed))
+            relaxed = objective.held(jax.nn.sigmoid(divide_by_temperature(perturbed, self.tau)))
+            return jnp.multiply(*promote(self.eta, relaxed))
 
         return _estimate(objective, critic, logits, noise)

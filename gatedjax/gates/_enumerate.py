@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from gatedjax.functional import gumbel_sigmoid, logistic_noise, threshold_gates
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._export import exportable
-from gatedjax.functional._tracing import known
+from gatedjax.functional._tracing import is_known
 from gatedjax.functional._types import ArrayLike
 from gatedjax.gates._exact import all_losses, check_known, check_size, contract, pattern, places
 from gatedjax.gates._expectation import check_row
@@ -159,12 +159,12 @@ def enumerate(
     n = logits.shape[0]
     check_known(n)
     real: ArrayLike = np.ones(n, bool) if mask is None else mask
-    bits = int(np.sum(np.asarray(real))) if known(real) else n
+    bits = int(np.sum(np.asarray(real))) if is_known(real) else n
     chunks = check_size(bits, chunks, wide_dtype(logits).itemsize)
     found = _exact(
         loss, logits, real, args, key, temperature, bits=bits, chunks=chunks, draws=draws
     )
-    if known(found.bad) and int(found.bad) >= 0:
+    if is_known(found.bad) and int(found.bad) >= 0:
         _refuse(loss, logits, real, args, int(found.bad), bits)
     return found.truth
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gatedjax.functional._checks import promoted
-from gatedjax.functional._relaxations import opened
+from gatedjax.functional._checks import promote
+from gatedjax.functional._relaxations import binarize
 from gatedjax.gates._objective import Objective
 from gatedjax.gates._slopes import attached
 
@@ -20,8 +20,8 @@ Values: TypeAlias = Float[Array, " k"]
 
 def drawn(logits: Float[Array, " n"], noise: Float[Array, "*k n"]) -> Float[Array, "*k n"]:
     """Draws b = [a + L > 0], like `functional.sample_gates`; the gate of a NaN is NaN."""
-    perturbed = jnp.add(*promoted(jnp.broadcast_to(logits, noise.shape), noise))
-    return opened(perturbed).astype(logits.dtype)
+    perturbed = jnp.add(*promote(jnp.broadcast_to(logits, noise.shape), noise))
+    return binarize(perturbed).astype(logits.dtype)
 
 
 @runtime_checkable

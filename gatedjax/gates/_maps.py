@@ -20,7 +20,7 @@ from gatedjax.functional._checks import (
 from gatedjax.functional._devices import vary_together
 from gatedjax.functional._relaxations import _COLD, _straight_through
 from gatedjax.functional._softmax import masked_softmax
-from gatedjax.functional._tracing import is_traced, known
+from gatedjax.functional._tracing import is_known, is_traced
 from gatedjax.functional._types import ArrayLike
 from gatedjax.gates._thresholds import (
     CAPPED,
@@ -131,7 +131,7 @@ def entmax(
     Reference: Peters et al. 2019, eq. 10; Correia et al. 2019, proposition 1 (d p / d alpha).
     """
     axis = _checked(scores, mask, axis)
-    if known(alpha) and not np.all((np.asarray(alpha) >= 1) & np.isfinite(np.asarray(alpha))):
+    if is_known(alpha) and not np.all((np.asarray(alpha) >= 1) & np.isfinite(np.asarray(alpha))):
         raise ValueError(f"alpha must be at least 1 and finite, got {alpha}")
     if isinstance(alpha, int | float):
         if alpha == 1:
@@ -311,7 +311,7 @@ def _counts(k: ArrayLike, scores: ArrayLike, axis: int) -> Array:
     size = jnp.shape(scores)[axis]
     # A size that `jax.export` leaves open is not known; k is then clipped at run time.
     most = size if isinstance(size, int) else np.inf
-    if known(k) and not np.all((np.asarray(k) >= 0) & (np.asarray(k) <= most)):
+    if is_known(k) and not np.all((np.asarray(k) >= 0) & (np.asarray(k) <= most)):
         raise ValueError(f"k must be in [0, {size}], got {k}")
     return _per_row("k", k, scores, axis)
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gatedjax.functional import gumbel_sigmoid
-from gatedjax.functional._checks import check_positive, promoted
-from gatedjax.functional._relaxations import opened
+from gatedjax.functional._checks import check_positive, promote
+from gatedjax.functional._relaxations import binarize
 from gatedjax.gates._estimator import Pathwise
 from gatedjax.gates._slopes import sloped
 
@@ -96,7 +96,7 @@ class StraightThrough(Pathwise):
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """Returns the hard gates b with the derivative p (1 - p)."""
         p = jax.nn.sigmoid(logits)
-        hard = opened(jnp.add(*promoted(logits, noise))).astype(logits.dtype)
+        hard = binarize(jnp.add(*promote(logits, noise))).astype(logits.dtype)
         return sloped(hard, logits, p * jax.nn.sigmoid(-logits))
 
 
@@ -121,7 +121,7 @@ class ReinMax(Pathwise):
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """Returns the hard gates b; the derivative is half the probability of the other value."""
-        hard = opened(jnp.add(*promoted(logits, noise))).astype(logits.dtype)
+        hard = binarize(jnp.add(*promote(logits, noise))).astype(logits.dtype)
         return sloped(hard, logits, jax.nn.sigmoid(jnp.where(hard > 0, -logits, logits)) / 2)
 
 

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gatedjax.functional._checks import promoted
+from gatedjax.functional._checks import promote
 from gatedjax.gates._estimator import ByValues, Noise, Patterns, PerGate, Values, drawn
 
 
 def _times(values: Array, weights: Array) -> Array:
     """Multiplies values of the loss with weights, which may have another dtype."""
-    return jnp.multiply(*promoted(values, weights))
+    return jnp.multiply(*promote(values, weights))
 
 
 def score(logits: Float[Array, " n"], gates: Float[Array, " n"]) -> Float[Array, " n"]:
@@ -48,7 +48,7 @@ class Reinforce(ByValues):
         self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
     ) -> PerGate:
         """Returns the score times the advantage f(b) - c."""
-        advantage = jnp.subtract(*promoted(values[0], self.baseline))
+        advantage = jnp.subtract(*promote(values[0], self.baseline))
         return _times(advantage, score(logits, patterns[0]))
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gatedjax.functional._checks import check_floating, check_same_shape, check_that, promoted
+from gatedjax.functional._checks import check_floating, check_same_shape, check_that, promote
 
 
 @jax.custom_jvp
@@ -25,7 +25,7 @@ def sloped(
 @sloped.defjvp
 def _sloped_jvp(primals, tangents):
     value, logits, slope = primals
-    return sloped(value, logits, slope), jnp.multiply(*promoted(slope, tangents[1])).astype(
+    return sloped(value, logits, slope), jnp.multiply(*promote(slope, tangents[1])).astype(
         value.dtype
     )
 
@@ -69,5 +69,5 @@ def _attached(value: Array, logits: Array, gradient: Array) -> Array:
 @_attached.defjvp
 def _attached_jvp(primals, tangents):
     value, logits, gradient = primals
-    slope = jnp.sum(jnp.multiply(*promoted(gradient, tangents[1]))).astype(value.dtype)
+    slope = jnp.sum(jnp.multiply(*promote(gradient, tangents[1]))).astype(value.dtype)
     return _attached(value, logits, gradient), tangents[0] + slope
