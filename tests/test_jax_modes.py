@@ -18,7 +18,7 @@ from jax import export
 from gatedjax import functional as F
 from gatedjax import gates
 from gatedjax.functional._checks import promote, wide_dtype
-from gatedjax.gates._maps import _best
+from gatedjax.gates._maps import _select_best
 from tests.functional import _calls as of_functional
 from tests.functional._calls import ROWS, STEPS
 from tests.gates import _calls as of_gates
@@ -180,7 +180,9 @@ def jitted(group):
 def test_the_best_are_found_without_jit():
     """Where the steps of a loop have numbers of Python."""
     with jax.disable_jit():
-        found = _best(jnp.float32([[0.5, 2.0, -1.0]]), jnp.ones((1, 3), bool), jnp.float32([[2]]))
+        found = _select_best(
+            jnp.float32([[0.5, 2.0, -1.0]]), jnp.ones((1, 3), bool), jnp.float32([[2]])
+        )
     np.testing.assert_array_equal(found, [[True, True, False]])
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from gatedjax.functional._checks import check_positive, promote
 from gatedjax.functional._relaxations import divide_by_temperature
-from gatedjax.gates._estimator import drawn
+from gatedjax.gates._estimator import draw_gates
 from gatedjax.gates._objective import Objective
 from gatedjax.gates._score import score
 from gatedjax.gates._slopes import attached
@@ -19,7 +19,7 @@ Critic = Callable[[Float[Array, " n"]], Float[Array, ""]]
 """c(z) -> scalar, differentiable in the perturbed logits z [n]."""
 
 
-def conditional(
+def draw_conditional(
     logits: Float[Array, " n"], gates: Float[Array, " n"], noise: Float[Array, " n"]
 ) -> Float[Array, " n"]:
     """Draws perturbed logits z from their distribution given the gates b.
@@ -38,32 +38,32 @@ def _estimate(
 ) -> Float[Array, ""]:
     """Returns f(b) with the gradient (f(b) - c(z given b)) (b - p) + d/da (c(z) - c(z given b))."""
     # The outer derivative is attached to the value, so it need not pass through the inner one.
-    noise, held = noise.astype(logits.dtype), jax.lax.stop_gradient(logits)
-    gates = drawn(held, noise[0])
+    noise, fixed = noise.astype(logits.dtype), jax.lax.stop_gradient(logits)
+    gates = draw_gates(fixed, noise[0])
     value = objective(gates)
 
     def difference(a):
-        kept = critic(conditional(a, gates, noise[1]))
-        return critic(a + noise[0]) - kept, kept
+        control = critic(draw_conditional(a, gates, noise[1]))
+        return critic(a + noise[0]) - control, control
 
-    slope, kept = jax.grad(difference, has_aux=True)(held)
-    advantage = jnp.subtract(*promote(value, kept))
-    weighted = jnp.multiply(*promote(advantage, score(held, gates)))
+    slope, control = jax.grad(difference, has_aux=True)(fixed)
+    advantage = jnp.subtract(*promote(value, control))
+    weighted = jnp.multiply(*promote(advantage, score(fixed, gates)))
     return attached(value, logits, jnp.add(*promote(weighted, slope)))
 
 
-def _finite(critic: Critic) -> Critic:
+def _make_finite(critic: Critic) -> Critic:
     """Returns a critic that replaces infinite numbers by 0 if `critic` is not finite at them.
 
     Any function of z is a control variate, so the estimate stays unbiased.
     """
 
-    def careful(z: Float[Array, " n"]) -> Float[Array, ""]:
+    def finite_critic(z: Float[Array, " n"]) -> Float[Array, ""]:
         value, slope = jax.value_and_grad(critic)(jax.lax.stop_gradient(z))
-        fits = jnp.isfinite(value) & jnp.all(jnp.isfinite(slope))
-        return critic(jnp.where(jnp.isinf(z) & ~fits, 0, z))
+        is_finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(slope))
+        return critic(jnp.where(jnp.isinf(z) & ~is_finite, 0, z))
 
-    return careful
+    return finite_critic
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Relax:
         self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
     ) -> Float[Array, ""]:
         """Returns f(b), with the estimate as its gradient."""
-        return _estimate(objective, _finite(self.critic), logits, noise)
+        return _estimate(objective, _make_finite(self.critic), logits, noise)
 
 
 @dataclasses.dataclass(frozen=True)

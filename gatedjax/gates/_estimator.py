@@ -18,7 +18,7 @@ Patterns: TypeAlias = Float[Array, "k n"]
 Values: TypeAlias = Float[Array, " k"]
 
 
-def drawn(logits: Float[Array, " n"], noise: Float[Array, "*k n"]) -> Float[Array, "*k n"]:
+def draw_gates(logits: Float[Array, " n"], noise: Float[Array, "*k n"]) -> Float[Array, "*k n"]:
     """Draws b = [a + L > 0], like `functional.sample_gates`; the gate of a NaN is NaN."""
     perturbed = jnp.add(*promote(jnp.broadcast_to(logits, noise.shape), noise))
     return binarize(perturbed).astype(logits.dtype)
@@ -124,7 +124,7 @@ class ByValues(Estimator, Protocol):
         The default is a draw for each row of noise. In a subclass, too, the first pattern must be
         the draw of the first row.
         """
-        return drawn(logits, noise)
+        return draw_gates(logits, noise)
 
     @abc.abstractmethod
     def gradient(
@@ -157,11 +157,11 @@ def check_estimator(estimator: object) -> None:
     if isinstance(estimator, type):
         name = estimator.__name__
         raise ValueError(f"estimator must be an object, got the class {name}: write {name}()")
-    lacking = [member for member in _MEMBERS if not hasattr(estimator, member)]
-    if lacking:
+    absent = [member for member in _MEMBERS if not hasattr(estimator, member)]
+    if absent:
         raise ValueError(
             "estimator must have the members of gates.Estimator, "
-            f"{estimator!r} lacks {', '.join(lacking)}"
+            f"{estimator!r} lacks {', '.join(absent)}"
         )
     for member in _MEMBERS:
         is_method = member in ("evaluations", "surrogate")

@@ -22,7 +22,7 @@ _INDEX_BITS = 30
 _PER_CHUNK_BITS = 12
 
 
-class Places(NamedTuple):
+class BitLayout(NamedTuple):
     """The correspondence between the bits of a code and the gates.
 
     Attributes:
@@ -38,16 +38,16 @@ class Places(NamedTuple):
     used: Bool[Array, " bits"]
 
 
-def places(mask: Bool[Array, " n"], bits: int) -> Places:
+def assign_bits(mask: Bool[Array, " n"], bits: int) -> BitLayout:
     """Assigns the bits of a code to the real gates, in their order."""
     rank = jnp.maximum(jnp.cumsum(mask) - 1, 0)
     (position,) = jnp.nonzero(mask, size=bits, fill_value=0)
-    return Places(mask, rank, position, jnp.arange(bits) < jnp.sum(mask))
+    return BitLayout(mask, rank, position, jnp.arange(bits) < jnp.sum(mask))
 
 
-def pattern(code: Int[Array, ""], where: Places) -> Bool[Array, " n"]:
+def decode_pattern(code: Int[Array, ""], layout: BitLayout) -> Bool[Array, " n"]:
     """Returns the pattern of a code; False at masked gates."""
-    return ((code >> where.rank.astype(code.dtype)) & 1).astype(bool) & where.real
+    return ((code >> layout.rank.astype(code.dtype)) & 1).astype(bool) & layout.real
 
 
 def check_known(n: object) -> None:
@@ -59,7 +59,7 @@ def check_known(n: object) -> None:
         )
 
 
-def check_size(bits: int, chunks: int | None, itemsize: int = 4) -> int:
+def count_chunks(bits: int, chunks: int | None, itemsize: int = 4) -> int:
     """Returns the number of chunks, a power of 2; raises ValueError for too many patterns."""
     if chunks is not None and chunks < 1:
         raise ValueError(f"chunks must be at least 1, got {chunks}")
@@ -72,8 +72,8 @@ def check_size(bits: int, chunks: int | None, itemsize: int = 4) -> int:
     return 1 << min(bits, math.ceil(math.log2(chunks)))
 
 
-def all_losses(
-    objective: Objective, where: Places, bits: int, chunks: int
+def compute_losses(
+    objective: Objective, layout: BitLayout, bits: int, chunks: int
 ) -> Float[Array, " patterns"]:
     """Computes the losses of all codes, one chunk after the other.
 
@@ -85,7 +85,7 @@ def all_losses(
     @jax.checkpoint
     def chunk(start):
         codes = start + jnp.arange(size, dtype=jnp.int32)
-        gates = jax.vmap(pattern, in_axes=(0, None))(codes, where)
+        gates = jax.vmap(decode_pattern, in_axes=(0, None))(codes, layout)
         return objective.values(gates)
 
     if chunks == 1:
@@ -94,7 +94,7 @@ def all_losses(
     return jax.lax.map(chunk, starts).reshape(1 << bits)
 
 
-def _weights(probability: Float[Array, " bits"]) -> Float[Array, " patterns"]:
+def _weigh_patterns(probability: Float[Array, " bits"]) -> Float[Array, " patterns"]:
     """Computes P(b) for all codes."""
     weights = jnp.ones(1, probability.dtype)
     for bit in range(probability.shape[0]):
@@ -111,7 +111,7 @@ def contract(
     For numbers that are not probabilities the result is the multilinear extension of the values.
     """
     low = probability.shape[0] // 2
-    upper, lower = _weights(probability[low:]), _weights(probability[:low])
+    upper, lower = _weigh_patterns(probability[low:]), _weigh_patterns(probability[:low])
     square = values.reshape(upper.shape[0], lower.shape[0])
     rows = jnp.matmul(square, lower, precision=jax.lax.Precision.HIGHEST)
     return jnp.matmul(upper, rows, precision=jax.lax.Precision.HIGHEST)

@@ -27,13 +27,13 @@ def check_row(logits: ArrayLike, mask: ArrayLike) -> None:
     check_mask(mask, jnp.shape(logits))
 
 
-def cut(logits: ArrayLike, mask: ArrayLike) -> Float[Array, " n"]:
+def mask_logits(logits: ArrayLike, mask: ArrayLike) -> Float[Array, " n"]:
     """Checks the logits and returns them, with -inf where the mask is False."""
     check_row(logits, mask)
     return jnp.asarray(logits) if mask is None else jnp.where(mask, logits, -jnp.inf)
 
 
-def noise_rows(key: Key[Array, ""], rows: int, n: int) -> Float[Array, "rows n"]:
+def draw_noise_rows(key: Key[Array, ""], rows: int, n: int) -> Float[Array, "rows n"]:
     """Draws rows of logistic noise.
 
     A single row is `logistic_noise` of the key itself, so that it gives the draw of `sample_gates`.
@@ -79,13 +79,13 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
 
     check_estimator(estimator)
 
-    def expected(
+    def estimate_loss(
         logits: Float[Array, " n"],
         key: Key[Array, ""],
         *args: object,
         mask: Bool[Array, " n"] | None = None,
     ) -> Float[Array, ""]:
-        logits = cut(logits, mask)
+        logits = mask_logits(logits, mask)
         n = logits.shape[0]
         objective = Objective(loss, args, logits.dtype)
         if estimator.needs_gradient and not has_derivative(objective, n):
@@ -95,11 +95,11 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
                 "gradient. DisARM, LeaveOneOut and LocalExpectation need values alone"
             )
         wide = logits.astype(wide_dtype(logits))
-        estimate = estimator.surrogate(objective, wide, noise_rows(key, estimator.rows, n))
+        estimate = estimator.surrogate(objective, wide, draw_noise_rows(key, estimator.rows, n))
         check_that(jnp.ndim(estimate) == 0, "surrogate must return a scalar", estimate)
         # A loss that compares its gates would hide a logit of NaN. Adding NaN to the estimate does
         # not change the gradient.
-        lost = jnp.any(jnp.isnan(jax.lax.stop_gradient(logits)))
-        return estimate + jnp.where(lost, jnp.nan, 0.0)
+        has_nan = jnp.any(jnp.isnan(jax.lax.stop_gradient(logits)))
+        return estimate + jnp.where(has_nan, jnp.nan, 0.0)
 
-    return expected
+    return estimate_loss

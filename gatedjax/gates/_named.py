@@ -43,7 +43,7 @@ def takes_temperature(name: EstimatorName) -> bool:
     return any(field.name == "tau" for field in dataclasses.fields(KINDS[name]))
 
 
-def named(
+def create_estimator(
     name: EstimatorName, *, temperature: float | Float[Array, ""] = 0.5, draws: int = 2
 ) -> Estimator:
     """Returns the estimator of a name.

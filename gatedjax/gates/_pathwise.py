@@ -11,7 +11,7 @@ from gatedjax.functional import gumbel_sigmoid
 from gatedjax.functional._checks import check_positive, promote
 from gatedjax.functional._relaxations import binarize
 from gatedjax.gates._estimator import Pathwise
-from gatedjax.gates._slopes import sloped
+from gatedjax.gates._slopes import attach_slope
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +97,7 @@ class StraightThrough(Pathwise):
         """Returns the hard gates b with the derivative p (1 - p)."""
         p = jax.nn.sigmoid(logits)
         hard = binarize(jnp.add(*promote(logits, noise))).astype(logits.dtype)
-        return sloped(hard, logits, p * jax.nn.sigmoid(-logits))
+        return attach_slope(hard, logits, p * jax.nn.sigmoid(-logits))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +122,7 @@ class ReinMax(Pathwise):
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """Returns the hard gates b; the derivative is half the probability of the other value."""
         hard = binarize(jnp.add(*promote(logits, noise))).astype(logits.dtype)
-        return sloped(hard, logits, jax.nn.sigmoid(jnp.where(hard > 0, -logits, logits)) / 2)
+        return attach_slope(hard, logits, jax.nn.sigmoid(jnp.where(hard > 0, -logits, logits)) / 2)
 
 
 @dataclasses.dataclass(frozen=True)

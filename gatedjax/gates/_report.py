@@ -32,7 +32,7 @@ _BATCH = 256
 _ROUNDINGS, _LEAST = 16, 1e-12
 
 
-def standard(tau: float = 0.5) -> tuple[Estimator, ...]:
+def standard_estimators(tau: float = 0.5) -> tuple[Estimator, ...]:
     """Returns the estimators that need no function or other input, with the temperature tau.
 
     `Relax` is left out because its quality is that of its critic, and `Enumerate` because it is
@@ -49,13 +49,13 @@ class Sample(NamedTuple):
     """The gradients that an estimator gave for a text, and the exact gradient.
 
     Attributes:
-      found: the estimates.
+      estimates: the estimates of the gradient.
       exact: the exact gradient.
       rounding: the difference between gradients that counts as rounding.
       evaluations: the number of evaluations of the loss per estimate.
     """
 
-    found: Float[np.ndarray, "draws n"]
+    estimates: Float[np.ndarray, "draws n"]
     exact: Float[np.ndarray, " n"]
     rounding: float
     evaluations: int
@@ -75,16 +75,17 @@ class _Columns:
     @property
     def title(self) -> str:
         """The class of the estimator, with its temperature, number of draws and changed options."""
-        one: Any = self.estimator
+        estimator: Any = self.estimator
         options = [
             f"{field.name}={value:.3g}"
             if isinstance(value, float)
             # A function appears by its name, so that reports of different runs are equal.
             else f"{field.name}={getattr(value, '__name__', value)}"
-            for field in dataclasses.fields(one)
-            if (value := getattr(one, field.name)) != field.default or field.name in ("tau", "k")
+            for field in dataclasses.fields(estimator)
+            if (value := getattr(estimator, field.name)) != field.default
+            or field.name in ("tau", "k")
         ]
-        return type(one).__name__ + (f"({', '.join(options)})" if options else "")
+        return type(estimator).__name__ + (f"({', '.join(options)})" if options else "")
 
     def record(self) -> Json:
         """Returns the row as a dict for JSON."""
@@ -204,19 +205,19 @@ def estimator_table(rows: Sequence[Row] | Sequence[Measure]) -> str:
     cells = []
     for row in rows:
         numbers = (np.linalg.norm(row.bias), row.error, row.z)
-        more = (row.variance, row.mse, row.cosine, row.evaluations, row.mse_per_evaluation)
+        costs = (row.variance, row.mse, row.cosine, row.evaluations, row.mse_per_evaluation)
         cells.append([
             row.title,
             "yes" if row.estimator.unbiased else "no",
             *(f"{x:.3g}" for x in numbers),
             "yes" if row.shown_biased else "no",
-            *(f"{x:.3g}" for x in more),
+            *(f"{x:.3g}" for x in costs),
         ])  # fmt: skip
     return render_table(heads, cells)
 
 
 @functools.partial(jax.jit, static_argnames=("loss", "estimator"))
-def gradients(
+def estimate_gradients(
     loss: Loss,
     estimator: Estimator,
     logits: Float[Array, " n"],
@@ -227,13 +228,13 @@ def gradients(
     """Computes an estimate of the gradient for each key."""
     gradient = jax.grad(expectation(loss, estimator))
 
-    def one(key):
+    def estimate(key):
         return gradient(logits, key, *args, mask=mask)
 
-    return jax.lax.map(one, keys, batch_size=min(_BATCH, keys.shape[0]))
+    return jax.lax.map(estimate, keys, batch_size=min(_BATCH, keys.shape[0]))
 
 
-def rounding_of(size: float, dtype: Dtype) -> float:
+def rounding_tolerance(size: float, dtype: Dtype) -> float:
     """Returns the difference between gradients of a loss of this size that counts as rounding."""
     return size * max(_LEAST, _ROUNDINGS * float(jnp.finfo(dtype).eps))
 
@@ -288,34 +289,36 @@ def report(
     truth = enumerate(loss, logits, *args, mask=mask, chunks=chunks)
     keys = jax.random.split(key, draws)
     size = float(abs(truth.expectation) + np.sqrt(truth.variance))
-    rounding = rounding_of(size, logits.dtype)
+    rounding = rounding_tolerance(size, logits.dtype)
     rows = []
     for estimator in estimators:
-        found = gradients(loss, estimator, logits, keys, args, mask)
+        estimates = estimate_gradients(loss, estimator, logits, keys, args, mask)
         exact = np.asarray(truth.gradient, np.float64)
-        rows.append(_row(estimator, np.asarray(found, np.float64), exact, rounding))
+        rows.append(_make_row(estimator, np.asarray(estimates, np.float64), exact, rounding))
     return Report(truth, tuple(rows), draws)
 
 
-def _distances(found: np.ndarray, exact: np.ndarray) -> tuple[float, float]:
+def _measure_distances(estimates: np.ndarray, exact: np.ndarray) -> tuple[float, float]:
     """Computes the mean squared distance and the mean cosine of estimates and the gradient."""
-    mse = float(np.mean(np.sum((found - exact) ** 2, axis=1)))
-    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(exact)
-    cosine = np.divide(found @ exact, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    mse = float(np.mean(np.sum((estimates - exact) ** 2, axis=1)))
+    lengths = np.linalg.norm(estimates, axis=1) * np.linalg.norm(exact)
+    cosine = np.divide(estimates @ exact, lengths, out=np.zeros_like(lengths), where=lengths > 0)
     return mse, float(np.mean(cosine))
 
 
-def _row(estimator: Estimator, found: np.ndarray, exact: np.ndarray, rounding: float) -> Row:
+def _make_row(
+    estimator: Estimator, estimates: np.ndarray, exact: np.ndarray, rounding: float
+) -> Row:
     """Computes the row of an estimator from its gradients [draws, n]."""
     with np.errstate(all="ignore"):  # Gradients may be infinite.
-        bias = np.mean(found, axis=0) - exact
-        variances = np.var(found, axis=0, ddof=1)
-        error = np.sqrt(variances / found.shape[0])
-        mse, cosine = _distances(found, exact)
+        bias = np.mean(estimates, axis=0) - exact
+        variances = np.var(estimates, axis=0, ddof=1)
+        error = np.sqrt(variances / estimates.shape[0])
+        mse, cosine = _measure_distances(estimates, exact)
         z = np.abs(bias) / (error + rounding)
     # A z of 0 / 0 becomes 0, because there is no bias. If the bias is not finite, z is infinite.
     z = np.where(np.isfinite(bias), np.nan_to_num(z, nan=0.0, posinf=np.inf), np.inf)
-    evaluations = estimator.evaluations(found.shape[1])
+    evaluations = estimator.evaluations(estimates.shape[1])
     return Row(
         estimator=estimator,
         evaluations=evaluations,
@@ -329,7 +332,7 @@ def _row(estimator: Estimator, found: np.ndarray, exact: np.ndarray, rounding: f
     )
 
 
-def summed_up(estimator: Estimator, samples: Iterable[Sample]) -> Measure:
+def summarize(estimator: Estimator, samples: Iterable[Sample]) -> Measure:
     """Computes the means of an estimator over texts, and the z of its bias.
 
     Let b be the mean error of N draws, S their covariance and r the rounding. For an unbiased
@@ -341,41 +344,41 @@ def summed_up(estimator: Estimator, samples: Iterable[Sample]) -> Measure:
     10,000 draws contributes to the sum as much as it contributes to the bias, no matter how many
     standard errors it is away. Differences within rounding count as 0.
     """
-    squares, noise, spread, mses, cosines, variances, counts, dear = [], [], [], [], [], [], [], []
-    for found, exact, rounding, evaluations in samples:
-        draws, n = found.shape
-        least = n * rounding**2
-        near = np.abs(found - exact) <= rounding
-        found = np.where(near, exact, found.astype(np.float64))
-        off = np.mean(found, axis=0) - exact
-        centred = found - np.mean(found, axis=0)
+    squares, noise, spread, mses, cosines, variances, counts, costs = [], [], [], [], [], [], [], []
+    for estimates, exact, rounding, evaluations in samples:
+        draws, n = estimates.shape
+        floor = n * rounding**2
+        is_close = np.abs(estimates - exact) <= rounding
+        estimates = np.where(is_close, exact, estimates.astype(np.float64))
+        bias = np.mean(estimates, axis=0) - exact
+        centred = estimates - np.mean(estimates, axis=0)
         covariance = centred.T @ centred / (draws - 1)
-        if np.trace(covariance) <= least:
+        if np.trace(covariance) <= floor:
             covariance = np.zeros_like(covariance)
-        squares.append(off @ off if off @ off > least else 0.0)
-        noise.append(np.trace(covariance) / draws + least)
+        squares.append(bias @ bias if bias @ bias > floor else 0.0)
+        noise.append(np.trace(covariance) / draws + floor)
         spread.append(2 * (np.sum((covariance / draws) ** 2) + n * rounding**4))
         variances.append(np.trace(covariance))
-        mse, cosine = _distances(found, exact)
+        mse, cosine = _measure_distances(estimates, exact)
         mses.append(mse)
         cosines.append(cosine)
         counts.append(evaluations)
-        dear.append(mses[-1] * evaluations)
+        costs.append(mses[-1] * evaluations)
     expected, deviation = sum(noise), sum(spread)
     return Measure(
         estimator=estimator,
         evaluations=float(np.mean(counts)),
         bias=float(np.sqrt(np.mean(squares))),
         error=float(np.sqrt(np.mean(variances) / draws)),
-        z=_normal(sum(squares), expected, deviation),
+        z=_convert_to_normal(sum(squares), expected, deviation),
         variance=float(np.mean(variances)),
         mse=float(np.mean(mses)),
         cosine=float(np.mean(cosines)),
-        mse_per_evaluation=float(np.mean(dear)),
+        mse_per_evaluation=float(np.mean(costs)),
     )
 
 
-def _normal(square: float, mean: float, variance: float) -> float:
+def _convert_to_normal(square: float, mean: float, variance: float) -> float:
     """Converts a value of a scaled chi-square variable to a standard normal number."""
     if square == 0:
         return 0.0

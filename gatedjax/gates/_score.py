@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gatedjax.functional._checks import promote
-from gatedjax.gates._estimator import ByValues, Noise, Patterns, PerGate, Values, drawn
+from gatedjax.gates._estimator import ByValues, Noise, Patterns, PerGate, Values, draw_gates
 
 
-def _times(values: Array, weights: Array) -> Array:
+def _multiply(values: Array, weights: Array) -> Array:
     """Multiplies values of the loss with weights, which may have another dtype."""
     return jnp.multiply(*promote(values, weights))
 
@@ -49,10 +49,10 @@ class Reinforce(ByValues):
     ) -> PerGate:
         """Returns the score times the advantage f(b) - c."""
         advantage = jnp.subtract(*promote(values[0], self.baseline))
-        return _times(advantage, score(logits, patterns[0]))
+        return _multiply(advantage, score(logits, patterns[0]))
 
 
-class OfPasses(ByValues):
+class MultiPass(ByValues):
     """An estimator that can train gates in several layers, by k passes of the whole network.
 
         gradient = 1 / (k - 1) sum_j (f_j - mean f) w_j
@@ -75,7 +75,7 @@ class OfPasses(ByValues):
 
 
 @dataclasses.dataclass(frozen=True)
-class LeaveOneOut(OfPasses):
+class LeaveOneOut(MultiPass):
     """REINFORCE with k draws; the baseline of each draw is the mean loss of the other draws.
 
         gradient = 1 / (k - 1) sum_j (f(b_j) - mean_i f(b_i)) (b_j - p)
@@ -116,10 +116,10 @@ class LeaveOneOut(OfPasses):
         """Returns the sum of the scores times advantages, divided by k - 1."""
         scores = jax.vmap(score, in_axes=(None, 0))(logits, patterns)
         advantages = values - jnp.mean(values)
-        return jnp.sum(_times(advantages[:, None], scores), axis=0) / (self.k - 1)
+        return jnp.sum(_multiply(advantages[:, None], scores), axis=0) / (self.k - 1)
 
 
-class _Antithetic(OfPasses):
+class _Antithetic(MultiPass):
     """An estimator with the two draws b = [a + L > 0] and c = [a - L > 0].
 
     The value is the mean loss of both draws. A subclass defines `weights`.
@@ -129,13 +129,13 @@ class _Antithetic(OfPasses):
 
     def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
         """Returns the two draws b and c."""
-        return drawn(logits, jnp.concatenate([noise, -noise]))
+        return draw_gates(logits, jnp.concatenate([noise, -noise]))
 
     def gradient(
         self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
     ) -> PerGate:
         """Returns f(b) - f(c) times the weights of b."""
-        return _times(values[0] - values[1], self.weights(logits, noise[0], patterns))
+        return _multiply(values[0] - values[1], self.weights(logits, noise[0], patterns))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,7 +211,7 @@ class LocalExpectation(ByValues):
 
     def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
         """Returns the draw, followed by n patterns that each flip a gate of the draw."""
-        gates = drawn(logits, noise)
+        gates = draw_gates(logits, noise)
         flip = jnp.eye(gates.shape[1], dtype=bool) & jnp.isfinite(logits)[None]
         rows = jnp.broadcast_to(gates, flip.shape)
         return jnp.concatenate([gates, jnp.where(flip, 1 - rows, rows)])
@@ -220,7 +220,7 @@ class LocalExpectation(ByValues):
         self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
     ) -> PerGate:
         """Returns the effect of each gate times p (1 - p)."""
-        value, others = values[0], values[1:]
-        difference = jnp.where(patterns[0] > 0, value - others, others - value)
+        value, flipped = values[0], values[1:]
+        difference = jnp.where(patterns[0] > 0, value - flipped, flipped - value)
         slope = jax.nn.sigmoid(logits) * jax.nn.sigmoid(-logits)
-        return _times(difference, slope)
+        return _multiply(difference, slope)

@@ -14,7 +14,7 @@ from gatedjax.functional._checks import check_floating, check_same_shape, check_
 
 
 @jax.custom_jvp
-def sloped(
+def attach_slope(
     value: Float[Array, " n"], logits: Float[Array, " n"], slope: Float[Array, " n"]
 ) -> Float[Array, " n"]:
     """Returns `value` with the elementwise derivative `slope` with respect to the logits only."""
@@ -22,10 +22,10 @@ def sloped(
     return value
 
 
-@sloped.defjvp
-def _sloped_jvp(primals, tangents):
+@attach_slope.defjvp
+def _attach_slope_jvp(primals, tangents):
     value, logits, slope = primals
-    return sloped(value, logits, slope), jnp.multiply(*promote(slope, tangents[1])).astype(
+    return attach_slope(value, logits, slope), jnp.multiply(*promote(slope, tangents[1])).astype(
         value.dtype
     )
 
@@ -57,17 +57,17 @@ def attached(
     check_that(jnp.ndim(value) == 0, "value must be a scalar", value)
     check_floating(value=value)
     check_same_shape(logits=logits, gradient=gradient)
-    return _attached(value, logits, gradient)
+    return _attach(value, logits, gradient)
 
 
 @jax.custom_jvp
-def _attached(value: Array, logits: Array, gradient: Array) -> Array:
+def _attach(value: Array, logits: Array, gradient: Array) -> Array:
     del logits, gradient
     return value
 
 
-@_attached.defjvp
-def _attached_jvp(primals, tangents):
+@_attach.defjvp
+def _attach_jvp(primals, tangents):
     value, logits, gradient = primals
     slope = jnp.sum(jnp.multiply(*promote(gradient, tangents[1]))).astype(value.dtype)
-    return _attached(value, logits, gradient), tangents[0] + slope
+    return _attach(value, logits, gradient), tangents[0] + slope

@@ -11,7 +11,7 @@ from gatedjax.functional import gumbel_sigmoid
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._types import ArrayLike
 from gatedjax.gates._estimator import Pathwise
-from gatedjax.gates._expectation import cut
+from gatedjax.gates._expectation import mask_logits
 
 # For larger |a| a draw of the Kumaraswamy variable may be outside the range of float32.
 _STEEPEST = 16.0
@@ -53,7 +53,7 @@ class _Stretched(Pathwise):
         Returns:
           A scalar in float32 or wider. Masked gates do not count.
         """
-        logits = cut(logits, mask)
+        logits = mask_logits(logits, mask)
         wide = wide_dtype(logits)
         open_ = self.open_probability(logits.astype(wide))
         return jnp.sum(jnp.where(logits == -jnp.inf, 0, open_))

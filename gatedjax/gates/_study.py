@@ -66,7 +66,7 @@ class Study:
         """Returns the title, both tables and the notes as Markdown."""
         parts = [
             f"## {self.title}\n",
-            _modes_table(self.modes),
+            _render_modes(self.modes),
             estimator_table(self.measured.rows),
         ]
         return "\n".join([*parts, *(f"{note}\n" for note in self.notes)])
@@ -76,37 +76,37 @@ class Study:
         return {
             "title": self.title,
             **self.facts,
-            "modes": [_finite(row._asdict()) for row in self.modes],
+            "modes": [_to_json_numbers(row._asdict()) for row in self.modes],
             "texts": self.measured.texts,
             "draws": self.measured.draws,
             "gradient_norm": self.measured.gradient,
-            "estimators": [_finite(row.record()) for row in self.measured.rows],
+            "estimators": [_to_json_numbers(row.record()) for row in self.measured.rows],
             "notes": list(self.notes),
         }
 
 
-def _finite(record: Json) -> Json:
+def _to_json_numbers(record: Json) -> Json:
     """Replaces numbers that are not finite by None."""
-    bad = lambda x: isinstance(x, float) and not math.isfinite(x)  # noqa: E731
-    return {name: None if bad(value) else value for name, value in record.items()}
+    is_not_finite = lambda x: isinstance(x, float) and not math.isfinite(x)  # noqa: E731
+    return {name: None if is_not_finite(value) else value for name, value in record.items()}
 
 
-def _number(value: float | None, form: str) -> str:
+def _format_number(value: float | None, form: str) -> str:
     """Formats a number; None becomes "-"."""
     return "-" if value is None else format(value, form)
 
 
-def _modes_table(rows: Sequence[ModeRow]) -> str:
+def _render_modes(rows: Sequence[ModeRow]) -> str:
     """Renders a Markdown table with a row for each gate mode."""
     classes = any(row.accuracy is not None for row in rows)
     heads = ["gates", "loss", "+-", "less exact"]
     heads += ["accuracy", "+-", "open"] if classes else []
     cells = []
     for row in rows:
-        own = "-" if row.mode == "exact" else f"{row.gap:+.5f}"
-        line = [row.title, f"{row.loss:.5f}", _number(row.loss_error, ".5f"), own]
+        gap = "-" if row.mode == "exact" else f"{row.gap:+.5f}"
+        line = [row.title, f"{row.loss:.5f}", _format_number(row.loss_error, ".5f"), gap]
         if classes:
             numbers = ((row.accuracy, ".4f"), (row.accuracy_error, ".4f"), (row.density, ".3f"))
-            line += [_number(value, form) for value, form in numbers]
+            line += [_format_number(value, form) for value, form in numbers]
         cells.append(line)
     return render_table(heads, cells)

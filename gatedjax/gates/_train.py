@@ -14,10 +14,10 @@ from jaxtyping import Array, Bool, Float, Key
 from gatedjax.functional import log_gumbel_sigmoid
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._export import exportable
-from gatedjax.gates._estimator import ByValues, Estimator, Pathwise, check_estimator, drawn
-from gatedjax.gates._expectation import cut, expectation, noise_rows
+from gatedjax.gates._estimator import ByValues, Estimator, Pathwise, check_estimator, draw_gates
+from gatedjax.gates._expectation import draw_noise_rows, expectation, mask_logits
 from gatedjax.gates._pathwise import SoftGumbel
-from gatedjax.gates._score import OfPasses
+from gatedjax.gates._score import MultiPass
 from gatedjax.gates._slopes import attached
 
 Reader = Callable[..., tuple[Float[Array, "B k"], Any]]
@@ -36,7 +36,7 @@ class Gates(NamedTuple):
       values: the gates g.
       logarithms: log g of relaxed gates, because g may be too small for float32; otherwise None.
       hard: True if the gates are 0 or 1 (in GA-Net: if all gates of a row may be closed).
-      weights: the weights of the logits for an estimator with several passes (see `OfPasses`).
+      weights: the weights of the logits for an estimator with several passes (see `MultiPass`).
     """
 
     values: Array
@@ -75,7 +75,7 @@ def draw(
         return Gates(jnp.exp(log_gates), log_gates)
     wide = logits.astype(wide_dtype(logits))
     if not isinstance(estimator, Pathwise):
-        return Gates(drawn(wide, noise), hard=True)
+        return Gates(draw_gates(wide, noise), hard=True)
     values = estimator.gates(wide, noise)
     return Gates(values if mask is None else jnp.where(mask, values, 0), hard=estimator.hard)
 
@@ -124,24 +124,24 @@ def train(
       ValueError: if the estimator lacks a member of `Estimator`.
     """
     check_estimator(estimator)
-    a = logits if mask is None else jax.vmap(cut)(logits, mask)
+    a = logits if mask is None else jax.vmap(mask_logits)(logits, mask)
     wide, n = a.astype(wide_dtype(a)), a.shape[-1]
-    noise = jax.vmap(lambda key: noise_rows(key, max(estimator.rows, 1), n))(keys)
+    noise = jax.vmap(lambda key: draw_noise_rows(key, max(estimator.rows, 1), n))(keys)
     if isinstance(estimator, Pathwise):
-        values, more = reader(
+        values, other = reader(
             draw(estimator, a, noise[:, 0], mask).values[:, None].astype(a.dtype), *rows
         )
-        return values[:, 0], more
+        return values[:, 0], other
     if isinstance(estimator, ByValues):
         patterns = jax.lax.stop_gradient(jax.vmap(estimator.patterns)(wide, noise))
         live = estimator.live
-        values, more = reader(patterns[:, :live].astype(a.dtype), *rows)
-        every = values
+        values, other = reader(patterns[:, :live].astype(a.dtype), *rows)
+        all_values = values
         if live is not None:
             constant, _ = reader(patterns[:, live:].astype(a.dtype), *rows)
-            every = jnp.concatenate([values, jax.lax.stop_gradient(constant)], axis=1)
-        gradient = jax.vmap(estimator.gradient)(wide, noise, patterns, every)
-        return jax.vmap(attached)(jnp.mean(values, axis=1), wide, gradient), more
+            all_values = jnp.concatenate([values, jax.lax.stop_gradient(constant)], axis=1)
+        gradient = jax.vmap(estimator.gradient)(wide, noise, patterns, all_values)
+        return jax.vmap(attached)(jnp.mean(values, axis=1), wide, gradient), other
 
     def loss(gates: Float[Array, " n"], *row: Any) -> Float[Array, ""]:
         return reader(gates[None, None], *jax.tree.map(lambda x: x[None], row))[0][0, 0]
@@ -151,12 +151,12 @@ def train(
     def estimate(logits, key, mask, *row):
         return expected(logits, key, *row, mask=mask)
 
-    _, more = reader(draw(estimator, a, noise[:, 0]).values[:, None], *rows)
-    return jax.vmap(estimate)(logits, keys, mask, *rows), jax.lax.stop_gradient(more)
+    _, other = reader(draw(estimator, a, noise[:, 0]).values[:, None], *rows)
+    return jax.vmap(estimate)(logits, keys, mask, *rows), jax.lax.stop_gradient(other)
 
 
 def train_passes(
-    estimator: OfPasses,
+    estimator: MultiPass,
     key: Key[Array, ""],
     run: Callable[[dict[str, Key[Array, ""]]], tuple[Float[Array, " B"], Float[Array, " B"], Any]],
 ) -> tuple[Float[Array, " B"], Any]:
@@ -177,8 +177,10 @@ def train_passes(
         pair = [run({stream: key}) for stream in ("gate", "antithetic")]
         passes = jax.tree.map(lambda *both: jnp.stack(both), *pair)
     else:
-        passes = jax.vmap(lambda one: run({"gate": one}))(jax.random.split(key, estimator.rows))
-    values, scores, more = passes
+        passes = jax.vmap(lambda pass_key: run({"gate": pass_key}))(
+            jax.random.split(key, estimator.rows)
+        )
+    values, scores, other = passes
     mean = jnp.mean(values, axis=0)
     slopes = jax.lax.stop_gradient(values - mean[None]) / (len(values) - 1)
-    return jax.vmap(attached, in_axes=(0, 1, 1))(mean, scores, slopes), more
+    return jax.vmap(attached, in_axes=(0, 1, 1))(mean, scores, slopes), other
