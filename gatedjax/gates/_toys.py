@@ -116,8 +116,8 @@ def toys(
 
     Args:
       draws: the number of estimates per estimator, and of samples of the loss, at least 2.
-      estimators: the estimators; None means all that have no option except a temperature (0.5) or
-        a number of draws.
+      estimators: the estimators; None means all except `Relax` and `Enumerate`, with a temperature
+        of 0.5.
       key: the PRNG key of all draws; None means `jax.random.key(0)`.
       problems: the problems; the default is the list of classic problems.
 
