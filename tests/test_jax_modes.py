@@ -17,8 +17,8 @@ from jax import export
 
 from gatedjax import functional as F
 from gatedjax import gates
-from gatedjax.functional._checks import promoted, wide_dtype
-from gatedjax.gates._maps import _best
+from gatedjax.functional._checks import promote, wide_dtype
+from gatedjax.gates._maps import _select_best
 from tests.functional import _calls as of_functional
 from tests.functional._calls import ROWS, STEPS
 from tests.gates import _calls as of_gates
@@ -150,8 +150,8 @@ def test_the_common_dtype_is_that_of_jax_under_strict_promotion():
     half, single = np.ones(2, ml_dtypes.bfloat16), np.ones(2, np.float32)
     with jax.numpy_dtype_promotion("strict"):
         assert wide_dtype(half) == np.float32
-        assert [x.dtype for x in promoted(half, single, 0.5)] == [np.float32] * 3
-        assert [x.dtype for x in promoted(half, 0.5)] == [half.dtype] * 2
+        assert [x.dtype for x in promote(half, single, 0.5)] == [np.float32] * 3
+        assert [x.dtype for x in promote(half, 0.5)] == [half.dtype] * 2
 
 
 GROUPS = {"functional": set(of_functional.calls()), "gates": set(of_gates.calls())}
@@ -180,7 +180,9 @@ def jitted(group):
 def test_the_best_are_found_without_jit():
     """Where the steps of a loop have numbers of Python."""
     with jax.disable_jit():
-        found = _best(jnp.float32([[0.5, 2.0, -1.0]]), jnp.ones((1, 3), bool), jnp.float32([[2]]))
+        found = _select_best(
+            jnp.float32([[0.5, 2.0, -1.0]]), jnp.ones((1, 3), bool), jnp.float32([[2]])
+        )
     np.testing.assert_array_equal(found, [[True, True, False]])
 
 

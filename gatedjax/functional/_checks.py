@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from gatedjax.functional._tracing import is_traced, known
+from gatedjax.functional._tracing import is_known, is_traced
 from gatedjax.functional._types import ArrayLike
 
 
@@ -26,7 +26,7 @@ def check_integers(**arrays: ArrayLike) -> None:
     _check_dtype(jnp.integer, "integers", arrays)
     for name, array in arrays.items():
         dtype = jnp.result_type(array)
-        if getattr(array, "dtype", np.int64) != dtype and known(array):
+        if getattr(array, "dtype", np.int64) != dtype and is_known(array):
             values, limits = np.asarray(array), jnp.iinfo(dtype)
             bad = values[(values < limits.min) | (values > limits.max)]
             if bad.size:
@@ -160,7 +160,7 @@ def _known_and_real(
     values: ArrayLike, mask: ArrayLike, which: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """Returns the values at real positions for which `which` is True; none if they are traced."""
-    if not known(values, mask):
+    if not is_known(values, mask):
         return np.zeros(0)
     values = np.asarray(values)
     with np.errstate(invalid="ignore"):  # comparing a bfloat16 NaN warns
@@ -179,7 +179,7 @@ def wide_integers(integers: ArrayLike) -> Array:
     return integers.astype(jnp.int32) if integers.dtype.itemsize < 4 else integers
 
 
-def promoted(*arrays: ArrayLike) -> tuple[Array, ...]:
+def promote(*arrays: ArrayLike) -> tuple[Array, ...]:
     """Casts arrays to their common dtype by the promotion rules of JAX.
 
     Operators on two dtypes would raise an error under `jax.numpy_dtype_promotion("strict")`.

@@ -17,7 +17,7 @@ from gatedjax.functional._checks import (
     wide_dtype,
     wide_integers,
 )
-from gatedjax.functional._tracing import known
+from gatedjax.functional._tracing import is_known
 
 
 def linear_cross_entropy(
@@ -55,7 +55,7 @@ def linear_cross_entropy(
       ValueError: also if a target that is known and counts is outside [0, V).
     """
     targets = listed_as_array(targets)
-    if mask is not None and known(targets, mask) and np.shape(mask) == np.shape(targets):
+    if mask is not None and is_known(targets, mask) and np.shape(mask) == np.shape(targets):
         # Masked targets may have any value, so they are replaced before the range is checked.
         counts, values = np.asarray(mask), np.asarray(targets)
         targets = cast(Array, np.where(counts, values, 0))
@@ -81,7 +81,7 @@ def linear_cross_entropy(
 
 
 def _check_range(targets: Array, classes: int, mask: Array | None) -> None:
-    if not known(targets, mask):
+    if not is_known(targets, mask):
         return
     values = np.asarray(targets)
     bad = (values < 0) | (values >= classes)

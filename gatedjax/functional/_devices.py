@@ -84,7 +84,7 @@ def on_rows(
     return jax.sharding.auto_axes(function, out_sharding=spec)(*arguments)
 
 
-def compiled(*static: int) -> Callable[..., Tree]:
+def compile_outside_jit(*static: int) -> Callable[..., Tree]:
     """Decorates a module-level function so that calls outside `jit` compile once per shape.
 
     Inside `jit` the function is inlined. Without this decorator a loop in the function would
@@ -96,8 +96,8 @@ def compiled(*static: int) -> Callable[..., Tree]:
     return functools.partial(jax.jit, static_argnums=static, inline=True)
 
 
-@compiled(0, 1)
-def _compiled(core: Callable[..., Tree], static: tuple[Any, ...], arguments: Tree) -> Tree:
+@compile_outside_jit(0, 1)
+def _run_compiled(core: Callable[..., Tree], static: tuple[Any, ...], arguments: Tree) -> Tree:
     return core(*static, *arguments)
 
 
@@ -112,7 +112,7 @@ def run_core(
       arguments: trees of arrays.
       rows, axes: see `on_rows`.
     """
-    run = functools.partial(_compiled, core, static)
+    run = functools.partial(_run_compiled, core, static)
     return on_rows(run, vary_together(arguments), rows=rows, axes=axes)
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._clip import clip_gradient
-from gatedjax.functional._devices import compiled, run_core
+from gatedjax.functional._devices import compile_outside_jit, run_core
 from gatedjax.functional._export import exportable
 from gatedjax.functional._recurrence import (
     Form,
@@ -338,7 +338,7 @@ def _loop_back(
     return before, changes, gates
 
 
-@compiled(*range(2))
+@compile_outside_jit(*range(2))
 def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents: Tree) -> Tree:
     form = forms[1]
     (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals

@@ -11,7 +11,7 @@ from gatedjax.functional._checks import (
     check_floating,
     check_shape,
     check_that,
-    promoted,
+    promote,
     wide_dtype,
 )
 from gatedjax.functional._devices import run_core
@@ -37,9 +37,9 @@ def highway_mix(
     Reference: Srivastava, Greff and Schmidhuber 2015, "Highway Networks", eq. 3.
     """
     check_floating(candidate=candidate, carry=carry, gate=gate)
-    weighted_candidate = jnp.multiply(*promoted(gate, candidate))
-    weighted_carry = jnp.multiply(*promoted(1 - gate, carry))
-    return jnp.add(*promoted(weighted_candidate, weighted_carry))
+    weighted_candidate = jnp.multiply(*promote(gate, candidate))
+    weighted_carry = jnp.multiply(*promote(1 - gate, carry))
+    return jnp.add(*promote(weighted_candidate, weighted_carry))
 
 
 @exportable

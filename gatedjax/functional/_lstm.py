@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._devices import compiled, run_core
+from gatedjax.functional._devices import compile_outside_jit, run_core
 from gatedjax.functional._export import exportable
 from gatedjax.functional._recurrence import (
     Form,
@@ -237,7 +237,7 @@ def _lstm_fwd(form: Form, reverse: bool, *arguments: Tree) -> Tree:
     return result, (arguments, saved)
 
 
-@compiled(*range(2))
+@compile_outside_jit(*range(2))
 def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> Tree:
     (weights, xs, mask, initial, dropout, begins), (states, saved) = residuals
     final, outputs = cotangents

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax.functional._checks import check_floating, check_mask, check_shape, check_that
 from gatedjax.functional._devices import rows_like
 from gatedjax.functional._export import exportable
-from gatedjax.functional._tracing import known
+from gatedjax.functional._tracing import is_known
 from gatedjax.functional._types import ArrayLike
 
 
@@ -134,7 +134,7 @@ def append_to_cache(
         raise ValueError("selector_key must be given if the cache has one, and only then")
     check_mask(mask, (rows, count))
     at = cache.position
-    if known(at) and int(at) + count > size:
+    if is_known(at) and int(at) + count > size:
         raise ValueError(f"cache must have room for {count} more tokens, got {int(at)} of {size}")
     value = jnp.where(at + count <= size, jnp.asarray(value), jnp.nan)
     real = jnp.broadcast_to(jnp.ones((1, 1), bool) if mask is None else mask, (rows, count))

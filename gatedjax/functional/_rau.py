@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._devices import compiled, run_core
+from gatedjax.functional._devices import compile_outside_jit, run_core
 from gatedjax.functional._masked_scan import scan_steps
 from gatedjax.functional._rau_step import (
     AnyRAUWeights,
@@ -357,7 +357,7 @@ def _loop_back(
     return before, changes, gates
 
 
-@compiled(*range(3))
+@compile_outside_jit(*range(3))
 def _rau_bwd(
     form: Form, reverse: bool, options: Options, residuals: Tree, cotangents: Tree
 ) -> Tree:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gatedjax.functional._checks import check_choice, promoted
+from gatedjax.functional._checks import check_choice, promote
 from gatedjax.functional._export import exportable
 from gatedjax.functional._gru import GRUWeights, gru_gates
 from gatedjax.functional._recurrence import (
@@ -237,7 +237,7 @@ class _Inputs(NamedTuple):
     def block(self, weights: Weights, index: int) -> Array:
         """Computes u W + b with a block of H columns."""
         columns = slice(index * self.size, (index + 1) * self.size)
-        kernels = promoted(weights.input, weights.recurrent)
+        kernels = promote(weights.input, weights.recurrent)
         parts = [kernel[:, columns] for kernel in kernels]
         return self.affine(self.u, jnp.concatenate(parts), weights.bias[columns])
 

@@ -16,7 +16,7 @@ from gatedjax.functional._checks import (
     check_mask,
     check_positive,
     check_same_shape,
-    promoted,
+    promote,
     wide_dtype,
 )
 from gatedjax.functional._tracing import is_traced
@@ -79,7 +79,7 @@ def _straight_through_jvp(primals, tangents):
     return _straight_through(*primals), tangents[1]
 
 
-def opened(perturbed: Array) -> Array:
+def binarize(perturbed: Array) -> Array:
     """Returns the hard gates [x > 0] as numbers without a gradient; NaN stays NaN.
 
     All hard gates of this library come from here, so that a network that diverged is noticed.
@@ -88,30 +88,30 @@ def opened(perturbed: Array) -> Array:
     return jnp.where(jnp.isnan(perturbed), perturbed, (perturbed > 0).astype(perturbed.dtype))
 
 
-def scaled(perturbed: Array, temperature: Any) -> Array:
+def divide_by_temperature(perturbed: Array, temperature: Any) -> Array:
     """Returns perturbed / tau. Its derivative with respect to tau is 0 where it is infinite.
 
     Log-odds are infinite at padding, for example.
     """
-    return _scaled(*promoted(perturbed, temperature))
+    return _divide(*promote(perturbed, temperature))
 
 
 @jax.custom_jvp
-def _scaled(perturbed: Array, temperature: Array) -> Array:
-    """Divides. The derivative is custom, because a compiled `where` changed the last bit."""
+def _divide(perturbed: Array, temperature: Array) -> Array:
+    """Divides; the derivative is custom, because a compiled `where` changed the last bit."""
     return perturbed / temperature
 
 
-@_scaled.defjvp
-def _scaled_jvp(primals, tangents):
+@_divide.defjvp
+def _divide_jvp(primals, tangents):
     perturbed, temperature = primals
     # -perturbed / tau^2 would be infinite there, and NaN after the product with a cotangent of 0.
     finite = jnp.where(jnp.isinf(perturbed), 0, perturbed)
     change = jax.jvp(jnp.divide, (finite, temperature), tangents)[1]
-    return _scaled(perturbed, temperature), change
+    return _divide(perturbed, temperature), change
 
 
-def tempered(
+def relax_or_limit(
     relax: Callable[[Array], Array], perturbed: Array, temperature: Any, limit: Array
 ) -> Array:
     """Returns relax(perturbed / tau), or `limit` for a traced tau of 0 or less.
@@ -119,9 +119,9 @@ def tempered(
     The limit has gradients of 0. The caller checks a tau that is known while tracing.
     """
     if not is_traced(temperature):
-        return relax(scaled(perturbed, temperature))
+        return relax(divide_by_temperature(perturbed, temperature))
     cold = temperature < _COLD
-    soft = relax(scaled(perturbed, jnp.where(cold, 1, temperature)))
+    soft = relax(divide_by_temperature(perturbed, jnp.where(cold, 1, temperature)))
     return jnp.where(cold, limit.astype(soft.dtype), soft)
 
 
@@ -160,11 +160,11 @@ def gumbel_sigmoid(
     check_positive(temperature=temperature)
     dtype = wide_dtype(logits, noise)
     perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
-    soft = tempered(jax.nn.sigmoid, perturbed, temperature, opened(perturbed))
+    soft = relax_or_limit(jax.nn.sigmoid, perturbed, temperature, binarize(perturbed))
     soft = soft.astype(jnp.result_type(logits))
     if not straight_through:
         return soft
-    return _straight_through(opened(perturbed).astype(soft.dtype), soft)
+    return _straight_through(binarize(perturbed).astype(soft.dtype), soft)
 
 
 def log_gumbel_sigmoid(
@@ -197,7 +197,7 @@ def log_gumbel_sigmoid(
     check_positive(temperature=temperature)
     dtype = wide_dtype(logits, noise)
     perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
-    return tempered(jax.nn.log_sigmoid, perturbed, temperature, jnp.log(opened(perturbed)))
+    return relax_or_limit(jax.nn.log_sigmoid, perturbed, temperature, jnp.log(binarize(perturbed)))
 
 
 def gumbel_softmax(
@@ -244,7 +244,7 @@ def gumbel_softmax(
     lost = jnp.any(jnp.isnan(perturbed), axis=axis, keepdims=True)
     hard = jnp.where(lost, jnp.nan, hard.astype(dtype))
     relax = functools.partial(jax.nn.softmax, axis=axis)
-    soft = tempered(relax, perturbed, temperature, hard).astype(jnp.result_type(logits))
+    soft = relax_or_limit(relax, perturbed, temperature, hard).astype(jnp.result_type(logits))
     return _straight_through(hard.astype(soft.dtype), soft) if straight_through else soft
 
 
@@ -268,7 +268,7 @@ def sample_gates(logits: Float[Array, "..."], key: Key[Array, ""]) -> Float[Arra
     check_floating(logits=logits)
     noise = logistic_noise(key, jnp.shape(logits)).astype(wide_dtype(logits))
     perturbed = jnp.asarray(logits, noise.dtype) + noise
-    return opened(perturbed).astype(jnp.result_type(logits))
+    return binarize(perturbed).astype(jnp.result_type(logits))
 
 
 def threshold_gates(logits: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -288,7 +288,7 @@ def threshold_gates(logits: Float[Array, "..."]) -> Float[Array, "..."]:
     Reference: Xue et al. 2020 (GA-Net), eq. 6 without noise.
     """
     check_floating(logits=logits)
-    return opened(jnp.asarray(logits))
+    return binarize(jnp.asarray(logits))
 
 
 def ensure_open(
@@ -447,5 +447,5 @@ def score_function_loss(
     check_same_shape(log_prob=log_prob, reward=reward)
     if jnp.ndim(baseline):
         check_same_shape(reward=reward, baseline=baseline)
-    advantage = jnp.subtract(*promoted(reward, baseline))
-    return jnp.multiply(*promoted(-lax.stop_gradient(advantage), log_prob))
+    advantage = jnp.subtract(*promote(reward, baseline))
+    return jnp.multiply(*promote(-lax.stop_gradient(advantage), log_prob))

@@ -14,12 +14,12 @@ from gatedjax.functional._checks import (
     check_positive,
     check_same_shape,
     check_that,
-    promoted,
+    promote,
     wide_dtype,
 )
 from gatedjax.functional._export import exportable
 from gatedjax.functional._pairs import check_key_mask, pair_mask_of
-from gatedjax.functional._relaxations import _straight_through, opened, tempered
+from gatedjax.functional._relaxations import _straight_through, binarize, relax_or_limit
 
 
 def uniform_sigmoid(
@@ -61,10 +61,10 @@ def uniform_sigmoid(
         soft = _uniform_sigmoid(a, u, float(temperature))
     else:
         noise = jnp.log(u) - jnp.log1p(-u)
-        soft = tempered(jax.nn.sigmoid, a + noise, temperature, opened(a + noise))
+        soft = relax_or_limit(jax.nn.sigmoid, a + noise, temperature, binarize(a + noise))
     if not straight_through:
         return soft.astype(kind)
-    return _straight_through(opened(1 - _odds_against(a, u)).astype(kind), soft.astype(kind))
+    return _straight_through(binarize(1 - _odds_against(a, u)).astype(kind), soft.astype(kind))
 
 
 def _odds_against(a: Array, u: Array) -> Array:
@@ -155,7 +155,7 @@ def selection_statistics(
     selected = _mean_over_queries(counts, mask)
     none = jnp.where(jnp.isnan(counts), counts, (counts == 0).astype(counts.dtype))
     none = _mean_over_queries(none.astype(selected.dtype), mask)
-    rate = jnp.divide(*promoted(selected, _keys_of_a_query(counts, mask, keys)))
+    rate = jnp.divide(*promote(selected, _keys_of_a_query(counts, mask, keys)))
     return SelectionStatistics(rate=rate, empty=none, selected=selected)
 
 
@@ -236,7 +236,7 @@ def mean_over_pairs(
       The mean of each example, in float32 or wider; 0 for an example without pairs.
     """
     means, counts = _mean_over_queries(sums, mask), _keys_of_a_query(sums, mask, keys)
-    per_head = jnp.divide(*promoted(means, counts))
+    per_head = jnp.divide(*promote(means, counts))
     return jnp.mean(per_head, axis=1)
 
 
@@ -271,7 +271,7 @@ def _mean_over_queries(values: Array, mask: Array | None) -> Array:
     if mask is not None:
         values = jnp.where(mask[:, None, :], values, 0)
     lengths = jnp.maximum(_lengths(values, mask), 1)
-    return jnp.divide(*promoted(jnp.sum(values, axis=-1), lengths))
+    return jnp.divide(*promote(jnp.sum(values, axis=-1), lengths))
 
 
 def _lengths(values: Array, mask: Array | None) -> Array:

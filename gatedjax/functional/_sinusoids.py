@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from gatedjax.functional._tracing import known
+from gatedjax.functional._tracing import is_known
 
 
 def sinusoids(
@@ -32,7 +32,7 @@ def sinusoids(
     feature = np.arange(width)
     rates = 10_000.0 ** (-2.0 * (feature // 2) / width)
     even = (feature % 2 == 0)[None, :]
-    if not known(positions):
+    if not is_known(positions):
         angles = positions.astype(jnp.float32)[:, None] * jnp.asarray(rates, jnp.float32)[None, :]
         return jnp.where(even, jnp.sin(angles), jnp.cos(angles)).astype(dtype)
     angles = np.asarray(positions)[:, None] * rates[None, :]

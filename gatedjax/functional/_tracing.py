@@ -10,7 +10,7 @@ def is_traced(value: Tree) -> bool:
     return isinstance(value, jax.core.Tracer)
 
 
-def known(*values: Tree) -> bool:
+def is_known(*values: Tree) -> bool:
     """Returns True if the numbers of all values can be read.
 
     Traced arrays, and arrays that are partly on the devices of another process, cannot be read.

@@ -1,11 +1,11 @@
-"""Gates that can be trusted: gradients of expectations over Bernoulli gates, and the exact truth.
+"""Gradients of expectations over Bernoulli gates, and the exact values to check them against.
 
-`expectation` turns a loss of gates and an estimator into a function whose gradient is the estimate,
-`enumerate` computes what is exactly true of up to 20 gates, and `report` measures estimators
-against it. Functions in, functions out; everything but `report` composes under `jit`, `grad` and
-`vmap`, and works under strict dtype promotion and in programs of `jax.export` with an open number
-of rows. Gates are [n], logits their log-odds in nats; masks are bool with True = real. The number n
-may be open, too, except where all 2^n patterns are enumerated.
+`expectation` takes a loss of gates and an estimator and returns a function with the estimate as its
+gradient. `enumerate` computes the exact moments and gradients for up to 20 gates, and `report`
+measures estimators against them. All functions except `report` compose under `jit`, `grad` and
+`vmap`, and work under strict dtype promotion and in programs of `jax.export` with an open number of
+rows. Gates have shape [n], logits are their log-odds in nats, and masks are bool with True = real.
+The number n may be open, too, except where all 2^n patterns are enumerated.
 
 | estimator | unbiased | evaluations | needs the derivative of the loss |
 |---|---|---|---|
@@ -19,17 +19,18 @@ may be open, too, except where all 2^n patterns are enumerated.
 | `Relax` | yes | 1, and 2 of its critic | no |
 | `Enumerate` | yes, exact | 2^n | no |
 
-Networks train with every one of them by one road: `train` estimates the loss of a batch, and `draw`
-makes the gates of one pass. An estimator of your own is a `Pathwise`, which defines `gates`, a
-`ByValues`, which defines `gradient`, or any other `Estimator`.
+Networks train with any estimator through the same two functions: `train` estimates the loss of a
+batch, and `draw` draws the gates of one pass. To write an estimator, subclass `Pathwise` and define
+`gates`, subclass `ByValues` and define `gradient`, or implement the protocol `Estimator`.
 
-Of a trained GA-Net, `gate_modes` computes loss and accuracy under every kind of gate, the exact
-expectation over all patterns among them, and `measure` bias and variance of estimators at its
-parameters; both are defined in `gatedjax.text.gate_modes`, above the networks. `toys` studies the
-classic problems alike, and `plot_studies` draws either.
+For a trained GA-Net, `gate_modes` computes loss and accuracy under each gate mode, including the
+exact expectation over all patterns, and `measure` computes bias and variance of estimators at the
+parameters of the network; both are defined in `gatedjax.text.gate_modes`, above the networks.
+`toys` studies the classic problems of gradient estimation in the same way, and `plot_studies` draws
+the results of both.
 
-Maps from scores to gates without noise, with exact derivatives: `sparsemax`, `entmax15`, `entmax`,
-`budget`, `soft_top_k`, `hard_top_k`; a row without a real position gives zeros.
+Maps from scores to gates without noise, with exact derivatives, are `sparsemax`, `entmax15`,
+`entmax`, `budget`, `soft_top_k` and `hard_top_k`; a row without a real position gives zeros.
 """
 
 import typing as _typing

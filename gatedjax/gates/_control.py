@@ -1,4 +1,4 @@
-"""REINFORCE with a control variate by reparametrisation: RELAX, and REBAR as its special case."""
+"""REINFORCE with a reparametrised control variate: RELAX, and its special case REBAR."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gatedjax.functional._checks import check_positive, promoted
-from gatedjax.functional._relaxations import scaled
-from gatedjax.gates._estimator import drawn
+from gatedjax.functional._checks import check_positive, promote
+from gatedjax.functional._relaxations import divide_by_temperature
+from gatedjax.gates._estimator import draw_gates
 from gatedjax.gates._objective import Objective
 from gatedjax.gates._score import score
 from gatedjax.gates._slopes import attached
@@ -19,14 +19,15 @@ Critic = Callable[[Float[Array, " n"]], Float[Array, ""]]
 """c(z) -> scalar, differentiable in the perturbed logits z [n]."""
 
 
-def conditional(
+def draw_conditional(
     logits: Float[Array, " n"], gates: Float[Array, " n"], noise: Float[Array, " n"]
 ) -> Float[Array, " n"]:
-    """z given b: perturbed logits, drawn anew from those that give the gates.
+    """Draws perturbed logits z from their distribution given the gates b.
 
         z = log(1 + e^V + e^(V + a)) where b = 1,  -log(1 + e^-V + e^(-V - a)) where b = 0
 
-    With V logistic, the form of Tucker et al. without a logarithm of a difference.
+    V is the logistic noise. This is the formula of Tucker et al., written without a logarithm of a
+    difference.
     """
     sign = 2 * gates - 1
     return sign * jnp.logaddexp(jax.nn.softplus(sign * noise), sign * (noise + logits))
@@ -35,34 +36,34 @@ def conditional(
 def _estimate(
     objective: Objective, critic: Critic, logits: Float[Array, " n"], noise: Float[Array, "2 n"]
 ) -> Float[Array, ""]:
-    """(f(b) - c(z given b)) (b - p) + d/da (c(z) - c(z given b)), attached to f(b)."""
-    # held: the outer derivative is attached, and need not pass through the inner one
-    noise, held = noise.astype(logits.dtype), jax.lax.stop_gradient(logits)
-    gates = drawn(held, noise[0])
+    """Returns f(b) with the gradient (f(b) - c(z given b)) (b - p) + d/da (c(z) - c(z given b))."""
+    # The outer derivative is attached to the value, so it need not pass through the inner one.
+    noise, fixed = noise.astype(logits.dtype), jax.lax.stop_gradient(logits)
+    gates = draw_gates(fixed, noise[0])
     value = objective(gates)
 
     def difference(a):
-        kept = critic(conditional(a, gates, noise[1]))
-        return critic(a + noise[0]) - kept, kept
+        control = critic(draw_conditional(a, gates, noise[1]))
+        return critic(a + noise[0]) - control, control
 
-    slope, kept = jax.grad(difference, has_aux=True)(held)
-    advantage = jnp.subtract(*promoted(value, kept))
-    weighted = jnp.multiply(*promoted(advantage, score(held, gates)))
-    return attached(value, logits, jnp.add(*promoted(weighted, slope)))
+    slope, control = jax.grad(difference, has_aux=True)(fixed)
+    advantage = jnp.subtract(*promote(value, control))
+    weighted = jnp.multiply(*promote(advantage, score(fixed, gates)))
+    return attached(value, logits, jnp.add(*promote(weighted, slope)))
 
 
-def _finite(critic: Critic) -> Critic:
-    """The critic, given 0 in place of infinite numbers where it is not finite at these.
+def _make_finite(critic: Critic) -> Critic:
+    """Returns a critic that replaces infinite numbers by 0 if `critic` is not finite at them.
 
     Any function of z is a control variate, so the estimate stays unbiased.
     """
 
-    def careful(z: Float[Array, " n"]) -> Float[Array, ""]:
+    def finite_critic(z: Float[Array, " n"]) -> Float[Array, ""]:
         value, slope = jax.value_and_grad(critic)(jax.lax.stop_gradient(z))
-        fits = jnp.isfinite(value) & jnp.all(jnp.isfinite(slope))
-        return critic(jnp.where(jnp.isinf(z) & ~fits, 0, z))
+        is_finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(slope))
+        return critic(jnp.where(jnp.isinf(z) & ~is_finite, 0, z))
 
-    return careful
+    return finite_critic
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,13 +73,19 @@ class Relax:
         gradient = (f(b) - c(z')) (b - p) + d/da c(z) - d/da c(z')
         z = a + L,  b = [z > 0],  z' drawn given b
 
-    Unbiased for every differentiable c. One evaluation of the loss, values alone, and two of c.
-    The gradient is differentiable in what c closes over: train it on the mean square of the
-    gradient, which has the slope of the variance.
+    The estimate is unbiased for any differentiable c. It evaluates the loss once, without its
+    derivative, and c twice. The gradient is differentiable with respect to the parameters that c
+    closes over: train them on the mean square of the gradient, which has the same derivative as the
+    variance.
+
+        >>> relax = Relax(lambda z: jnp.sum(jax.nn.sigmoid(z)))
+        >>> relax.unbiased, relax.needs_gradient, relax.evaluations(3)
+        (True, False, 1)
 
     Attributes:
-      critic: c(z) -> scalar, of perturbed logits z [n], which are infinite where a logit is, as at
-        masked gates. Where c or its slope is not finite for that reason, it gets 0 there instead.
+      critic: c(z) -> scalar. It takes the perturbed logits z [n], which are infinite where a logit
+        is infinite, as at masked gates. If c or its slope is not finite at such logits, c is
+        evaluated with 0 in their place.
 
     Reference: Grathwohl et al. 2018, "Backpropagation through the Void", eq. 8-10.
     """
@@ -89,26 +96,31 @@ class Relax:
     rows: ClassVar[int] = 2
 
     def __repr__(self) -> str:
-        # without the address of a function, so that a report is the same in every run
+        # The address of the function is left out, so that reports of different runs are equal.
         return f"Relax({getattr(self.critic, '__name__', type(self.critic).__name__)})"
 
     def evaluations(self, n: int) -> int:
-        """One, of the loss."""
+        """Returns 1, because the evaluations of the critic do not count."""
         return 1
 
     def surrogate(
         self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
     ) -> Float[Array, ""]:
-        """f(b)."""
-        return _estimate(objective, _finite(self.critic), logits, noise)
+        """Returns f(b), with the estimate as its gradient."""
+        return _estimate(objective, _make_finite(self.critic), logits, noise)
 
 
 @dataclasses.dataclass(frozen=True)
 class Rebar:
     """REINFORCE with the relaxed loss as control variate.
 
-    `Relax` with c(z) = eta f(sigmoid(z / tau)). Unbiased for every eta and tau; three evaluations;
-    needs f' at soft gates. Both may be traced, and the gradient is differentiable in them.
+    The gradient is that of `Relax` with c(z) = eta f(sigmoid(z / tau)). The estimate is unbiased
+    for any eta and tau. It evaluates the loss three times and needs f' at soft gates. The gradient
+    is differentiable with respect to eta and tau, which may be traced.
+
+        >>> rebar = Rebar(tau=0.5, eta=1.0)
+        >>> rebar.unbiased, rebar.needs_gradient, rebar.evaluations(3)
+        (True, True, 3)
 
     Attributes:
       tau: temperature > 0.
@@ -128,16 +140,16 @@ class Rebar:
         check_positive(tau=self.tau)
 
     def evaluations(self, n: int) -> int:
-        """The draw and two relaxations."""
+        """Returns 3: the loss is evaluated at the draw and at two relaxations."""
         return 3
 
     def surrogate(
         self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
     ) -> Float[Array, ""]:
-        """f(b)."""
+        """Returns f(b), with the estimate as its gradient."""
 
         def critic(perturbed):
-            relaxed = objective.held(jax.nn.sigmoid(scaled(perturbed, self.tau)))
-            return jnp.multiply(*promoted(self.eta, relaxed))
+            relaxed = objective.held(jax.nn.sigmoid(divide_by_temperature(perturbed, self.tau)))
+            return jnp.multiply(*promote(self.eta, relaxed))
 
         return _estimate(objective, critic, logits, noise)

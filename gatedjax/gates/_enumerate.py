@@ -12,9 +12,16 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from gatedjax.functional import gumbel_sigmoid, logistic_noise, threshold_gates
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._export import exportable
-from gatedjax.functional._tracing import known
+from gatedjax.functional._tracing import is_known
 from gatedjax.functional._types import ArrayLike
-from gatedjax.gates._exact import all_losses, check_known, check_size, contract, pattern, places
+from gatedjax.gates._exact import (
+    assign_bits,
+    check_known,
+    compute_losses,
+    contract,
+    count_chunks,
+    decode_pattern,
+)
 from gatedjax.gates._expectation import check_row
 from gatedjax.gates._objective import Loss, Objective
 
@@ -43,7 +50,7 @@ class Truth(NamedTuple):
     modes: dict[str, Float[Array, ""]]
 
 
-class _Found(NamedTuple):
+class _CheckedTruth(NamedTuple):
     """A `Truth`, and the code of a pattern with a loss that is not finite, or -1."""
 
     truth: Truth
@@ -51,7 +58,7 @@ class _Found(NamedTuple):
 
 
 @functools.partial(jax.jit, static_argnames=("loss", "bits", "chunks", "draws"))
-def _exact(
+def _compute_truth(
     loss: Loss,
     logits: Float[Array, " n"],
     mask: Bool[Array, " n"],
@@ -62,16 +69,17 @@ def _exact(
     bits: int,
     chunks: int,
     draws: int,
-) -> _Found:
+) -> _CheckedTruth:
+    """Computes the `Truth`, and the code of a pattern with a loss that is not finite."""
     objective = Objective(loss, args, logits.dtype)
     wide = jnp.where(mask, logits, -jnp.inf).astype(wide_dtype(logits))
-    p, q, where = jax.nn.sigmoid(wide), jax.nn.sigmoid(-wide), places(mask, bits)
-    losses = all_losses(objective, where, bits, chunks)
-    probability = jnp.where(where.used, p[where.position], 0).astype(losses.dtype)
+    p, q, layout = jax.nn.sigmoid(wide), jax.nn.sigmoid(-wide), assign_bits(mask, bits)
+    losses = compute_losses(objective, layout, bits, chunks)
+    probability = jnp.where(layout.used, p[layout.position], 0).astype(losses.dtype)
     # A masked gate has the rank of another gate, so the mask sets its effect to 0.
     expectation, by_bit = jax.value_and_grad(contract, argnums=1)(losses, probability)
-    effects = jnp.where(mask, by_bit[where.rank] if bits else 0, 0).astype(wide.dtype)
-    best, finite = jnp.argmin(losses), jnp.isfinite(losses)
+    effects = jnp.where(mask, by_bit[layout.rank] if bits else 0, 0).astype(wide.dtype)
+    best, is_finite = jnp.argmin(losses), jnp.isfinite(losses)
     modes = {
         "sample": expectation,
         "threshold": objective(threshold_gates(wide)),
@@ -79,30 +87,32 @@ def _exact(
         "expected": objective(p),
     }
     if key is not None:
-        modes["relaxed"] = _relaxed(objective, wide, key, temperature, draws)
+        modes["relaxed"] = _average_relaxed(objective, wide, key, temperature, draws)
     truth = Truth(
         expectation=expectation,
         variance=contract((losses - expectation) ** 2, probability),
         gradient=effects * p * q,
         effects=effects,
-        best=pattern(best, where).astype(logits.dtype),
+        best=decode_pattern(best, layout).astype(logits.dtype),
         modes=modes,
     )
-    return _Found(truth, jnp.where(jnp.all(finite), -1, jnp.argmin(finite)))
+    return _CheckedTruth(truth, jnp.where(jnp.all(is_finite), -1, jnp.argmin(is_finite)))
 
 
-def _relaxed(
+def _average_relaxed(
     objective: Objective,
     logits: Float[Array, " n"],
     key: Key[Array, ""],
     temperature: ArrayLike,
     draws: int,
 ) -> Float[Array, ""]:
-    def one(key):
+    """Averages the loss over draws of Gumbel-sigmoid gates."""
+
+    def evaluate(key):
         noise = logistic_noise(key, logits.shape)
         return objective(gumbel_sigmoid(logits, noise, temperature=temperature))
 
-    return jnp.mean(jax.lax.map(one, jax.random.split(key, draws), batch_size=min(draws, 256)))
+    return jnp.mean(jax.lax.map(evaluate, jax.random.split(key, draws), batch_size=min(draws, 256)))
 
 
 def enumerate(
@@ -156,23 +166,26 @@ def enumerate(
     n = logits.shape[0]
     check_known(n)
     real: ArrayLike = np.ones(n, bool) if mask is None else mask
-    bits = int(np.sum(np.asarray(real))) if known(real) else n
-    chunks = check_size(bits, chunks, wide_dtype(logits).itemsize)
-    found = _exact(
+    bits = int(np.sum(np.asarray(real))) if is_known(real) else n
+    chunks = count_chunks(bits, chunks, wide_dtype(logits).itemsize)
+    checked = _compute_truth(
         loss, logits, real, args, key, temperature, bits=bits, chunks=chunks, draws=draws
     )
-    if known(found.bad) and int(found.bad) >= 0:
-        _refuse(loss, logits, real, args, int(found.bad), bits)
-    return found.truth
+    if is_known(checked.bad) and int(checked.bad) >= 0:
+        _refuse(loss, logits, real, args, int(checked.bad), bits)
+    return checked.truth
 
 
 def _refuse(
     loss: Loss, logits: ArrayLike, mask: ArrayLike, args: tuple[Any, ...], code: int, bits: int
 ) -> None:
-    gates = pattern(jnp.int32(code), places(jnp.asarray(mask), bits))
+    """Raises ValueError with the pattern of a code and its loss, which is not finite."""
+    gates = decode_pattern(jnp.int32(code), assign_bits(jnp.asarray(mask), bits))
     value = Objective(loss, args, jnp.result_type(logits))(gates)
-    named = np.asarray(gates).astype(int).tolist()
-    raise ValueError(f"the loss must be finite at every pattern, got {value} at gates {named}")
+    pattern_values = np.asarray(gates).astype(int).tolist()
+    raise ValueError(
+        f"the loss must be finite at every pattern, got {value} at gates {pattern_values}"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,11 +194,17 @@ class Enumerate:
 
         gradient = d/da sum_b P(b) f(b)
 
-    Unbiased, variance 0; 2^n evaluations, where masked gates count, too; values alone. The
-    gradients of the loss's other arguments are exact, too.
+    The estimate is unbiased and has variance 0. It evaluates the loss 2^n times, without its
+    derivative; n includes masked gates. The gradients of the other arguments of the loss are exact,
+    too.
+
+        >>> from gatedjax.gates import expectation
+        >>> expected = expectation(lambda gates: gates[0] + 2 * gates[1], Enumerate())
+        >>> print(jax.grad(expected)(jnp.zeros(2), jax.random.key(0)))
+        [0.25 0.5 ]
 
     Attributes:
-      chunks: as of `enumerate`.
+      chunks: the number of equal parts in which the patterns are evaluated, as in `enumerate`.
 
     Reference: the definition of the expectation.
     """
@@ -196,17 +215,18 @@ class Enumerate:
     rows: ClassVar[int] = 0
 
     def evaluations(self, n: int) -> int:
-        """2^n."""
+        """Returns 2^n."""
         return 1 << n
 
     def surrogate(
         self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
     ) -> Float[Array, ""]:
-        """E f(b)."""
+        """Returns E f(b), with its exact gradient."""
         bits = logits.shape[0]
         check_known(bits)
-        chunks = check_size(bits, self.chunks, logits.dtype.itemsize)
-        # a gate with the logit -inf is closed in every pattern: what is there may be no number
-        where = places(jnp.ones(bits, bool), bits)._replace(real=logits > -jnp.inf)
-        losses = all_losses(objective, where, bits, chunks)
+        chunks = count_chunks(bits, self.chunks, logits.dtype.itemsize)
+        # A gate with the logit -inf is closed in all patterns, because the loss may be undefined
+        # where it is open.
+        layout = assign_bits(jnp.ones(bits, bool), bits)._replace(real=logits > -jnp.inf)
+        losses = compute_losses(objective, layout, bits, chunks)
         return contract(losses, jax.nn.sigmoid(logits).astype(losses.dtype))

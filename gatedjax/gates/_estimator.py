@@ -1,4 +1,4 @@
-"""The protocols of estimators: `Estimator`, and the two kinds that networks train with directly."""
+"""The protocol `Estimator`, and the two kinds of estimators that train networks in batches."""
 
 import abc
 from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gatedjax.functional._checks import promoted
-from gatedjax.functional._relaxations import opened
+from gatedjax.functional._checks import promote
+from gatedjax.functional._relaxations import binarize
 from gatedjax.gates._objective import Objective
 from gatedjax.gates._slopes import attached
 
@@ -18,48 +18,65 @@ Patterns: TypeAlias = Float[Array, "k n"]
 Values: TypeAlias = Float[Array, " k"]
 
 
-def drawn(logits: Float[Array, " n"], noise: Float[Array, "*k n"]) -> Float[Array, "*k n"]:
-    """Returns b = [a + L > 0], as `functional.sample_gates` draws; NaN for a logit of NaN."""
-    perturbed = jnp.add(*promoted(jnp.broadcast_to(logits, noise.shape), noise))
-    return opened(perturbed).astype(logits.dtype)
+def draw_gates(logits: Float[Array, " n"], noise: Float[Array, "*k n"]) -> Float[Array, "*k n"]:
+    """Draws b = [a + L > 0], like `functional.sample_gates`; the gate of a NaN is NaN."""
+    perturbed = jnp.add(*promote(jnp.broadcast_to(logits, noise.shape), noise))
+    return binarize(perturbed).astype(logits.dtype)
 
 
 @runtime_checkable
 class Estimator(Protocol):
-    """An estimator of the gradient of an expected loss: a frozen, hashable dataclass."""
+    """An estimator of the gradient of an expected loss: a frozen, hashable dataclass.
+
+        >>> from gatedjax.gates import ARM
+        >>> isinstance(ARM(), Estimator), ARM().unbiased, ARM().evaluations(5)
+        (True, True, 2)
+
+    An object with these five members needs no base class. `Pathwise` and `ByValues` define most of
+    them.
+    """
 
     @property
     def unbiased(self) -> bool:
-        """Whether the mean of the estimates is the gradient of the expectation."""
+        """True if the mean of the estimates is the gradient of the expectation."""
 
     @property
     def needs_gradient(self) -> bool:
-        """Whether it needs the derivative of the loss with respect to the gates."""
+        """True if the estimator needs the derivative of the loss with respect to the gates."""
 
     @property
     def rows(self) -> int:
-        """The number of rows of logistic noise that one estimate takes."""
+        """The number of rows of logistic noise that an estimate needs."""
 
     def evaluations(self, n: int) -> int:
-        """Returns the number of evaluations of the loss in one estimate, for n gates."""
+        """Returns the number of evaluations of the loss per estimate, for n gates."""
 
     def surrogate(self, objective: Objective, logits: PerGate, noise: Noise) -> Float[Array, ""]:
         """Returns an estimate of the expected loss whose derivative is the estimated gradient.
 
         Args:
-          objective: the loss; with respect to its other arguments the derivative is that of the
-            value.
-          logits: a, float32 or wider; -inf closes a gate and has the gradient 0.
-          noise: logistic noise; b = [a + L > 0] is a draw.
+          objective: the loss as a function of the gates. With respect to the other arguments of
+            the loss, the result has the ordinary derivative of its value.
+          logits: a [n], float32 or wider; -inf closes a gate and has the gradient 0.
+          noise: logistic noise L [rows, n]; b = [a + L > 0] is a draw.
+
+        Returns:
+          A scalar.
         """
 
 
 @runtime_checkable
 class Pathwise(Estimator, Protocol):
-    """An estimator by gates that carry a derivative: the loss is evaluated once, at these gates.
+    """An estimator that evaluates the loss once and differentiates it through the gates.
 
-    A subclass defines `gates`, which takes arrays of any shape. The other members have defaults;
+    A subclass defines `gates`, which takes arrays of any shape. The other members have defaults.
     `hard` is True if the gates are 0 or 1.
+
+        >>> class Flat(Pathwise):
+        ...     def gates(self, logits, noise):
+        ...         return jax.nn.sigmoid(logits / 2)
+        >>> print(Flat().gates(jnp.zeros(2), jnp.zeros(2)), Flat().evaluations(2))
+        [0.5 0.5] 1
     """
 
     unbiased: ClassVar[bool] = False
@@ -69,10 +86,10 @@ class Pathwise(Estimator, Protocol):
 
     @abc.abstractmethod
     def gates(self, logits: Float[Array, "*n"], noise: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        """Returns the gates."""
+        """Returns the gates, in [0, 1], with the derivative that the estimator gives them."""
 
     def evaluations(self, n: int) -> int:
-        """Returns 1."""
+        """Returns 1, the number of evaluations of the loss."""
         return 1
 
     def surrogate(self, objective: Objective, logits: PerGate, noise: Noise) -> Float[Array, ""]:
@@ -82,11 +99,18 @@ class Pathwise(Estimator, Protocol):
 
 @runtime_checkable
 class ByValues(Estimator, Protocol):
-    """An estimator by values of the loss at patterns that follow from logits and noise alone.
+    """An estimator that takes values of the loss at patterns computed from logits and noise.
 
-    A subclass defines `gradient`, and `patterns` unless they are independent draws. `live` is the
-    number of patterns, from the first on, whose mean loss is the value of the estimate; None is all
-    of them. The other patterns are evaluated without derivatives.
+    A subclass defines `gradient`, and `patterns` unless the patterns are independent draws. The
+    value of the estimate is the mean loss of the first `live` patterns; None means all patterns.
+    The other patterns are evaluated without derivatives.
+
+        >>> class Score(ByValues):
+        ...     def gradient(self, logits, noise, patterns, values):
+        ...         return values[0] * (patterns[0] - jax.nn.sigmoid(logits))
+        >>> patterns = Score().patterns(jnp.zeros(2), jnp.array([[1.0, -1.0]]))
+        >>> print(patterns, Score().gradient(jnp.zeros(2), None, patterns, jnp.array([3.0])))
+        [[1. 0.]] [ 1.5 -1.5]
     """
 
     unbiased: ClassVar[bool] = True
@@ -95,17 +119,18 @@ class ByValues(Estimator, Protocol):
     live: ClassVar[int | None] = None
 
     def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
-        """Returns the gates of 0 and 1 that the loss is evaluated at: a draw for each row of noise.
+        """Returns the patterns of 0 and 1 at which the loss is evaluated.
 
-        Whatever a subclass returns, the first pattern is the draw of the first row.
+        The default is a draw for each row of noise. In a subclass, too, the first pattern must be
+        the draw of the first row.
         """
-        return drawn(logits, noise)
+        return draw_gates(logits, noise)
 
     @abc.abstractmethod
     def gradient(
         self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
     ) -> PerGate:
-        """Returns the estimate of the gradient, from the losses of the patterns."""
+        """Returns the estimate of the gradient from the losses of the patterns."""
 
     def evaluations(self, n: int) -> int:
         """Returns the number of patterns."""
@@ -128,15 +153,15 @@ _MEMBERS = ("unbiased", "needs_gradient", "rows", "evaluations", "surrogate")
 
 
 def check_estimator(estimator: object) -> None:
-    """Raises unless this is an object with the members of `Estimator`."""
+    """Raises ValueError unless `estimator` is an object with the members of `Estimator`."""
     if isinstance(estimator, type):
         name = estimator.__name__
         raise ValueError(f"estimator must be an object, got the class {name}: write {name}()")
-    lacking = [member for member in _MEMBERS if not hasattr(estimator, member)]
-    if lacking:
+    absent = [member for member in _MEMBERS if not hasattr(estimator, member)]
+    if absent:
         raise ValueError(
             "estimator must have the members of gates.Estimator, "
-            f"{estimator!r} lacks {', '.join(lacking)}"
+            f"{estimator!r} lacks {', '.join(absent)}"
         )
     for member in _MEMBERS:
         is_method = member in ("evaluations", "surrogate")

@@ -1,10 +1,10 @@
-"""All 2^n patterns of n gates: their losses, in chunks, and exact sums over them.
+"""The losses of all 2^n patterns of n gates, in chunks, and exact sums over the patterns.
 
-A pattern has a code, bit r of which is the r-th real gate. A sum over patterns is a matrix of
-losses between the probabilities of the upper and of the lower half of the bits, so no 2^n
-probabilities are held. Its derivative with respect to the probability of a gate is the effect of
-that gate, and in reverse mode all effects cost as much as the sum; nothing divides by a
-probability.
+The code of a pattern is an integer; its bit r is the r-th real gate. A sum over patterns is
+computed as u^T M v, where M is the matrix of losses, and u and v are the probabilities of the upper
+and the lower half of the bits, so the 2^n probabilities are never in memory together. The
+derivative of the sum with respect to the probability of a gate is the effect of that gate. In
+reverse mode all effects cost as much as the sum, and no term is divided by a probability.
 """
 
 import math
@@ -17,16 +17,16 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax.gates._objective import Objective
 
 LARGEST = 20
-"""So many gates are enumerated without being asked twice."""
+"""The largest number of gates that is enumerated without an explicit number of chunks."""
 _INDEX_BITS = 30
 _PER_CHUNK_BITS = 12
 
 
-class Places(NamedTuple):
-    """Which bit of a code is which gate.
+class BitLayout(NamedTuple):
+    """The correspondence between the bits of a code and the gates.
 
     Attributes:
-      real: True at gates that take part.
+      real: True at real gates.
       rank: the bit of each gate.
       position: the gate of each bit; a bit beyond the last real gate has gate 0.
       used: True at bits that have a gate.
@@ -38,16 +38,16 @@ class Places(NamedTuple):
     used: Bool[Array, " bits"]
 
 
-def places(mask: Bool[Array, " n"], bits: int) -> Places:
-    """The bits of the real gates, in their order."""
+def assign_bits(mask: Bool[Array, " n"], bits: int) -> BitLayout:
+    """Assigns the bits of a code to the real gates, in their order."""
     rank = jnp.maximum(jnp.cumsum(mask) - 1, 0)
     (position,) = jnp.nonzero(mask, size=bits, fill_value=0)
-    return Places(mask, rank, position, jnp.arange(bits) < jnp.sum(mask))
+    return BitLayout(mask, rank, position, jnp.arange(bits) < jnp.sum(mask))
 
 
-def pattern(code: Int[Array, ""], where: Places) -> Bool[Array, " n"]:
-    """The gates of a code; False at gates that take no part."""
-    return ((code >> where.rank.astype(code.dtype)) & 1).astype(bool) & where.real
+def decode_pattern(code: Int[Array, ""], layout: BitLayout) -> Bool[Array, " n"]:
+    """Returns the pattern of a code; False at masked gates."""
+    return ((code >> layout.rank.astype(code.dtype)) & 1).astype(bool) & layout.real
 
 
 def check_known(n: object) -> None:
@@ -59,8 +59,8 @@ def check_known(n: object) -> None:
         )
 
 
-def check_size(bits: int, chunks: int | None, itemsize: int = 4) -> int:
-    """The number of chunks, a power of 2; raises ValueError where there are too many patterns."""
+def count_chunks(bits: int, chunks: int | None, itemsize: int = 4) -> int:
+    """Returns the number of chunks, a power of 2; raises ValueError for too many patterns."""
     if chunks is not None and chunks < 1:
         raise ValueError(f"chunks must be at least 1, got {chunks}")
     if bits > _INDEX_BITS or (bits > LARGEST and chunks is None):
@@ -72,16 +72,20 @@ def check_size(bits: int, chunks: int | None, itemsize: int = 4) -> int:
     return 1 << min(bits, math.ceil(math.log2(chunks)))
 
 
-def all_losses(
-    objective: Objective, where: Places, bits: int, chunks: int
+def compute_losses(
+    objective: Objective, layout: BitLayout, bits: int, chunks: int
 ) -> Float[Array, " patterns"]:
-    """The loss of every code, one chunk after the other; a gradient keeps no chunk's insides."""
+    """Computes the losses of all codes, one chunk after the other.
+
+    Each chunk is a checkpoint, so a gradient computes the intermediate values of a chunk again
+    instead of storing them.
+    """
     size = (1 << bits) // chunks
 
     @jax.checkpoint
     def chunk(start):
         codes = start + jnp.arange(size, dtype=jnp.int32)
-        gates = jax.vmap(pattern, in_axes=(0, None))(codes, where)
+        gates = jax.vmap(decode_pattern, in_axes=(0, None))(codes, layout)
         return objective.values(gates)
 
     if chunks == 1:
@@ -90,8 +94,8 @@ def all_losses(
     return jax.lax.map(chunk, starts).reshape(1 << bits)
 
 
-def _weights(probability: Float[Array, " bits"]) -> Float[Array, " patterns"]:
-    """P(b) of every code."""
+def _weigh_patterns(probability: Float[Array, " bits"]) -> Float[Array, " patterns"]:
+    """Computes P(b) for all codes."""
     weights = jnp.ones(1, probability.dtype)
     for bit in range(probability.shape[0]):
         p = probability[bit]
@@ -102,9 +106,12 @@ def _weights(probability: Float[Array, " bits"]) -> Float[Array, " patterns"]:
 def contract(
     values: Float[Array, " patterns"], probability: Float[Array, " bits"]
 ) -> Float[Array, ""]:
-    """sum_b P(b) values_b over independent gates; for any numbers, the multilinear extension."""
+    """Computes sum_b P(b) values_b over independent gates.
+
+    For numbers that are not probabilities the result is the multilinear extension of the values.
+    """
     low = probability.shape[0] // 2
-    upper, lower = _weights(probability[low:]), _weights(probability[:low])
+    upper, lower = _weigh_patterns(probability[low:]), _weigh_patterns(probability[:low])
     square = values.reshape(upper.shape[0], lower.shape[0])
     rows = jnp.matmul(square, lower, precision=jax.lax.Precision.HIGHEST)
     return jnp.matmul(upper, rows, precision=jax.lax.Precision.HIGHEST)

@@ -1,4 +1,4 @@
-"""The expectation of a loss over gates, differentiated by an estimator."""
+"""The expectation of a loss over gates, with the estimate of an estimator as its derivative."""
 
 from collections.abc import Callable
 
@@ -20,21 +20,24 @@ from gatedjax.gates._objective import Loss, Objective, has_derivative
 
 
 def check_row(logits: ArrayLike, mask: ArrayLike) -> None:
-    """Raises unless logits are one row of floating numbers and the mask, if any, fits them."""
+    """Raises unless logits [n] have a floating dtype and the mask, if there is one, fits them."""
     check_floating(logits=logits)
     check_that(jnp.ndim(logits) == 1, "logits must have shape [n] (vmap adds axes)", logits)
     check_same_shape(logits=logits, mask=mask)
     check_mask(mask, jnp.shape(logits))
 
 
-def cut(logits: ArrayLike, mask: ArrayLike) -> Float[Array, " n"]:
-    """The logits, checked; -inf where the mask is False."""
+def mask_logits(logits: ArrayLike, mask: ArrayLike) -> Float[Array, " n"]:
+    """Checks the logits and returns them, with -inf where the mask is False."""
     check_row(logits, mask)
     return jnp.asarray(logits) if mask is None else jnp.where(mask, logits, -jnp.inf)
 
 
-def noise_rows(key: Key[Array, ""], rows: int, n: int) -> Float[Array, "rows n"]:
-    """Logistic noise; one row is `logistic_noise` of the key itself, as in `sample_gates`."""
+def draw_noise_rows(key: Key[Array, ""], rows: int, n: int) -> Float[Array, "rows n"]:
+    """Draws rows of logistic noise.
+
+    A single row is `logistic_noise` of the key itself, so that it gives the draw of `sample_gates`.
+    """
     if rows == 1:
         return logistic_noise(key, (n,))[None]
     keys = example_keys(key, jnp.arange(rows))
@@ -42,41 +45,47 @@ def noise_rows(key: Key[Array, ""], rows: int, n: int) -> Float[Array, "rows n"]
 
 
 def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, ""]]:
-    """The expected loss over gates b_i ~ Bernoulli(sigmoid(a_i)), as a function of a.
+    """Returns the expected loss over gates b_i ~ Bernoulli(sigmoid(a_i)), as a function of a.
 
         expected(logits, key, *args, mask=None) ~ E[loss(b, *args)]
 
-    `jax.grad` of it with respect to the logits is the estimator, and with respect to args the
-    ordinary gradient of the loss at the gates that were drawn. It is one estimate: `jax.vmap` over
-    keys gives independent ones. For a batch, `jax.vmap` over logits, keys and arguments. The first
-    derivative alone is an estimate, not the derivatives of that.
+    `jax.grad` of this function with respect to the logits is the estimate of the gradient, and with
+    respect to args it is the ordinary gradient of the loss at the gates that were drawn. Each call
+    gives a single estimate: use `jax.vmap` over keys for independent estimates, and `jax.vmap` over
+    logits, keys and arguments for a batch. Only the first derivative is an estimate; higher
+    derivatives are not.
+
+        >>> from gatedjax.gates import Enumerate
+        >>> expected = expectation(lambda gates: gates[0] + 2 * gates[1], Enumerate())
+        >>> print(jax.grad(expected)(jnp.zeros(2), jax.random.key(0)))
+        [0.25 0.5 ]
 
     Args:
       loss: loss(gates, *args) -> scalar; gates [n] in the dtype of the logits. Under `vmap` and
-        for estimators of several evaluations it is called for several patterns at once.
-      estimator: one of this package, or any object of the protocol `Estimator`.
+        for estimators with several evaluations it is called for several patterns at once.
+      estimator: an estimator of this package, or any object of the protocol `Estimator`.
 
     Returns:
       A function of logits [n], a key and args. Its mask is True at real gates; a masked gate is
-      closed, has the gradient 0, and changes no draw of the gates before it. The result is float32
-      or wider; a real logit of NaN makes it, and the gradient of that logit, NaN.
+      closed, has the gradient 0, and does not change the draws of the gates before it. The result
+      is float32 or wider. A real logit of NaN makes the result and the gradient of that logit NaN.
 
     Raises:
-      ValueError: if the estimator is none, or the loss returns no scalar, or has no derivative
-        where the estimator needs it.
+      ValueError: if `estimator` lacks a member of the protocol; when the function is called, if the
+        loss does not return a scalar, or has no derivative and the estimator needs it.
 
     Reference: Mohamed et al. 2020, "Monte Carlo Gradient Estimation in Machine Learning".
     """
 
     check_estimator(estimator)
 
-    def expected(
+    def estimate_loss(
         logits: Float[Array, " n"],
         key: Key[Array, ""],
         *args: object,
         mask: Bool[Array, " n"] | None = None,
     ) -> Float[Array, ""]:
-        logits = cut(logits, mask)
+        logits = mask_logits(logits, mask)
         n = logits.shape[0]
         objective = Objective(loss, args, logits.dtype)
         if estimator.needs_gradient and not has_derivative(objective, n):
@@ -86,10 +95,11 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
                 "gradient. DisARM, LeaveOneOut and LocalExpectation need values alone"
             )
         wide = logits.astype(wide_dtype(logits))
-        estimate = estimator.surrogate(objective, wide, noise_rows(key, estimator.rows, n))
+        estimate = estimator.surrogate(objective, wide, draw_noise_rows(key, estimator.rows, n))
         check_that(jnp.ndim(estimate) == 0, "surrogate must return a scalar", estimate)
-        # a loss that compares its gates would hide a logit of NaN; added, it leaves the gradient
-        lost = jnp.any(jnp.isnan(jax.lax.stop_gradient(logits)))
-        return estimate + jnp.where(lost, jnp.nan, 0.0)
+        # A loss that compares its gates would hide a logit of NaN. Adding NaN to the estimate does
+        # not change the gradient.
+        has_nan = jnp.any(jnp.isnan(jax.lax.stop_gradient(logits)))
+        return estimate + jnp.where(has_nan, jnp.nan, 0.0)
 
-    return expected
+    return estimate_loss

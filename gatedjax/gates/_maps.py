@@ -20,7 +20,7 @@ from gatedjax.functional._checks import (
 from gatedjax.functional._devices import vary_together
 from gatedjax.functional._relaxations import _COLD, _straight_through
 from gatedjax.functional._softmax import masked_softmax
-from gatedjax.functional._tracing import is_traced, known
+from gatedjax.functional._tracing import is_known, is_traced
 from gatedjax.functional._types import ArrayLike
 from gatedjax.gates._thresholds import (
     CAPPED,
@@ -29,10 +29,10 @@ from gatedjax.gates._thresholds import (
     LAPLACE,
     SPARSEMAX,
     Family,
-    gates,
+    compute_gates,
+    find_threshold,
     length_of,
     search,
-    threshold,
 )
 
 # The tolerance per gate of the rough search for a threshold. With an error of a whole gate the
@@ -62,10 +62,14 @@ def sparsemax(
       Weights in the dtype of scores, computed in float32 or wider, exactly 0 outside S. A row
       without a real position is all 0, with a zero gradient.
 
+    Raises:
+      TypeError: if scores are not floating point or mask is not bool.
+      ValueError: if mask does not broadcast to the shape of scores, or there is no such axis.
+
     Reference: Martins & Astudillo 2016, eqs. 2, 3 and 9; Michelot 1986 (the algorithm).
     Deviation: tau by Newton steps, each exact for the current support, instead of sorting.
     """
-    return _on_simplex(SPARSEMAX, scores, mask, _checked(scores, mask, axis), None)
+    return _map_to_simplex(SPARSEMAX, scores, mask, _check_arguments(scores, mask, axis), None)
 
 
 def entmax15(
@@ -79,15 +83,17 @@ def entmax15(
         [0.5 0.5 0. ]
 
     Args:
-      scores, mask, axis: as for `sparsemax`.
+      scores: z, as for `sparsemax`.
+      mask: True at real positions, as for `sparsemax`.
+      axis: the axis that is normalised.
 
     Returns:
-      Weights as from `sparsemax`.
+      Weights that sum to 1, like those of `sparsemax`.
 
     Reference: Peters et al. 2019, section 3.2 and proposition 2.
     Deviation: tau by Newton steps on the norm of [z / 2 - tau]_+, instead of sorting.
     """
-    return _on_simplex(ENTMAX15, scores, mask, _checked(scores, mask, axis), None)
+    return _map_to_simplex(ENTMAX15, scores, mask, _check_arguments(scores, mask, axis), None)
 
 
 def entmax(
@@ -111,30 +117,32 @@ def entmax(
       scores: z, as for `sparsemax`.
       alpha: at least 1; a number, or an array like scores with size 1 along axis (axes of size 1
         broadcast). It has a gradient. A traced alpha below 1 counts as 1, with a zero gradient.
-      mask: as for `sparsemax`.
+      mask: True at real positions, as for `sparsemax`.
       axis: the axis that is normalised.
 
     Returns:
-      Weights as from `sparsemax`. Above alpha = 2 the slope at the edge of the support is not
-      bounded: near that edge a rounding error e of a score is an error e^(1 / (alpha - 1)) of a
-      gate.
+      Weights that sum to 1, like those of `sparsemax`. Above alpha = 2 the slope at the edge of the
+      support is not bounded: near that edge a rounding error e of a score causes an error
+      e^(1 / (alpha - 1)) of a gate.
 
     Raises:
-      ValueError: also if a known alpha is below 1.
+      ValueError: if alpha is below 1 or not finite and its value is known while tracing.
 
     Reference: Peters et al. 2019, eq. 10; Correia et al. 2019, proposition 1 (d p / d alpha).
     """
-    axis = _checked(scores, mask, axis)
-    if known(alpha) and not np.all((np.asarray(alpha) >= 1) & np.isfinite(np.asarray(alpha))):
+    axis = _check_arguments(scores, mask, axis)
+    if is_known(alpha) and not np.all((np.asarray(alpha) >= 1) & np.isfinite(np.asarray(alpha))):
         raise ValueError(f"alpha must be at least 1 and finite, got {alpha}")
     if isinstance(alpha, int | float):
         if alpha == 1:
             return masked_softmax(scores, mask, axis)
         if alpha in (1.5, 2):
-            return _on_simplex(ENTMAX15 if alpha == 1.5 else SPARSEMAX, scores, mask, axis, None)
+            return _map_to_simplex(
+                ENTMAX15 if alpha == 1.5 else SPARSEMAX, scores, mask, axis, None
+            )
     # Subtract 1 before alpha is rounded to the dtype of the scores.
-    a = _per_row("alpha", alpha - 1, scores, axis)
-    return _on_simplex(ENTMAX, scores, mask, axis, jnp.where(a < 0, 0, a))
+    a = _align_with_rows("alpha", alpha - 1, scores, axis)
+    return _map_to_simplex(ENTMAX, scores, mask, axis, jnp.where(a < 0, 0, a))
 
 
 def budget(
@@ -159,7 +167,7 @@ def budget(
       k: in [0, n], not necessarily whole; a number, or an array like scores with size 1 along axis
         (axes of size 1 broadcast). A row with fewer real positions opens them all. A traced k
         outside [0, n] is clipped.
-      mask: as for `sparsemax`.
+      mask: True at real positions, as for `sparsemax`.
       axis: the axis that sums to k.
 
     Returns:
@@ -167,16 +175,16 @@ def budget(
       position is all 0, with a zero gradient.
 
     Raises:
-      ValueError: also if a known k is outside [0, n].
+      ValueError: if k is outside [0, n] and its value is known while tracing.
 
     Reference: Wang & Lu 2015, "Projection onto the capped simplex"; as the budget of attention,
       Martins & Kreutzer 2017, "Learning what's easy" (constrained sparsemax).
     Deviation: the threshold by Newton steps instead of sorting. The related LML layer of Amos et
       al. 2019, a sigmoid with a threshold, has no gates of exactly 0 or 1.
     """
-    axis = _checked(scores, mask, axis)
-    k = _counts(k, scores, axis)
-    return _summing_to(CAPPED, *_rows(scores, mask, axis), k, None, scores, axis)
+    axis = _check_arguments(scores, mask, axis)
+    k = _check_counts(k, scores, axis)
+    return _map_to_sum(CAPPED, *_move_axis_last(scores, mask, axis), k, None, scores, axis)
 
 
 def soft_top_k(
@@ -202,7 +210,7 @@ def soft_top_k(
       temperature: tau > 0, a number or an array of shape (). As tau -> 0 the gates approach
         `hard_top_k`, or 1/2 each where two scores tie for the last place. A traced tau of 0 or
         less (or below 1e-15) returns the hard gates, without a gradient, for rounded k.
-      mask: as for `sparsemax`.
+      mask: True at real positions, as for `sparsemax`.
       axis: the axis that sums to k.
 
     Returns:
@@ -211,22 +219,22 @@ def soft_top_k(
       has gates of 1 there.
 
     Raises:
-      ValueError: also if a known k is outside [0, n].
+      ValueError: if k is outside [0, n] and its value is known while tracing.
 
     Reference: Struski et al. 2025, "LapSum", section 3.
     Deviation: theta by Newton steps instead of sorting.
     """
-    axis = _checked(scores, mask, axis)
+    axis = _check_arguments(scores, mask, axis)
     check_positive(temperature=temperature)
     check_shape((), temperature=temperature)
-    k = _counts(k, scores, axis)
-    z, keep = _rows(scores, mask, axis)
+    k = _check_counts(k, scores, axis)
+    z, keep = _move_axis_last(scores, mask, axis)
     tau = jnp.asarray(temperature, z.dtype)
     if not is_traced(temperature):
-        return _summing_to(LAPLACE, z, keep, k, tau, scores, axis)
+        return _map_to_sum(LAPLACE, z, keep, k, tau, scores, axis)
     cold = tau < _COLD
-    soft = _summing_to(LAPLACE, z, keep, k, jnp.where(cold, 1, tau), scores, axis)
-    hard = _restored(_hard(z, keep, jnp.round(k)), scores, axis)
+    soft = _map_to_sum(LAPLACE, z, keep, k, jnp.where(cold, 1, tau), scores, axis)
+    hard = _move_axis_back(_open_best(z, keep, jnp.round(k)), scores, axis)
     return jnp.where(cold, hard, soft)
 
 
@@ -249,7 +257,7 @@ def hard_top_k(
       scores: z, as for `sparsemax`.
       k: an integer in [0, n], or integers like scores with size 1 along axis. A row with fewer
         real positions opens them all.
-      mask: as for `sparsemax`.
+      mask: True at real positions, as for `sparsemax`.
       axis: the axis along which k positions open.
       temperature: tau of `soft_top_k`, which gives the derivative.
 
@@ -257,26 +265,26 @@ def hard_top_k(
       Gates, 0 or 1, in the dtype of scores.
 
     Raises:
-      ValueError: also if a known k is outside [0, n].
+      ValueError: if k is outside [0, n] and its value is known while tracing.
 
     Reference: Bengio et al. 2013 (straight-through); Struski et al. 2025 (the soft gates).
     """
     check_integers(k=k)
     soft = soft_top_k(scores, k, temperature, mask, axis)
-    axis = _checked(scores, mask, axis)
-    z, keep = _rows(scores, mask, axis)
-    hard = _restored(_hard(z, keep, _counts(k, scores, axis)), scores, axis)
+    axis = _check_arguments(scores, mask, axis)
+    z, keep = _move_axis_last(scores, mask, axis)
+    hard = _move_axis_back(_open_best(z, keep, _check_counts(k, scores, axis)), scores, axis)
     return _straight_through(hard, soft)
 
 
-def _checked(scores: ArrayLike, mask: ArrayLike, axis: int) -> int:
+def _check_arguments(scores: ArrayLike, mask: ArrayLike, axis: int) -> int:
     """Checks the arguments; returns the axis counted from the left."""
     check_floating(scores=scores)
     check_mask(mask, jnp.shape(scores))
     return check_axis(axis, jnp.ndim(scores))
 
 
-def _rows(scores: ArrayLike, mask: ArrayLike, axis: int) -> tuple[Array, Array]:
+def _move_axis_last(scores: ArrayLike, mask: ArrayLike, axis: int) -> tuple[Array, Array]:
     """Returns the scores in float32 or wider and the mask of finite ones, with the axis last."""
     z = jnp.asarray(scores, wide_dtype(scores))
     keep = ~jnp.isneginf(z)
@@ -285,11 +293,12 @@ def _rows(scores: ArrayLike, mask: ArrayLike, axis: int) -> tuple[Array, Array]:
     return jnp.moveaxis(jnp.where(keep, z, 0), axis, -1), jnp.moveaxis(keep, axis, -1)
 
 
-def _restored(rows: Array, scores: ArrayLike, axis: int) -> Array:
+def _move_axis_back(rows: Array, scores: ArrayLike, axis: int) -> Array:
+    """Moves the last axis back to `axis` and casts to the dtype of the scores."""
     return jnp.moveaxis(rows, -1, axis).astype(jnp.result_type(scores))
 
 
-def _per_row(name: str, value: ArrayLike, scores: ArrayLike, axis: int) -> Array:
+def _align_with_rows(name: str, value: ArrayLike, scores: ArrayLike, axis: int) -> Array:
     """Returns a number, or an array with one value per row and the axis last, in the wide dtype."""
     if jnp.ndim(value) == 0:
         return jnp.asarray(value, wide_dtype(scores))
@@ -299,37 +308,41 @@ def _per_row(name: str, value: ArrayLike, scores: ArrayLike, axis: int) -> Array
     return jnp.moveaxis(jnp.asarray(value, wide_dtype(scores)), axis, -1)
 
 
-def _counts(k: ArrayLike, scores: ArrayLike, axis: int) -> Array:
+def _check_counts(k: ArrayLike, scores: ArrayLike, axis: int) -> Array:
     """Returns k per row; raises ValueError if a known k is outside [0, n]."""
     size = jnp.shape(scores)[axis]
     # A size that `jax.export` leaves open is not known; k is then clipped at run time.
     most = size if isinstance(size, int) else np.inf
-    if known(k) and not np.all((np.asarray(k) >= 0) & (np.asarray(k) <= most)):
+    if is_known(k) and not np.all((np.asarray(k) >= 0) & (np.asarray(k) <= most)):
         raise ValueError(f"k must be in [0, {size}], got {k}")
-    return _per_row("k", k, scores, axis)
+    return _align_with_rows("k", k, scores, axis)
 
 
-def _top(z: Array, keep: Array) -> Array:
+def _find_top(z: Array, keep: Array) -> Array:
+    """Returns the largest real score of each row as a constant; 0 in rows without any."""
     top = jnp.max(z, axis=-1, keepdims=True, where=keep, initial=-jnp.inf)
     return lax.stop_gradient(jnp.where(jnp.isneginf(top), 0, top))
 
 
-def _on_simplex(
+def _map_to_simplex(
     family: Family, scores: ArrayLike, mask: ArrayLike, axis: int, a: Array | None
 ) -> Array:
-    given, keep = _rows(scores, mask, axis)
+    """Returns phi(z - theta) with sum 1 along the axis, with the derivative of the family."""
+    rows, keep = _move_axis_last(scores, mask, axis)
     # A score of +inf has no projection; its row becomes NaN, as with softmax.
-    lost = _lost(jnp.where(jnp.isposinf(given), jnp.nan, given), keep, a)
-    z = jnp.where(lost, 0, given)
+    is_lost = _find_lost_rows(jnp.where(jnp.isposinf(rows), jnp.nan, rows), keep, a)
+    z = jnp.where(is_lost, 0, rows)
     lowest = jnp.finfo(z.dtype).min
-    u = jnp.where(keep, jnp.maximum(z - _top(z, keep), lowest), 0)
-    one = jnp.any(keep, axis=-1, keepdims=True).astype(z.dtype)
-    low, high = family.bracket(u, keep, one, a)
-    theta = threshold(family, u, keep, one, (low, high, low), a)
-    return _restored(_seen(gates(family, u, keep, theta, a), given, lost), scores, axis)
+    u = jnp.where(keep, jnp.maximum(z - _find_top(z, keep), lowest), 0)
+    total = jnp.any(keep, axis=-1, keepdims=True).astype(z.dtype)
+    low, high = family.bracket(u, keep, total, a)
+    theta = find_threshold(family, u, keep, total, (low, high, low), a)
+    return _move_axis_back(
+        _show_lost_rows(compute_gates(family, u, keep, theta, a), rows, is_lost), scores, axis
+    )
 
 
-def _summing_to(
+def _map_to_sum(
     family: Family,
     z: Array,
     keep: Array,
@@ -339,42 +352,42 @@ def _summing_to(
     axis: int,
 ) -> Array:
     """Returns phi((z - theta) / tau) with sum k; all 1 in rows with at most k real positions."""
-    given, lost = z, _lost(z, keep, k, tau)
-    z = jnp.where(lost, 0, z)
+    unclipped, is_lost = z, _find_lost_rows(z, keep, k, tau)
+    z = jnp.where(is_lost, 0, z)
     count = jnp.sum(keep, axis=-1, keepdims=True, dtype=z.dtype)
     between = (k > 0) & (k < count)
     # A sum of many gates near 1 rounds away the nearly closed gates. Both families satisfy
-    # 1 - phi(u) = phi(c - u), so for long rows 1 - g is made to sum to n - k instead.
+    # 1 - phi(u) = phi(c - u), so for long rows theta is found from 1 - g with sum n - k.
     length = length_of(z)
-    most = (2 * k > count) & (length > _LONG)
+    is_mirrored = (2 * k > count) & (length > _LONG)
     # The clip leaves room for a sum of two: on a GPU XLA computed a / 2 + b / 2 as (a + b) / 2.
     end = float(jnp.finfo(z.dtype).max) / 4
-    z = jnp.clip(jnp.where(most, -z, z), -end, end)
-    fewer = jnp.where(most, count - k, k)
-    total = jnp.where(between, fewer, jnp.where(keep.any(-1, keepdims=True), count / 2, 0))
+    z = jnp.clip(jnp.where(is_mirrored, -z, z), -end, end)
+    smaller_sum = jnp.where(is_mirrored, count - k, k)
+    total = jnp.where(between, smaller_sum, jnp.where(keep.any(-1, keepdims=True), count / 2, 0))
 
     # At scores of 1e4 float32 has few digits left for a threshold. A rough search is followed by a
     # search among the differences from the nearest score, which are exact there.
     rows, fixed, scale = lax.stop_gradient((z, total, tau))
     low, high = family.bracket(rows, keep, fixed, scale)
     mean = jnp.sum(jnp.where(keep, rows / jnp.maximum(count, 1), 0), axis=-1, keepdims=True)
-    near = _ROUGH / length
-    rough = search(family, rows, keep, fixed, (low, high, mean), scale, near)
-    first = _nearest(rows, keep, rough)
-    u = jnp.where(keep, z - first, 0)
+    tolerance = _ROUGH / length
+    rough = search(family, rows, keep, fixed, (low, high, mean), scale, tolerance)
+    nearest = _find_nearest(rows, keep, rough)
+    u = jnp.where(keep, z - nearest, 0)
     # Add a margin to the bounds, because rounding of large scores may have removed it.
     log = math.log(1 + length) if isinstance(length, int) else jnp.log(1 + length)
     room = (1 if scale is None else scale) * (2 + log)
-    start = jnp.where(jnp.abs(rough - first) < room, rough - first, 0)
-    rest = (low - first - room, high - first + room, start)
-    soft = gates(family, u, keep, threshold(family, u, keep, total, rest, tau), tau)
-    soft = jnp.where(most & keep, 1 - soft, soft)
+    start = jnp.where(jnp.abs(rough - nearest) < room, rough - nearest, 0)
+    bounds = (low - nearest - room, high - nearest + room, start)
+    soft = compute_gates(family, u, keep, find_threshold(family, u, keep, total, bounds, tau), tau)
+    soft = jnp.where(is_mirrored & keep, 1 - soft, soft)
     ends = (keep & (k > 0)).astype(soft.dtype)
     soft = jnp.where(between, soft, ends)
-    return _restored(_seen(soft, given, lost), scores, axis)
+    return _move_axis_back(_show_lost_rows(soft, unclipped, is_lost), scores, axis)
 
 
-def _nearest(z: Array, keep: Array, theta: Array) -> Array:
+def _find_nearest(z: Array, keep: Array, theta: Array) -> Array:
     """Returns the real score nearest to theta in each row; theta in rows without one."""
     above = jnp.min(z, axis=-1, keepdims=True, where=keep & (z >= theta), initial=jnp.inf)
     below = jnp.max(z, axis=-1, keepdims=True, where=keep & (z <= theta), initial=-jnp.inf)
@@ -382,29 +395,29 @@ def _nearest(z: Array, keep: Array, theta: Array) -> Array:
     return jnp.where(jnp.isinf(nearest), theta, nearest)
 
 
-def _lost(z: Array, keep: Array, *others: Array | None) -> Array:
-    """Returns True at the real positions of rows with a NaN in real scores or in `others`."""
-    lost = jnp.any(keep & jnp.isnan(z), axis=-1, keepdims=True)
-    for other in others:
-        lost = lost if other is None else lost | jnp.isnan(other)
-    return keep & lost
+def _find_lost_rows(z: Array, keep: Array, *parameters: Array | None) -> Array:
+    """Returns True at the real positions of rows with a NaN in real scores or parameters."""
+    is_lost = jnp.any(keep & jnp.isnan(z), axis=-1, keepdims=True)
+    for parameter in parameters:
+        is_lost = is_lost if parameter is None else is_lost | jnp.isnan(parameter)
+    return keep & is_lost
 
 
-def _seen(gates: Array, z: Array, lost: Array) -> Array:
-    """Returns the gates, with values and gradients of NaN where `lost` is True.
+def _show_lost_rows(gates: Array, z: Array, is_lost: Array) -> Array:
+    """Returns the gates, with values and gradients of NaN where `is_lost` is True.
 
     Without this a row with a NaN would get closed gates, because comparisons with NaN are False.
     """
-    return (gates + jnp.where(lost, z, 0)) * jnp.where(lost, jnp.nan, 1.0)
+    return (gates + jnp.where(is_lost, z, 0)) * jnp.where(is_lost, jnp.nan, 1.0)
 
 
-def _hard(z: Array, keep: Array, k: Array) -> Array:
-    """Returns `_best` as numbers without a gradient; rows with a NaN are NaN."""
+def _open_best(z: Array, keep: Array, k: Array) -> Array:
+    """Returns `_select_best` as numbers without a gradient; rows with a NaN are NaN."""
     z, k = lax.stop_gradient((z, k))
-    return jnp.where(_lost(z, keep, k), jnp.nan, _best(z, keep, k).astype(z.dtype))
+    return jnp.where(_find_lost_rows(z, keep, k), jnp.nan, _select_best(z, keep, k).astype(z.dtype))
 
 
-def _best(z: Array, keep: Array, k: Array) -> Array:
+def _select_best(z: Array, keep: Array, k: Array) -> Array:
     """Returns True at the k best real positions of each row; the first of equal scores win.
 
     The k-th largest score is found bit by bit from the highest bit, which is faster under XLA on a
@@ -421,15 +434,15 @@ def _best(z: Array, keep: Array, k: Array) -> Array:
         return jnp.sum(order >= bound, axis=-1, keepdims=True, dtype=z.dtype)
 
     def set_bit(place: Array, bound: Array) -> Array:
-        tried = bound | (sign >> jnp.asarray(place, unsigned))
-        return jnp.where(reach(tried) >= k, tried, bound)
+        candidate = bound | (sign >> jnp.asarray(place, unsigned))
+        return jnp.where(reach(candidate) >= k, candidate, bound)
 
-    # A zero with the sharding of the rows.
+    # A product with 0, because the zeros need the sharding of the rows.
     bound = jnp.sum(order * 0, axis=-1, keepdims=True, dtype=unsigned)
     bound = vary_together((bound, k))[0]
     bound = lax.fori_loop(0, bits, set_bit, bound)
     better = order > bound
-    left = k - jnp.sum(better, axis=-1, keepdims=True, dtype=z.dtype)
+    num_ties = k - jnp.sum(better, axis=-1, keepdims=True, dtype=z.dtype)
     equal = order == bound
-    is_best = better | (equal & (jnp.cumsum(equal, axis=-1, dtype=z.dtype) <= left))
+    is_best = better | (equal & (jnp.cumsum(equal, axis=-1, dtype=z.dtype) <= num_ties))
     return is_best & keep & (k > 0)

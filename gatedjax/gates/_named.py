@@ -1,4 +1,4 @@
-"""The one table of estimators by name, for configurations, command lines and modules."""
+"""The table of estimators by name, for configurations, command lines and modules."""
 
 import dataclasses
 from typing import Any, Literal
@@ -24,7 +24,7 @@ KINDS: dict[EstimatorName, type] = {
     "disarm": DisARM, "local_expectation": LocalExpectation, "rebar": Rebar,
     "enumerate": Enumerate,
 }  # fmt: skip
-"""The class of every name, which is the name of the class in snake case."""
+"""The class of each name. A name is the name of its class in snake case."""
 
 OLD_NAMES: dict[str, dict[str, EstimatorName]] = {
     "relax": {"soft": "soft_gumbel", "straight_through": "st_gumbel"},
@@ -34,24 +34,27 @@ OLD_NAMES: dict[str, dict[str, EstimatorName]] = {
 
 
 def current_name(option: Literal["relax", "selector"], name: str) -> Any:
-    """Returns the estimator's name for an older name in an option; other names are unchanged."""
+    """Returns the current name for an older name in an option; current names are unchanged."""
     return OLD_NAMES[option].get(name, name)
 
 
 def takes_temperature(name: EstimatorName) -> bool:
-    """Returns whether the estimator of a name has a temperature."""
+    """Returns True if the estimator of that name has a temperature."""
     return any(field.name == "tau" for field in dataclasses.fields(KINDS[name]))
 
 
-def named(
+def create_estimator(
     name: EstimatorName, *, temperature: float | Float[Array, ""] = 0.5, draws: int = 2
 ) -> Estimator:
     """Returns the estimator of a name.
 
     Args:
-      name: any but "relax", whose critic is a function.
-      temperature: tau, where the estimator has one; may be traced.
+      name: a name in `KINDS`. `Relax` has no name, because its critic is a function.
+      temperature: tau, if the estimator has a temperature; may be traced.
       draws: k of "leave_one_out".
+
+    Returns:
+      The estimator, with defaults for all other options.
 
     Raises:
       ValueError: if no estimator has that name.

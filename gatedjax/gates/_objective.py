@@ -1,4 +1,4 @@
-"""The loss of gates, as every estimator calls it: other arguments bound, its result checked."""
+"""The loss as a function of the gates only, with a check of its result."""
 
 import dataclasses
 from collections.abc import Callable
@@ -18,12 +18,17 @@ Loss = Callable[..., Any]
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """loss(gates, *args) as a function of the gates alone.
+    """A function of the gates: loss(gates, *args) with the other arguments bound.
+
+        >>> weights = jnp.array([1.0, 2.0])
+        >>> objective = Objective(lambda gates, w: jnp.sum(gates * w), (weights,), jnp.float32)
+        >>> print(objective(jnp.array([0.0, 1.0])), objective.values(jnp.eye(2)))
+        2.0 [1. 2.]
 
     Attributes:
-      loss: the user's function.
-      args: its other arguments.
-      dtype: the dtype that it gets the gates in, that of the logits.
+      loss: the function of the user, loss(gates, *args) -> scalar.
+      args: the other arguments of the loss.
+      dtype: the dtype of the gates that the loss takes, which is the dtype of the logits.
     """
 
     loss: Loss
@@ -31,7 +36,12 @@ class Objective:
     dtype: Dtype
 
     def __call__(self, gates: Float[Array, " n"]) -> Float[Array, ""]:
-        """The loss of one pattern, in float32 or wider; numbers of errors and bools count."""
+        """Returns the loss of a pattern in float32 or wider, also if it is an integer or a bool.
+
+        Raises:
+          ValueError: if the loss is not a scalar.
+          TypeError: if the loss is complex.
+        """
         value = self.loss(gates.astype(self.dtype), *self.args)
         check_that(jnp.ndim(value) == 0, "the loss must return a scalar", value)
         dtype = jnp.result_type(value)
@@ -41,19 +51,24 @@ class Objective:
         return jnp.asarray(value, jnp.float32 if discrete else wide_dtype(dtype))
 
     def values(self, gates: Float[Array, "k n"]) -> Float[Array, " k"]:
-        """The losses of several patterns, evaluated side by side."""
+        """Returns the losses [k] of k patterns, evaluated by `jax.vmap`."""
         return jax.vmap(self)(gates)
 
     @property
     def held(self) -> "Objective":
-        """The same without derivatives with respect to the other arguments."""
+        """The same objective, without derivatives with respect to the other arguments."""
         return dataclasses.replace(self, args=jax.lax.stop_gradient(self.args))
 
 
 def has_derivative(objective: Objective, size: int) -> bool:
-    """Whether the loss passes derivatives of its gates on; found by tracing, without numbers.
+    """Returns True if the loss has a derivative with respect to its gates.
 
-    A loss that rounds or compares its gates, or stops their gradient, does not.
+    A loss that rounds or compares its gates, or stops their gradient, has none. The loss is traced
+    and not evaluated.
+
+    Args:
+      objective: the loss.
+      size: the number of gates.
     """
     seen = []
 

@@ -1,4 +1,4 @@
-"""Estimators by the derivative of the loss at one draw of gates, hard or relaxed: all biased."""
+"""Biased estimators, which differentiate the loss at a single draw of hard or relaxed gates."""
 
 import dataclasses
 from typing import ClassVar
@@ -8,15 +8,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gatedjax.functional import gumbel_sigmoid
-from gatedjax.functional._checks import check_positive, promoted
-from gatedjax.functional._relaxations import opened
+from gatedjax.functional._checks import check_positive, promote
+from gatedjax.functional._relaxations import binarize
 from gatedjax.gates._estimator import Pathwise
-from gatedjax.gates._slopes import sloped
+from gatedjax.gates._slopes import attach_slope
 
 
 @dataclasses.dataclass(frozen=True)
 class _Tempered(Pathwise):
-    """An estimator with a temperature."""
+    """An estimator with a temperature tau."""
 
     tau: float | Float[Array, ""] = 0.5
 
@@ -30,9 +30,12 @@ class SoftGumbel(_Tempered):
 
         s = sigmoid((a + L) / tau);  gradient = f'(s) s (1 - s) / tau
 
-    Biased, value and gradient: it is the exact pathwise gradient of E f(s), the expectation of
-    another, continuous variable. One evaluation; needs f'. The bias falls with tau, as the
-    variance rises.
+    Biased, in its value and in its gradient: the estimate is the exact pathwise gradient of E f(s),
+    the expectation over a continuous variable. It evaluates the loss once and needs f'. A smaller
+    tau lowers the bias and raises the variance.
+
+        >>> print(SoftGumbel(tau=1.0).gates(jnp.zeros(2), jnp.array([0.0, -jnp.inf])))
+        [0.5 0. ]
 
     Attributes:
       tau: temperature > 0; may be traced.
@@ -41,17 +44,21 @@ class SoftGumbel(_Tempered):
     """
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """The soft gates."""
+        """Returns the soft gates s."""
         return gumbel_sigmoid(logits, noise, temperature=self.tau)
 
 
 @dataclasses.dataclass(frozen=True)
 class STGumbel(_Tempered):
-    """Straight-through Gumbel: the hard draw forward, the relaxation backward.
+    """The straight-through Gumbel estimator: a hard draw with the gradient of its relaxation.
 
         b = [a + L > 0];  gradient = f'(b) s (1 - s) / tau,  s = sigmoid((a + L) / tau)
 
-    Biased; its value is unbiased. One evaluation; needs f'.
+    The gradient is biased; the value is unbiased. The estimate evaluates the loss once and needs
+    f'.
+
+        >>> print(STGumbel(tau=1.0).gates(jnp.array([2.0, -2.0]), jnp.zeros(2)))
+        [1. 0.]
 
     Attributes:
       tau: temperature > 0; may be traced.
@@ -62,18 +69,23 @@ class STGumbel(_Tempered):
     hard: ClassVar[bool] = True
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """The hard gates with soft derivatives."""
+        """Returns the hard gates b with the derivatives of s."""
         return gumbel_sigmoid(logits, noise, temperature=self.tau, straight_through=True)
 
 
 @dataclasses.dataclass(frozen=True)
 class StraightThrough(Pathwise):
-    """The derivative at the draw, passed through the probability.
+    """The straight-through estimator: a hard draw with the gradient of its probability.
 
         b = [a + L > 0];  gradient = f'(b) p (1 - p),  p = sigmoid(a)
 
-    Biased unless f is linear in each gate: its mean is E[f'(b)] p (1 - p). Its value is unbiased.
-    One evaluation; needs f'.
+    The gradient is biased unless f is linear in each gate; its mean is E[f'(b)] p (1 - p). The
+    value is unbiased. The estimate evaluates the loss once and needs f'.
+
+        >>> gates = lambda logits: StraightThrough().gates(logits, jnp.zeros(1))[0]
+        >>> value, gradient = jax.value_and_grad(gates)(jnp.zeros(1))
+        >>> print(value, gradient)
+        0.0 [0.25]
 
     Reference: Bengio et al. 2013, "Estimating or Propagating Gradients Through Stochastic Neurons",
     with the derivative of the probability.
@@ -82,21 +94,24 @@ class StraightThrough(Pathwise):
     hard: ClassVar[bool] = True
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """The hard gates with the slope p (1 - p)."""
+        """Returns the hard gates b with the derivative p (1 - p)."""
         p = jax.nn.sigmoid(logits)
-        hard = opened(jnp.add(*promoted(logits, noise))).astype(logits.dtype)
-        return sloped(hard, logits, p * jax.nn.sigmoid(-logits))
+        hard = binarize(jnp.add(*promote(logits, noise))).astype(logits.dtype)
+        return attach_slope(hard, logits, p * jax.nn.sigmoid(-logits))
 
 
 @dataclasses.dataclass(frozen=True)
 class ReinMax(Pathwise):
-    """Straight-through of second order, by the trapezoid rule in each gate.
+    """A straight-through estimator of second order, by the trapezoid rule in each gate.
 
         b = [a + L > 0];  gradient = f'(b) (1 - p) / 2 where b = 1,  f'(b) p / 2 where b = 0
 
-    Its mean for one gate is p (1 - p) (f'(0) + f'(1)) / 2: unbiased for losses quadratic in each
-    gate, products of gates among them, and biased for others. Its value is unbiased. One
-    evaluation; needs f'.
+    The mean of the gradient for a single gate is p (1 - p) (f'(0) + f'(1)) / 2. It is unbiased for
+    losses that are quadratic in each gate, which includes products of gates, and biased for other
+    losses. The value is unbiased. The estimate evaluates the loss once and needs f'.
+
+        >>> print(ReinMax().gates(jnp.array([2.0, -2.0]), jnp.zeros(2)))
+        [1. 0.]
 
     Reference: Liu et al. 2023, "Bridging Discrete and Backpropagation: Straight-Through and
     Beyond", written for two classes at tau = 1.
@@ -105,25 +120,29 @@ class ReinMax(Pathwise):
     hard: ClassVar[bool] = True
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """The hard gates with half the slope of the probability of the other value."""
-        hard = opened(jnp.add(*promoted(logits, noise))).astype(logits.dtype)
-        return sloped(hard, logits, jax.nn.sigmoid(jnp.where(hard > 0, -logits, logits)) / 2)
+        """Returns the hard gates b; the derivative is half the probability of the other value."""
+        hard = binarize(jnp.add(*promote(logits, noise))).astype(logits.dtype)
+        return attach_slope(hard, logits, jax.nn.sigmoid(jnp.where(hard > 0, -logits, logits)) / 2)
 
 
 @dataclasses.dataclass(frozen=True)
 class MeanField(Pathwise):
-    """The loss of the mean gates.
+    """The loss at the mean gates.
 
         gradient = f'(p) p (1 - p),  p = sigmoid(a)
 
-    Biased, value and gradient, unless f is linear in each gate: then exact. No draw: variance 0.
-    One evaluation; needs f'.
+    Biased, in its value and in its gradient, unless f is linear in each gate; then both are exact.
+    The variance is 0, because no gates are drawn. The estimate evaluates the loss once and needs
+    f'.
 
-    Reference: the deterministic soft gate; mode "expected" of GA-Net here.
+        >>> print(MeanField().gates(jnp.array([0.0, -jnp.inf]), jnp.zeros(2)))
+        [0.5 0. ]
+
+    Reference: the deterministic soft gate; mode "expected" of GA-Net in this library.
     """
 
     rows: ClassVar[int] = 0
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """The probabilities, whatever the noise."""
+        """Returns the open probabilities p, which do not depend on the noise."""
         return jax.nn.sigmoid(logits)

@@ -1,4 +1,4 @@
-"""Estimators beside the exact truth: bias, variance, and what an evaluation of the loss buys."""
+"""Bias, variance and cost of estimators, measured against the exact gradient."""
 
 import dataclasses
 import functools
@@ -24,17 +24,19 @@ from gatedjax.gates._score import ARM, DisARM, LeaveOneOut, LocalExpectation, Re
 from gatedjax.gates._stretched import HardConcrete, HardKuma
 
 SHOWN = 4.0
-"""From this z on an estimator is shown biased: 1 of 30,000 unbiased ones reaches it."""
+"""The z from which on an estimator counts as biased; 1 of 30,000 unbiased ones reaches it."""
 _BATCH = 256
-# What a gradient may differ by, as a part of the loss, before it counts as biased: 16 roundings;
-# the vectorised functions of XLA on CPU are good to 1e-13 in float64.
+# The difference of gradients, relative to the loss, that counts as rounding: 16 units of rounding,
+# and at least 1e-12, because the vectorised functions of XLA on a CPU have errors of 1e-13 in
+# float64.
 _ROUNDINGS, _LEAST = 16, 1e-12
 
 
-def standard(tau: float = 0.5) -> tuple[Estimator, ...]:
-    """The estimators that need nothing but a temperature, tau where they have one.
+def standard_estimators(tau: float = 0.5) -> tuple[Estimator, ...]:
+    """Returns the estimators that need no function or other input, with the temperature tau.
 
-    Without `Relax`, which is as good as its critic, and `Enumerate`, which is the truth.
+    `Relax` is left out because its quality is that of its critic, and `Enumerate` because it is
+    exact.
     """
     return (
         SoftGumbel(tau), STGumbel(tau), StraightThrough(), ReinMax(), MeanField(), HardConcrete(),
@@ -44,48 +46,49 @@ def standard(tau: float = 0.5) -> tuple[Estimator, ...]:
 
 
 class Sample(NamedTuple):
-    """Gradients that an estimator gave of one text, beside the exact one.
+    """The gradients that an estimator gave for a text, and the exact gradient.
 
     Attributes:
-      found: the estimates.
-      exact: the gradient.
-      rounding: what numbers of this size may differ by for no other reason.
-      evaluations: of the loss, per estimate.
+      estimates: the estimates of the gradient.
+      exact: the exact gradient.
+      rounding: the difference between gradients that counts as rounding.
+      evaluations: the number of evaluations of the loss per estimate.
     """
 
-    found: Float[np.ndarray, "draws n"]
+    estimates: Float[np.ndarray, "draws n"]
     exact: Float[np.ndarray, " n"]
     rounding: float
     evaluations: int
 
 
 class _Columns:
-    """What the rows of both reports have in common."""
+    """The columns that `Row` and `Measure` share."""
 
     estimator: Estimator
     z: float
 
     @property
     def shown_biased(self) -> bool:
-        """Whether z is above 4."""
+        """True if z is above 4."""
         return self.z > SHOWN
 
     @property
     def title(self) -> str:
-        """The class of the estimator with its temperature or number of draws."""
-        one: Any = self.estimator
+        """The class of the estimator, with its temperature, number of draws and changed options."""
+        estimator: Any = self.estimator
         options = [
             f"{field.name}={value:.3g}"
             if isinstance(value, float)
-            # a function by its name, so that a report is the same in every run
+            # A function appears by its name, so that reports of different runs are equal.
             else f"{field.name}={getattr(value, '__name__', value)}"
-            for field in dataclasses.fields(one)
-            if (value := getattr(one, field.name)) != field.default or field.name in ("tau", "k")
+            for field in dataclasses.fields(estimator)
+            if (value := getattr(estimator, field.name)) != field.default
+            or field.name in ("tau", "k")
         ]
-        return type(one).__name__ + (f"({', '.join(options)})" if options else "")
+        return type(estimator).__name__ + (f"({', '.join(options)})" if options else "")
 
     def record(self) -> Json:
-        """Returns the row as JSON can hold it."""
+        """Returns the row as a dict for JSON."""
         row: Any = self
         names = [field.name for field in dataclasses.fields(row) if field.name != "estimator"]
         return {
@@ -98,19 +101,20 @@ class _Columns:
 
 @dataclasses.dataclass(frozen=True)
 class Row(_Columns):
-    """One estimator's gradients of the logits at a point, against the exact one.
+    """The gradients of an estimator with respect to the logits, compared with the exact gradient.
 
     Attributes:
-      estimator: what was measured.
-      evaluations: of the loss, per estimate; masked gates count.
-      bias: the mean gradient less the exact one, per gate.
-      standard_error: of the bias, per gate.
-      z: the largest |bias| / (standard_error + rounding) of all gates.
-      variance: of one estimate, summed over gates.
-      mse: the mean squared distance of one estimate from the exact gradient.
-      cosine: the mean cosine of one estimate and the exact gradient; 0 where either is 0.
-      mse_per_evaluation: mse * evaluations: what is left where estimators without bias are averaged
-        over as many estimates as one evaluation each pays for. Smaller is better.
+      estimator: the estimator.
+      evaluations: the number of evaluations of the loss per estimate; masked gates count.
+      bias: the mean gradient minus the exact gradient, per gate.
+      standard_error: the standard error of the bias, per gate.
+      z: the largest |bias| / (standard_error + rounding) over all gates.
+      variance: the variance of an estimate, summed over gates.
+      mse: the mean squared distance of an estimate from the exact gradient.
+      cosine: the mean cosine of an estimate and the exact gradient; 0 if either is 0.
+      mse_per_evaluation: mse * evaluations. It is proportional to the MSE of unbiased estimators
+        that are averaged over as many estimates as fit into the same number of evaluations.
+        Smaller is better.
     """
 
     estimator: Estimator
@@ -131,15 +135,15 @@ class Row(_Columns):
 
 @dataclasses.dataclass(frozen=True)
 class Measure(_Columns):
-    """One estimator over several texts (or problems): means over them.
+    """The results of an estimator, as means over several texts (or problems).
 
     Attributes:
-      estimator, variance, mse, cosine, mse_per_evaluation, evaluations: as of a `Row`.
-      bias: root mean square over texts of the norm of (mean gradient less the exact one). Of an
-        unbiased estimator it is about as large as its error.
-      error: likewise of the norm of the standard errors.
-      z: by how many standard deviations the biases of all texts together are larger than those that
-        an estimator without bias shows, by sum_x |bias_x|^2 as a scaled chi-square.
+      estimator, variance, mse, cosine, mse_per_evaluation, evaluations: as in `Row`.
+      bias: the root mean square over texts of the norm of (mean gradient minus exact gradient). For
+        an unbiased estimator it is about as large as `error`.
+      error: the root mean square over texts of the norm of the standard errors.
+      z: the number of standard deviations by which the biases of all texts exceed those of an
+        unbiased estimator, with sum_x |bias_x|^2 as a scaled chi-square.
     """
 
     estimator: Estimator
@@ -155,13 +159,13 @@ class Measure(_Columns):
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """Estimators over texts.
+    """The results of several estimators over texts.
 
     Attributes:
-      rows: one for each.
-      texts: how many.
-      draws: estimates per text and estimator.
-      gradient: root mean square over texts of the norm of the exact gradient.
+      rows: a row for each estimator.
+      texts: the number of texts.
+      draws: the number of estimates per text and estimator.
+      gradient: the root mean square over texts of the norm of the exact gradient.
     """
 
     rows: tuple[Measure, ...]
@@ -172,7 +176,13 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """A row per estimator, and the truth they are measured against; `str` is a Markdown table."""
+    """The results of `report`; `str` of it is a Markdown table.
+
+    Attributes:
+      truth: the exact gradient and moments of the loss.
+      rows: a row for each estimator.
+      draws: the number of estimates per estimator.
+    """
 
     truth: Truth
     rows: tuple[Row, ...]
@@ -182,7 +192,7 @@ class Report:
         return estimator_table(self.rows)
 
     def records(self) -> list[Json]:
-        """Returns the rows as numbers and lists, for JSON."""
+        """Returns the rows as dicts for JSON."""
         return [row.record() for row in self.rows]
 
 
@@ -195,19 +205,19 @@ def estimator_table(rows: Sequence[Row] | Sequence[Measure]) -> str:
     cells = []
     for row in rows:
         numbers = (np.linalg.norm(row.bias), row.error, row.z)
-        more = (row.variance, row.mse, row.cosine, row.evaluations, row.mse_per_evaluation)
+        costs = (row.variance, row.mse, row.cosine, row.evaluations, row.mse_per_evaluation)
         cells.append([
             row.title,
             "yes" if row.estimator.unbiased else "no",
             *(f"{x:.3g}" for x in numbers),
             "yes" if row.shown_biased else "no",
-            *(f"{x:.3g}" for x in more),
+            *(f"{x:.3g}" for x in costs),
         ])  # fmt: skip
     return render_table(heads, cells)
 
 
 @functools.partial(jax.jit, static_argnames=("loss", "estimator"))
-def gradients(
+def estimate_gradients(
     loss: Loss,
     estimator: Estimator,
     logits: Float[Array, " n"],
@@ -215,17 +225,17 @@ def gradients(
     args: tuple[Any, ...],
     mask: Bool[Array, " n"] | None,
 ) -> Float[Array, "draws n"]:
-    """One estimate for every key."""
+    """Computes an estimate of the gradient for each key."""
     gradient = jax.grad(expectation(loss, estimator))
 
-    def one(key):
+    def estimate(key):
         return gradient(logits, key, *args, mask=mask)
 
-    return jax.lax.map(one, keys, batch_size=min(_BATCH, keys.shape[0]))
+    return jax.lax.map(estimate, keys, batch_size=min(_BATCH, keys.shape[0]))
 
 
-def rounding_of(size: float, dtype: Dtype) -> float:
-    """What two gradients of a loss of this size may differ by for no other reason."""
+def rounding_tolerance(size: float, dtype: Dtype) -> float:
+    """Returns the difference between gradients of a loss of this size that counts as rounding."""
     return size * max(_LEAST, _ROUNDINGS * float(jnp.finfo(dtype).eps))
 
 
@@ -239,24 +249,35 @@ def report(
     mask: Bool[Array, " n"] | None = None,
     chunks: int | None = None,
 ) -> Report:
-    """Measures estimators of the gradient of E f(b) against the exact one.
+    """Measures estimators of the gradient of E f(b) against the exact gradient.
 
-    Every estimator gets the same keys. Biases are of the Bernoulli expectation, also for those that
-    follow another variable (`SoftGumbel`, `HardConcrete`, `HardKuma`). Statistics are taken in
-    float64, on the host: not for use inside `jit`.
+    All estimators use the same keys. The bias is measured against the Bernoulli expectation, also
+    for estimators with another variable (`SoftGumbel`, `HardConcrete`, `HardKuma`). The statistics
+    are computed in float64 on the host, so this function cannot be used inside `jit`.
+
+        >>> measured = report(
+        ...     lambda gates: jnp.sum(gates) ** 2, jnp.zeros(2), [MeanField()], jax.random.key(0),
+        ...     draws=2,
+        ... )
+        >>> row = measured.rows[0]
+        >>> print(measured.truth.gradient, row.bias, row.variance, row.shown_biased)
+        [0.5 0.5] [0. 0.] 0.0 False
 
     Args:
       loss: loss(gates, *args) -> scalar.
-      logits: a [n]; estimates are made in float32 or wider.
-      estimators: what to measure; hashable.
-      key: of all draws.
-      *args: what else the loss takes.
-      draws: estimates per estimator, at least 2.
-      mask: True at real gates.
-      chunks: as of `enumerate`, for the truth.
+      logits: a [n]; estimates are computed in float32 or wider.
+      estimators: the estimators, which must be hashable.
+      key: the PRNG key of all draws.
+      *args: further arguments of the loss.
+      draws: the number of estimates per estimator, at least 2.
+      mask: True at real gates; None means all.
+      chunks: the number of chunks in which `enumerate` computes the exact gradient.
+
+    Returns:
+      A `Report` with a row for each estimator.
 
     Raises:
-      ValueError: as `enumerate` and `expectation`.
+      ValueError: if draws is below 2, and as `enumerate` and `expectation`.
     """
     if draws < 2:
         raise ValueError(f"draws must be at least 2, got {draws}")
@@ -268,34 +289,36 @@ def report(
     truth = enumerate(loss, logits, *args, mask=mask, chunks=chunks)
     keys = jax.random.split(key, draws)
     size = float(abs(truth.expectation) + np.sqrt(truth.variance))
-    rounding = rounding_of(size, logits.dtype)
+    rounding = rounding_tolerance(size, logits.dtype)
     rows = []
     for estimator in estimators:
-        found = gradients(loss, estimator, logits, keys, args, mask)
+        estimates = estimate_gradients(loss, estimator, logits, keys, args, mask)
         exact = np.asarray(truth.gradient, np.float64)
-        rows.append(_row(estimator, np.asarray(found, np.float64), exact, rounding))
+        rows.append(_make_row(estimator, np.asarray(estimates, np.float64), exact, rounding))
     return Report(truth, tuple(rows), draws)
 
 
-def _distances(found: np.ndarray, exact: np.ndarray) -> tuple[float, float]:
-    """Returns the mean squared distance and the mean cosine of estimates and the gradient."""
-    mse = float(np.mean(np.sum((found - exact) ** 2, axis=1)))
-    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(exact)
-    cosine = np.divide(found @ exact, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+def _measure_distances(estimates: np.ndarray, exact: np.ndarray) -> tuple[float, float]:
+    """Computes the mean squared distance and the mean cosine of estimates and the gradient."""
+    mse = float(np.mean(np.sum((estimates - exact) ** 2, axis=1)))
+    lengths = np.linalg.norm(estimates, axis=1) * np.linalg.norm(exact)
+    cosine = np.divide(estimates @ exact, lengths, out=np.zeros_like(lengths), where=lengths > 0)
     return mse, float(np.mean(cosine))
 
 
-def _row(estimator: Estimator, found: np.ndarray, exact: np.ndarray, rounding: float) -> Row:
-    """The statistics of gradients [draws, n]."""
-    with np.errstate(all="ignore"):  # gradients may be infinite
-        bias = np.mean(found, axis=0) - exact
-        variances = np.var(found, axis=0, ddof=1)
-        error = np.sqrt(variances / found.shape[0])
-        mse, cosine = _distances(found, exact)
+def _make_row(
+    estimator: Estimator, estimates: np.ndarray, exact: np.ndarray, rounding: float
+) -> Row:
+    """Computes the row of an estimator from its gradients [draws, n]."""
+    with np.errstate(all="ignore"):  # Gradients may be infinite.
+        bias = np.mean(estimates, axis=0) - exact
+        variances = np.var(estimates, axis=0, ddof=1)
+        error = np.sqrt(variances / estimates.shape[0])
+        mse, cosine = _measure_distances(estimates, exact)
         z = np.abs(bias) / (error + rounding)
-    # 0 / 0 is no bias; what is no number is none that could be trusted
+    # A z of 0 / 0 becomes 0, because there is no bias. If the bias is not finite, z is infinite.
     z = np.where(np.isfinite(bias), np.nan_to_num(z, nan=0.0, posinf=np.inf), np.inf)
-    evaluations = estimator.evaluations(found.shape[1])
+    evaluations = estimator.evaluations(estimates.shape[1])
     return Row(
         estimator=estimator,
         evaluations=evaluations,
@@ -309,54 +332,54 @@ def _row(estimator: Estimator, found: np.ndarray, exact: np.ndarray, rounding: f
     )
 
 
-def summed_up(estimator: Estimator, samples: Iterable[Sample]) -> Measure:
-    """The means of one estimator over texts.
+def summarize(estimator: Estimator, samples: Iterable[Sample]) -> Measure:
+    """Computes the means of an estimator over texts, and the z of its bias.
 
-    With b the mean error of N draws, S their covariance and r the rounding, sum_x |b_x|^2 of an
-    estimator without bias is about a chi-square whose mean and variance are those of
+    Let b be the mean error of N draws, S their covariance and r the rounding. For an unbiased
+    estimator sum_x |b_x|^2 is approximately a scaled chi-square with the mean and the variance
 
         sum_x tr(S_x) / N + n r^2,   2 sum_x tr(S_x^2) / N^2 + n r^4
 
-    (Satterthwaite), which Wilson and Hilferty's cube root makes normal. A gate that opens once in
-    10,000 draws adds to it what it adds to the bias, however many deviations it is away. What
-    is within rounding counts as 0.
+    (Satterthwaite). The cube root of Wilson and Hilferty makes it normal. A gate that opens once in
+    10,000 draws contributes to the sum as much as it contributes to the bias, no matter how many
+    standard errors it is away. Differences within rounding count as 0.
     """
-    squares, noise, spread, mses, cosines, variances, counts, dear = [], [], [], [], [], [], [], []
-    for found, exact, rounding, evaluations in samples:
-        draws, n = found.shape
-        least = n * rounding**2
-        near = np.abs(found - exact) <= rounding
-        found = np.where(near, exact, found.astype(np.float64))
-        off = np.mean(found, axis=0) - exact
-        centred = found - np.mean(found, axis=0)
+    squares, noise, spread, mses, cosines, variances, counts, costs = [], [], [], [], [], [], [], []
+    for estimates, exact, rounding, evaluations in samples:
+        draws, n = estimates.shape
+        floor = n * rounding**2
+        is_close = np.abs(estimates - exact) <= rounding
+        estimates = np.where(is_close, exact, estimates.astype(np.float64))
+        bias = np.mean(estimates, axis=0) - exact
+        centred = estimates - np.mean(estimates, axis=0)
         covariance = centred.T @ centred / (draws - 1)
-        if np.trace(covariance) <= least:
+        if np.trace(covariance) <= floor:
             covariance = np.zeros_like(covariance)
-        squares.append(off @ off if off @ off > least else 0.0)
-        noise.append(np.trace(covariance) / draws + least)
+        squares.append(bias @ bias if bias @ bias > floor else 0.0)
+        noise.append(np.trace(covariance) / draws + floor)
         spread.append(2 * (np.sum((covariance / draws) ** 2) + n * rounding**4))
         variances.append(np.trace(covariance))
-        mse, cosine = _distances(found, exact)
+        mse, cosine = _measure_distances(estimates, exact)
         mses.append(mse)
         cosines.append(cosine)
         counts.append(evaluations)
-        dear.append(mses[-1] * evaluations)
+        costs.append(mses[-1] * evaluations)
     expected, deviation = sum(noise), sum(spread)
     return Measure(
         estimator=estimator,
         evaluations=float(np.mean(counts)),
         bias=float(np.sqrt(np.mean(squares))),
         error=float(np.sqrt(np.mean(variances) / draws)),
-        z=_normal(sum(squares), expected, deviation),
+        z=_convert_to_normal(sum(squares), expected, deviation),
         variance=float(np.mean(variances)),
         mse=float(np.mean(mses)),
         cosine=float(np.mean(cosines)),
-        mse_per_evaluation=float(np.mean(dear)),
+        mse_per_evaluation=float(np.mean(costs)),
     )
 
 
-def _normal(square: float, mean: float, variance: float) -> float:
-    """A scaled chi-square as a standard normal number."""
+def _convert_to_normal(square: float, mean: float, variance: float) -> float:
+    """Converts a value of a scaled chi-square variable to a standard normal number."""
     if square == 0:
         return 0.0
     part = variance / (9 * mean**2)  # 2 / (9 k), with k = 2 mean^2 / variance

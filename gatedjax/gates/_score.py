@@ -1,4 +1,4 @@
-"""Unbiased estimators by values of the loss alone; p = sigmoid(a), and b - p is the score."""
+"""Unbiased estimators that need only values of the loss; p = sigmoid(a) and b - p is the score."""
 
 import dataclasses
 from typing import ClassVar
@@ -7,17 +7,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gatedjax.functional._checks import promoted
-from gatedjax.gates._estimator import ByValues, Noise, Patterns, PerGate, Values, drawn
+from gatedjax.functional._checks import promote
+from gatedjax.gates._estimator import ByValues, Noise, Patterns, PerGate, Values, draw_gates
 
 
-def _times(values: Array, weights: Array) -> Array:
-    """The product of values of the loss, whose dtype is its own, and of weights."""
-    return jnp.multiply(*promoted(values, weights))
+def _multiply(values: Array, weights: Array) -> Array:
+    """Multiplies values of the loss with weights, which may have another dtype."""
+    return jnp.multiply(*promote(values, weights))
 
 
 def score(logits: Float[Array, " n"], gates: Float[Array, " n"]) -> Float[Array, " n"]:
-    """The gradient of log P(b): b - p, without its cancellation."""
+    """Computes b - p, the gradient of log P(b), without cancellation."""
     return jnp.where(gates > 0, jax.nn.sigmoid(-logits), -jax.nn.sigmoid(logits))
 
 
@@ -27,10 +27,17 @@ class Reinforce(ByValues):
 
         gradient = (f(b) - c) (b - p)
 
-    Unbiased for every c that does not depend on b. One evaluation; values alone.
+    The estimate is unbiased for any c that does not depend on b. It evaluates the loss once,
+    without its derivative.
+
+        >>> logits, noise = jnp.zeros(2), jnp.array([[1.0, -1.0]])
+        >>> reinforce = Reinforce(baseline=1.0)
+        >>> patterns = reinforce.patterns(logits, noise)
+        >>> print(patterns, reinforce.gradient(logits, noise, patterns, jnp.array([3.0])))
+        [[1. 0.]] [ 1. -1.]
 
     Attributes:
-      baseline: c; may be traced (a running mean of the loss).
+      baseline: c, for example a running mean of the loss; may be traced.
 
     Reference: Williams 1992.
     """
@@ -40,42 +47,50 @@ class Reinforce(ByValues):
     def gradient(
         self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
     ) -> PerGate:
-        """Returns the score times the advantage."""
-        advantage = jnp.subtract(*promoted(values[0], self.baseline))
-        return _times(advantage, score(logits, patterns[0]))
+        """Returns the score times the advantage f(b) - c."""
+        advantage = jnp.subtract(*promote(values[0], self.baseline))
+        return _multiply(advantage, score(logits, patterns[0]))
 
 
-class OfPasses(ByValues):
-    """An estimator that also trains gates in several layers, by k passes of the whole network.
+class MultiPass(ByValues):
+    """An estimator that can train gates in several layers, by k passes of the whole network.
 
         gradient = 1 / (k - 1) sum_j (f_j - mean f) w_j
 
-    where the weights w_j depend on the logits, the noise and the gates of pass j alone.
+    The weights w_j depend only on the logits, the noise and the gates of pass j.
     """
 
     mirrored: ClassVar[bool] = False
-    """Whether there are two passes, under opposite noise; otherwise each has noise of its own."""
+    """True if there are two passes with opposite noise; otherwise each pass draws its noise."""
 
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
-        """Returns the weights of a pass.
+        """Returns the weights of a pass, with the shape of the logits.
 
         Args:
-          logits, noise: of this pass, of any shape.
-          gates: the draw [1, ...] of this pass, or [2, ...] with that under the opposite noise.
+          logits, noise: the logits and the noise of this pass, of any shape.
+          gates: the draw [1, ...] of this pass, or [2, ...]: this draw and the draw under the
+            opposite noise.
         """
         raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
-class LeaveOneOut(OfPasses):
-    """REINFORCE of k draws, the mean of the others the baseline of each.
+class LeaveOneOut(MultiPass):
+    """REINFORCE with k draws; the baseline of each draw is the mean loss of the other draws.
 
         gradient = 1 / (k - 1) sum_j (f(b_j) - mean_i f(b_i)) (b_j - p)
 
-    Unbiased; k evaluations; values alone. The value is the mean of the k losses.
+    The estimate is unbiased. It evaluates the loss k times, without its derivative. Its value is
+    the mean of the k losses.
+
+        >>> logits, noise = jnp.zeros(1), jnp.array([[1.0], [-1.0]])
+        >>> estimator = LeaveOneOut(k=2)
+        >>> patterns = estimator.patterns(logits, noise)
+        >>> print(estimator.gradient(logits, noise, patterns, jnp.array([3.0, 1.0])))
+        [1.]
 
     Attributes:
-      k: draws, at least 2.
+      k: the number of draws, at least 2.
 
     Reference: Kool et al. 2019, "Buy 4 REINFORCE Samples, Get a Baseline for Free!".
     """
@@ -88,7 +103,7 @@ class LeaveOneOut(OfPasses):
 
     @property
     def rows(self) -> int:  # type: ignore[override]
-        """k."""
+        """The number of rows of noise, k."""
         return self.k
 
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
@@ -98,53 +113,70 @@ class LeaveOneOut(OfPasses):
     def gradient(
         self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
     ) -> PerGate:
-        """Returns the sum of the scores, each times its loss less the mean loss."""
+        """Returns the sum of the scores times advantages, divided by k - 1."""
         scores = jax.vmap(score, in_axes=(None, 0))(logits, patterns)
         advantages = values - jnp.mean(values)
-        return jnp.sum(_times(advantages[:, None], scores), axis=0) / (self.k - 1)
+        return jnp.sum(_multiply(advantages[:, None], scores), axis=0) / (self.k - 1)
 
 
-class _Antithetic(OfPasses):
-    """Two draws from one noise: b = [a + L > 0] and c = [a - L > 0]; the value is their mean."""
+class _Antithetic(MultiPass):
+    """An estimator with the two draws b = [a + L > 0] and c = [a - L > 0].
+
+    The value is the mean loss of both draws. A subclass defines `weights`.
+    """
 
     mirrored: ClassVar[bool] = True
 
     def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
-        """Returns b and c."""
-        return drawn(logits, jnp.concatenate([noise, -noise]))
+        """Returns the two draws b and c."""
+        return draw_gates(logits, jnp.concatenate([noise, -noise]))
 
     def gradient(
         self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
     ) -> PerGate:
-        """Returns the difference of the losses times the weights of b."""
-        return _times(values[0] - values[1], self.weights(logits, noise[0], patterns))
+        """Returns f(b) - f(c) times the weights of b."""
+        return _multiply(values[0] - values[1], self.weights(logits, noise[0], patterns))
 
 
 @dataclasses.dataclass(frozen=True)
 class ARM(_Antithetic):
-    """Augment-REINFORCE-merge.
+    """The augment-REINFORCE-merge estimator.
 
         gradient = (f(b) - f(c)) (u - 1/2),  b = [u > sigmoid(-a)],  c = [u < sigmoid(a)]
 
-    Unbiased; two evaluations; values alone. `DisARM` has less variance at the same cost.
+    The estimate is unbiased. It evaluates the loss twice, without its derivative. `DisARM` has less
+    variance at the same cost.
+
+        >>> print(ARM().patterns(jnp.zeros(2), jnp.array([[1.0, -1.0]])))
+        [[1. 0.]
+         [0. 1.]]
 
     Reference: Yin and Zhou 2019, "ARM: Augment-REINFORCE-Merge Gradient for Stochastic Binary
     Networks".
     """
 
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
-        """Returns u - 1/2 = tanh(L / 2) / 2; NaN for a logit of NaN, on which L does not depend."""
+        """Returns u - 1/2 = tanh(L / 2) / 2.
+
+        The weight of a logit of NaN is NaN, which L would not give because it does not depend on a.
+        """
         return jnp.where(jnp.isnan(logits), logits, jnp.tanh(noise.astype(logits.dtype) / 2) / 2)
 
 
 @dataclasses.dataclass(frozen=True)
 class DisARM(_Antithetic):
-    """ARM with its augmentation integrated out; also known as U2G.
+    """The ARM estimator with its augmentation integrated out; also called U2G.
 
         gradient = (f(b) - f(c)) / 2 * (-1)^c [b != c] sigmoid(|a|)
 
-    Unbiased; two evaluations; values alone. The conditional mean of `ARM` given both draws, so its
-    variance is never larger; for one gate with a = 0 it is 0.
+    The estimate is unbiased. It evaluates the loss twice, without its derivative. It is the
+    conditional mean of `ARM` given both draws, so its variance is never larger; for a single gate
+    with a = 0 the variance is 0.
+
+        >>> logits, noise = jnp.zeros(1), jnp.array([[1.0]])
+        >>> patterns = DisARM().patterns(logits, noise)
+        >>> print(DisARM().gradient(logits, noise, patterns, jnp.array([3.0, 1.0])))
+        [0.5]
 
     Reference: Dong et al. 2020, "DisARM: An Antithetic Gradient Estimator for Binary Latent
     Variables"; Yin et al. 2020 (U2G).
@@ -157,12 +189,19 @@ class DisARM(_Antithetic):
 
 @dataclasses.dataclass(frozen=True)
 class LocalExpectation(ByValues):
-    """The exact expectation over each gate, given a draw of the others.
+    """The exact expectation over each gate, given a draw of the other gates.
 
         gradient_i = p_i (1 - p_i) (f(b with b_i = 1) - f(b with b_i = 0))
 
-    Unbiased; n + 1 evaluations; values alone. Exact, variance 0, for one gate and for losses
-    without interactions. A gate that cannot change, its logit infinite, is never flipped.
+    The estimate is unbiased, and exact (with variance 0) for a single gate and for losses without
+    interactions. It evaluates the loss n + 1 times, without its derivative. A gate with an infinite
+    logit is never flipped, because it is certain.
+
+        >>> logits, noise = jnp.zeros(2), jnp.array([[1.0, -1.0]])
+        >>> patterns = LocalExpectation().patterns(logits, noise)
+        >>> losses = jnp.array([1.0, 0.0, 3.0])  # f(1, 0), f(0, 0), f(1, 1)
+        >>> print(LocalExpectation().gradient(logits, noise, patterns, losses))
+        [0.25 0.5 ]
 
     Reference: Titsias and Lazaro-Gredilla 2015, "Local Expectation Gradients for Black Box
     Variational Inference".
@@ -171,8 +210,8 @@ class LocalExpectation(ByValues):
     live: ClassVar[int | None] = 1
 
     def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
-        """Returns the draw, and the draw with each gate flipped."""
-        gates = drawn(logits, noise)
+        """Returns the draw, followed by n patterns that each flip a gate of the draw."""
+        gates = draw_gates(logits, noise)
         flip = jnp.eye(gates.shape[1], dtype=bool) & jnp.isfinite(logits)[None]
         rows = jnp.broadcast_to(gates, flip.shape)
         return jnp.concatenate([gates, jnp.where(flip, 1 - rows, rows)])
@@ -180,8 +219,8 @@ class LocalExpectation(ByValues):
     def gradient(
         self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
     ) -> PerGate:
-        """Returns the effect of every gate times p (1 - p)."""
-        value, others = values[0], values[1:]
-        difference = jnp.where(patterns[0] > 0, value - others, others - value)
+        """Returns the effect of each gate times p (1 - p)."""
+        value, flipped = values[0], values[1:]
+        difference = jnp.where(patterns[0] > 0, value - flipped, flipped - value)
         slope = jax.nn.sigmoid(logits) * jax.nn.sigmoid(-logits)
-        return _times(difference, slope)
+        return _multiply(difference, slope)

@@ -1,4 +1,4 @@
-"""Values with a given derivative, which gradient estimators return.
+"""Values with a prescribed derivative, which gradient estimators return.
 
 The functions use `jax.custom_jvp` instead of `value + s - stop_gradient(s)`. The value is then
 exact, logits of -inf give no `inf - inf`, both modes of differentiation and `vmap` work, and the
@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gatedjax.functional._checks import check_floating, check_same_shape, check_that, promoted
+from gatedjax.functional._checks import check_floating, check_same_shape, check_that, promote
 
 
 @jax.custom_jvp
-def sloped(
+def attach_slope(
     value: Float[Array, " n"], logits: Float[Array, " n"], slope: Float[Array, " n"]
 ) -> Float[Array, " n"]:
     """Returns `value` with the elementwise derivative `slope` with respect to the logits only."""
@@ -22,10 +22,10 @@ def sloped(
     return value
 
 
-@sloped.defjvp
-def _sloped_jvp(primals, tangents):
+@attach_slope.defjvp
+def _attach_slope_jvp(primals, tangents):
     value, logits, slope = primals
-    return sloped(value, logits, slope), jnp.multiply(*promoted(slope, tangents[1])).astype(
+    return attach_slope(value, logits, slope), jnp.multiply(*promote(slope, tangents[1])).astype(
         value.dtype
     )
 
@@ -33,22 +33,22 @@ def _sloped_jvp(primals, tangents):
 def attached(
     value: Float[Array, ""], logits: Float[Array, " n"], gradient: Float[Array, " n"]
 ) -> Float[Array, ""]:
-    """Returns `value` with a given gradient with respect to the logits.
+    """Returns `value` with a prescribed gradient with respect to the logits.
 
-    Use it in the `surrogate` method of your own estimator. Unlike `value + s - stop_gradient(s)` it
-    keeps the bits of the value and is finite where a logit is -inf.
+    Use it in the method `surrogate` of a new estimator. Unlike `value + s - stop_gradient(s)` it
+    does not round the value, and it is finite where a logit is -inf.
 
         >>> loss = lambda a: attached(jnp.float32(3.0), a, jnp.array([1.0, 2.0]))
         >>> print(loss(jnp.zeros(2)), jax.grad(loss)(jnp.zeros(2)))
         3.0 [1. 2.]
 
     Args:
-      value: a scalar; its derivatives with respect to other inputs are kept.
+      value: a scalar; its derivatives with respect to other inputs do not change.
       logits: the logits [n].
       gradient: the gradient [n]; the first derivative treats it as a constant.
 
     Returns:
-      value.
+      The same number as `value`.
 
     Raises:
       ValueError: if the value is not a scalar, or the gradient has another shape than the logits.
@@ -57,17 +57,17 @@ def attached(
     check_that(jnp.ndim(value) == 0, "value must be a scalar", value)
     check_floating(value=value)
     check_same_shape(logits=logits, gradient=gradient)
-    return _attached(value, logits, gradient)
+    return _attach(value, logits, gradient)
 
 
 @jax.custom_jvp
-def _attached(value: Array, logits: Array, gradient: Array) -> Array:
+def _attach(value: Array, logits: Array, gradient: Array) -> Array:
     del logits, gradient
     return value
 
 
-@_attached.defjvp
-def _attached_jvp(primals, tangents):
+@_attach.defjvp
+def _attach_jvp(primals, tangents):
     value, logits, gradient = primals
-    slope = jnp.sum(jnp.multiply(*promoted(gradient, tangents[1]))).astype(value.dtype)
-    return _attached(value, logits, gradient), tangents[0] + slope
+    slope = jnp.sum(jnp.multiply(*promote(gradient, tangents[1]))).astype(value.dtype)
+    return _attach(value, logits, gradient), tangents[0] + slope

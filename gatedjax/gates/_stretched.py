@@ -1,4 +1,4 @@
-"""Gates in [0, 1] that are 0 or 1 with a probability of their own: stretched, then cut off."""
+"""Stretched and clipped gates in [0, 1], which are 0 or 1 with positive probability."""
 
 import dataclasses
 import math
@@ -11,15 +11,18 @@ from gatedjax.functional import gumbel_sigmoid
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._types import ArrayLike
 from gatedjax.gates._estimator import Pathwise
-from gatedjax.gates._expectation import cut
+from gatedjax.gates._expectation import mask_logits
 
-# Beyond it a shape of the Kumaraswamy leaves float32 at one of the draws.
+# For larger |a| a draw of the Kumaraswamy variable may be outside the range of float32.
 _STEEPEST = 16.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Stretched(Pathwise):
-    """min(1, max(0, s (high - low) + low)) of a soft gate s in (0, 1)."""
+    """An estimator with the gates min(1, max(0, s (high - low) + low)) for a soft gate s in (0, 1).
+
+    A subclass defines `soft` and `open_probability`.
+    """
 
     low: float = -0.1
     high: float = 1.1
@@ -29,25 +32,28 @@ class _Stretched(Pathwise):
             raise ValueError(f"low must be < 0 and high > 1, got {self.low} and {self.high}")
 
     def soft(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """The soft gate before it is stretched."""
+        """Returns the soft gates s in (0, 1), before they are stretched."""
         raise NotImplementedError
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """The stretched gates."""
+        """Returns the stretched and clipped gates, in [0, 1]."""
         return jnp.clip(self.soft(logits, noise) * (self.high - self.low) + self.low, 0, 1)
 
     def open_probability(self, logits: Float[Array, " n"]) -> Float[Array, " n"]:
-        """P(gate > 0), in closed form."""
+        """Computes P(gate > 0) in closed form."""
         raise NotImplementedError
 
     def penalty(self, logits: ArrayLike, mask: Bool[Array, " n"] | None = None) -> Float[Array, ""]:
-        """The L0 penalty: the expected number of gates that are not 0, sum_i P(gate_i > 0).
+        """Computes the L0 penalty: the expected number of gates above 0, sum_i P(gate_i > 0).
 
         Args:
           logits: a [n].
-          mask: True at real gates; others do not count.
+          mask: True at real gates; None means all.
+
+        Returns:
+          A scalar in float32 or wider. Masked gates do not count.
         """
-        logits = cut(logits, mask)
+        logits = mask_logits(logits, mask)
         wide = wide_dtype(logits)
         open_ = self.open_probability(logits.astype(wide))
         return jnp.sum(jnp.where(logits == -jnp.inf, 0, open_))
@@ -60,9 +66,15 @@ class HardConcrete(_Stretched):
         s = sigmoid((a + L) / tau);  gate = min(1, max(0, s (high - low) + low))
         P(gate > 0) = sigmoid(a - tau log(-low / high))
 
-    Biased, value and gradient: the exact pathwise gradient of another variable, which is 0 or 1
-    with positive probability and lies between otherwise; 0 where it is cut off. One evaluation;
+    Biased, in its value and in its gradient: the estimate is the exact pathwise gradient of the
+    expectation over another variable, which is 0 or 1 with positive probability and otherwise lies
+    between. The derivative is 0 where a gate is clipped. The estimate evaluates the loss once and
     needs f'. `penalty` is the expected L0 norm.
+
+        >>> print(HardConcrete().gates(jnp.array([9.0, 0.0, -9.0]), jnp.zeros(3)))
+        [1.  0.5 0. ]
+        >>> print(HardConcrete(low=-1.0, high=2.0, tau=1.0).penalty(jnp.zeros(3)).round(3))
+        2.0
 
     Attributes:
       low, high: the stretched interval, low < 0 and high > 1.
@@ -79,11 +91,11 @@ class HardConcrete(_Stretched):
         check_positive(tau=self.tau)
 
     def soft(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """The binary Concrete."""
+        """Returns draws of the binary Concrete variable."""
         return gumbel_sigmoid(logits, noise, temperature=self.tau)
 
     def open_probability(self, logits: Float[Array, " n"]) -> Float[Array, " n"]:
-        """sigmoid(a - tau log(-low / high))."""
+        """Computes P(gate > 0) = sigmoid(a - tau log(-low / high))."""
         return jax.nn.sigmoid(logits - self.tau * math.log(-self.low / self.high))
 
 
@@ -95,27 +107,32 @@ class HardKuma(_Stretched):
         gate = min(1, max(0, s (high - low) + low))
         P(gate > 0) = (1 - t^alpha)^beta,  t = -low / (high - low)
 
-    Biased, value and gradient: the exact pathwise gradient of another variable, as `HardConcrete`.
-    One evaluation; needs f'. `penalty` is the expected L0 norm.
+    Biased, in its value and in its gradient, like `HardConcrete`: the estimate is the exact
+    pathwise gradient of the expectation over another variable. It evaluates the loss once and needs
+    f'. `penalty` is the expected L0 norm.
+
+        >>> kuma = HardKuma()
+        >>> print(kuma.gates(jnp.array([9.0, 0.0, -9.0]), jnp.zeros(3)).round(2))
+        [1.  0.5 0. ]
 
     Attributes:
       low, high: the stretched interval, low < 0 and high > 1.
 
     Reference: Bastings et al. 2019, "Interpretable Neural Predictions with Differentiable Binary
     Variables", section 4.
-    Deviation: one logit per gate gives both shapes, where the paper predicts alpha and beta; a = 0
-    is the uniform variable. |a| above 16 counts as 16.
+    Deviation: a single logit per gate gives both shapes, but the paper predicts alpha and beta;
+    a = 0 is the uniform variable. |a| above 16 counts as 16.
     """
 
     def soft(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """The Kumaraswamy variable by its inverse distribution function, in logarithms."""
+        """Returns draws of the Kumaraswamy variable by its inverse distribution function."""
         alpha = jnp.exp(jnp.clip(logits, -_STEEPEST, _STEEPEST) / 2)
-        # 1 / beta = alpha; log(1 - u) = log_sigmoid(-L)
+        # In logarithms, with 1 / beta = alpha and log(1 - u) = log_sigmoid(-L).
         power = jax.nn.log_sigmoid(-noise.astype(logits.dtype)) * alpha
         return jnp.exp(jnp.log(-jnp.expm1(power)) / alpha)
 
     def open_probability(self, logits: Float[Array, " n"]) -> Float[Array, " n"]:
-        """(1 - t^alpha)^beta."""
+        """Computes P(gate > 0) = (1 - t^alpha)^beta."""
         alpha = jnp.exp(jnp.clip(logits, -_STEEPEST, _STEEPEST) / 2)
         t = -self.low / (self.high - self.low)
         return jnp.exp(jnp.log1p(-(t**alpha)) / alpha)

@@ -1,4 +1,4 @@
-"""Gate modes and estimators side by side: as Markdown and as JSON."""
+"""Tables of gate modes and estimators, as Markdown and as JSON."""
 
 import dataclasses
 import math
@@ -11,17 +11,19 @@ from gatedjax.gates._report import Measured, estimator_table
 
 
 class ModeRow(NamedTuple):
-    """One kind of gate over all texts; a standard error is of the draws, the texts are given.
+    """The results of a gate mode, as means over all texts.
+
+    Standard errors are over the draws of gates and not over the texts, which are fixed.
 
     Attributes:
       mode: "sample", "exact", "marginal", "threshold", "best", "expected" or "relaxed".
-      title: for people.
-      loss: mean cross-entropy.
-      loss_error: its standard error; None where nothing is drawn.
-      gap: loss less that of "exact".
-      accuracy: share of the texts whose label is predicted; None where there are no classes.
-      accuracy_error: likewise.
-      density: mean share of open words.
+      title: the name of the mode in tables.
+      loss: the mean cross-entropy.
+      loss_error: the standard error of the loss; None if no gates are drawn.
+      gap: the loss minus the loss of the mode "exact".
+      accuracy: the share of texts with a correct prediction; None if there are no classes.
+      accuracy_error: the standard error of the accuracy; None if no gates are drawn.
+      density: the mean share of open words; None if there are no classes.
     """
 
     mode: str
@@ -36,14 +38,22 @@ class ModeRow(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Study:
-    """One loss, or the texts of a data set.
+    """The gate modes and the estimators of a loss, or of a network on the texts of a data set.
+
+    `gatedjax.gates.toys` and `gatedjax.text.gate_modes` return studies, and
+    `gatedjax.analysis.plot_studies` draws them.
+
+        >>> from gatedjax.gates import MeanField, toys
+        >>> study = next(toys(draws=2, estimators=[MeanField()]))
+        >>> study.title, [row.mode for row in study.modes[:3]]
+        ('(b - 0.49)^2, theta 0', ['sample', 'exact', 'threshold'])
 
     Attributes:
-      title: what was studied.
-      modes: one row for each kind of gate.
-      measured: the estimators.
-      facts: what else is known, for JSON.
-      notes: sentences for people, below the tables.
+      title: the heading of the Markdown text.
+      modes: a row for each gate mode.
+      measured: the results of the estimators.
+      facts: further entries of the record.
+      notes: sentences below the tables.
     """
 
     title: str
@@ -53,47 +63,50 @@ class Study:
     notes: tuple[str, ...] = ()
 
     def markdown(self) -> str:
-        """Title, both tables, notes."""
+        """Returns the title, both tables and the notes as Markdown."""
         parts = [
             f"## {self.title}\n",
-            _modes_table(self.modes),
+            _render_modes(self.modes),
             estimator_table(self.measured.rows),
         ]
         return "\n".join([*parts, *(f"{note}\n" for note in self.notes)])
 
     def record(self) -> Json:
-        """As JSON can hold it; null where a number is not finite."""
+        """Returns the study as a dict for JSON, with None for numbers that are not finite."""
         return {
             "title": self.title,
             **self.facts,
-            "modes": [_finite(row._asdict()) for row in self.modes],
+            "modes": [_to_json_numbers(row._asdict()) for row in self.modes],
             "texts": self.measured.texts,
             "draws": self.measured.draws,
             "gradient_norm": self.measured.gradient,
-            "estimators": [_finite(row.record()) for row in self.measured.rows],
+            "estimators": [_to_json_numbers(row.record()) for row in self.measured.rows],
             "notes": list(self.notes),
         }
 
 
-def _finite(record: Json) -> Json:
-    bad = lambda x: isinstance(x, float) and not math.isfinite(x)  # noqa: E731
-    return {name: None if bad(value) else value for name, value in record.items()}
+def _to_json_numbers(record: Json) -> Json:
+    """Replaces numbers that are not finite by None."""
+    is_not_finite = lambda x: isinstance(x, float) and not math.isfinite(x)  # noqa: E731
+    return {name: None if is_not_finite(value) else value for name, value in record.items()}
 
 
-def _number(value: float | None, form: str) -> str:
+def _format_number(value: float | None, form: str) -> str:
+    """Formats a number; None becomes "-"."""
     return "-" if value is None else format(value, form)
 
 
-def _modes_table(rows: Sequence[ModeRow]) -> str:
+def _render_modes(rows: Sequence[ModeRow]) -> str:
+    """Renders a Markdown table with a row for each gate mode."""
     classes = any(row.accuracy is not None for row in rows)
     heads = ["gates", "loss", "+-", "less exact"]
     heads += ["accuracy", "+-", "open"] if classes else []
     cells = []
     for row in rows:
-        own = "-" if row.mode == "exact" else f"{row.gap:+.5f}"
-        line = [row.title, f"{row.loss:.5f}", _number(row.loss_error, ".5f"), own]
+        gap = "-" if row.mode == "exact" else f"{row.gap:+.5f}"
+        line = [row.title, f"{row.loss:.5f}", _format_number(row.loss_error, ".5f"), gap]
         if classes:
             numbers = ((row.accuracy, ".4f"), (row.accuracy_error, ".4f"), (row.density, ".3f"))
-            line += [_number(value, form) for value, form in numbers]
+            line += [_format_number(value, form) for value, form in numbers]
         cells.append(line)
     return render_table(heads, cells)

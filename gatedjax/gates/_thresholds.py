@@ -26,7 +26,7 @@ Parts = tuple[Array, Array]
 Bounds = tuple[Array, Array, Array]
 """Lower bound, upper bound and start of the search for theta; they have no derivative."""
 _State = tuple[Array, Array, Array, Array, Array]
-# |x| below which log(1 + x) / x comes from its series; ten terms are exact to float64 there.
+# For |x| below this, log(1 + x) / x comes from its series; ten terms are exact to float64 there.
 _NEAR = 0.02
 # From this step on each second step is a bisection, which bounds the number of steps for any phi.
 _PATIENCE = 8
@@ -54,12 +54,14 @@ def length_of(rows: Array) -> Any:
 
 
 def _linear(u: Array, a: Array | None) -> Parts:
+    """Returns [1 + u]_+ and its slope."""
     del a
     is_open = u > -1
     return jnp.where(is_open, 1 + u, 0), is_open.astype(u.dtype)
 
 
 def _square(u: Array, a: Array | None) -> Parts:
+    """Returns [1 + u / 2]_+^2 and its slope [1 + u / 2]_+."""
     del a
     root = jnp.where(u > -2, 1 + u / 2, 0)
     return root * root, root
@@ -67,12 +69,12 @@ def _square(u: Array, a: Array | None) -> Parts:
 
 def _log1p_ratio(x: Array) -> Array:
     """Computes log(1 + x) / x for x > -1, smooth through 0."""
-    is_near = jnp.abs(x) < _NEAR
-    near, far = jnp.where(is_near, x, 0), jnp.where(is_near, 1, x)
+    is_small = jnp.abs(x) < _NEAR
+    small, large = jnp.where(is_small, x, 0), jnp.where(is_small, 1, x)
     series = jnp.zeros_like(x)
     for k in range(10, -1, -1):
-        series = series * near + (-1) ** k / (k + 1)
-    return jnp.where(is_near, series, jnp.log1p(far) / far)
+        series = series * small + (-1) ** k / (k + 1)
+    return jnp.where(is_small, series, jnp.log1p(large) / large)
 
 
 def _power(u: Array, a: Array | None) -> Parts:
@@ -84,7 +86,8 @@ def _power(u: Array, a: Array | None) -> Parts:
     return value, value / (1 + a * u)
 
 
-def _clipped(u: Array, a: Array | None) -> Parts:
+def _clip(u: Array, a: Array | None) -> Parts:
+    """Returns u clipped to [0, 1] and its slope, which is 0 at both ends."""
     del a
     inside = (u > 0) & (u < 1)
     return jnp.where(inside, u, (u > 0).astype(u.dtype)), inside.astype(u.dtype)
@@ -99,23 +102,25 @@ def _laplace(u: Array, a: Array | None) -> Parts:
     return jnp.where(above, 1 - tail, tail), tail / a
 
 
-def _difference(found: Array, total: Array, a: Array | None) -> Array:
+def _difference(sums: Array, total: Array, a: Array | None) -> Array:
+    """Returns the excess for sum phi = total."""
     del a
-    return found - total
+    return sums - total
 
 
-def _square_excess(found: Array, total: Array, a: Array | None) -> Array:
+def _square_excess(sums: Array, total: Array, a: Array | None) -> Array:
+    """Returns the excess for (sum phi)^(1/2) = 1, an equation with a convex left side."""
     del total, a
-    return 2 * (found - jnp.sqrt(found))
+    return 2 * (sums - jnp.sqrt(sums))
 
 
-def _power_excess(found: Array, total: Array, a: Array | None) -> Array:
+def _power_excess(sums: Array, total: Array, a: Array | None) -> Array:
     """Returns the excess for (sum phi)^a = 1, convex in theta for a <= 1, linear at a = 0."""
     del total
     assert a is not None
-    log = jnp.log(jnp.where(found > 0, found, 1))
-    is_near = jnp.abs(a * log) < 1e-6
-    return found * jnp.where(is_near, log, -jnp.expm1(-a * log) / jnp.where(is_near, 1, a))
+    log = jnp.log(jnp.where(sums > 0, sums, 1))
+    is_small = jnp.abs(a * log) < 1e-6
+    return sums * jnp.where(is_small, log, -jnp.expm1(-a * log) / jnp.where(is_small, 1, a))
 
 
 def _from_top(u: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
@@ -125,6 +130,7 @@ def _from_top(u: Array, keep: Array, total: Array, a: Array | None) -> tuple[Arr
 
 
 def _around(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
+    """Returns the smallest and the largest real score with a margin; 0 in rows without any."""
     del total, a
     low = jnp.min(z, axis=-1, keepdims=True, where=keep, initial=jnp.inf)
     high = jnp.max(z, axis=-1, keepdims=True, where=keep, initial=-jnp.inf)
@@ -148,7 +154,7 @@ def _beyond(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array
 SPARSEMAX = Family(_linear, _difference, _from_top)
 ENTMAX15 = Family(_square, _square_excess, _from_top)
 ENTMAX = Family(_power, _power_excess, _from_top)
-CAPPED = Family(_clipped, _difference, _around)
+CAPPED = Family(_clip, _difference, _around)
 LAPLACE = Family(_laplace, _difference, _beyond)
 
 
@@ -170,59 +176,59 @@ def search(
     u = jnp.where(keep, u, -jnp.inf)
     if tolerance is None:
         tolerance = 16 * float(jnp.finfo(u.dtype).eps) * length_of(u) ** 0.5
-    near = tolerance * jnp.maximum(total, 1)
+    tolerances = tolerance * jnp.maximum(total, 1)
 
     def step(state: _State) -> _State:
         count, theta, low, high, _ = state
         values, slopes = family.parts(u - theta, a)
-        found = jnp.sum(values, axis=-1, keepdims=True)
+        sums = jnp.sum(values, axis=-1, keepdims=True)
         slope = jnp.sum(slopes, axis=-1, keepdims=True)
-        low, high = jnp.where(found > total, theta, low), jnp.where(found > total, high, theta)
-        newton = theta + family.excess(found, total, a) / jnp.where(slope > 0, slope, 1)
+        low, high = jnp.where(sums > total, theta, low), jnp.where(sums > total, high, theta)
+        newton = theta + family.excess(sums, total, a) / jnp.where(slope > 0, slope, 1)
         middle = (low + high) / 2
-        inside = (newton > low) & (newton < high) & (slope > 0)
-        settled = jnp.abs(found - total) <= near
-        stuck = (middle <= low) | (middle >= high)
-        patient = (count < _PATIENCE) | (count % 2 == 0)
-        other = jnp.where(settled, theta, middle)
-        new = jnp.where(inside & (patient | settled), newton, other)
-        return count + 1, new, low, high, jnp.all(settled | stuck)
+        is_inside = (newton > low) & (newton < high) & (slope > 0)
+        is_settled = jnp.abs(sums - total) <= tolerances
+        is_stuck = (middle <= low) | (middle >= high)
+        allows_newton = (count < _PATIENCE) | (count % 2 == 0)
+        other = jnp.where(is_settled, theta, middle)
+        new = jnp.where(is_inside & (allows_newton | is_settled), newton, other)
+        return count + 1, new, low, high, jnp.all(is_settled | is_stuck)
 
-    def goes_on(state: _State) -> Array:
+    def is_unfinished(state: _State) -> Array:
         return (state[0] < _MOST_STEPS) & ~state[4]
 
     low, high, start = bounds
     start = jnp.clip(start, low, high)
     state = jnp.int32(0), start, low, high, jnp.bool_(False)
     state, *_ = vary_together((state, u, total, a))
-    return lax.while_loop(goes_on, step, state)[1]
+    return lax.while_loop(is_unfinished, step, state)[1]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def threshold(
+def find_threshold(
     family: Family, u: Array, keep: Array, total: Array, bounds: Bounds, a: Array | None
 ) -> Array:
     """Runs `search`; differentiable with respect to u, total and a by the implicit function."""
     return search(family, u, keep, total, bounds, a)
 
 
-@threshold.defjvp
-def _threshold_jvp(family, primals, tangents):
+@find_threshold.defjvp
+def _find_threshold_jvp(family, primals, tangents):
     u, keep, total, bounds, a = primals
     d_u, _, d_total, _, d_a = tangents
-    theta = threshold(family, u, keep, total, bounds, a)
+    theta = find_threshold(family, u, keep, total, bounds, a)
 
-    def summed(u, a):
-        return jnp.sum(gates(family, u, keep, theta, a), axis=-1, keepdims=True)
+    def sum_gates(u, a):
+        return jnp.sum(compute_gates(family, u, keep, theta, a), axis=-1, keepdims=True)
 
-    _, moved = jax.jvp(summed, (u, a), (d_u, d_a))
+    _, sum_change = jax.jvp(sum_gates, (u, a), (d_u, d_a))
     slopes = jnp.where(keep, family.parts(jnp.where(keep, u - theta, 0), a)[1], 0)
     slope = jnp.sum(slopes, axis=-1, keepdims=True)
     # If all gates are at an end of their range, theta does not move.
-    change = jnp.where(slope > 0, (moved - d_total) / jnp.where(slope > 0, slope, 1), 0)
+    change = jnp.where(slope > 0, (sum_change - d_total) / jnp.where(slope > 0, slope, 1), 0)
     return theta, change
 
 
-def gates(family: Family, u: Array, keep: Array, theta: Array, a: Array | None) -> Array:
+def compute_gates(family: Family, u: Array, keep: Array, theta: Array, a: Array | None) -> Array:
     """Computes phi(u - theta) at the real positions; 0 elsewhere."""
     return jnp.where(keep, family.parts(jnp.where(keep, u - theta, 0), a)[0], 0)

@@ -1,4 +1,4 @@
-"""The classic problems of gradient estimation, with the exact truth beside."""
+"""The classic problems of gradient estimation, with their exact gradients."""
 
 import dataclasses
 import functools
@@ -13,17 +13,26 @@ from jaxtyping import Array, Float, Key
 from gatedjax.functional import sample_gates
 from gatedjax.gates._enumerate import Truth, enumerate
 from gatedjax.gates._estimator import Estimator
-from gatedjax.gates._report import Measured, Sample, gradients, rounding_of, standard, summed_up
+from gatedjax.gates._report import (
+    Measured,
+    Sample,
+    estimate_gradients,
+    rounding_tolerance,
+    standard_estimators,
+    summarize,
+)
 from gatedjax.gates._study import ModeRow, Study
 
 _TAU = 0.5
 
 
-def _squared(gates: Array, target: Array) -> Array:
+def _squared_distance(gates: Array, target: Array) -> Array:
+    """Computes the squared distance of the gates from a target."""
     return jnp.sum((gates - target) ** 2)
 
 
-def _steep(gates: Array, threshold: Array) -> Array:
+def _steep_sigmoid(gates: Array, threshold: Array) -> Array:
+    """Computes a steep sigmoid of the number of open gates, with its middle at the threshold."""
     return jax.nn.sigmoid(4 * (jnp.sum(gates) - threshold))
 
 
@@ -32,11 +41,11 @@ class Problem:
     """A loss of a few gates.
 
     Attributes:
-      title: its equation.
-      loss: loss(gates, parameter).
+      title: the equation of the loss.
+      loss: loss(gates, parameter) -> scalar.
       logits: log-odds of open gates.
-      parameter: of the loss.
-      shared: whether all gates have one logit, whose gradient is then looked at.
+      parameter: the parameter of the loss.
+      shared: True if all gates share a logit; the gradient is then the sum over the gates.
     """
 
     title: str
@@ -48,39 +57,42 @@ class Problem:
 
 PROBLEMS = (
     *(
-        Problem(f"(b - {t})^2, theta {theta}", _squared, (float(theta),), t)
+        Problem(f"(b - {t})^2, theta {theta}", _squared_distance, (float(theta),), t)
         for theta in (0, 1)
         for t in (0.49, 0.45)
     ),
     Problem(
         "Liu et al. 2019: sum (b - p0)^2, p0 = (.6, .51, .48), one phi = 0",
-        _squared, (0.0,) * 3, (0.6, 0.51, 0.48), shared=True,
+        _squared_distance, (0.0,) * 3, (0.6, 0.51, 0.48), shared=True,
     ),
     Problem(
-        "sigmoid(4 (b1 + b2 + b3) - 6), theta 0.4: the modes disagree", _steep, (0.4,) * 3, 1.5
+        "sigmoid(4 (b1 + b2 + b3) - 6), theta 0.4: the modes disagree",
+        _steep_sigmoid, (0.4,) * 3, 1.5,
     ),
 )  # fmt: skip
-"""What `toys` studies. The squared losses are those of Tucker et al. 2017 and Liu et al. 2019."""
+"""The problems of `toys`; the squared losses are from Tucker et al. 2017 and Liu et al. 2019."""
 
 
 @functools.partial(jax.jit, static_argnames="loss")
-def _sampled(
+def _sample_losses(
     loss: Callable[..., Any], logits: Array, parameter: Array, keys: Key[Array, " draws"]
 ) -> Float[Array, " draws"]:
+    """Evaluates the loss at a draw of hard gates for each key."""
     return jax.vmap(lambda key: loss(sample_gates(logits, key), parameter))(keys)
 
 
-def _rows(truth: Truth, sampled: np.ndarray) -> tuple[ModeRow, ...]:
+def _make_mode_rows(truth: Truth, losses: np.ndarray) -> tuple[ModeRow, ...]:
+    """Returns the rows of the gate modes; `losses` are those of hard draws."""
     exact = float(truth.expectation)
-    error = float(np.std(sampled, ddof=1) / np.sqrt(len(sampled)))
-    drawn = f"mean of {len(sampled):,} draws"
+    error = float(np.std(losses, ddof=1) / np.sqrt(len(losses)))
+    source = f"mean of {len(losses):,} draws"
     values = {
-        "sample": (f"sampled, {drawn}", float(np.mean(sampled)), error),
+        "sample": (f"sampled, {source}", float(np.mean(losses)), error),
         "exact": ("exact expectation", exact, None),
         "threshold": ("thresholded", float(truth.modes["threshold"]), None),
         "best": ("best pattern", float(truth.modes["best"]), None),
         "expected": ("mean field", float(truth.modes["expected"]), None),
-        "relaxed": (f"relaxed, tau {_TAU}, {drawn}", float(truth.modes["relaxed"]), None),
+        "relaxed": (f"relaxed, tau {_TAU}, {source}", float(truth.modes["relaxed"]), None),
     }
     return tuple(
         ModeRow(mode, title, loss, error, loss - exact, None, None, None)
@@ -95,13 +107,25 @@ def toys(
     key: Key[Array, ""] | None = None,
     problems: Sequence[Problem] = PROBLEMS,
 ) -> Iterator[Study]:
-    """Studies the classic problems: gate modes, and estimators against the exact gradient.
+    """Compares gate modes, and estimators with the exact gradient, on the classic problems.
+
+        >>> from gatedjax.gates import MeanField
+        >>> study = next(toys(draws=2, estimators=[MeanField()]))
+        >>> study.title, study.facts["best_pattern"]
+        ('(b - 0.49)^2, theta 0', [0])
 
     Args:
-      draws: estimates per estimator, and samples of the loss, at least 2.
-      estimators: None is every one that needs nothing but a temperature, 0.5.
-      key: of all draws; None is that of 0.
-      problems: which.
+      draws: the number of estimates per estimator, and of samples of the loss, at least 2.
+      estimators: the estimators; None means all except `Relax` and `Enumerate`, with a temperature
+        of 0.5.
+      key: the PRNG key of all draws; None means `jax.random.key(0)`.
+      problems: the problems; the default is the list of classic problems.
+
+    Yields:
+      A `Study` for each problem.
+
+    Raises:
+      ValueError: if draws is below 2.
 
     References: Tucker et al. 2017, "REBAR"; Liu et al. 2019, "Rao-Blackwellized Stochastic
       Gradients for Discrete Distributions".
@@ -109,7 +133,7 @@ def toys(
     if draws < 2:
         raise ValueError(f"draws must be at least 2, got {draws}")
     keys = jax.random.split(jax.random.key(0) if key is None else key, draws)
-    estimators = standard(_TAU) if estimators is None else estimators
+    estimators = standard_estimators(_TAU) if estimators is None else estimators
     for problem in problems:
         logits: Any = np.asarray(problem.logits, np.float32)
         parameter = np.asarray(problem.parameter, np.float32)
@@ -119,20 +143,24 @@ def toys(
                 problem.loss, logits, parameter, key=keys[0], temperature=_TAU, draws=draws
             )
         )  # fmt: skip
-        together = (lambda x: x.sum(-1, keepdims=True)) if problem.shared else (lambda x: x)
-        exact = together(np.asarray(truth.gradient, np.float64))
+        sum_shared = (lambda x: x.sum(-1, keepdims=True)) if problem.shared else (lambda x: x)
+        exact = sum_shared(np.asarray(truth.gradient, np.float64))
         size = float(abs(truth.expectation) + np.sqrt(truth.variance))
         rows = []
         for estimator in estimators:
-            found = gradients(problem.loss, estimator, logits, keys, (parameter,), None)
-            found = together(np.asarray(found, np.float64))
-            rounding = rounding_of(size, logits.dtype)
-            sample = Sample(found, exact, rounding, estimator.evaluations(n))
-            rows.append(summed_up(estimator, [sample]))
+            estimates = estimate_gradients(
+                problem.loss, estimator, logits, keys, (parameter,), None
+            )
+            estimates = sum_shared(np.asarray(estimates, np.float64))
+            rounding = rounding_tolerance(size, logits.dtype)
+            sample = Sample(estimates, exact, rounding, estimator.evaluations(n))
+            rows.append(summarize(estimator, [sample]))
         norm = float(np.linalg.norm(exact))
         yield Study(
             title=problem.title,
-            modes=_rows(truth, np.asarray(_sampled(problem.loss, logits, parameter, keys))),
+            modes=_make_mode_rows(
+                truth, np.asarray(_sample_losses(problem.loss, logits, parameter, keys))
+            ),
             measured=Measured(tuple(rows), 1, draws, norm),
             facts={
                 "logits": list(problem.logits),

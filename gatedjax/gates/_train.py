@@ -1,7 +1,7 @@
-"""The one road on which networks train gates, whatever the estimator.
+"""Training of networks with gates, for all estimators.
 
-`draw` makes the gates of one pass, `train` the loss of a batch whose logits are computed before the
-gates are read, and `train_passes` the loss of a network that has gates in several layers.
+`draw` draws the gates of one pass. `train` estimates the loss of a batch in which the logits do not
+depend on the gates, and `train_passes` the loss of a network that has gates in several layers.
 """
 
 from collections.abc import Callable
@@ -14,25 +14,29 @@ from jaxtyping import Array, Bool, Float, Key
 from gatedjax.functional import log_gumbel_sigmoid
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._export import exportable
-from gatedjax.gates._estimator import ByValues, Estimator, Pathwise, check_estimator, drawn
-from gatedjax.gates._expectation import cut, expectation, noise_rows
+from gatedjax.gates._estimator import ByValues, Estimator, Pathwise, check_estimator, draw_gates
+from gatedjax.gates._expectation import draw_noise_rows, expectation, mask_logits
 from gatedjax.gates._pathwise import SoftGumbel
-from gatedjax.gates._score import OfPasses
+from gatedjax.gates._score import MultiPass
 from gatedjax.gates._slopes import attached
 
 Reader = Callable[..., tuple[Float[Array, "B k"], Any]]
-"""(gates [B, k, n], *rows) -> (the losses [B, k] of k patterns of every row, other results)."""
+"""(gates [B, k, n], *rows) -> (the losses [B, k] of k patterns of each row, other results)."""
 
 
 @exportable
 class Gates(NamedTuple):
-    """The gates of one pass, or of several draws at once.
+    """The gates of one pass, or of several draws.
+
+        >>> gates = Gates(jnp.array([1.0, 0.0]), hard=True)
+        >>> print(gates.values, gates.logarithms, gates.hard)
+        [1. 0.] None True
 
     Attributes:
-      values: g.
-      logarithms: log g of a relaxation, whose g may be too small for float32.
-      hard: whether the gates are 0 or 1 (in GA-Net: whether all of a row may be closed).
-      weights: the weights of the logits of an estimator by several passes (see `OfPasses`).
+      values: the gates g.
+      logarithms: log g of relaxed gates, because g may be too small for float32; otherwise None.
+      hard: True if the gates are 0 or 1 (in GA-Net: if all gates of a row may be closed).
+      weights: the weights of the logits for an estimator with several passes (see `MultiPass`).
     """
 
     values: Array
@@ -49,12 +53,19 @@ def draw(
 ) -> Gates:
     """Draws the gates of one pass in training.
 
+        >>> from gatedjax.gates import ARM, MeanField
+        >>> logits = jnp.array([0.0, -jnp.inf])
+        >>> print(draw(MeanField(), logits, jnp.ones(2)).values)
+        [0.5 0. ]
+        >>> print(draw(ARM(), logits, jnp.ones(2)).values)
+        [1. 0.]
+
     Args:
-      estimator: a `Pathwise` gives gates that carry its derivative; any other one the first draw
-        b = [a + L > 0], as a constant.
+      estimator: the estimator. For a `Pathwise` the gates are those of the estimator, with their
+        derivative; for any other estimator they are the draw b = [a + L > 0], without a derivative.
       logits: a, of any shape.
-      noise: logistic noise.
-      mask: True at real gates; others are 0.
+      noise: logistic noise L, of the same shape.
+      mask: True at real gates; the other gates are 0. None means all.
 
     Returns:
       The gates, with their logarithms for `SoftGumbel`.
@@ -64,7 +75,7 @@ def draw(
         return Gates(jnp.exp(log_gates), log_gates)
     wide = logits.astype(wide_dtype(logits))
     if not isinstance(estimator, Pathwise):
-        return Gates(drawn(wide, noise), hard=True)
+        return Gates(draw_gates(wide, noise), hard=True)
     values = estimator.gates(wide, noise)
     return Gates(values if mask is None else jnp.where(mask, values, 0), hard=estimator.hard)
 
@@ -78,49 +89,59 @@ def train(
     *,
     rows: tuple[Any, ...] = (),
 ) -> tuple[Float[Array, " B"], Any]:
-    """Estimates the expected loss of every row of a batch over its gates.
+    """Estimates the expected loss over the gates, for each row of a batch.
 
-    The derivative with respect to the logits is the estimate of the gradient; with respect to what
-    `reader` closes over and to `rows` it is that of the loss at the gates that were drawn.
-    `jax.vmap` of `expectation` gives the same numbers, but runs a network row by row, so that the
-    gradient of its parameters is formed for every row before it is summed.
+    The derivative with respect to the logits is the estimate of the gradient. With respect to
+    `rows` and to the values that `reader` closes over, it is the derivative of the loss at the
+    gates that were drawn. `jax.vmap` of `expectation` gives the same numbers, but runs the network
+    row by row, so that the gradient of the parameters is computed for each row before it is summed.
+
+        >>> from gatedjax.gates import LocalExpectation
+        >>> def reader(gates):
+        ...     return gates.sum(-1), gates[:, 0]
+        >>> keys = jax.random.split(jax.random.key(0), 2)
+        >>> def loss(logits):
+        ...     return train(LocalExpectation(), logits, keys, reader)[0].sum()
+        >>> print(jax.grad(loss)(jnp.zeros((2, 3))))
+        [[0.25 0.25 0.25]
+         [0.25 0.25 0.25]]
 
     Args:
-      estimator: a `Pathwise` or a `ByValues` reads all rows of the batch at once, any other
-        `Estimator` one row at a time.
-      logits: a.
-      keys: the key of the noise of each row.
-      reader: reader(gates, *rows) returns the losses [B, k] of gates [B, k, n], in the dtype of
-        the logits, and other results, those of the first pattern.
-      mask: True at real gates; a masked gate is closed and has the gradient 0.
-      rows: arrays that `reader` takes row by row, each with a first axis B.
+      estimator: the estimator. A `Pathwise` or a `ByValues` evaluates all rows of the batch in the
+        same call of `reader`, any other `Estimator` row by row.
+      logits: a [B, n].
+      keys: the keys of the noise, one for each row.
+      reader: reader(gates, *rows) -> (losses, other results). It computes the losses [B, k] for
+        gates [B, k, n] in the dtype of the logits, and other results for the first pattern.
+      mask: True at real gates; a masked gate is closed and has the gradient 0. None means all.
+      rows: further arguments of `reader`, arrays with a first axis B.
 
     Returns:
-      The estimates, and the other results of `reader` for the first draw; without derivatives
-      unless the estimator is one of the two kinds.
+      (estimates, other): the estimates [B], and the other results of `reader` for the first draw.
+      `other` has derivatives only if the estimator is a `Pathwise` or a `ByValues`.
 
     Raises:
-      ValueError: if the estimator has not the members of `Estimator`.
+      ValueError: if the estimator lacks a member of `Estimator`.
     """
     check_estimator(estimator)
-    a = logits if mask is None else jax.vmap(cut)(logits, mask)
+    a = logits if mask is None else jax.vmap(mask_logits)(logits, mask)
     wide, n = a.astype(wide_dtype(a)), a.shape[-1]
-    noise = jax.vmap(lambda key: noise_rows(key, max(estimator.rows, 1), n))(keys)
+    noise = jax.vmap(lambda key: draw_noise_rows(key, max(estimator.rows, 1), n))(keys)
     if isinstance(estimator, Pathwise):
-        values, more = reader(
+        values, other = reader(
             draw(estimator, a, noise[:, 0], mask).values[:, None].astype(a.dtype), *rows
         )
-        return values[:, 0], more
+        return values[:, 0], other
     if isinstance(estimator, ByValues):
         patterns = jax.lax.stop_gradient(jax.vmap(estimator.patterns)(wide, noise))
         live = estimator.live
-        values, more = reader(patterns[:, :live].astype(a.dtype), *rows)
-        every = values
+        values, other = reader(patterns[:, :live].astype(a.dtype), *rows)
+        all_values = values
         if live is not None:
             constant, _ = reader(patterns[:, live:].astype(a.dtype), *rows)
-            every = jnp.concatenate([values, jax.lax.stop_gradient(constant)], axis=1)
-        gradient = jax.vmap(estimator.gradient)(wide, noise, patterns, every)
-        return jax.vmap(attached)(jnp.mean(values, axis=1), wide, gradient), more
+            all_values = jnp.concatenate([values, jax.lax.stop_gradient(constant)], axis=1)
+        gradient = jax.vmap(estimator.gradient)(wide, noise, patterns, all_values)
+        return jax.vmap(attached)(jnp.mean(values, axis=1), wide, gradient), other
 
     def loss(gates: Float[Array, " n"], *row: Any) -> Float[Array, ""]:
         return reader(gates[None, None], *jax.tree.map(lambda x: x[None], row))[0][0, 0]
@@ -130,33 +151,36 @@ def train(
     def estimate(logits, key, mask, *row):
         return expected(logits, key, *row, mask=mask)
 
-    _, more = reader(draw(estimator, a, noise[:, 0]).values[:, None], *rows)
-    return jax.vmap(estimate)(logits, keys, mask, *rows), jax.lax.stop_gradient(more)
+    _, other = reader(draw(estimator, a, noise[:, 0]).values[:, None], *rows)
+    return jax.vmap(estimate)(logits, keys, mask, *rows), jax.lax.stop_gradient(other)
 
 
 def train_passes(
-    estimator: OfPasses,
+    estimator: MultiPass,
     key: Key[Array, ""],
     run: Callable[[dict[str, Key[Array, ""]]], tuple[Float[Array, " B"], Float[Array, " B"], Any]],
 ) -> tuple[Float[Array, " B"], Any]:
     """Estimates the expected loss of a network with gates in several layers, by whole passes.
 
     Args:
-      estimator: the number of passes, and whether they draw opposite noise.
-      key: the key of the gates' noise.
-      run: one pass, from the key of the stream "gate" (or of "antithetic": the same noise with the
-        opposite sign) to the loss of every row, the sum of all logits times their weights, and
-        other results.
+      estimator: gives the number of passes; `estimator.mirrored` is True for opposite noise.
+      key: the key of the noise of the gates.
+      run: computes one pass. It takes a dict with the key of the stream "gate" (or "antithetic",
+        for the same noise with the opposite sign) and returns the loss of each row, the sum of
+        all logits times their weights in each row, and other results.
 
     Returns:
-      The estimates, and the other results of all passes along a new first axis.
+      (estimates, other): the estimates [B], and the other results of all passes, stacked along a
+      new first axis.
     """
     if estimator.mirrored:
         pair = [run({stream: key}) for stream in ("gate", "antithetic")]
         passes = jax.tree.map(lambda *both: jnp.stack(both), *pair)
     else:
-        passes = jax.vmap(lambda one: run({"gate": one}))(jax.random.split(key, estimator.rows))
-    values, scores, more = passes
+        passes = jax.vmap(lambda pass_key: run({"gate": pass_key}))(
+            jax.random.split(key, estimator.rows)
+        )
+    values, scores, other = passes
     mean = jnp.mean(values, axis=0)
     slopes = jax.lax.stop_gradient(values - mean[None]) / (len(values) - 1)
-    return jax.vmap(attached, in_axes=(0, 1, 1))(mean, scores, slopes), more
+    return jax.vmap(attached, in_axes=(0, 1, 1))(mean, scores, slopes), other

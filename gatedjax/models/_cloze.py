@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 from gatedjax import functional as F
 from gatedjax._utils.types import Output, Params
 from gatedjax.functional._checks import check_shape
-from gatedjax.functional._tracing import known
+from gatedjax.functional._tracing import is_known
 from gatedjax.models._checks import check_dict
 from gatedjax.models._classification import ClassifierTask
 from gatedjax.models._types import Batch, Metrics, Predictions
@@ -94,7 +94,7 @@ def _check_cloze(batch: Batch) -> None:
     """Raises ValueError for a gap outside of its query, where values are known."""
     needed = [batch[name] for name in ("cloze", "query_lengths")]
     weight = batch.get("weight")
-    if not known(needed, weight):
+    if not is_known(needed, weight):
         return
     cloze, lengths = (np.asarray(value) for value in needed)
     real = lengths > 0 if weight is None else np.asarray(weight) > 0

@@ -11,7 +11,7 @@ from gatedjax._utils.limits import MOST_LENGTH, check_most
 from gatedjax._utils.numbers import make_plain
 from gatedjax.functional._checks import check_positive
 from gatedjax.gates import Estimator
-from gatedjax.gates._named import KINDS, EstimatorName, current_name, named
+from gatedjax.gates._named import KINDS, EstimatorName, create_estimator, current_name
 from gatedjax.models._checks import check_at_least, check_rates
 from gatedjax.models._schedule import check_schedule
 
@@ -93,7 +93,9 @@ class GateConfig:
 
     def make_estimator(self, temperature: float | Array) -> Estimator:
         """Returns the estimator that trains the gates at a temperature."""
-        return named(self.estimation, temperature=temperature, draws=self.estimator_draws)
+        return create_estimator(
+            self.estimation, temperature=temperature, draws=self.estimator_draws
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from gatedjax import nn as gnn
 from gatedjax._utils.removed import removed_from
 from gatedjax._utils.types import Options, Output
 from gatedjax.functional._checks import wide_dtype
-from gatedjax.functional._relaxations import opened
+from gatedjax.functional._relaxations import binarize
 from gatedjax.gates import Estimator, SoftGumbel
 from gatedjax.gates._train import Gates, draw
 from gatedjax.models import _ga_net_input as on_input
@@ -55,7 +55,7 @@ def draw_gates(
     logits: Float[Array, "B T"], noise: Float[Array, "*S B T"]
 ) -> Float[Array, "*S B T"]:
     """Draws g_t ~ Bernoulli(sigmoid(a_t)) (eqs. 5 and 6): 1 where a + L > 0."""
-    return opened(like(logits, noise) + noise).astype(jnp.float32)
+    return binarize(like(logits, noise) + noise).astype(jnp.float32)
 
 
 class GANet(nn.Module):

@@ -11,8 +11,8 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax import functional as F
 from gatedjax.functional._export import exportable
 from gatedjax.gates import Estimator, MeanField, Pathwise, STGumbel
-from gatedjax.gates._named import KINDS, OLD_NAMES, EstimatorName, current_name, named
-from gatedjax.gates._score import OfPasses
+from gatedjax.gates._named import KINDS, OLD_NAMES, EstimatorName, create_estimator, current_name
+from gatedjax.gates._score import MultiPass
 from gatedjax.gates._train import Gates, draw
 
 Selector = EstimatorName | Literal["none", "st", "soft", "expect"] | Pathwise
@@ -84,7 +84,7 @@ def selector_estimator(selector: Selector, temperature: float | Array) -> Estima
     name = check_selector(selector)
     if isinstance(name, Pathwise):
         return name
-    return None if name == "none" else named(name, temperature=temperature)
+    return None if name == "none" else create_estimator(name, temperature=temperature)
 
 
 def check_trains_pairs(name: EstimatorName, layers: tuple[int, ...]) -> None:
@@ -133,7 +133,7 @@ def draw_selection(
         return draw(estimator, logits, noise)
     constant = jax.lax.stop_gradient(logits)
     gates = _threshold(constant, uniform)
-    if not isinstance(estimator, OfPasses):
+    if not isinstance(estimator, MultiPass):
         return Gates(gates, hard=True)
     both = [gates, _threshold(constant, 1 - uniform)] if estimator.mirrored else [gates]
     return Gates(gates, hard=True, weights=estimator.weights(constant, noise, jnp.stack(both)))

@@ -20,7 +20,14 @@ from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.gates import Estimator
 from gatedjax.gates._exact import LARGEST
-from gatedjax.gates._report import Measured, Sample, gradients, rounding_of, standard, summed_up
+from gatedjax.gates._report import (
+    Measured,
+    Sample,
+    estimate_gradients,
+    rounding_tolerance,
+    standard_estimators,
+    summarize,
+)
 from gatedjax.gates._study import ModeRow
 from gatedjax.models import GANet
 from gatedjax.text._gate_patterns import LOWER, Held, TextTruth, text_truth
@@ -454,7 +461,7 @@ def measure(
     some = every.taken(np.unique(np.linspace(0, len(every.rows) - 1, count).round().astype(int)))
     key = jax.random.key(0) if key is None else key
     tau = temperature_of(model, None)
-    estimators = standard(tau) if estimators is None else estimators
+    estimators = standard_estimators(tau) if estimators is None else estimators
     network, params = Network(model), jax.device_put(params)
     exact, sizes, encoded = [], [], []
     for read, held, modes in read_texts(network, params, some, 2, key, tau):
@@ -474,10 +481,10 @@ def measure(
             n, one = int(some.lengths[i]), encoded[i]
             logits = jnp.asarray(one.gate_logits[0], jnp.float32)
             args = (params, one, np.int32(some.labels[i]))
-            found = gradients(loss, estimator, logits, keys[i], args, one.mask[0])
-            rounding = rounding_of(sizes[i], logits.dtype)
+            found = estimate_gradients(loss, estimator, logits, keys[i], args, one.mask[0])
+            rounding = rounding_tolerance(sizes[i], logits.dtype)
             return Sample(np.asarray(found)[:, :n], exact[i], rounding, estimator.evaluations(n))
 
-        rows.append(summed_up(estimator, map(sample, range(len(exact)))))
+        rows.append(summarize(estimator, map(sample, range(len(exact)))))
     norm = float(np.sqrt(np.mean([g @ g for g in exact])))
     return Measured(tuple(rows), len(exact), draws, norm)

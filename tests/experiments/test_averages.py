@@ -1,6 +1,6 @@
 """Means of records, and records that would be replaced by others."""
 
-from experiments.core.records import NOT_RUN, averaged, refuse_other
+from experiments.core.records import NOT_RUN, format_average, refuse_other
 from tests.refusals import refused
 
 
@@ -14,10 +14,10 @@ def accuracy(one):
 
 def test_a_mean_leaves_out_what_collapsed_and_says_how_many():
     learned, lost = [record(0.5), record(0.7)], record(0.9, predicted=(40, 0))
-    assert averaged(learned, accuracy) == "0.6000 ± 0.1414 (n=2)"
-    assert averaged([*learned, lost], accuracy, 2) == "0.60 ± 0.14 (n=2), 1 collapsed"
-    assert averaged([lost, lost], accuracy) == "collapsed (n=2)"
-    assert averaged([record(None)], accuracy) == averaged([], accuracy) == NOT_RUN
+    assert format_average(learned, accuracy) == "0.6000 ± 0.1414 (n=2)"
+    assert format_average([*learned, lost], accuracy, 2) == "0.60 ± 0.14 (n=2), 1 collapsed"
+    assert format_average([lost, lost], accuracy) == "collapsed (n=2)"
+    assert format_average([record(None)], accuracy) == format_average([], accuracy) == NOT_RUN
 
 
 def test_other_figures_than_the_recorded_ones_are_refused_unless_asked_for(tmp_path):

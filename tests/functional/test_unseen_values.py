@@ -7,7 +7,7 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax.functional._checks import check_positive
-from gatedjax.functional._tracing import is_traced, known
+from gatedjax.functional._tracing import is_known, is_traced
 from tests.conftest import ROOT
 
 
@@ -218,10 +218,10 @@ def test_a_module_that_is_imported_again_registers_nothing_twice():
 
 def test_traced_values_are_told_from_known_ones():
     seen = []
-    jax.jit(lambda x: seen.extend([is_traced(x), known(x), known({"a": [x, 1]})]))(1.0)
+    jax.jit(lambda x: seen.extend([is_traced(x), is_known(x), is_known({"a": [x, 1]})]))(1.0)
     assert seen == [True, False, False]
     assert not is_traced(jnp.ones(()))
-    assert known(jnp.ones(()), np.ones(1), None, 1)
+    assert is_known(jnp.ones(()), np.ones(1), None, 1)
     jax.jit(lambda x: check_positive(x=x))(0.0)
 
 

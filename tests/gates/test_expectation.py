@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from gatedjax import functional, gates
-from gatedjax.gates._expectation import noise_rows
+from gatedjax.gates._expectation import draw_noise_rows
 from tests._modes import mesh_of
 from tests.gates import _oracles
 from tests.gates._cases import ESTIMATORS, LOGITS, WEIGHTS, cut_row, keys, name, smooth, solved
@@ -100,7 +100,7 @@ def test_rows_that_are_run_together_have_the_estimates_of_each_alone(estimator, 
     @jax.jit
     def run(logits, weights):
         both = (together, one_by_one)
-        noise = jax.vmap(lambda key: noise_rows(key, max(estimator.rows, 1), 4)[0])(rows)
+        noise = jax.vmap(lambda key: draw_noise_rows(key, max(estimator.rows, 1), 4)[0])(rows)
         found = [jax.value_and_grad(f, (0, 1), has_aux=True)(logits, weights) for f in both]
         return *found, noise
 

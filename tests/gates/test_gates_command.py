@@ -70,7 +70,7 @@ def place(tmp_path_factory):
 def here(place, monkeypatch):
     monkeypatch.chdir(place)
     few = lambda tau=0.5: (gates.DisARM(),)  # noqa: E731
-    monkeypatch.setattr(gate_modes, "standard", few)
+    monkeypatch.setattr(gate_modes, "standard_estimators", few)
     return place
 
 
@@ -100,7 +100,7 @@ TABLE = {
 def test_the_toys_are_those_of_the_table(tmp_path, monkeypatch, capsys):
     biased = (gates.StraightThrough(), gates.STGumbel(), gates.SoftGumbel())
     unbiased = (gates.Reinforce(), gates.LeaveOneOut(2), gates.ARM(), gates.DisARM())
-    monkeypatch.setattr(_toys, "standard", lambda tau: (*unbiased, *biased))
+    monkeypatch.setattr(_toys, "standard_estimators", lambda tau: (*unbiased, *biased))
     out = tmp_path / "a" / "b"
     assert report("--toy", "--out", out) == 0
     said = capsys.readouterr().out
@@ -268,7 +268,7 @@ def test_an_interruption_leaves_nothing(here, tmp_path, monkeypatch, capsys):
     assert report("model", "--file", "test.csv", *FEW, "--out", out) == 130
     assert not out.exists()
     monkeypatch.setattr("os.replace", stop)
-    monkeypatch.setattr(_toys, "standard", lambda tau: ())
+    monkeypatch.setattr(_toys, "standard_estimators", lambda tau: ())
     assert report("--toy", "--draws", "4", "--out", out) == 130
     assert list(out.iterdir()) == []
 
@@ -278,7 +278,7 @@ def test_without_matplotlib_there_is_no_figure(tmp_path, monkeypatch, capsys):
         raise ImportError("plots need matplotlib: pip install matplotlib")
 
     monkeypatch.setattr(analysis, "plot_studies", missing)
-    monkeypatch.setattr(_toys, "standard", lambda tau: ())
+    monkeypatch.setattr(_toys, "standard_estimators", lambda tau: ())
     assert report("--toy", "--draws", "4", "--out", tmp_path) == 0
     assert "no figure: plots need matplotlib" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == NAMES[:1]

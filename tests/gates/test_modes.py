@@ -293,10 +293,10 @@ def test_the_summary_is_that_of_the_samples(np_rng):
         _report.Sample(np_rng.normal(0.3, 1, (50, n)), np_rng.normal(size=n), 1e-9, n + 1)
         for n in (3, 5)
     ]
-    row = _report.summed_up(gates.ARM(), samples)
-    off = [s.found - s.exact for s in samples]
+    row = _report.summarize(gates.ARM(), samples)
+    off = [s.estimates - s.exact for s in samples]
     means = [np.sum(x.mean(0) ** 2) for x in off]
-    variances = [np.sum(s.found.var(0, ddof=1)) for s in samples]
+    variances = [np.sum(s.estimates.var(0, ddof=1)) for s in samples]
     mses = [np.mean(np.sum(x**2, 1)) for x in off]
     np.testing.assert_allclose(row.bias, np.sqrt(np.mean(means)), **F64)
     np.testing.assert_allclose(row.error, np.sqrt(np.mean(variances) / 50), **F64)
@@ -304,7 +304,9 @@ def test_the_summary_is_that_of_the_samples(np_rng):
     np.testing.assert_allclose(row.mse, np.mean(mses), **F64)
     np.testing.assert_allclose(row.mse_per_evaluation, (4 * mses[0] + 6 * mses[1]) / 2, **F64)
     cosines = [
-        np.mean(s.found @ s.exact / np.linalg.norm(s.found, axis=1) / np.linalg.norm(s.exact))
+        np.mean(
+            s.estimates @ s.exact / np.linalg.norm(s.estimates, axis=1) / np.linalg.norm(s.exact)
+        )
         for s in samples
     ]
     np.testing.assert_allclose(row.cosine, np.mean(cosines), **F64)
@@ -316,7 +318,7 @@ def test_z_is_a_normal_number_of_estimators_without_bias(scale, np_rng):
     def z(shift):
         found = np_rng.normal(size=(3, 400, 3)) * scale + shift
         exact = np.zeros(3)
-        return _report.summed_up(
+        return _report.summarize(
             gates.ARM(), [_report.Sample(one, exact, 0.0, 1) for one in found]
         ).z
 
@@ -330,10 +332,10 @@ def test_z_is_a_normal_number_of_estimators_without_bias(scale, np_rng):
 def test_what_is_within_rounding_is_exact(np_rng):
     exact = np.array([0.5, -0.25])
     near = exact + 1e-8 * np_rng.uniform(-1, 1, (20, 2))
-    row = _report.summed_up(gates.DisARM(), [_report.Sample(near, exact, 1e-7, 2)])
+    row = _report.summarize(gates.DisARM(), [_report.Sample(near, exact, 1e-7, 2)])
     assert (row.bias, row.error, row.z, row.variance, row.mse) == (0, 0, 0, 0, 0)
     np.testing.assert_allclose(row.cosine, 1, **F64)
-    assert _report.summed_up(
+    assert _report.summarize(
         gates.MeanField(), [_report.Sample(near + 0.1, exact, 1e-7, 1)]
     ).shown_biased
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gatedjax import gates
-from gatedjax.gates._expectation import noise_rows
-from gatedjax.gates._named import EstimatorName, named
+from gatedjax.gates._expectation import draw_noise_rows
+from gatedjax.gates._named import EstimatorName, create_estimator
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.training import TrainConfig, fit_lanes
 from tests.models.test_ga_net_density import batch, drawn, make
@@ -43,7 +43,9 @@ def test_an_estimator_that_is_given_is_that_of_its_name():
 
 
 def test_every_name_makes_its_own_estimator():
-    made = {name: named(name, temperature=0.7, draws=3) for name in get_args(EstimatorName)}
+    made = {
+        name: create_estimator(name, temperature=0.7, draws=3) for name in get_args(EstimatorName)
+    }
     kinds = [type(estimator) for estimator in made.values()]
     assert len(set(kinds)) == len(kinds)
     snake = lambda kind: kind.__name__.lower()  # noqa: E731
@@ -52,7 +54,7 @@ def test_every_name_makes_its_own_estimator():
     assert made["leave_one_out"] == gates.LeaveOneOut(3)
     assert made["rebar"] == gates.Rebar(tau=0.7)
     with pytest.raises(ValueError, match=r"estimator must be one of soft_gumbel, .*got 'relax'"):
-        named("relax")
+        create_estimator("relax")
 
 
 @functools.cache
@@ -139,7 +141,7 @@ def test_metrics_are_of_the_first_draw_that_the_loss_has(name):
     @jax.jit
     def run(params):
         encoded, keys = start({"params": params}, batch(), rngs=RNGS)
-        noise = jax.vmap(lambda key: noise_rows(key, 2, 7)[0])(keys)
+        noise = jax.vmap(lambda key: draw_noise_rows(key, 2, 7)[0])(keys)
         return encoded.gate_logits + noise > 0, task.loss(params, batch(), RNGS)[1]["density"]
 
     opened, density = run(params)

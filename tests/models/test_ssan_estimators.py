@@ -14,8 +14,8 @@ import pytest
 from gatedjax import functional as F
 from gatedjax import models, nn
 from gatedjax.gates import DisARM, Pathwise, Reinforce, ReinMax
-from gatedjax.gates._named import KINDS, EstimatorName, named
-from gatedjax.gates._score import OfPasses
+from gatedjax.gates._named import KINDS, EstimatorName
+from gatedjax.gates._score import MultiPass
 from gatedjax.nn._selection import NOT_OF_PAIRS
 from tests._drawn import drawn
 from tests._slow import slow_but
@@ -355,6 +355,6 @@ def test_options_that_cannot_be(options, words):
 
 def test_a_named_estimator_trains_pairs_or_is_refused():
     for name in KINDS:
-        estimator = named(name)
-        trains = isinstance(estimator, Pathwise | OfPasses | Reinforce)
+        estimator = create_estimator(name)
+        trains = isinstance(estimator, Pathwise | MultiPass | Reinforce)
         assert trains or name in NOT_OF_PAIRS, name

@@ -15,8 +15,8 @@ from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._selective import Empty
-from gatedjax.gates._named import KINDS, EstimatorName, current_name, named
-from gatedjax.gates._score import OfPasses
+from gatedjax.gates._named import KINDS, EstimatorName, create_estimator, current_name
+from gatedjax.gates._score import MultiPass
 from gatedjax.gates._train import train_passes
 from gatedjax.models._checks import check_at_least, check_finite
 from gatedjax.models._classification import (
@@ -277,7 +277,7 @@ class SelectorTask:
         (one, or its words).
         """
         weight, config = batch["weight"], self.model.config.gates
-        several = config.selective and issubclass(KINDS[config.estimation], OfPasses)
+        several = config.selective and issubclass(KINDS[config.estimation], MultiPass)
         done = (self._estimated if several else self._passed)(params, batch, rngs)
         metrics = self._metrics(done.output, batch) | self._trained(done.cost, weight)
         metrics |= self._selector_metrics(done.output, weight)
@@ -304,7 +304,7 @@ class SelectorTask:
     def _estimated(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
         """Returns the mean of several passes; the output is that of the first."""
         config = self.model.config.gates
-        estimator: Any = named(config.estimation, draws=config.estimator_draws)
+        estimator: Any = create_estimator(config.estimation, draws=config.estimator_draws)
         others = {name: key for name, key in rngs.items() if name != "gate"}
 
         def run(gate: dict[str, Array]) -> tuple[Array, Array, _Pass]:
