@@ -1,8 +1,8 @@
-"""Ratios that must not get worse: `python -m experiments.benchmarks --check`.
+"""The command `python -m experiments.benchmarks --check`, which finds ratios that became worse.
 
-Each is the time of ours over that of a yardstick, in turns in one process, so that it depends on
-the machine far less than milliseconds do. `--write` keeps what was measured as the figures to
-compare with.
+A ratio is our time over the time of a yardstick. Both take turns in a single process, so that the
+ratio depends on the machine far less than milliseconds do. `--write` stores the measured ratios as
+the committed ratios of later comparisons.
 """
 
 import dataclasses
@@ -24,44 +24,52 @@ from gatedjax._utils.terminal import say
 
 PATH = RESULTS / "benchmarks" / "ratios.json"
 TOLERANCE = 1.10
-"""How far the lower quartile of a ratio may be above the upper quartile of the committed one."""
+"""The factor by which the lower quartile of a ratio may exceed the upper quartile of the committed
+ratio."""
 Turns = Sequence[float]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Watched:
-    """A ratio: what it is, and how it is measured."""
+    """A ratio and its measurement."""
 
     says: str
-    """Ours over the yardstick."""
+    """Our program and the yardstick, in words."""
     measure: Callable[[int], Turns]
-    """From the number of turns to the ratio of each."""
+    """Function of the number of turns that returns the ratio of each turn."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Measure the ratios that must not get worse, and compare them with the committed ones.
+    """Measures the ratios that must not get worse, and compares them with the committed ratios.
 
-    A ratio is the time of ours over that of the yardstick, below 1 ours is faster; the table has
-    the median of the turns and their quartiles. "WORSE": the lower quartile is more than 10 % above
-    the upper quartile of the committed turns, in two measurements. The exit status is then 1.
-    Committed ratios of another processor are compared all the same, and named.
+    A ratio is our time over the time of the yardstick; below 1 ours is faster. The table has the
+    median of the turns and their quartiles. "WORSE" means that the lower quartile is more than 10 %
+    above the upper quartile of the committed turns, in two measurements. The exit status is then 1.
+    Committed ratios of another processor are compared as well, with a note.
     """
 
     check: bool = False
     """Compare with the committed ratios."""
     write: bool = False
-    """Commit to what is measured now: write the file."""
+    """Write the measured ratios to the file of committed ratios."""
     only: tuple[str, ...] = ()
-    """Names of ratios; all of them by default."""
+    """The names of the ratios to measure (default: all)."""
     repeats: int = 9
-    """Turns."""
+    """The number of turns."""
     path: Path = PATH
-    """File of the committed ratios."""
+    """The file of the committed ratios."""
 
 
 def _by_turn(rows: Mapping[str, Json], ours: str, base: str, times: str = "all_ms") -> Turns:
-    """Returns the ratio of every turn, from rows of `_harness.measure` or those of a benchmark."""
+    """Returns the ratio of each turn, from the rows of a measurement.
+
+    Args:
+      rows: the rows of `_harness.measure` or of a benchmark, by contestant.
+      ours: the contestant in the numerator.
+      base: the contestant in the denominator.
+      times: the field with the times of all turns.
+    """
     return [a / b for a, b in zip(rows[ours][times], rows[base][times], strict=True)]
 
 
@@ -88,7 +96,7 @@ def _transformed(repeats: int) -> Turns:
     return _by_turn(rows, "step", "products")
 
 
-# A script of a plain scan needs nothing but JAX: what is above it is the price of the library.
+# The script of a plain scan only needs JAX, so that the ratio shows the price of the library.
 _START = """
 import jax, jax.numpy as jnp
 {more}
@@ -117,7 +125,14 @@ SCRIPTS = {
 
 
 def start_seconds(repeats: int) -> dict[str, list[float]]:
-    """Seconds from nothing to the first result of a compiled LSTM: ours, and a scan by hand."""
+    """Measures the seconds from the start of Python to the first result of a compiled LSTM.
+
+    Args:
+      repeats: number of turns.
+
+    Returns:
+      The seconds of each turn for "ours", and for "plain", a scan that only needs JAX.
+    """
 
     def once(script: str) -> float:
         start = time.perf_counter()
@@ -164,7 +179,7 @@ WATCHED: dict[str, Watched] = {
 
 
 def summary(turns: Turns) -> Json:
-    """Median and quartiles."""
+    """Returns the median and the quartiles of ratios, rounded."""
     if not np.isfinite(turns).all():
         raise ValueError(f"ratios of times must be finite, got {list(turns)}")
     low, middle, high = (float(np.quantile(turns, q)) for q in (0.25, 0.5, 0.75))
@@ -172,7 +187,7 @@ def summary(turns: Turns) -> Json:
 
 
 def verdict(now: Json, committed: Json | None) -> str:
-    """What a ratio is beside the committed one."""
+    """Compares a ratio with the committed ratio: "new", "WORSE", "better" or "as before"."""
     if committed is None:
         return "new"
     if now["low"] > TOLERANCE * committed["high"]:
@@ -181,7 +196,11 @@ def verdict(now: Json, committed: Json | None) -> str:
 
 
 def measured(name: str, repeats: int, committed: Json | None) -> Json:
-    """A ratio, measured again where it seems worse: a busy moment is not a regression."""
+    """Measures a ratio, twice if it seems worse, because a busy moment is not a regression.
+
+    Returns:
+      The summary with the smaller lower quartile.
+    """
     now = summary(WATCHED[name].measure(repeats))
     if verdict(now, committed) == "WORSE":
         again = summary(WATCHED[name].measure(repeats))
@@ -198,7 +217,18 @@ def _line(name: str, now: Json, committed: Json | None) -> list[str]:
 
 
 def main(options: Options) -> Records:
-    """Measures, prints, compares and writes; raises SystemExit where a ratio became worse."""
+    """Measures, prints, compares and writes the ratios.
+
+    Args:
+      options: the options of the command.
+
+    Returns:
+      The summary of each measured ratio, with its name.
+
+    Raises:
+      ValueError: for options that contradict each other or the file.
+      SystemExit: if a ratio became worse.
+    """
     at_least_1(options, "repeats")
     unknown = sorted(set(options.only) - set(WATCHED))
     if unknown:

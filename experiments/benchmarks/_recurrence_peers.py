@@ -1,4 +1,4 @@
-"""What `recurrence` times: cases, and who takes part: our recurrences and other libraries'."""
+"""The cases and contestants of the benchmark `recurrence`: our recurrences and other libraries'."""
 
 import dataclasses
 import functools
@@ -26,7 +26,7 @@ BLOCKS = {"lstm": 4, "gru": 3, "rau": 5}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """One network and one size of batch; the width of the inputs is that of the state."""
+    """A network and a size of batch; the inputs are as wide as the state."""
 
     cell: Cell
     batch: int
@@ -38,26 +38,27 @@ class Case:
 
     @property
     def widths(self) -> list[int]:
-        """Width of the inputs of every layer."""
+        """Returns the width of the inputs of each layer."""
         return [self.hidden] + [(1 + self.bidirectional) * self.hidden] * (self.layers - 1)
 
     @property
     def size(self) -> str:
-        """B, T, H, and what is not one layer in one direction."""
+        """Returns (B, T, H) as text, with the number of layers and directions if there are
+        several."""
         stack = f", {self.layers} layers" if self.layers > 1 else ""
         ways = ", bidirectional" if self.bidirectional else ""
         return f"({self.batch}, {self.steps}, {self.hidden}){stack}{ways}"
 
     @property
     def gflop(self) -> float:
-        """10^9 operations of the forward pass: matrix products only, padding included."""
+        """Returns 10^9 operations of the forward pass: matrix products only, padding included."""
         each = sum(2 * BLOCKS[self.cell] * self.hidden * (d + self.hidden) for d in self.widths)
         return 1e-9 * self.batch * self.steps * (1 + self.bidirectional) * each
 
 
 @dataclasses.dataclass(frozen=True)
 class Runs:
-    """A contestant ready to run."""
+    """A contestant that is ready to run."""
 
     forward: Callable[[], object]
     train: Callable[[], object]
@@ -66,11 +67,11 @@ class Runs:
 
 
 class NotAvailable(Exception):
-    """A peer is not installed, has no such network, or gives wrong gradients."""
+    """Raised for a peer that is not installed, lacks the network, or has wrong gradients."""
 
 
 def make_batch(case: Case, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns inputs [B, T, D] and lengths [B], log-normal as in text, one of them T."""
+    """Draws inputs [B, T, D] and lengths [B], log-normal as in text; the first length is T."""
     rng = np.random.default_rng(seed)
     lengths = rng.lognormal(np.log(0.6 * case.steps), 0.4, case.batch)
     lengths = np.clip(lengths.astype(np.int32), 1, case.steps)
@@ -80,7 +81,7 @@ def make_batch(case: Case, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def shardings(devices: int) -> tuple[NamedSharding, NamedSharding]:
-    """Returns the shardings of what every device has whole, and of what is split by rows."""
+    """Returns the sharding of arrays that each device has in full, and of arrays split by rows."""
     mesh = Mesh(np.array(jax.devices()[:devices]), ("data",))
     return NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
 
@@ -88,9 +89,19 @@ def shardings(devices: int) -> tuple[NamedSharding, NamedSharding]:
 def jax_runs(
     case: Case, apply: Callable[..., Any], params: Params, xs: Array, lengths: Array
 ) -> Runs:
-    """Compiles the forward pass, and it with the gradients of params and inputs, which are checked.
+    """Compiles the forward pass, and the pass with gradients of parameters and inputs.
 
     The loss is the sum of the squared outputs of real steps.
+
+    Args:
+      case: the case.
+      apply: function of (parameters, inputs, lengths) that returns outputs [B, T, *].
+      params: the parameters.
+      xs: inputs [B, T, D].
+      lengths: lengths [B].
+
+    Raises:
+      NotAvailable: if gradients have another shape or are not finite.
     """
     whole, split = shardings(case.devices)
     params = jax.device_put(params, whole)
@@ -125,7 +136,18 @@ def jax_runs(
 def held_scan(
     step: Callable[..., Any], initial: Any, xs: jax.Array, mask: jax.Array, reverse: bool
 ) -> tuple[Any, jax.Array]:
-    """Scans step(carry, x [B, D]) -> carry, whose first leaf is the output, held at padding."""
+    """Scans a step over time, and keeps the carry unchanged at padding.
+
+    Args:
+      step: function of (carry, x [B, D]) that returns the carry; its first leaf is the output.
+      initial: the initial carry.
+      xs: inputs [B, T, D].
+      mask: True at real steps, [B, T].
+      reverse: True runs from the last step to the first.
+
+    Returns:
+      The last carry and the outputs [B, T, H], 0 at padding.
+    """
 
     def body(carry: Any, inputs: Any) -> Any:
         x, keep = inputs
@@ -137,7 +159,7 @@ def held_scan(
     return carry, jnp.swapaxes(outputs, 0, 1)
 
 
-# the contestants -------------------------------------------------------------------------------
+# The contestants ---------------------------------------------------------------------------------
 
 OURS = "gatedjax"
 RESET_AFTER = "gatedjax reset_after"
@@ -175,18 +197,18 @@ def _stack(unroll: Callable[..., Any], params: Params, xs: jax.Array, lengths: j
 
 
 def run_gatedjax(case: Case, xs: Array, lengths: Array, **options: Any) -> Runs:
-    """Our fast scan."""
+    """Prepares our fast scan."""
     unroll = functools.partial(_UNROLL[case.cell], **options)
     return jax_runs(case, functools.partial(_stack, unroll), _make_weights(case), xs, lengths)
 
 
 def run_our_gru(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Our GRU of the same width, which an RAU is measured against."""
+    """Prepares our GRU of the same width, to which an RAU is compared."""
     return run_gatedjax(dataclasses.replace(case, cell="gru"), xs, lengths)
 
 
 def run_scanned_step(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Our step under a plain scan, differentiated by JAX."""
+    """Prepares our step under a plain scan, with gradients by JAX."""
     step = _STEP[case.cell]
 
     def unroll(weights: Any, xs: jax.Array, mask: jax.Array, *, reverse: bool = False) -> Any:
@@ -198,7 +220,10 @@ def run_scanned_step(case: Case, xs: Array, lengths: Array) -> Runs:
 
 
 def run_products(case: Case, xs: Array, lengths: Array) -> Runs:
-    """The same matrix products and no gates; states would grow by weights that gates hold back."""
+    """Prepares the matrix products without gates.
+
+    The recurrent weights are divided by 8, because without gates the states would grow.
+    """
 
     def unroll(weights: Any, *arguments: Any, **options: Any) -> Any:
         calm = weights._replace(recurrent=weights.recurrent / 8)
@@ -229,14 +254,14 @@ class _LinenStack(nn.Module):
 
 
 def run_linen(case: Case, xs: Array, lengths: Array, *, kind: str = "") -> Runs:
-    """Flax Linen."""
+    """Prepares Flax Linen."""
     module = _LinenStack(getattr(nn, f"{kind}{case.cell.upper()}Cell"), case)
     params = jax.jit(module.init)(jax.random.key(0), jnp.asarray(xs), jnp.asarray(lengths))
     return jax_runs(case, module.apply, params, xs, lengths)
 
 
 def run_nnx(case: Case, xs: Array, lengths: Array, *, kind: str = "") -> Runs:
-    """Flax NNX."""
+    """Prepares Flax NNX."""
     make, rngs = getattr(nnx, f"{kind}{case.cell.upper()}Cell"), nnx.Rngs(0)
 
     def layer(features: int) -> Any:
@@ -256,7 +281,8 @@ def run_nnx(case: Case, xs: Array, lengths: Array, *, kind: str = "") -> Runs:
 
 
 def run_haiku(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Haiku's cores under its own unroll, with the state held at padding (it has no lengths)."""
+    """Prepares Haiku's cores under its unroll; the state stays as it is at padding, as it has no
+    lengths."""
     hk = _import("haiku")
     make = getattr(hk, case.cell.upper())
 
@@ -285,7 +311,7 @@ def run_haiku(case: Case, xs: Array, lengths: Array) -> Runs:
 
 
 def run_equinox(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Equinox's cells under a scan, with the state held at padding (it has no layer)."""
+    """Prepares Equinox's cells under a scan that keeps the state at padding, as it has no layer."""
     eqx = _import("equinox")
     make = getattr(eqx.nn, f"{case.cell.upper()}Cell")
     keys = iter(jax.random.split(jax.random.key(0), 2 * case.layers))
@@ -305,7 +331,7 @@ def run_equinox(case: Case, xs: Array, lengths: Array) -> Runs:
 
 
 def run_keras(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Keras on JAX; its GRU resets after the product, as Flax's and PyTorch's do."""
+    """Prepares Keras on JAX. Its GRU resets after the product, like Flax's and PyTorch's."""
     os.environ["KERAS_BACKEND"] = "jax"
     keras = _import("keras")
     if keras.backend.backend() != "jax":
@@ -329,9 +355,9 @@ def run_keras(case: Case, xs: Array, lengths: Array) -> Runs:
 
 
 def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
-    """PyTorch, on a GPU where JAX has one: cuDNN with its defaults, TF32 included.
+    """Prepares PyTorch, on a GPU if JAX has a GPU: cuDNN with its defaults, TF32 included.
 
-    Without packing, padding is computed and in the loss like any step.
+    Without packing, padding is computed and counts in the loss like any other step.
     """
     torch = _import("torch")
     on_gpu = jax.default_backend() == "gpu"
@@ -342,7 +368,7 @@ def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
     ways = {"batch_first": True, "bidirectional": case.bidirectional}
     network = make(case.hidden, case.hidden, case.layers, **ways).to(device)
     inputs = torch.from_numpy(xs.copy()).to(device).requires_grad_()
-    sizes = torch.from_numpy(lengths)  # packing wants them on the CPU
+    sizes = torch.from_numpy(lengths)  # Packing needs the lengths on the CPU.
 
     def forward() -> Any:
         if not packed:
@@ -371,7 +397,7 @@ def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
 
 
 def run_cudnn(case: Case, xs: Array, lengths: Array) -> Runs:
-    """cuDNN's LSTM as JAX calls it."""
+    """Prepares cuDNN's LSTM as JAX calls it."""
     if jax.default_backend() != "gpu":
         raise NotAvailable("wants a GPU")
     rnn = _import("jax.experimental.rnn")
@@ -390,7 +416,13 @@ def run_cudnn(case: Case, xs: Array, lengths: Array) -> Runs:
 
 
 def _of(make: Callable[..., Runs], *cells: Cell, **options: Any) -> Callable[..., Runs]:
-    """A contestant that has these cells: (case, xs, lengths) -> Runs, or NotAvailable."""
+    """Returns a contestant that has only the given cells.
+
+    Args:
+      make: function of (case, inputs, lengths) that returns `Runs`.
+      *cells: the cells; the contestant raises NotAvailable for another cell.
+      **options: options of make.
+    """
 
     def run(case: Case, xs: Array, lengths: Array) -> Runs:
         if case.cell not in cells:
@@ -400,7 +432,7 @@ def _of(make: Callable[..., Runs], *cells: Cell, **options: Any) -> Callable[...
     return run
 
 
-# The first is compared with the others.
+# The first contestant is compared with all following ones.
 CONTESTANTS: dict[str, Callable[..., Runs]] = {
     OURS: run_gatedjax,
     RESET_AFTER: _of(run_gatedjax, "gru", reset_after=True),

@@ -1,11 +1,11 @@
-"""Times GA-Net's inference against the share of words that its gates open.
+"""The command `python -m experiments.benchmarks.ga_net`, which times GA-Net's inference.
 
-`python -m experiments.benchmarks.ga_net`. Where the gates act on the input, a call runs as many
+It varies the share of words that the gates open. If the gates act on the input, a call runs as many
 steps as a text has words, and `GANet.compact` as many as there are slots for open words. "governed"
-is the part that gates of the attention could spare: scores, pooling and output of given states.
-Beside both stand the parts that read every word: the auxiliary network, and the backbone where the
-gates act on attention. All take turns in one process; the figures are medians, the ratio is the
-median over the turns of compact / call within a turn.
+is the part that gates of the attention could save: scores, pooling and output of given states. Two
+parts always read all words: the auxiliary network, and the backbone if the gates act on attention;
+their times are in the table for comparison. All programs take turns in a single process. Figures
+are medians; the ratio is the median over the turns of compact / call within a turn.
 """
 
 import dataclasses
@@ -36,30 +36,30 @@ PARTS, KINDS = ("backbone", "auxiliary"), ("governed", "input")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(_harness.Options):
-    """Time GA-Net's inference against the share of words that its gates open.
+    """Times GA-Net's inference against the share of words that its gates open.
 
-    A backbone that reads the open words alone is `--model.gates.gates-on input`.
+    The option for a backbone that reads only open words is `--model.gates.gates-on input`.
     """
 
     densities: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 0.8, 1.0)
-    """Shares of open gates."""
+    """The shares of open gates."""
     score: Score = "zhou"
-    """Attention score."""
+    """The attention score."""
     batch: int = 32
-    """Texts B."""
+    """The number of texts B."""
     words: int = 231
-    """Padded length T; lengths of texts are between 3T/4 and T."""
+    """The padded length T; lengths of texts are between 3T/4 and T."""
     width: int = 100
-    """Width of word vectors, and per direction of backbone and auxiliary network."""
+    """The width of word vectors, and of each direction of backbone and auxiliary network."""
     layers: int = 2
-    """Layers of the backbone."""
+    """The number of layers of the backbone."""
     repeats: int = 11
     seed: int = 0
-    """Seed of parameters, words and lengths."""
+    """The seed of parameters, words and lengths."""
 
 
 def make_batch(options: Options) -> Batch:
-    """Draws texts, one of them of full length."""
+    """Draws texts; the first has the full length."""
     rng = np.random.default_rng(options.seed)
     lengths = rng.integers(max(1, 3 * options.words // 4), options.words + 1, options.batch)
     lengths[0] = options.words
@@ -69,7 +69,7 @@ def make_batch(options: Options) -> Batch:
 
 
 def make_model(options: Options, gates_on: GatesOn) -> GANet:
-    """The network, whose gates are open where they are likelier open than closed."""
+    """Returns the network; its gates are open at an open probability above 1/2."""
     config = GANetConfig(
         embedding_dim=options.width,
         hidden=options.width,
@@ -84,13 +84,15 @@ def make_model(options: Options, gates_on: GatesOn) -> GANet:
 def with_density(
     params: Params, logits: np.ndarray, density: float
 ) -> tuple[Params, Bool[np.ndarray, "B T"]]:
-    """The parameters with that gate bias under which this share of the words is open, and the
-    open words.
+    """Sets the bias of the gates so that a given share of the words is open.
 
     Args:
-      params: of a network whose gates have the bias 0.
+      params: the parameters of a network with gate bias 0.
       logits: its gate logits [B, T], -inf at padding.
       density: share of the real words.
+
+    Returns:
+      The parameters with the new bias, and True at the open words, [B, T].
     """
     real = np.sort(logits[np.isfinite(logits)])[::-1]
     count = max(1, round(density * real.size))
@@ -103,7 +105,7 @@ def with_density(
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def answer(model: GANet, capacity: int, params: Params, batch: Batch) -> jax.Array:
-    """The class scores of the whole network, by a call (0) or from so many slots."""
+    """Computes the class scores of the network, by a call (capacity 0) or from `capacity` slots."""
     short = functools.partial(GANet.compact, capacity=capacity)
     method = short if capacity else GANet.__call__
     output: Output = model.apply({"params": params}, batch, method=method)
@@ -119,7 +121,16 @@ def govern(
     gates: jax.Array,
     mask: jax.Array,
 ) -> Output:
-    """What the gate governs where it acts on attention: scores, pooling and output of states."""
+    """Computes the part that gates of the attention control: scores, pooling and output.
+
+    Args:
+      model: the network.
+      capacity: number of slots for open words; 0 scores all words.
+      params: the parameters.
+      states: the states of the backbone [B, T, D].
+      gates: hard gates [B, T].
+      mask: True at real words, [B, T].
+    """
 
     def dense(self: GANet) -> jax.Array:
         weights = F.gated_softmax(self.score(states), gates, mask)
@@ -136,7 +147,7 @@ def govern(
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def part(model: GANet, name: str, params: Params, batch: Batch) -> Output:
-    """What reads every word: the backbone alone, or the auxiliary network alone."""
+    """Runs a part that reads all words: the "backbone" or the "auxiliary" network."""
 
     def read(self: GANet) -> Any:
         mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
@@ -146,7 +157,12 @@ def part(model: GANet, name: str, params: Params, batch: Batch) -> Output:
 
 
 def measure(options: Options) -> Records:
-    """Times every density: medians in ms per batch, and ratios compact / call; a row for each."""
+    """Measures all densities.
+
+    Returns:
+      For each density the number of slots, the medians in ms per batch, and the ratios compact /
+      call.
+    """
     batch = make_batch(options)
     first, gated = make_model(options, "attention"), make_model(options, "input")
     params = jax.jit(first.init)(jax.random.key(options.seed), batch)["params"]
@@ -195,11 +211,11 @@ def show(options: Options, rows: Records) -> None:
 
 
 def main(options: Options) -> Records:
-    """Measures, prints and returns one row per density."""
+    """Measures, prints and returns a row for each density."""
     at_least_1(options, "repeats", "batch", "words", "width", "layers")
     if not options.densities or not all(0 < density <= 1 for density in options.densities):
         raise ValueError(f"densities must be in (0, 1], got {options.densities}")
-    keep_freed_memory()  # as a run does
+    keep_freed_memory()  # Training runs do the same.
     rows = measure(options)
     show(options, rows)
     _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})

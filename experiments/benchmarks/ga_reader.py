@@ -1,7 +1,8 @@
-"""Times a training step of the GA Reader against the same network on Flax's `nn.RNN(GRUCell)`.
+"""The command `python -m experiments.benchmarks.ga_reader`, which times a step of the GA Reader.
 
-The ratio is the median over the turns of Flax / ours within a turn. A step is the loss, its
-gradients, clipping and Adam, compiled whole.
+The step is compared with the same network on Flax's `nn.RNN(GRUCell)`. The ratio is the median over
+the turns of Flax / ours within a turn. A step is the loss, its gradients, clipping and Adam,
+compiled as a single program.
 """
 
 import dataclasses
@@ -32,35 +33,38 @@ SIZES = ("batch", "document", "query", "hidden", "hops", "embedding_dim", "repea
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(_harness.Options):
-    """Time a training step of the GA Reader against the same network on Flax's recurrence.
+    """Times a training step of the GA Reader against the same network on Flax's recurrence.
 
-    Words alone, multiplicative gating, no dropout, float32. Lengths are between 3/4 of the padded
-    length and all of it. Memory is the arguments, results and scratch of the compiled step. The
-    ratio is the median over the turns of the other / ours: above 1 ours is faster.
+    The networks have words without characters, multiplicative gating, no dropout and float32.
+    Lengths are between 3/4 of the padded length and all of it. Memory is the arguments, results and
+    scratch of the compiled step. The ratio is the median over the turns of the other / ours: above
+    1 ours is faster.
     """
 
     batch: int = 32
-    """Rows B."""
+    """The number of rows B."""
     document: int = 512
-    """Padded document length N."""
+    """The padded document length N."""
     query: int = 32
-    """Padded query length Q."""
+    """The padded query length Q."""
     hidden: int = 128
-    """Width H of a GRU per direction."""
+    """The width H of a GRU per direction."""
     hops: int = 3
-    """Hops K."""
+    """The number of hops K."""
     embedding_dim: int = 100
-    """Width of the word vectors."""
+    """The width of the word vectors."""
     seed: int = 0
-    """Seed of the texts."""
+    """The seed of the texts."""
     docs: Path | None = None
-    """Rewrite the table in this file, from the figures of this run or those of --figures."""
+    """A Markdown file in which the table is replaced, with the figures of this run or of
+    --figures."""
     figures: Path | None = None
-    """A file written with --json: write --docs from it and measure nothing."""
+    """A file written with --json. With it --docs is written from the file, and no step is
+    measured."""
 
 
 def make_batch(options: Options) -> dict[str, np.ndarray]:
-    """Random texts whose ten candidates occur six times each."""
+    """Draws texts in which each of ten candidates occurs six times."""
     rng = np.random.default_rng(options.seed)
     rows, candidates, times = options.batch, 10, 6
     batch: dict[str, np.ndarray] = {}
@@ -86,13 +90,13 @@ def make_batch(options: Options) -> dict[str, np.ndarray]:
 
 @struct.dataclass
 class PeerOutput:
-    """Log-probabilities of the candidates [B, C]."""
+    """The log-probabilities of the candidates [B, C]."""
 
     logits: Any
 
 
 class FlaxGAReader(nn.Module):
-    """A reader of words with multiplicative gating and no dropout, see `models.GAReader`.
+    """A reader of words with multiplicative gating and without dropout, see `models.GAReader`.
 
     Its units have the recurrent bias of Flax's cell, which `GAReader` lacks.
     """
@@ -133,7 +137,7 @@ class FlaxGAReader(nn.Module):
 
 
 def make_tasks(options: Options) -> dict[str, GAReaderTask]:
-    """The contestants; their losses and optimisers are the same."""
+    """Returns the contestants by name; their losses and optimisers are the same."""
     config = GAReaderConfig(
         hops=options.hops,
         hidden=options.hidden,
@@ -152,7 +156,7 @@ def make_tasks(options: Options) -> dict[str, GAReaderTask]:
 
 @dataclasses.dataclass
 class Contestant:
-    """A compiled step and what it goes on from."""
+    """A compiled step with its current state and its batch."""
 
     step: Callable[..., Any]
     state: Any
@@ -161,7 +165,7 @@ class Contestant:
     memory_bytes: int | None
 
     def __call__(self) -> Any:
-        """Makes one step."""
+        """Makes a step."""
         self.state, metrics = self.step(self.state, self.batch, jax.random.key(0))
         return self.state, metrics
 
@@ -173,13 +177,17 @@ def compile_step(task: GAReaderTask, batch: dict[str, np.ndarray]) -> Contestant
     step = jax.jit(make_train_step(task, tx), donate_argnums=0)
     device_batch = jax.device_put(batch)
     program, seconds = _harness.compiled(step.lower(state, device_batch, jax.random.key(0)))
-    # the state is donated: its results take its place
+    # Results are not counted because they take the place of the state, which is donated.
     memory = _harness.memory_of(program, "temp", "argument")
     return Contestant(program, state, device_batch, seconds, memory)
 
 
 def measure(options: Options) -> Json:
-    """Times the contestants in turns; {"options", "machine", "load", "rows": {name: row}}."""
+    """Measures the contestants in turns.
+
+    Returns:
+      "options", "machine", "load" before and after, and "rows", the figures of each contestant.
+    """
     load = os.getloadavg()[0]
     batch = make_batch(options)
     with _harness.no_compilation_cache():
@@ -221,7 +229,7 @@ def _title(result: Json) -> str:
 
 
 def docs_section(result: Json) -> str:
-    """The table and what its figures depend on, in Markdown."""
+    """Returns the table and a description of the machine, in Markdown."""
     about = result["machine"]
     versions = ", ".join(f"{k} {about['versions'][k]}" for k in ("jax", "jaxlib", "flax"))
     low, high = result["load"]
@@ -234,7 +242,7 @@ def docs_section(result: Json) -> str:
 
 
 def main(options: Options) -> Json:
-    """Measures, prints and returns the figures; or only writes the docs."""
+    """Measures, prints and returns the figures, or only writes the document from figures."""
     at_least_1(options, *SIZES)
     if options.figures is not None:
         if options.docs is None:

@@ -1,4 +1,4 @@
-"""Figure 2 and learning curves from the records, figure 3 from the parameters of a run."""
+"""Figure 2 and learning curves from the records, and figure 3 from the parameters of a run."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -21,20 +21,26 @@ from gatedjax.text._reader import Reader, Reading
 from gatedjax.text._reader_figure import draw
 
 SHOWN = 5
-"""Questions in figure 3, as in the paper."""
+"""The number of questions in figure 3, as in the paper."""
 LOOKED_AT = 200
-"""Validation questions, from the first, that figure 3 chooses from."""
+"""The number of validation questions, from the first, that figure 3 chooses from."""
 MOST_WORDS = 24
-"""Of a query in figure 3."""
+"""The largest number of words of a query in figure 3."""
 
 
 def with_share(variant: str, share: int) -> str:
-    """The name of a reader trained on a share of the questions, in percent."""
+    """Returns the name of a reader that is trained on a share of the questions, in percent."""
     return variant if share == 100 else f"{variant}_{share}"
 
 
 def by_share(store: Store, data: str) -> dict[tuple[bool, int], tuple[Records, Records]]:
-    """(with the feature, share of the questions) -> runs with gating, and those without."""
+    """Returns the records of the readers of figure 2.
+
+    Returns:
+      (True with the feature, share of the questions in percent) -> the records of runs with gating,
+      and
+      of runs without.
+    """
     names = {False: (base_of(data), "no_gating"), True: (feature_of(data), "feature_no_gating")}
 
     def pair(feature: bool, share: int) -> tuple[Records, Records]:
@@ -47,7 +53,13 @@ def by_share(store: Store, data: str) -> dict[tuple[bool, int], tuple[Records, R
 
 
 def shares(store: Store, table: Table, data: str) -> Table:
-    """Figure 2 as a table: with and without gating on shares of the training questions."""
+    """Returns figure 2 as a table: test accuracy with and without gating for each training share.
+
+    Args:
+      store: the records of the paper.
+      table: the table with title and note.
+      data: the data set.
+    """
     headings = ["feature", "training share (%)", "training questions", "no gating: test (%)"]
     test = "McNemar p, one-sided, each seed (only gating right : only none)"
     headings += ["gating: test (%)", test, "p in the paper"]
@@ -81,9 +93,9 @@ def bars(job: Job) -> None:
 
 
 def curves(job: Job) -> None:
-    """Draws accuracy on validation and training questions while the readers trained."""
+    """Draws the accuracy on validation and training questions during training."""
     for data in job.data:
-        # those on shares of the questions are figure 2's
+        # Readers on shares of the questions are left out because figure 2 shows them.
         known, learned = job.paper.variants, job.store.learned(data)
         runs = {known[name].title: learned[name] for name in learned if name in known}
         lines = panels(runs, "curve", {"validation accuracy": 2})
@@ -99,7 +111,7 @@ def curves(job: Job) -> None:
 
 
 def drawn(store: Store) -> str:
-    """The figures that were drawn."""
+    """Returns links to the figures that exist, as Markdown."""
     lines = []
     for data, name in reported.NAMES.items():
         maps = sorted(path.stem for path in store.folder.glob(f"figure3_{data}_[0-9]*.png"))
@@ -114,9 +126,10 @@ def drawn(store: Store) -> str:
 
 
 def workdir_of(job: Job, data: str) -> Path | None:
-    """The work folder of the run that figure 3 shows: the best in validation that is still here.
+    """Returns the work folder of the run for figure 3, or None.
 
-    Only readers whose gating hops attend to words are asked for: GA with and without the feature.
+    It is the run with the best validation result among the runs with a work folder, of the reader
+    with and without the feature, because only the gating hops of these readers attend to words.
     """
     here = []
     for variant in (base_of(data), feature_of(data)):
@@ -129,11 +142,18 @@ def workdir_of(job: Job, data: str) -> Path | None:
 
 
 def chosen_readings(readings: Sequence[Reading]) -> list[Reading]:
-    """The questions to show: answered rightly, few words, and not by counting.
+    """Chooses the questions to show: right answers to short queries that counting would miss.
 
-    A question qualifies if the reader is right, its query has at most 24 words with the markers,
-    and another candidate occurs more often in the document than the answer (where there is such a
-    question; else any that is right). Of these the first are taken.
+    A query is short if it has at most 24 words with the markers. Counting would miss the answer if
+    another candidate occurs more often in the document; if too few questions are like that, easier
+    questions follow. If no query is short, longer queries are taken. The order of the questions
+    decides among equals.
+
+    Args:
+      readings: the readings of validation questions.
+
+    Returns:
+      At most five readings.
     """
     right = [r for r in readings if r.predicted == r.example["label"]]
     short = [r for r in right if len(r.query) <= MOST_WORDS] or right
@@ -148,7 +168,11 @@ def chosen_readings(readings: Sequence[Reading]) -> list[Reading]:
 
 
 def heat_maps(job: Job) -> None:
-    """Draws some validation questions of the best run that is still here, for every data set."""
+    """Draws validation questions of the best run with a work folder, for each data set.
+
+    Raises:
+      ValueError: if there is no such run, or it answers no question.
+    """
     for data in job.data:
         workdir = workdir_of(job, data)
         if workdir is None:

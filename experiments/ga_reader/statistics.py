@@ -1,4 +1,4 @@
-"""Tests against a better reader, and the tables of statistics: 5 and 6, and the proportions."""
+"""One-sided tests between readers, tables 5 and 6, and the tests of proportions."""
 
 from collections.abc import Mapping
 
@@ -25,12 +25,23 @@ from gatedjax.analysis._significance import McNemar, Proportion
 
 
 def reached(records: Records, part: str = "test", digits: int = 2) -> str:
-    """Mean and deviation over the seeds of the accuracy of a part, in percent."""
+    """Formats the mean and deviation over the seeds of the accuracy of a part, in percent."""
     return averaged(records, lambda record: 100 * record[part]["accuracy"], digits)
 
 
 def one_sided(first: Records, second: Records) -> list[McNemar]:
-    """Exact McNemar tests of each seed that both have: is the first reader better?"""
+    """Runs exact McNemar tests of whether the first reader is better.
+
+    Args:
+      first: the records of the first reader.
+      second: the records of the second reader.
+
+    Returns:
+      A test for each seed that both have.
+
+    Raises:
+      ValueError: if the test sets differ in size.
+    """
     a, b = ({record["seed"]: record for record in records} for records in (first, second))
     tests = []
     for seed in sorted(a.keys() & b.keys()):
@@ -45,10 +56,15 @@ def one_sided(first: Records, second: Records) -> list[McNemar]:
 
 
 def one_sided_texts(pairs: Mapping[K, tuple[Records, Records]]) -> dict[K, str]:
-    """One-sided p-values by seed with the counts that they rest on, corrected together.
+    """Formats one-sided p-values by seed with their counts; all are corrected together.
 
-    There is no p where a pair (reader, the one that it may be better than) has one seed in common,
-    or a run collapsed.
+    A pair has no p-value if it has fewer than two common seeds or a collapsed run.
+
+    Args:
+      pairs: key -> the records of the reader that may be better, and of the other reader.
+
+    Returns:
+      The text of each key.
     """
     tests = {key: one_sided(*pair) for key, pair in pairs.items()}
     lost = {key for key, pair in pairs.items() if any(map(collapsed, (*pair[0], *pair[1])))}
@@ -67,7 +83,7 @@ def one_sided_texts(pairs: Mapping[K, tuple[Records, Records]]) -> dict[K, str]:
 
 
 def count(job: Job) -> None:
-    """Counts every data set that can be had here; writes statistics.json."""
+    """Counts the data sets that can be loaded here, and writes statistics.json."""
 
     def counted(name: str) -> Json:
         parts: Json = {}
@@ -91,7 +107,7 @@ def count(job: Job) -> None:
 
 
 def table5(store: Store) -> str:
-    """Sizes of the data sets: the paper's and those that were counted here."""
+    """Renders table 5, the sizes of the data sets in the paper and here, as Markdown."""
     path = store.folder / "statistics.json"
     counts = read_json(path) if path.exists() else {}
     headings = ["data", "whose", "train", "validation", "test", "words", "longest document"]
@@ -121,7 +137,7 @@ def table5(store: Store) -> str:
 
 
 def table6(store: Store) -> str:
-    """The tuned values, and whether the presets and the runs have them."""
+    """Renders table 6, the tuned values of the paper, the presets and the runs, as Markdown."""
     headings = ["data", "dropout: paper", "preset", "runs", "GRU width: paper", "preset", "runs"]
     headings.append("characters")
     rows = []
@@ -141,7 +157,8 @@ def table6(store: Store) -> str:
 
 
 def proportions(store: Store) -> str:
-    """One-sample proportion tests of section 4.2, on the paper's accuracies and on ours."""
+    """Renders the one-sample tests of proportions of section 4.2, for the paper and ours, as
+    Markdown."""
     headings = ["data", "second best (quoted)", "its test (%)", "GA test (%)", "whose", "questions"]
     headings += ["z", "p, one-sided", "p in the paper"]
     rows, tests = [], {}

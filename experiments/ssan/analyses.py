@@ -1,5 +1,5 @@
-"""Tables 6 and 7 and figures 2 to 6, what the attention of finished runs looks like; and a linear
-reference."""
+"""Tables 6 and 7 and figures 2 to 6, which show the attention of finished runs; and a linear
+reference for the probes."""
 
 import collections
 from collections.abc import Callable, Iterator, Sequence
@@ -27,15 +27,15 @@ from gatedjax._utils.terminal import say
 from gatedjax.analysis import trees
 
 Numbers = Json
-"""What an analysis writes."""
+"""The results of an analysis, as in its JSON file."""
 TITLES = {BASE: "SAN", FULL: "SSAN, layer 1"}
 NORMS: tuple[trees.Norm, ...] = ("rows", "area", "none")
 BASELINES = ("left", "right", "balanced", "random")
 GOLD = "gold trees of the English Web Treebank's test part"
 MOST = 2_000
-"""Sentences that figures 2 and 4 look at."""
+"""The number of test sentences, from the first, that figures 2 and 4 average over."""
 SHOWN = range(8, 15)
-"""Words of a sentence that figures show."""
+"""The lengths, in words, of the sentences that figures 3, 5 and 6 choose from."""
 PROBES = ("bshift", "tree_depth", "top_const")
 FIGURES = {
     "figure2": "bshift",
@@ -44,13 +44,21 @@ FIGURES = {
     "figure5": "wrd_small",
     "figure6": "mt_multi30k",
 }
-"""What each looks into, if the command names no data."""
+"""The data set of each figure if the command names none."""
 
 
 def of_each(
     analyse: Callable[[Job, str], None], then: Callable[[Job], None] = lambda job: None
 ) -> Callable[[Job], None]:
-    """Analyses every data set that the command names, and then does something else."""
+    """Returns a function that analyses each data set of a command.
+
+    Args:
+      analyse: called with the job and the name of each data set.
+      then: called with the job at the end.
+
+    Returns:
+      The function of a job. It raises ValueError if the command names a data set twice.
+    """
 
     def all_of_them(job: Job) -> None:
         repeated = [data for data, n in collections.Counter(job.data).items() if n > 1]
@@ -64,12 +72,20 @@ def of_each(
 
 
 def with_local_heads(job: Job, data: str) -> bool:
-    """Whether an analysis looks into networks with local heads, which table 2 trains on BShift."""
+    """Returns whether an analysis reads the networks with local heads, which table 2 trains on
+    BShift."""
     return data == "bshift" and job.options.local
 
 
 def encoders(job: Job, data: str) -> dict[str, Encoder]:
-    """The networks without and with a selector in layer 1, of seed 0."""
+    """Loads the encoders of seed 0, without a selector and with a selector in layer 1.
+
+    Returns:
+      An encoder for each of the names `BASE` and `FULL`.
+
+    Raises:
+      FileNotFoundError: if a run has not finished.
+    """
     there = with_local_heads(job, data)
     trained = {role: local(role) if there else role for role in TITLES}
     return {
@@ -81,26 +97,41 @@ def encoders(job: Job, data: str) -> dict[str, Encoder]:
 
 
 def shown_as(data: str, numbers: Numbers) -> str:
-    """What an analysis looked into."""
+    """Returns the title of a data set, with a note if the networks have local heads."""
     local = ", local heads and a linear head" if numbers.get("local") else ""
     return reported.NAMES.get(data, data) + local
 
 
 def file_of(store: Store, what: str, data: str) -> Path:
-    """Where the numbers of an analysis are."""
+    """Returns the path of the results of an analysis.
+
+    Args:
+      store: the records of the paper.
+      what: the name of the table, figure or reference.
+      data: the data set.
+    """
     return store.folder / "attention" / f"{what}-{data}.json"
 
 
 def written(store: Store, what: str) -> list[tuple[str, Numbers]]:
-    """(data set, what the analysis wrote), by name."""
+    """Reads the results of an analysis on all data sets, in the order of their names.
+
+    Args:
+      store: the records of the paper.
+      what: the name of the table or figure.
+
+    Returns:
+      Pairs of a data set and its results.
+    """
     paths = sorted((store.folder / "attention").glob(f"{what}-*.json"))
     return [(path.stem.removeprefix(f"{what}-"), read_json(path)) for path in paths]
 
 
 def _save(job: Job, data: str, numbers: Numbers) -> str:
-    """Writes the numbers of an analysis; those of another one only give way to --rerun.
+    """Writes the results of an analysis; only --rerun replaces different results.
 
-    Returns what it looked into, for a title.
+    Returns:
+      The title of the data set, see `shown_as`.
     """
     path = file_of(job.store, job.options.what, data)
     if with_local_heads(job, data):
@@ -112,7 +143,7 @@ def _save(job: Job, data: str, numbers: Numbers) -> str:
 
 
 def figure_of(what: str, data: str) -> str:
-    """The name of a figure's files: data other than the figure's own have files of their own."""
+    """Returns the name of the files of a figure, which includes any data set but the default."""
     return what if data == FIGURES[what] else f"{what}_{data}"
 
 
@@ -121,13 +152,18 @@ def _drawn(job: Job, data: str) -> Path:
 
 
 def treebank(options: Any, split: str = "test") -> Records:
-    """The sentences of the English Web Treebank, with tags and constituents."""
+    """Loads sentences of the English Web Treebank, with tags and constituents.
+
+    Args:
+      options: has `data_dir` and `manual_dir`.
+      split: "train", "validation" or "test".
+    """
     folders = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
     return list(gdata.load("ewt_trees", split, **folders))
 
 
 def gold_tree(example: Json) -> trees.SpanTree:
-    """The gold tree of an example, without labels."""
+    """Returns the gold tree of an example, without labels."""
     spans = [(first, past) for first, past, _ in example["constituents"]]
     return trees.SpanTree.of(len(example["tokens"]), spans)
 
@@ -137,16 +173,19 @@ def _maps(options: Any, encoder: Encoder, texts: Sequence[Words], **more: Any) -
 
 
 def _tagged_maps(options: Any, encoder: Encoder, examples: Sequence[Any]) -> list[np.ndarray]:
-    """As `_maps`; tags tell the words that no space stands before."""
+    """Computes the attention between the words of tagged sentences, see `_maps`.
+
+    The tags mark the words that follow the previous word without a space.
+    """
     glued = [[tag in GLUED for tag in example["tags"]] for example in examples]
     return _maps(options, encoder, [example["tokens"] for example in examples], glued=glued)
 
 
-# table 6 -----------------------------------------------------------------------------------------
+# Table 6 -----------------------------------------------------------------------------------------
 
 
 def brackets(job: Job, data: str) -> None:
-    """Bracket scores of trees from attention, and of the four trees that know nothing."""
+    """Scores trees from attention, and four trees that ignore the sentence, against gold trees."""
     examples = treebank(job.options)
     gold = [gold_tree(example) for example in examples]
     drop = [[tag in trees.PUNCTUATION for tag in example["tags"]] for example in examples]
@@ -175,7 +214,7 @@ def brackets(job: Job, data: str) -> None:
 
 
 def table6(store: Store) -> str:
-    """Unlabelled brackets."""
+    """Renders table 6, the scores of unlabelled brackets, as Markdown."""
     headings = ["attention of", "tree", "precision (%)", "recall (%)", "F1 (%)"]
     rows = [
         ["WMT14 En-De, paper", name, *(f"{pair[i]:.2f}" for pair in reported.TABLE6.values())]
@@ -197,11 +236,11 @@ def table6(store: Store) -> str:
     return paragraphs(analysis.render_table(headings, rows), "\n".join(notes))
 
 
-# table 7 -----------------------------------------------------------------------------------------
+# Table 7 -----------------------------------------------------------------------------------------
 
 
 def tag_shares(job: Job, data: str) -> None:
-    """Shares of attention by part of speech."""
+    """Computes the shares of attention by the part of speech of the key, and writes them."""
     examples, note = tagged_sentences(job, data)
     numbers: Numbers = {"note": note, "sentences": len(examples), "layer": job.options.layer}
     for variant, encoder in encoders(job, data).items():
@@ -214,7 +253,14 @@ def tag_shares(job: Job, data: str) -> None:
 
 
 def tagged_sentences(job: Job, data: str) -> tuple[Records, str]:
-    """Sentences with tags to look at the attention of a network with: its own where they have."""
+    """Returns tagged sentences on which to run a network, and a note about their source.
+
+    Tree depth and top constituents have test sentences of the treebank, with gold tags; other data
+    sets borrow the test sentences of the treebank.
+
+    Raises:
+      ValueError: if the treebank contains no test sentence.
+    """
     options = job.options
     if not data.startswith(("tree_depth", "top_const")):
         return treebank(options), f"{GOLD.replace('trees', 'tags')}, not the network's own text"
@@ -235,7 +281,7 @@ def _test_examples(job: Job, data: str) -> gdata.Source:
 
 
 def table7(store: Store) -> str:
-    """Attention by part of speech."""
+    """Renders table 7, attention by part of speech, as Markdown."""
     ours = written(store, "table7")
 
     def whose(data: str) -> tuple[str, str]:
@@ -261,11 +307,12 @@ def table7(store: Store) -> str:
     return paragraphs(table, "\n".join(notes) or f"Ours: {NOT_RUN}.")
 
 
-# figures -----------------------------------------------------------------------------------------
+# Figures -----------------------------------------------------------------------------------------
 
 
 def distances(job: Job, data: str) -> None:
-    """Figures 2 and 4: attention over the distance of query and key."""
+    """Draws figures 2 and 4, attention over the distance of query and key, and writes the
+    shares."""
     texts = [example["tokens"] for example in _test_examples(job, data)[:MOST]]
     counts = {}
     numbers: Numbers = {"sentences": len(texts), "layer": job.options.layer}
@@ -285,7 +332,11 @@ def distances(job: Job, data: str) -> None:
 
 
 def heat_maps(job: Job, data: str) -> None:
-    """Figures 3 and 5: attention of one sentence whose order was changed."""
+    """Draws figures 3 and 5, the attention within a sentence with changed order.
+
+    Raises:
+      ValueError: if the order of the sentences of a data set was not changed.
+    """
     if not all(name.startswith(("bshift", "wrd")) for name in job.data):
         what = job.options.what
         raise ValueError(f"{what} shows sentences whose order was changed, got {job.data}")
@@ -317,7 +368,7 @@ def _one(options: Any, examples: Sequence[Record]) -> Json:
 
 
 def tree_figure(job: Job, data: str) -> None:
-    """Figure 6: the trees of one sentence."""
+    """Draws figure 6, the trees of a sentence, and writes their brackets."""
     short = [x for x in treebank(job.options) if len(x["tokens"]) in SHOWN]
     example = _one(job.options, short)
     gold = gold_tree(example)
@@ -331,15 +382,16 @@ def tree_figure(job: Job, data: str) -> None:
 
 
 CURVES = "curves_"
-"""Begins the names of the files of learning curves; the data set follows."""
+"""The beginning of the names of files with learning curves; the data set follows."""
 APART = bounded("")
-"""Ends the name of the figure of the networks whose names end so."""
+"""The end of the names of networks with a bounded gradient, and of the name of their figure."""
 
 
 def curves(job: Job, data: str) -> None:
-    """Validation and selected pairs of all networks that learned, while they trained.
+    """Draws validation accuracy and the share of selected pairs for all networks that learned.
 
-    Selectors whose gradient is bounded have a figure of their own, with the standard networks.
+    Selectors with a bounded gradient get a second figure, together with the networks without a
+    selector.
     """
     store = job.store
     learned = store.learned(data)
@@ -359,7 +411,8 @@ def curves(job: Job, data: str) -> None:
 
 
 def _selected(records: Records) -> Records:
-    """Curves of the share of selected pairs, of the networks that select in one layer."""
+    """Returns the curves of the share of selected pairs for the networks with a single selective
+    layer."""
     layers = [record.get("selection_curve", {}).values() for record in records]
     return [{"rate": rates} for one in layers if len(one) == 1 for rates in one]
 
@@ -393,16 +446,20 @@ def _lines(store: Store) -> Iterator[str]:
 
 
 def figures(store: Store) -> str:
-    """Links to the figures, and the numbers of the distance curves at 1."""
+    """Returns links to the figures, with the shares of attention at distance 1, as Markdown."""
     quoted = "The paper has {} % (SAN) and {} % (SSAN) at distance 1 on BShift."
     return "\n".join([*_lines(store), "", quoted.format(*reported.DISTANCE_ONE)])
 
 
-# a linear reference ------------------------------------------------------------------------------
+# A linear reference ------------------------------------------------------------------------------
 
 
 def linear_reference(job: Job, data: str) -> None:
-    """How many labels pairs of neighbouring words tell."""
+    """Trains the linear classifier of neighbouring words on a probe, and writes its accuracy.
+
+    Raises:
+      ValueError: if a data set is not a probe.
+    """
     if others := [name for name in job.data if name not in PROBES]:
         raise ValueError(f"neighbours is for the probes {', '.join(PROBES)}, got {others[0]}")
     _save(job, data, neighbours.train(experiment(job.config(data, FULL, 0))))

@@ -11,11 +11,15 @@ from gatedjax.analysis._scores import ratio
 def group_scores(
     label: np.ndarray, predicted: np.ndarray, groups: Mapping[str, Sequence[int]], num_classes: int
 ) -> dict[str, tuple[float, float]]:
-    """F1 of groups of classes: (averaged by support, after merging the classes of every group).
+    """Computes two F1 scores of each group of classes.
 
     Args:
       label, predicted, num_classes: as for `class_scores`.
-      groups: name -> classes. A class of no group is one of its own when classes are merged.
+      groups: name -> classes. In the merged score a class outside of all groups stays a class.
+
+    Returns:
+      name -> (F1 of the classes averaged by support, F1 after the classes of each group are
+      merged).
 
     Raises:
       ValueError: also if a class is in two groups.

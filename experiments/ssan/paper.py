@@ -67,7 +67,7 @@ from gatedjax._utils.terminal import say
 Mode = Literal["st", "soft", "expect", "reinforce"]
 LAYERS = {n: f"ssan_layer{n}" for n in reported.LAYERS}
 NETWORKS = (BASE, *LAYERS.values())
-"""Without a selector, and with one in each layer."""
+"""The networks without a selector, and with a selector in each layer."""
 REWARDED = "ssan_reinforce"
 MODES = {
     BASE: "none (SAN)",
@@ -81,7 +81,7 @@ SHARING = {
     FULL: "a selection for every head (authors' code)",
     "ssan_shared": "one selection for all heads (paper's text)",
 }
-# 0.5 is that of the network that the other tables have
+# The other tables have networks with the temperature 0.5.
 TEMPERATURES = {"ssan_tau0.1": "0.1", FULL: "0.5", "ssan_tau1": "1", "ssan_tau2": "2"}
 DENSITIES = {
     BASE: "none (SAN)",
@@ -101,7 +101,7 @@ HALVES: dict[str, tuple[str, Changes]] = {
         {"model.head_hidden": (128, 128)},
     ),
 }
-"""Networks with one of the two changes: what they change of the SAN by `MENDED`."""
+"""The networks with only part of the recipe `MENDED`, as changes to SAN with that recipe."""
 
 
 def _drawn(mode: Mode, title: str) -> Variant:
@@ -110,7 +110,13 @@ def _drawn(mode: Mode, title: str) -> Variant:
 
 
 def _of_layers(named: Callable[[str], str], how: str, changes: Changes) -> Iterator[Variant]:
-    """A selector in each layer, by a recipe."""
+    """Yields a network with a selector for each layer, trained by a recipe.
+
+    Args:
+      named: from the name of the network to its name with the recipe.
+      how: the recipe, as the end of the title.
+      changes: the changes that the recipe makes to the preset.
+    """
     for n, name in LAYERS.items():
         yield Variant(
             named(name), f"SSAN, layer {n}{how}", {"model.gates.select_layers": (n,), **changes}
@@ -153,25 +159,26 @@ class SSANOptions(Options):
     """Options of the tables of this paper."""
 
     layers: tuple[int, ...] = reported.LAYERS
-    """The layers that get a selector, one at a time, in table2, table3 and bound."""
+    """The layers that get a selector, a network for each, in table2, table3 and bound."""
     modes: tuple[Mode, ...] = ("st", "soft", "expect", "reinforce")
-    """The modes that are trained for modes."""
+    """The modes of the selector that the table modes trains."""
     layer: int = 1
-    """The layer of the encoder whose attention table6, table7 and the figures show."""
+    """The layer of the encoder that table6, table7 and the figures look into, from 1."""
     head: Unset[int] = None
-    """The head whose attention they show, from 0 (default: the mean over heads)."""
+    """The head that they look into, from 0 (default: the mean over heads)."""
     local: bool = True
-    """For BShift, show the networks of table2, which have local heads."""
+    """For BShift, look into the networks of table2, which have local heads."""
     sentence: int = 0
-    """The number of the sentence of 8 to 14 words in figure3, figure5 and figure6."""
+    """The index, from 0, of the sentence in figure3, figure5 and figure6, among the sentences of 8
+    to 14 words."""
     seeds: int = 1
     """The number of runs per cell, with seeds 0, 1, ..."""
     num_steps: Unset[int] = None
-    """The number of steps per run, with as many fewer of warm-up (default: the preset's)."""
+    """The number of steps per run (default: the preset's). At most a quarter of them is warm-up."""
     embeddings: Unset[str] = None
     """The GloVe file for inference and semantic roles (default: random vectors)."""
     note: Unset[str] = None
-    """What the files are, if they are not the published ones. Tables name it."""
+    """A description of the files if they are not the published files. Tables show it."""
     owned: ClassVar = {
         "layers": ("table2", "table3", "bound"),
         "modes": ("modes",),
@@ -180,7 +187,11 @@ class SSANOptions(Options):
     }
 
     def changes(self, preset: RunConfig) -> Changes:
-        """What the files are, and the width of their word vectors where it is not the preset's."""
+        """Returns the changes that the options make to a preset.
+
+        These are the note about the files, and the width of the word vectors if it differs from the
+        preset's.
+        """
         changes: Json = {} if self.note is None else {"data.note": self.note}
         if self.embeddings is None or not hasattr(preset.data, "embeddings"):
             return changes
@@ -193,7 +204,10 @@ class SSANOptions(Options):
         return changes
 
     def check(self) -> None:
-        """Refuses unknown layers, and a preset that tables have as networks of another preset."""
+        """Exits with status 2 for an unknown layer, and for the preset bshift_local.
+
+        The tables have the networks of that preset under the data set bshift.
+        """
         if "bshift_local" in self.data:
             cli.fail(
                 "--data bshift_local is for single runs; table2 trains these networks on bshift"
@@ -206,7 +220,7 @@ class SSANOptions(Options):
         return changed(config, {"train": with_budget(config.train, steps)})
 
 
-# tables of networks against the standard one -----------------------------------------------------
+# Tables of networks against the standard network -------------------------------------------------
 
 TESTS = (
     "Mean ± sample standard deviation over seeds, parameters of the best validation. "
@@ -218,7 +232,7 @@ STEPS = columns.parameters("steps", "steps")
 
 
 def last_loss(row: Row) -> str:
-    """The last training loss that was a number, that of runs that collapsed too."""
+    """Returns the mean of the last finite training losses of all runs, collapsed runs included."""
     curves = [record.get("train_curve", ()) for record in row.records]
     known = [[loss for _, loss, *_ in curve if loss is not None] for curve in curves]
     losses = [curve[-1] for curve in known if curve]
@@ -229,22 +243,36 @@ Pair = Callable[[str, str], tuple[str, str] | None]
 
 
 def with_san(_: str, variant: str, san: str = BASE) -> tuple[str, str] | None:
-    """What a network is compared with; networks without a selector are what others are."""
+    """Returns the pair of a network and the standard network, or None for the standard network.
+
+    Args:
+      variant: the name of the network.
+      san: the name of the standard network.
+    """
     return None if variant == san else (variant, san)
 
 
 def that_learns(data: str, network: str) -> str:
-    """The network by the recipe that learns a set of data."""
+    """Returns the name of a network with the recipe that learns a data set."""
     return local(network) if data == "bshift" else network
 
 
 def with_san_that_learns(data: str, variant: str) -> tuple[str, str] | None:
-    """The same, by these recipes."""
+    """Returns the pair of `with_san` for the recipe that learns the data set."""
     return with_san(data, variant, that_learns(data, BASE))
 
 
 def verdicts(store: Store, rows: Sequence[Row], pair: Pair = with_san) -> Iterator[str]:
-    """For every data set: which networks beat the standard one? Then what the data are instead."""
+    """Yields a paragraph for each data set: comparisons with the standard network, and the data.
+
+    A line for each network compares it with the standard network; lines with the accuracy of the
+    linear classifier of neighbours and with the differences from the paper's data follow.
+
+    Args:
+      store: the records of the paper.
+      rows: the rows of the table.
+      pair: from data set and network to the two networks of the comparison.
+    """
     for name, label in {row.data: row.label for row in rows}.items():
         here = [row for row in rows if row.data == name and row.records]
         lines = [
@@ -265,7 +293,7 @@ def verdicts(store: Store, rows: Sequence[Row], pair: Pair = with_san) -> Iterat
 
 
 def show(job: Job) -> None:
-    """Prints the table, and which of its data sets it leaves out."""
+    """Prints the table, and a line for each data set that it leaves out."""
     table = job.table
     assert isinstance(table, Table)
     say(table.text(job.paper, job.store))
@@ -278,24 +306,32 @@ def show(job: Job) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Networks(Table):
-    """A table of networks, some of whose test examples are moves of one sentence."""
+    """A table of networks in which several test examples can be moves of a single sentence."""
 
     quoted: Sequence[Sequence[str]] = ()
-    """Rows of the paper alone."""
+    """Rows that contain only numbers of the paper."""
 
     def quoted_rows(self) -> Sequence[Sequence[str]]:
-        """Returns the rows of the paper alone."""
+        """Returns the rows that contain only numbers of the paper."""
         return self.quoted
 
     def groups(self, record: Record) -> Array:
-        """Returns the sentence of each test example, because its moves depend on one another."""
+        """Returns the sentence of each test example, because the moves of a sentence are
+        dependent."""
         return sentence_of_each(record)
 
 
 def against_san(
     *ahead: Column, more: Sequence[Column] = (), pair: Pair = with_san, **fields: Any
 ) -> Table:
-    """Networks and what the tests say of each against the standard one, between other columns."""
+    """Returns a table that tests each network against the standard network.
+
+    Args:
+      *ahead: the columns before the tests.
+      more: the columns after the tests.
+      pair: from data set and network to the two networks of the comparison.
+      **fields: other fields of the table.
+    """
     headings = ("minus SAN", "95 % interval", "bootstrap p", "McNemar p (each seed)")
     tests = columns.paired(headings, seeds=False)
     return Networks(
@@ -308,12 +344,12 @@ def against_san(
 
 
 def of_layers(job: Job, _: str) -> list[str]:
-    """The networks that --layers asks for."""
+    """Returns the standard network and the networks of --layers."""
     return [BASE, *(name for layer, name in LAYERS.items() if layer in job.options.layers)]
 
 
 def of_local_layers(job: Job, data: str) -> list[str]:
-    """The same by the recipe that learns BShift."""
+    """Returns the networks of `of_layers` by the recipe that learns BShift."""
     return [*map(local, of_layers(job, data))]
 
 
@@ -343,7 +379,11 @@ BOUND_ON = ("bshift", "wrd_small")
 
 
 def bounded_layers(data: str, layers: Iterable[int] = reported.LAYERS) -> list[str]:
-    """The standard network, and selectors with a bounded gradient, by the recipe that learns."""
+    """Returns the networks of the table with bounded gradients for a data set.
+
+    These are the standard network and a selector with a bounded gradient in each of the layers, all
+    by the recipe that learns the data set.
+    """
     networks = (that_learns(data, LAYERS[layer]) for layer in layers)
     return [that_learns(data, BASE), *map(bounded, networks)]
 
@@ -374,7 +414,10 @@ RECIPES = (BASE, FULL, "ssan_soft", "ssan_expect", *HALVES, local(BASE))
 
 
 def as_the_paper(_: str, variant: str) -> tuple[str, str] | None:
-    """What is compared of recipes with the paper's sinusoids alone: its selector with none."""
+    """Returns the pair that is tested in the table of recipes, or None.
+
+    Only networks with the paper's sinusoids are tested: the selector against no selector.
+    """
     end = variant.removeprefix(FULL)
     return (variant, BASE + end) if variant in (FULL, f"{FULL}_linear") else None
 
@@ -429,7 +472,14 @@ TABLE3 = against_san(
 
 
 def selectors(titles: Mapping[str, str], what: str, data: str, **fields: Any) -> Table:
-    """Forms of the selector on one set, and on others where one of them was run and learned."""
+    """Returns a table of selectors on a data set, and on any data set where a selector learned.
+
+    Args:
+      titles: name of the network -> title of its selector.
+      what: the heading of the titles.
+      data: the data set.
+      **fields: other fields of the table.
+    """
 
     def of_selector(heading: str, path: str) -> Column:
         return metric(heading, path, 2, times=100, where=lambda row: row.variant != BASE)
@@ -450,7 +500,7 @@ def selectors(titles: Mapping[str, str], what: str, data: str, **fields: Any) ->
 
 
 def of_modes(job: Job, _: str) -> list[str]:
-    """The networks that --modes asks for."""
+    """Returns the standard network and the networks of --modes."""
     asked = {FULL if mode == "st" else f"ssan_{mode}" for mode in job.options.modes}
     return [name for name in MODES if name == BASE or name in asked]
 
@@ -491,11 +541,11 @@ DENSITY = selectors(
     about="what it costs to hold the selector at a share of the pairs",
 )
 
-# tables of numbers that no column has -----------------------------------------------------------
+# Tables that no columns describe -----------------------------------------------------------------
 
 
 def number(value: float | None) -> str:
-    """A number of the paper, or a dash."""
+    """Formats a number of the paper; None gives a dash."""
     return "-" if value is None else f"{value:.2f}"
 
 
@@ -503,7 +553,13 @@ Score = str | Callable[[Record], float | None]
 
 
 def mean(records: Records, score: Score, times: float = 100) -> str:
-    """Mean and deviation over the seeds of a figure of the records."""
+    """Formats the mean and deviation of a score over the seeds.
+
+    Args:
+      records: the records of the seeds.
+      score: the path of the score in a record, or a function of the record.
+      times: the factor of the score, 100 for percent.
+    """
     row = Row(data="", label="", variant="", title="", records=records)
     return metric("", score, 2, times=times).text(row)
 
@@ -513,11 +569,13 @@ TASKS: dict[str, tuple[str, str, float]] = {
     "srl": ("F1", "test_roles_greedy.f1", 100),
     "mt_": ("BLEU", "test_bleu", 1),
 }
-"""By how names of data sets begin: metric, where records have it, and what makes it percent."""
+"""The metric of each kind of task, its path in the records, and its factor to percent. The keys are
+the first three letters of the names of data sets."""
 
 
 QUOTED = {FULL: reported.TABLE1, REWARDED: reported.REINFORCE}
-"""By how the selector is trained: what the paper has of the tasks, without and with it."""
+"""The paper's results on the tasks (SAN, SSAN) for a selector that is trained by its relaxation or
+by reward."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -529,11 +587,15 @@ class TaskRow:
     pair: tuple[Records, Records]
     shift: Difference | None
     p_values: tuple[float, ...]
-    """Corrected together with those of the other rows."""
+    """The p-values, corrected together with the p-values of the other rows."""
 
 
 def task_rows(store: Store) -> list[TaskRow]:
-    """All tasks with the paper's selector; with a rewarded one, those that the paper or we ran."""
+    """Returns the rows of table 1.
+
+    All tasks have a row for the paper's selector; tasks with results of the paper or records of
+    ours also have a row for the selector that is trained by reward.
+    """
     pairs = {
         (data, variant): (store.all(data, BASE), records)
         for data in reported.NAMES
@@ -557,7 +619,7 @@ def task_rows(store: Store) -> list[TaskRow]:
 
 
 def four_tasks(store: Store) -> str:
-    """The four tasks without and with a selector in layer 1."""
+    """Renders table 1, the four tasks without and with a selector in layer 1, as Markdown."""
     headings = ["task", "metric", "SAN, paper", "SSAN, paper", "SAN, ours", "SSAN, ours"]
     headings += [f"SAN, {LAST}", f"SSAN, {LAST}"]
     headings += ["difference", "95 % interval", "p"]
@@ -574,7 +636,7 @@ def four_tasks(store: Store) -> str:
         title = label + ", selector trained by reward" * (row.variant == REWARDED)
         lines += [[line[0], of, *line[1:]] for line in beside(title, theirs, ours, records)]
         if row.variant != FULL or not records:
-            continue  # a task is noted once
+            continue  # Each task has its notes from a single row.
         first = records[0]
         if first.get("substitute"):
             notes.append(f"- {label}: substitute: {substitute_of(first)}.")
@@ -587,7 +649,7 @@ def four_tasks(store: Store) -> str:
 
 
 def of_tasks(store: Store) -> Iterator[Finding]:
-    """What came of the four tasks, with the p-values of table 1."""
+    """Yields the finding of each task, with the p-values of table 1."""
     for row in task_rows(store):
         if row.variant != FULL:
             continue
@@ -620,11 +682,11 @@ TABLE1 = Table(
     after=show,
 )
 Part = tuple[Sequence[str], Sequence[float | None], Sequence[Score]]
-"""A row of tables 4 and 5: first cells, the paper's numbers, what of the records it shows."""
+"""A row of tables 4 and 5: first cells, the paper's numbers, and the scores of the records."""
 
 
 def probe(name: str) -> Table:
-    """A probe without and with a selector."""
+    """Returns the comparison of a probe without and with a selector."""
     return Table(shown=lambda store: [(name, BASE), (name, FULL)], pair=with_san)
 
 
@@ -636,7 +698,16 @@ def f1_table(
     merged: Sequence[str] = (),
     **fields: Any,
 ) -> Table:
-    """F1 of parts of a probe without and with a selector; `average` of the paper is by support."""
+    """Returns a table of F1 for parts of a probe, without and with a selector.
+
+    Args:
+      name: the data set.
+      headings: the headings of the first columns.
+      parts: from the records to the rows.
+      average: the paper's averages by support (SAN, SSAN).
+      merged: the headings of further scores.
+      **fields: other fields of the table.
+    """
     grid = probe(name)
 
     def body(store: Store) -> str:
@@ -651,7 +722,7 @@ def f1_table(
             dashes = ["-"] * (len(headings) - 1)
             quoted = average if way == "weighted" else (None, None)
             shown.append(([f"All, {way}", *dashes], quoted, [f"f1_{way}"]))
-        # every sentence has one class, so its F1 by count is the accuracy
+        # The micro average is the accuracy, because each sentence has exactly one class.
         last = ([f"All, micro, {LAST}", *dashes], (None, None), ["test_last.accuracy"])
         shown.append(last)
         lines = []
@@ -667,7 +738,7 @@ def f1_table(
 
 
 def depths(records: Records) -> Iterator[Part]:
-    """Rows of table 4."""
+    """Yields the rows of table 4."""
     one = records[0] if records else {"class_names": [], "support": []}
     classes, support = one["class_names"], one["support"]
     for depth in dict.fromkeys((*reported.TREE_DEPTH, *classes)):
@@ -678,7 +749,7 @@ def depths(records: Records) -> Iterator[Part]:
 
 
 def groups(_: Records) -> Iterator[Part]:
-    """Rows of table 5; names of groups have dots."""
+    """Yields the rows of table 5. The scores are functions because names of groups contain dots."""
 
     def score(record: Record, group: str, way: int) -> float | None:
         return record["groups"][group][way] if "groups" in record else None
@@ -713,7 +784,7 @@ TABLE5 = f1_table(
     about="TopConst by groups of classes",
 )
 
-# what finished runs show -------------------------------------------------------------------------
+# The attention of finished runs ------------------------------------------------------------------
 
 TABLE6 = Table(
     title="Table 6: brackets of trees from attention",
@@ -749,7 +820,10 @@ DRAWINGS = {
 
 
 def selected(store: Store) -> str:
-    """What selectors select on the test sentences, by layer and head, but for collapsed runs."""
+    """Renders the selection rates on the test sentences by layer and head, as Markdown.
+
+    Collapsed runs are left out.
+    """
     headings = ["data", "network", "seed", "layer", "selected (%)", "of each head (%)"]
     headings += ["queries without a key (%)", "at the start of training (%)"]
     rows = [
@@ -763,7 +837,11 @@ def selected(store: Store) -> str:
 
 
 def rates(record: Record) -> Iterator[list[str]]:
-    """Layer, selection rate, that of each head, share of empty queries, rate at the start."""
+    """Yields a row for each selective layer of a run.
+
+    The cells are the layer, its selection rate, the rate of each head, the share of empty queries,
+    and the selection rate at the start of training.
+    """
     for layer, heads in record.get("selected_heads", {}).items():
         start = (record.get("selection_curve", {}).get(layer) or [[0, float("nan")]])[0]
         yield [
@@ -785,7 +863,7 @@ RATES = Table(
 
 
 def batch_of(record: Record) -> str:
-    """The size of a batch: examples, or tokens."""
+    """Returns the size of a training batch, in examples or in tokens."""
     sizes = record["config"]["data"]
     tokens = sizes.get("batch_tokens")
     return str(sizes.get("batch_size") or ("-" if tokens is None else f"{tokens:,} tokens"))
@@ -802,11 +880,11 @@ RUNS = columns.runs(
     columns.first("parameters", lambda one: one.get("parameters_without_embeddings", 0), ","),
 )
 
-# the commands ------------------------------------------------------------------------------------
+# The commands ------------------------------------------------------------------------------------
 
 
 def report(console: Console, records: Records, workdir: Path) -> None:
-    """Prints the metrics of validation and test, what was selected, parameters and time."""
+    """Prints the metrics of validation and test, the number of parameters and the time."""
     (record,) = records
     layers = [layer for layer in record["config"]["model"]["select_layers"] if layer]
     where = f" (selector in layer {', '.join(map(str, layers))})" if layers else ""
