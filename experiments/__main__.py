@@ -49,9 +49,9 @@ def main(args: list[str] | None = None) -> int:
         status: int = importlib.import_module("experiments.core.reproduce").main(args[1:])
         return status
     name = args[0].replace("-", "_")
-    near = difflib.get_close_matches(name, PAPERS, n=1)
-    if near:
-        hint = f" Run python -m experiments.{near[0]}, with a dot."
+    close_names = difflib.get_close_matches(name, PAPERS, n=1)
+    if close_names:
+        hint = f" Run python -m experiments.{close_names[0]}, with a dot."
         say(f"error: python -m experiments takes no argument.{hint}", file=sys.stderr)
     else:
         say(f"error: no paper {args[0]!r}. Papers: {', '.join(PAPERS)}.", file=sys.stderr)

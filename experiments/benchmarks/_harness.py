@@ -89,7 +89,7 @@ def times_ms(
       clock: returns the time in seconds.
     """
 
-    def timed(call: Callable[[], object]) -> Callable[[], float]:
+    def with_clock(call: Callable[[], object]) -> Callable[[], float]:
         def run() -> float:
             start = clock()
             jax.block_until_ready(call())
@@ -97,12 +97,12 @@ def times_ms(
 
         return run
 
-    return in_turns({name: timed(call) for name, call in calls.items()}, repeats)
+    return in_turns({name: with_clock(call) for name, call in calls.items()}, repeats)
 
 
-def ratio(taken: Mapping[str, Sequence[float]], name: str, base: str) -> float:
+def ratio(times: Mapping[str, Sequence[float]], name: str, base: str) -> float:
     """Returns the median over the turns of the time of `name` over the time of `base`."""
-    return statistics.median(a / b for a, b in zip(taken[name], taken[base], strict=True))
+    return statistics.median(a / b for a, b in zip(times[name], times[base], strict=True))
 
 
 def measure(
@@ -123,19 +123,19 @@ def measure(
       For each call the median "ms", the fastest turn "min_ms", the turns "all_ms", and the "ratio":
       the median over the turns of its time over the time of the call `base`.
     """
-    taken = times_ms(calls, repeats, clock)
+    times_of = times_ms(calls, repeats, clock)
     return {
         name: {
             "ms": statistics.median(times),
             "min_ms": min(times),
             "all_ms": times,
-            "ratio": ratio(taken, name, base),
+            "ratio": ratio(times_of, name, base),
         }
-        for name, times in taken.items()
+        for name, times in times_of.items()
     }
 
 
-def compiled(lowered: Any) -> tuple[Any, float]:
+def compile_timed(lowered: Any) -> tuple[Any, float]:
     """Compiles a lowered function; returns the program and the seconds."""
     start = time.perf_counter()
     program = lowered.compile()
@@ -178,8 +178,8 @@ def machine() -> Json:
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-    more = {"backend": jax.default_backend(), "versions": versions, "load": os.getloadavg()[0]}
-    return {**hardware(), **more}
+    state = {"backend": jax.default_backend(), "versions": versions, "load": os.getloadavg()[0]}
+    return {**hardware(), **state}
 
 
 def about(machine: Json) -> str:
@@ -253,6 +253,6 @@ def replace_section(path: Path, name: str, section: str) -> None:
     text = path.read_text(encoding="utf-8")
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
         raise ValueError(f"docs must have the lines {begin!r} and {end!r} once, got {path}")
-    before, rest = text.split(begin)
-    after = rest.split(end)[1]
+    before, tail = text.split(begin)
+    after = tail.split(end)[1]
     write_atomic(path, f"{before}{begin}\n\n{section}\n\n{end}{after}".encode())

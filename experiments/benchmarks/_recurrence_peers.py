@@ -15,7 +15,7 @@ from flax import nnx
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from experiments.benchmarks._harness import compiled, memory_of
+from experiments.benchmarks._harness import compile_timed, memory_of
 from experiments.benchmarks._products import linear_recurrence
 from experiments.core.kinds import Array, Json, Params
 from gatedjax import functional as F
@@ -52,8 +52,10 @@ class Case:
     @property
     def gflop(self) -> float:
         """Returns 10^9 operations of the forward pass: matrix products only, padding included."""
-        each = sum(2 * BLOCKS[self.cell] * self.hidden * (d + self.hidden) for d in self.widths)
-        return 1e-9 * self.batch * self.steps * (1 + self.bidirectional) * each
+        flop_per_step = sum(
+            2 * BLOCKS[self.cell] * self.hidden * (d + self.hidden) for d in self.widths
+        )
+        return 1e-9 * self.batch * self.steps * (1 + self.bidirectional) * flop_per_step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,8 +105,8 @@ def jax_runs(
     Raises:
       NotAvailable: if gradients have another shape or are not finite.
     """
-    whole, split = shardings(case.devices)
-    params = jax.device_put(params, whole)
+    replicated, split = shardings(case.devices)
+    params = jax.device_put(params, replicated)
     xs, lengths = jax.device_put((xs, lengths), split)
 
     def loss(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
@@ -115,13 +117,13 @@ def jax_runs(
     arguments = (params, xs, lengths)
     forward = jax.jit(apply, out_shardings=split).lower(*arguments).compile()
     gradients = jax.value_and_grad(loss, argnums=(0, 1))
-    trained = jax.jit(gradients, out_shardings=(whole, (whole, split)))
-    train, compile_s = compiled(trained.lower(*arguments))
+    train_step = jax.jit(gradients, out_shardings=(replicated, (replicated, split)))
+    train, compile_s = compile_timed(train_step.lower(*arguments))
     memory = memory_of(train, "temp", "argument", "output")
-    value, found = train(*arguments)
-    wanted = jax.tree.leaves((params, xs))
-    leaves = jax.tree.leaves(found)
-    if [leaf.shape for leaf in leaves] != [leaf.shape for leaf in wanted]:
+    value, gradient = train(*arguments)
+    inputs_of_gradient = jax.tree.leaves((params, xs))
+    leaves = jax.tree.leaves(gradient)
+    if [leaf.shape for leaf in leaves] != [leaf.shape for leaf in inputs_of_gradient]:
         raise NotAvailable("gradients of another shape")
     if not all(bool(jnp.isfinite(leaf).all()) for leaf in [value, *leaves]):
         raise NotAvailable("gradients not finite")
@@ -133,7 +135,7 @@ def jax_runs(
     )
 
 
-def held_scan(
+def masked_scan(
     step: Callable[..., Any], initial: Any, xs: jax.Array, mask: jax.Array, reverse: bool
 ) -> tuple[Any, jax.Array]:
     """Scans a step over time, and keeps the carry unchanged at padding.
@@ -152,8 +154,8 @@ def held_scan(
     def body(carry: Any, inputs: Any) -> Any:
         x, keep = inputs
         new = step(carry, x)
-        kept = jax.tree.map(lambda n, o: jnp.where(keep[:, None], n, o), new, carry)
-        return kept, jnp.where(keep[:, None], jax.tree.leaves(new)[0], 0)
+        state = jax.tree.map(lambda n, o: jnp.where(keep[:, None], n, o), new, carry)
+        return state, jnp.where(keep[:, None], jax.tree.leaves(new)[0], 0)
 
     carry, outputs = lax.scan(body, initial, (jnp.swapaxes(xs, 0, 1), mask.T), reverse=reverse)
     return carry, jnp.swapaxes(outputs, 0, 1)
@@ -176,13 +178,16 @@ def _make_weights(case: Case, seed: int = 0) -> list[list[Any]]:
     rng = np.random.default_rng(seed)
     width = BLOCKS[case.cell] * case.hidden
 
-    def one(features: int) -> Any:
+    def make_direction(features: int) -> Any:
         shapes = (features, width), (case.hidden, width), (width,)
         scale = case.hidden**-0.5
         arrays = (jnp.asarray(rng.normal(size=s) * scale, jnp.float32) for s in shapes)
         return _WEIGHTS[case.cell](*arrays)
 
-    return [[one(features) for _ in range(1 + case.bidirectional)] for features in case.widths]
+    return [
+        [make_direction(features) for _ in range(1 + case.bidirectional)]
+        for features in case.widths
+    ]
 
 
 def _stack(unroll: Callable[..., Any], params: Params, xs: jax.Array, lengths: jax.Array) -> Any:
@@ -214,7 +219,7 @@ def run_scanned_step(case: Case, xs: Array, lengths: Array) -> Runs:
     def unroll(weights: Any, xs: jax.Array, mask: jax.Array, *, reverse: bool = False) -> Any:
         zeros = jnp.zeros((xs.shape[0], case.hidden), xs.dtype)
         initial = F.LSTMState(zeros, zeros) if case.cell == "lstm" else zeros
-        return held_scan(functools.partial(step, weights), initial, xs, mask, reverse)
+        return masked_scan(functools.partial(step, weights), initial, xs, mask, reverse)
 
     return jax_runs(case, functools.partial(_stack, unroll), _make_weights(case), xs, lengths)
 
@@ -270,11 +275,11 @@ def run_nnx(case: Case, xs: Array, lengths: Array, *, kind: str = "") -> Runs:
         return nnx.Bidirectional(*ways, rngs=rngs) if case.bidirectional else ways[0]
 
     network = nnx.List([layer(features) for features in case.widths])
-    graph, params, rest = nnx.split(network, nnx.Param, ...)  # type: ignore[misc]
+    graph, params, other_state = nnx.split(network, nnx.Param, ...)  # type: ignore[misc]
 
     def apply(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
-        for each in nnx.merge(graph, params, rest, copy=True):
-            xs = each(xs, seq_lengths=lengths)
+        for layer_of_network in nnx.merge(graph, params, other_state, copy=True):
+            xs = layer_of_network(xs, seq_lengths=lengths)
         return xs
 
     return jax_runs(case, apply, params, xs, lengths)
@@ -305,9 +310,9 @@ def run_haiku(case: Case, xs: Array, lengths: Array) -> Runs:
             xs = jnp.concatenate(ways, axis=-1) if case.bidirectional else ways[0]
         return xs
 
-    made: Any = hk.without_apply_rng(hk.transform(network))
-    params = jax.jit(made.init)(jax.random.key(0), jnp.asarray(xs), jnp.asarray(lengths))
-    return jax_runs(case, made.apply, params, xs, lengths)
+    transformed: Any = hk.without_apply_rng(hk.transform(network))
+    params = jax.jit(transformed.init)(jax.random.key(0), jnp.asarray(xs), jnp.asarray(lengths))
+    return jax_runs(case, transformed.apply, params, xs, lengths)
 
 
 def run_equinox(case: Case, xs: Array, lengths: Array) -> Runs:
@@ -322,7 +327,7 @@ def run_equinox(case: Case, xs: Array, lengths: Array) -> Runs:
     def unroll(cell: Any, xs: jax.Array, mask: jax.Array, *, reverse: bool = False) -> Any:
         zeros = jnp.zeros((xs.shape[0], case.hidden), xs.dtype)
         initial = (zeros, zeros) if case.cell == "lstm" else zeros
-        return held_scan(lambda h, x: jax.vmap(cell)(x, h), initial, xs, mask, reverse)
+        return masked_scan(lambda h, x: jax.vmap(cell)(x, h), initial, xs, mask, reverse)
 
     def apply(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
         return _stack(unroll, eqx.combine(params, static), xs, lengths)
@@ -343,12 +348,12 @@ def run_keras(case: Case, xs: Array, lengths: Array) -> Runs:
         layer.build((case.batch, case.steps, features))
         layers.append(layer)
     params = [[jnp.asarray(v.value) for v in layer.trainable_variables] for layer in layers]
-    others = [[jnp.asarray(v.value) for v in layer.non_trainable_variables] for layer in layers]
+    constants = [[jnp.asarray(v.value) for v in layer.non_trainable_variables] for layer in layers]
 
     def apply(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
         mask = F.length_mask(lengths, xs.shape[1])
-        for layer, trained, rest in zip(layers, params, others, strict=True):
-            xs, _ = layer.stateless_call(trained, rest, xs, mask=mask)
+        for layer, trained, fixed in zip(layers, params, constants, strict=True):
+            xs, _ = layer.stateless_call(trained, fixed, xs, mask=mask)
         return xs
 
     return jax_runs(case, apply, params, xs, lengths)
@@ -380,18 +385,18 @@ def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
             network(sequence)[0], batch_first=True, total_length=case.steps
         )[0]
 
-    def settled(found: Any) -> Any:
+    def wait_for(result: Any) -> Any:
         if on_gpu:
             torch.cuda.synchronize()
-        return found
+        return result
 
     def evaluate() -> Any:
         with torch.no_grad():
-            return settled(forward())
+            return wait_for(forward())
 
     def train() -> Any:
-        wanted = [inputs, *network.parameters()]
-        return settled(torch.autograd.grad((forward() ** 2).sum(), wanted))
+        variables = [inputs, *network.parameters()]
+        return wait_for(torch.autograd.grad((forward() ** 2).sum(), variables))
 
     return Runs(evaluate, train)
 

@@ -136,7 +136,7 @@ def steps_of(task: AGTTask, batch: Batch, params: Params) -> tuple[dict[str, Any
         states = [TrainState(jnp.zeros((), jnp.int32), copy, tx.init(copy))]
         lowered = jax.jit(step, donate_argnums=0).lower(states[0], batch, key)
         with _harness.no_compilation_cache():
-            program, seconds[name] = _harness.compiled(lowered)
+            program, seconds[name] = _harness.compile_timed(lowered)
 
         def call() -> TrainState:
             states[0], _ = program(states[0], batch, key)
@@ -202,10 +202,10 @@ def show(options: Options, results: Records) -> None:
         rows = result["rows"]
         speed = f"{1e3 * result['products_gflop'] / rows['products']['ms']:.0f}"
         for name in CONTESTANTS:
-            more = {"products": (speed, ""), "step": ("", f"{result['compile_s']:.1f}")}
+            further_cells = {"products": (speed, ""), "step": ("", f"{result['compile_s']:.1f}")}
             figures = (f"{rows[name]['ms']:.1f}", f"{rows[name]['ratio']:.2f}")
             about = (name.replace("_", " "), f"{result['vocabulary']:,}")
-            lines.append([*about, *figures, *more.get(name, ("", ""))])
+            lines.append([*about, *figures, *further_cells.get(name, ("", ""))])
     _harness.render(title, heads, lines)
 
 

@@ -183,7 +183,7 @@ def main(options: Options) -> Records:
         raise ValueError(f"densities must be in [0, 1], got {options.densities}")
     sizes = {"batch": options.batch, "width": options.width}
     grid = itertools.product(options.scores, options.steps, options.densities)
-    cases = [Case(score=one, steps=steps, density=share, **sizes) for one, steps, share in grid]
+    cases = [Case(score=score, steps=steps, density=share, **sizes) for score, steps, share in grid]
     rows = [measure(case, options.repeats, options.seed) for case in cases]
     show(rows)
     _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})

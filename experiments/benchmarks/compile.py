@@ -190,8 +190,8 @@ def measure(model: Model, layers: int, words: int, options: Options) -> Json:
     clock = time.perf_counter if options.clock == "wall" else time.process_time
     batch = make_batch(model, words)
     tasks = {"ours": task_of(model, layers)}
-    for name, given in AGAIN.get(model, {}).items():
-        tasks[name] = task_of(model, layers, **given)
+    for name, again in AGAIN.get(model, {}).items():
+        tasks[name] = task_of(model, layers, **again)
     if model in FLAX:
         peer: Any = FlaxClassifier(model, layers)
         tasks["flax"] = ClassifierTask(peer)
@@ -233,7 +233,7 @@ def cells_of(row: Json) -> list[str]:
 
 def docs_section(options: Options, rows: Records, machine: Json) -> str:
     """Returns the table and a description of the measurement, in Markdown."""
-    given = [
+    arguments = [
         *("--models", *options.models, "--layers", *map(str, options.layers)),
         *("--words", *map(str, options.words), "--repeats", str(options.repeats)),
         *("--clock", options.clock),
@@ -241,7 +241,7 @@ def docs_section(options: Options, rows: Records, machine: Json) -> str:
     clock = "on the wall" if options.clock == "wall" else "of the processor"
     return "\n\n".join(
         [
-            f"Written by `{COMMAND[:-7]} {' '.join(given)} --docs docs/speed.md`.",
+            f"Written by `{COMMAND[:-7]} {' '.join(arguments)} --docs docs/speed.md`.",
             f"Loss, gradients and Adam, batch {BATCH}, width {WIDTH}, seconds {clock}, medians of "
             f"{options.repeats}; MiB is what the program allots beside arguments and results. "
             + _harness.about(machine),

@@ -137,8 +137,8 @@ def govern(
         return self.from_pooled(F.attention_pool(states, weights))
 
     def compact(self: GANet) -> jax.Array:
-        score, own = self.score.unbind()
-        score_fn: Any = functools.partial(score.apply, own)
+        score, score_variables = self.score.unbind()
+        score_fn: Any = functools.partial(score.apply, score_variables)
         pool = F.compact_attention_pool(score_fn, states, gates, capacity=capacity, mask=mask)
         return self.from_pooled(pool.pooled)
 
@@ -149,11 +149,11 @@ def govern(
 def part(model: GANet, name: str, params: Params, batch: Batch) -> Output:
     """Runs a part that reads all words: the "backbone" or the "auxiliary" network."""
 
-    def read(self: GANet) -> Any:
+    def run_part(self: GANet) -> Any:
         mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
         return getattr(self, name)(self.embed(batch["tokens"]), mask)
 
-    return model.apply({"params": params}, method=read)
+    return model.apply({"params": params}, method=run_part)
 
 
 def measure(options: Options) -> Records:
@@ -178,15 +178,15 @@ def measure(options: Options) -> Records:
             calls[f"governed {form}"] = partial(govern, first, slots, tuned, *seen)
             calls[f"input {form}"] = partial(answer, gated, slots, tuned, batch)
         for kind in KINDS:
-            short, whole = (np.asarray(calls[f"{kind} {form}"]()) for form in ("compact", "call"))
-            np.testing.assert_allclose(short, whole, rtol=1e-3, atol=1e-4)
-        taken = _harness.times_ms(calls, options.repeats)
+            short, full = (np.asarray(calls[f"{kind} {form}"]()) for form in ("compact", "call"))
+            np.testing.assert_allclose(short, full, rtol=1e-3, atol=1e-4)
+        times_of = _harness.times_ms(calls, options.repeats)
         rows.append(
             {
                 "density": density,
                 "capacity": capacity,
-                "ms": {name: statistics.median(times) for name, times in taken.items()},
-                "ratios": {k: _harness.ratio(taken, f"{k} compact", f"{k} call") for k in KINDS},
+                "ms": {name: statistics.median(times) for name, times in times_of.items()},
+                "ratios": {k: _harness.ratio(times_of, f"{k} compact", f"{k} call") for k in KINDS},
             }
         )
     return rows
@@ -197,11 +197,12 @@ def show(options: Options, rows: Records) -> None:
     heads = ("density", "slots", *KINDS, *PARTS)
     lines = []
     for row in rows:
-        each = {name: f"{ms / options.batch:.2f}" for name, ms in row["ms"].items()}
+        per_text = {name: f"{ms / options.batch:.2f}" for name, ms in row["ms"].items()}
         both = [
-            f"{each[f'{k} call']} > {each[f'{k} compact']} ({row['ratios'][k]:.2f})" for k in KINDS
+            f"{per_text[f'{k} call']} > {per_text[f'{k} compact']} ({row['ratios'][k]:.2f})"
+            for k in KINDS
         ]
-        parts = [each[name] for name in PARTS]
+        parts = [per_text[name] for name in PARTS]
         lines.append([f"{row['density']:.2f}", str(row["capacity"]), *both, *parts])
     title = (
         f"GA-Net, ms per text, call > compact (ratio): B {options.batch}, T {options.words}, "

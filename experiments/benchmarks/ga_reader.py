@@ -78,8 +78,8 @@ def make_batch(options: Options) -> dict[str, np.ndarray]:
     times = min(times, max(1, shortest // candidates))
     places = [rng.permutation(shortest)[: candidates * times] for _ in range(rows)]
     batch["candidate_positions"] = np.full((rows, candidates, times), -1, np.int32)
-    for row, found in enumerate(places):
-        batch["candidate_positions"][row].flat[: len(found)] = found
+    for row, positions in enumerate(places):
+        batch["candidate_positions"][row].flat[: len(positions)] = positions
     batch["candidate_mask"] = np.ones((rows, candidates), bool)
     batch["cloze"] = (batch["query_lengths"] // 2).astype(np.int32)
     batch["label"] = np.zeros(rows, np.int32)
@@ -129,10 +129,10 @@ class FlaxGAReader(nn.Module):
         place = batch["cloze"][:, None, None]
         logits = jnp.einsum("bnd,bd->bn", document, jnp.take_along_axis(query, place, 1)[:, 0])
         places = batch["candidate_positions"]
-        there = (places >= 0) & batch["candidate_mask"][..., None]
-        flat = jnp.where(there, places, 0).reshape(places.shape[0], -1)
-        found = jnp.take_along_axis(logits, flat, axis=1).reshape(places.shape)
-        scores = jax.nn.logsumexp(jnp.where(there, found, -1e9), axis=-1)
+        is_real = (places >= 0) & batch["candidate_mask"][..., None]
+        flat = jnp.where(is_real, places, 0).reshape(places.shape[0], -1)
+        candidate_scores = jnp.take_along_axis(logits, flat, axis=1).reshape(places.shape)
+        scores = jax.nn.logsumexp(jnp.where(is_real, candidate_scores, -1e9), axis=-1)
         return PeerOutput(jax.nn.log_softmax(scores))
 
 
@@ -176,7 +176,7 @@ def compile_step(task: GAReaderTask, batch: dict[str, np.ndarray]) -> Contestant
     state = jax.jit(lambda key: init_state(task, tx, key, batch))(jax.random.key(0))
     step = jax.jit(make_train_step(task, tx), donate_argnums=0)
     device_batch = jax.device_put(batch)
-    program, seconds = _harness.compiled(step.lower(state, device_batch, jax.random.key(0)))
+    program, seconds = _harness.compile_timed(step.lower(state, device_batch, jax.random.key(0)))
     # Results are not counted because they take the place of the state, which is donated.
     memory = _harness.memory_of(program, "temp", "argument")
     return Contestant(program, state, device_batch, seconds, memory)

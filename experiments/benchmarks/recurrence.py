@@ -80,8 +80,8 @@ def is_stable(row: Json, kind: str) -> bool:
 
 def _best(result: Json, names: tuple[str, ...], kind: str) -> str | None:
     """Returns the named contestant with the least median, or None."""
-    there = [name for name in names if f"{kind}_ms" in result["rows"].get(name, {})]
-    return min(there, key=lambda name: result["rows"][name][f"{kind}_ms"], default=None)
+    measured_names = [name for name in names if f"{kind}_ms" in result["rows"].get(name, {})]
+    return min(measured_names, key=lambda name: result["rows"][name][f"{kind}_ms"], default=None)
 
 
 def ratio(result: Json, names: tuple[str, ...], kind: str, ours: str = peers.OURS) -> str:
@@ -138,8 +138,8 @@ def _title(result: Json) -> str:
 
 
 def _pair(result: Json, names: tuple[str, ...], ours: str = peers.OURS) -> str:
-    found = [ratio(result, names, kind, ours) for kind in KINDS]
-    return found[0] if found[0] == found[1] == NOT_RUN else " / ".join(found)
+    ratios = [ratio(result, names, kind, ours) for kind in KINDS]
+    return ratios[0] if ratios[0] == ratios[1] == NOT_RUN else " / ".join(ratios)
 
 
 def _times(result: Json, name: str) -> str:
@@ -152,8 +152,8 @@ def _times(result: Json, name: str) -> str:
 def _memory(result: Json, ours: str, names: tuple[str, ...]) -> str:
     """Returns our memory over the least memory of the named contestants, in MB."""
     rows = [result["rows"].get(name, {}) for name in (ours, *names)]
-    first, *others = [row.get("memory_bytes") for row in rows]
-    least = min((value for value in others if value is not None), default=None)
+    first, *peer_sizes = [row.get("memory_bytes") for row in rows]
+    least = min((value for value in peer_sizes if value is not None), default=None)
     if first is None or least is None:
         return NOT_RUN
     return f"{1e-6 * first:.1f} / {1e-6 * least:.1f}"
@@ -220,19 +220,19 @@ def docs_section(files: Records, sizes: tuple[str, ...]) -> str:
     Raises:
       ValueError: if the files are of several kinds of device.
     """
-    found = {_key(result["case"]): result for file in files for result in file["results"]}
+    result_of = {_key(result["case"]): result for file in files for result in file["results"]}
     machines = [file["machine"] for file in files]
-    kinds = {"CPU" if each["backend"] == "cpu" else each["device"] for each in machines}
+    kinds = {"CPU" if machine["backend"] == "cpu" else machine["device"] for machine in machines}
     if len(kinds) > 1:
         raise ValueError(f"figures must be of one kind of device, got {sorted(kinds)}")
     (kind,) = kinds
-    cores = max(each["cores"] for each in machines) if kind == "CPU" else 1
-    counts = sorted({1, cores} | {result["case"]["devices"] for result in found.values()})
+    cores = max(machine["cores"] for machine in machines) if kind == "CPU" else 1
+    counts = sorted({1, cores} | {result["case"]["devices"] for result in result_of.values()})
     blocks = list(dict.fromkeys(map(_about, files)))
-    loads = [load for result in found.values() for load in result["load"]]
+    loads = [load for result in result_of.values() for load in result["load"]]
     turns = {
         len(row["train_all_ms"])
-        for result in found.values()
+        for result in result_of.values()
         for row in result["rows"].values()
         if "train_all_ms" in row
     }
@@ -250,9 +250,12 @@ def docs_section(files: Records, sizes: tuple[str, ...]) -> str:
             for cell in ("lstm", "gru", "rau")
         ]
         keys = {_key(full | case): full | case for case in named + _EXTRA}
-        more = {k: r["case"] for k, r in found.items() if r["case"]["devices"] == count}
+        further_cases = {
+            k: r["case"] for k, r in result_of.items() if r["case"]["devices"] == count
+        }
         results = [
-            found.get(key, {"case": case, "rows": {}}) for key, case in (keys | more).items()
+            result_of.get(key, {"case": case, "rows": {}})
+            for key, case in (keys | further_cases).items()
         ]
         blocks += [
             f"### {count} {kind} device{'s' if count > 1 else ''}",
@@ -273,11 +276,11 @@ def write_docs(path: Path, files: Records, sizes: tuple[str, ...]) -> None:
 
 def _make_gemm(devices: int, size: int = 2048) -> tuple[Callable[[], object], float]:
     """Returns a square product with rows split over the devices, and its 10^9 operations."""
-    whole, split = peers.shardings(devices)
-    left = jax.device_put(jnp.ones((size, size), jnp.float32), split)
-    right = jax.device_put(jnp.ones((size, size), jnp.float32), whole)
+    replicated, split = peers.shardings(devices)
+    rows = jax.device_put(jnp.ones((size, size), jnp.float32), split)
+    matrix = jax.device_put(jnp.ones((size, size), jnp.float32), replicated)
     product = jax.jit(jnp.matmul, out_shardings=split)
-    return lambda: product(left, right), 2e-9 * size**3
+    return lambda: product(rows, matrix), 2e-9 * size**3
 
 
 def measure(case: peers.Case, contestants: list[str], repeats: int, seed: int = 0) -> Json:

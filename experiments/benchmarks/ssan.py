@@ -131,9 +131,9 @@ def measure(options: Options, *, train: bool) -> Records:
     """
     clock = time.perf_counter if options.clock == "wall" else time.process_time
     rows = _harness.measure(programs(options, train=train), options.repeats, BASE, clock)
-    taken = {name: row["all_ms"] for name, row in rows.items()}
+    times_of = {name: row["all_ms"] for name, row in rows.items()}
     return [
-        {"layer": name, **row, "to_flax": _harness.ratio(taken, name, "flax")}
+        {"layer": name, **row, "to_flax": _harness.ratio(times_of, name, "flax")}
         for name, row in rows.items()
     ]
 
@@ -187,7 +187,7 @@ def memory_table(rows: Records) -> str:
     """Returns the table of memory, in MiB and as a number of float32 arrays [B, M, N, N]."""
     cells = [
         [title_of(row["layer"])]
-        + [f"{row[f'{one}_mib']:.0f} ({row[f'{one}_arrays']:.1f})" for one in KINDS]
+        + [f"{row[f'{kind}_mib']:.0f} ({row[f'{kind}_arrays']:.1f})" for kind in KINDS]
         for row in rows
     ]
     heads = ("layer", "training, MiB", "inference, MiB")
@@ -247,8 +247,8 @@ def main(options: Options) -> Json:
     new_console().print(text)
     if options.docs is not None:
         _harness.replace_section(options.docs, COMMAND, text)
-    shown = dataclasses.asdict(options) | {"json": None, "docs": None}
-    _harness.write_figures(options.json, {"options": shown, **figures})
+    settings = dataclasses.asdict(options) | {"json": None, "docs": None}
+    _harness.write_figures(options.json, {"options": settings, **figures})
     return figures
 
 

@@ -65,8 +65,8 @@ class Products:
         x = batch["x"]
         for matrix in params:
             x = jax.numpy.tanh(x @ matrix)
-        each = (x**2).mean(-1)
-        return (each * batch["weight"]).sum(), {"loss": training.Ratio.of(each, batch["weight"])}
+        costs = (x**2).mean(-1)
+        return (costs * batch["weight"]).sum(), {"loss": training.Ratio.of(costs, batch["weight"])}
 
     def evaluate(self, params: Params, batch: Batch) -> Any:
         """Raises NotImplementedError, because nothing is evaluated."""
@@ -121,7 +121,7 @@ def overhead(options: Options) -> Pair:
     key = jax.random.key(0)
     start = jax.device_get(training.init_state(task, tx, key, data[0]))
 
-    def bare() -> float:
+    def time_loop() -> float:
         state = parallel.replicate(start)
         state, metrics = step(state, parallel.shard(data[0]), key)
         jax.block_until_ready(metrics)
@@ -135,11 +135,11 @@ def overhead(options: Options) -> Pair:
         result = training.fit(task, data, None, config, folder, parallel=parallel, **events)
         assert result.steps == options.steps
 
-    def fitted() -> float:
+    def time_fit() -> float:
         # The first step is left out because it compiles; all checkpoints after it count.
         return seconds_between(1, options.steps, run) / (options.steps - 1)
 
-    return _harness.in_turns({"first": bare, "second": fitted}, options.repeats)
+    return _harness.in_turns({"first": time_loop, "second": time_fit}, options.repeats)
 
 
 def questions() -> tuple[gdata.Encoded, int]:
@@ -221,12 +221,12 @@ def main(options: Options) -> None:
     for name, (title, measure) in COMPARISONS.items():
         if options.what not in ("all", name.split(",")[0]):
             continue
-        taken = measure(options)
-        times[name] = {f"{side}_s": seconds for side, seconds in taken.items()}
-        ratios = [b / a for a, b in zip(*taken.values(), strict=True)]
-        medians = [f"{1e3 * statistics.median(seconds):.1f}" for seconds in taken.values()]
-        shown = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
-        lines.append([title.format(seeds=options.seeds), *medians, shown])
+        seconds_of = measure(options)
+        times[name] = {f"{side}_s": seconds for side, seconds in seconds_of.items()}
+        ratios = [b / a for a, b in zip(*seconds_of.values(), strict=True)]
+        medians = [f"{1e3 * statistics.median(seconds):.1f}" for seconds in seconds_of.values()]
+        ratio_text = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+        lines.append([title.format(seeds=options.seeds), *medians, ratio_text])
     heads = ("comparison", "first, ms", "second, ms", "second / first, median (range)")
     where = f"{jax.devices()[0].device_kind}, {jax.local_device_count()} devices"
     _harness.render(where, heads, lines)

@@ -97,18 +97,19 @@ def experiment(config: Config) -> Experiment:
     data, spelt = config.data, config.model.characters.char_dim > 0
     questions = read_questions(changed(data, UNREAD), config.model.embedding_dim)
     texts, letters = questions.texts, questions.characters
-    train, *held = (texts.splits[split] for split in text.SPLITS)
+    train, *evaluation = (texts.splits[split] for split in text.SPLITS)
     if data.fraction < 1:
         train = train.fraction(data.fraction, seed=data.fraction_seed)
     # All splits have the same shapes, so that the test reuses the program compiled for validation.
     shapes = gdata.plan_cloze_shapes(
-        [train, *held], max_shapes=data.max_shapes, batch_size=data.batch_size
+        [train, *evaluation], max_shapes=data.max_shapes, batch_size=data.batch_size
     )
     options: Json = {"shapes": shapes}
     options["characters"] = questions.spelling if spelt else None
     batches = functools.partial(gdata.ClozeBatches, train, batch_size=data.batch_size, **options)
     validation, test = (
-        gdata.ClozeBatches.eval(split, batch_size=data.eval_batch_size, **options) for split in held
+        gdata.ClozeBatches.eval(split, batch_size=data.eval_batch_size, **options)
+        for split in evaluation
     )
     first = batches()
     network = GAReader(

@@ -12,7 +12,7 @@ from experiments.core.records import Records, Store, alive, best, read_json
 from experiments.ga_reader import reported
 from experiments.ga_reader.config import PRESETS, base_of, feature_of
 from experiments.ga_reader.experiment import source_of
-from experiments.ga_reader.statistics import one_sided_texts, reached
+from experiments.ga_reader.statistics import accuracy_text, one_sided_texts
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
@@ -69,7 +69,7 @@ def shares(store: Store, table: Table, data: str) -> Table:
         sizes = sorted({record["train_n"] for record in (*gated, *bare)})
         row = ["yes" if feature else "no", str(share)]
         row.append(", ".join(f"{size:,}" for size in sizes) or "-")
-        row += [reached(bare), reached(gated), p_values[feature, share]]
+        row += [accuracy_text(bare), accuracy_text(gated), p_values[feature, share]]
         rows.append([*row, reported.FIGURE2_P.get((data, feature), {}).get(share, "-")])
     text = analysis.render_table(headings, rows)
     return dataclasses.replace(table, body=lambda store: text)
@@ -96,8 +96,8 @@ def curves(job: Job) -> None:
     """Draws the accuracy on validation and training questions during training."""
     for data in job.data:
         # Readers on shares of the questions are left out because figure 2 shows them.
-        known, learned = job.paper.variants, job.store.learned(data)
-        runs = {known[name].title: learned[name] for name in learned if name in known}
+        variants, learned = job.paper.variants, job.store.learned(data)
+        runs = {variants[name].title: learned[name] for name in learned if name in variants}
         lines = panels(runs, "curve", {"validation accuracy": 2})
         lines |= panels(runs, "train_curve", {"training accuracy": 2})
         stem = job.options.results / f"curves_{data}"
@@ -110,7 +110,7 @@ def curves(job: Job) -> None:
         say(f"wrote {stem}.png and .svg")
 
 
-def drawn(store: Store) -> str:
+def figure_links(store: Store) -> str:
     """Returns links to the figures that exist, as Markdown."""
     lines = []
     for data, name in reported.NAMES.items():
@@ -131,14 +131,14 @@ def workdir_of(job: Job, data: str) -> Path | None:
     It is the run with the best validation result among the runs with a work folder, of the reader
     with and without the feature, because only the gating hops of these readers attend to words.
     """
-    here = []
+    candidates = []
     for variant in (base_of(data), feature_of(data)):
         for record in job.store.all(data, variant):
             folder = job.options.runs / f"{data}-{variant}-seed{record['seed']}"
             if (folder / VOCABULARY).is_file():
-                here.append(record | {"folder": folder})
-    shown = best(here)
-    return None if shown is None else shown["folder"]
+                candidates.append(record | {"folder": folder})
+    best_run = best(candidates)
+    return None if best_run is None else best_run["folder"]
 
 
 def chosen_readings(readings: Sequence[Reading]) -> list[Reading]:

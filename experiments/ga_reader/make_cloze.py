@@ -102,12 +102,12 @@ def make_cloze(options: MakeClozeConfig) -> dict:
             sentences = pieces[part][name]
             for place in range(CONTEXT, len(sentences), options.stride):
                 context, query = sentences[place - CONTEXT : place], sentences[place]
-                outcome, more = question(context, query, kind, words[name], draw)
+                outcome, new_lines = question(context, query, kind, words[name], draw)
                 if outcome == "written" and counts["written"] == MOST[part]:
-                    outcome, more = "over_the_limit", []
+                    outcome, new_lines = "over_the_limit", []
                 counts["tried"] += 1
                 counts[outcome] += 1
-                lines += more
+                lines += new_lines
         if not lines:
             raise ValueError(
                 f"{kind}, {part}: no question can be made of {', '.join(sorted(pieces[part]))}: "
@@ -183,19 +183,19 @@ def question(
     askable = [i for i, token in enumerate(query) if token in of_class and token in seen]
     if not askable:
         return "nothing_to_ask", []
-    asked = askable[int(draw.integers(len(askable)))]
-    answer = query[asked]
-    candidates = [answer, *_drawn(seen & of_class - {answer}, CANDIDATES - 1, draw)]
+    masked_place = askable[int(draw.integers(len(askable)))]
+    answer = query[masked_place]
+    candidates = [answer, *_draw_words(seen & of_class - {answer}, CANDIDATES - 1, draw)]
     if kind == "NE" and len(candidates) < CANDIDATES:
-        candidates += _drawn(seen & nouns, CANDIDATES - len(candidates), draw)
+        candidates += _draw_words(seen & nouns, CANDIDATES - len(candidates), draw)
     if len(candidates) < CANDIDATES:
         return "too_few_candidates", []
-    masked = ["XXXXX" if i == asked else token for i, token in enumerate(query)]
+    masked = ["XXXXX" if i == masked_place else token for i, token in enumerate(query)]
     lines = [f"{i} {' '.join(sentence)}" for i, sentence in enumerate(context, 1)]
     options = "|".join(sorted(candidates))
     return "written", [*lines, f"{CONTEXT + 1} {' '.join(masked)}\t{answer}\t\t{options}", ""]
 
 
-def _drawn(words: set[str], count: int, draw: np.random.Generator) -> list[str]:
+def _draw_words(words: set[str], count: int, draw: np.random.Generator) -> list[str]:
     ordered = sorted(words)
     return [ordered[i] for i in draw.permutation(len(ordered))[:count]]

@@ -130,50 +130,52 @@ def readers(names: Iterable[str], data: str) -> tuple[str, ...]:
     return tuple(of_data.get(name, name) for name in names)
 
 
-def asked(job: Job, data: str) -> Iterator[Variant]:
+def select_readers(job: Job, data: str) -> Iterator[Variant]:
     """Yields the readers of a table that --variants names.
 
     Readers that start from vectors of the corpus are left out without --corpus-vectors. An unknown
     name ends the program with status 2.
     """
-    there, vectors = readers(job.table.variants, data), job.options.corpus_vectors
+    names_of_table, vectors = readers(job.table.variants, data), job.options.corpus_vectors
     for name in job.options.variants:
-        if name not in there:
-            names = ", ".join(there)
+        if name not in names_of_table:
+            names = ", ".join(names_of_table)
             fail(f"{job.options.what} on {data} has no reader {name!r}; it has {names}")
-    for name in job.options.variants or there:
-        one = VARIANTS[name]
+    for name in job.options.variants or names_of_table:
+        variant = VARIANTS[name]
         if name not in FROM_CORPUS:
-            yield one
+            yield variant
         elif vectors is None:
             say(f"{data}, {name}: left out, it needs --corpus-vectors")
         else:
-            yield dataclasses.replace(one, changes={**one.changes, "data.embeddings": vectors})
+            yield dataclasses.replace(
+                variant, changes={**variant.changes, "data.embeddings": vectors}
+            )
 
 
 def on_shares(job: Job, data: str) -> Iterator[Variant]:
     """Yields the readers of figure 2, each on all shares of the training questions."""
-    for one in asked(job, data):
+    for variant in select_readers(job, data):
         for share in reported.FRACTIONS:
-            changes = {**one.changes, "data.fraction": share / 100}
-            yield Variant(figures.with_share(one.name, share), one.title, changes)
+            changes = {**variant.changes, "data.fraction": share / 100}
+            yield Variant(figures.with_share(variant.name, share), variant.title, changes)
 
 
-def unless_here(job: Job, data: str) -> tuple[str, ...]:
+def readers_to_draw(job: Job, data: str) -> tuple[str, ...]:
     """Returns the readers that figure 3 trains: none if a finished run can be drawn."""
-    here = not job.options.rerun and figures.workdir_of(job, data) is not None
-    return () if here else (base_of(data),)
+    has_run = not job.options.rerun and figures.workdir_of(job, data) is not None
+    return () if has_run else (base_of(data),)
 
 
 def accuracies(
-    data: Sequence[str], others: Mapping[str, Mapping[str, reported.Pair]], store: Store
+    data: Sequence[str], other_papers: Mapping[str, Mapping[str, reported.Pair]], store: Store
 ) -> str:
     """Renders tables 1 and 3: rows of other papers, then the paper's readers and ours below each
     other.
 
     Args:
       data: the data sets.
-      others: name of the model -> accuracies of other papers.
+      other_papers: name of the model -> accuracies of other papers.
       store: the records of the paper.
 
     Returns:
@@ -181,20 +183,20 @@ def accuracies(
       table.
     """
 
-    def quoted(values: Mapping[str, reported.Pair]) -> list[str]:
+    def format_accuracies(values: Mapping[str, reported.Pair]) -> list[str]:
         numbers = (number for name in data for number in values.get(name, (None, None)))
         return ["-" if number is None else f"{number:.1f}" for number in numbers]
 
     headings, elsewhere = ["model"], []
-    rows = [[model, *quoted(values), QUOTED] for model, values in others.items()]
+    rows = [[model, *format_accuracies(values), QUOTED] for model, values in other_papers.items()]
     for name in data:
         headings += [f"{reported.NAMES[name]}: validation", "test"]
     for variant in READERS:
         title, ours = VARIANTS[variant].title, [VARIANTS[variant].title]
-        rows.append([title, *quoted(reported.OWN[variant]), "the paper's own"])
+        rows.append([title, *format_accuracies(reported.OWN[variant]), "the paper's own"])
         for name in data:
             records = store.all(name, variant)
-            cells = [statistics.reached(records, part) for part in ("validation", "test")]
+            cells = [statistics.accuracy_text(records, part) for part in ("validation", "test")]
             if other_data(records):
                 # Accuracies on another test set do not belong in the paper's column.
                 last = columns.at_last_step(records)
@@ -215,12 +217,12 @@ def accuracies(
     )
 
 
-def published(part: int) -> Callable[[Row], float | None]:
+def paper_accuracy(part: int) -> Callable[[Row], float | None]:
     """Returns the column of the paper's accuracy of its readers: 0 in validation, 1 in the test."""
     return lambda row: reported.OWN.get(row.variant, {}).get(row.data, (None, None))[part]
 
 
-def compared(store: Store, table: Table, data: str) -> Table:
+def comparison_table(store: Store, table: Table, data: str) -> Table:
     """Returns a table of readers on a data set with tests against their base, also as sentences.
 
     Args:
@@ -259,8 +261,8 @@ def compared(store: Store, table: Table, data: str) -> Table:
         pair=lambda data, name: None if name == base else (base, name),
         columns=(
             Column("reader", lambda row: row.title + " (base)" * (row.variant == base)),
-            columns.quoted("{theirs}: validation", published(0), ".1f"),
-            columns.quoted("test", published(1), ".1f"),
+            columns.quoted("{theirs}: validation", paper_accuracy(0), ".1f"),
+            columns.quoted("test", paper_accuracy(1), ".1f"),
             columns.percent("{mine}: validation (%)", "validation.accuracy"),
             *columns.with_last("test (%)", 2, times=100),
             *columns.paired(("base minus reader", "95 % interval", "bootstrap p")),
@@ -272,7 +274,10 @@ def compared(store: Store, table: Table, data: str) -> Table:
 
 
 def on_each(
-    make: Callable[[Store, Table, str], Table], table: Table, *only: str, more: tuple[str, ...] = ()
+    make: Callable[[Store, Table, str], Table],
+    table: Table,
+    *only: str,
+    more_data: tuple[str, ...] = (),
 ) -> Callable[[Store], Iterator[Table]]:
     """Returns a function that makes a section of RESULTS.md for each data set with records.
 
@@ -280,12 +285,12 @@ def on_each(
       make: (store, table, data set) -> the table of a section.
       table: the table; its data sets always have a section.
       *only: readers of this table; a data set with a record of such a reader has a section.
-      more: further data sets that always have a section.
+      more_data: further data sets that always have a section.
     """
 
     def sections(store: Store) -> Iterator[Table]:
         for name, label in reported.NAMES.items():
-            if name in (*table.data, *more) or any(store.all(name, one) for one in only):
+            if name in (*table.data, *more_data) or any(store.all(name, reader) for reader in only):
                 title = table.title.format(data=label)
                 yield dataclasses.replace(make(store, table, name), title=title)
 
@@ -306,7 +311,7 @@ TESTS = (
     "other seeds. The McNemar p of the sentences are two-sided, and those of the column are "
     "corrected together. A question whose answer cannot be found counts as wrong."
 )
-_Table = functools.partial(Table, trained=asked)
+_Table = functools.partial(Table, trained=select_readers)
 TABLE1 = _Table(
     title="Table 1: Who-did-What, accuracy (%)",
     note=OTHERS,
@@ -367,8 +372,8 @@ FIGURE3 = Table(
     note="Drawn by `tables figure2`, `tables figure3` and `tables curves`.",
     about="heat maps of attention on validation questions, trained only if there is no run",
     data=("wdw",),
-    trained=unless_here,
-    body=figures.drawn,
+    trained=readers_to_draw,
+    body=figures.figure_links,
     after=figures.heat_maps,
 )
 PROPORTIONS = Table(
@@ -424,12 +429,12 @@ def report(console: Console, records: Records, workdir: Path) -> None:
         parts = [f"{counts['questions']:,} questions"]
         if counts["set_aside"]:
             parts.append(f"{counts['set_aside']:,} more set aside")
-        parts += [f"{what}: {count:,}" for what, count in counts["notes"].items()]
+        parts += [f"{outcome}: {count:,}" for outcome, count in counts["notes"].items()]
         if counts["documents_cut"]:
             parts.append(f"documents cut: {counts['documents_cut']:,}")
         if counts["answer_not_in_document"]:
-            what = "left out of the loss" if split == "train" else "counted as wrong"
-            parts.append(f"answer not to be found: {counts['answer_not_in_document']:,}, {what}")
+            outcome = "left out of the loss" if split == "train" else "counted as wrong"
+            parts.append(f"answer not to be found: {counts['answer_not_in_document']:,}, {outcome}")
         console.print(f"{split}: {'; '.join(parts)}", markup=False, highlight=False)
     print_parameters(console, record)
     print_time(console, record, workdir)
@@ -437,10 +442,10 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 def compared_readers(store: Store) -> Iterator[Table]:
     """Yields the tables that compare readers with their base, on the paper's data and on ours."""
-    yield from on_each(compared, TABLE2, "hops_2", "hops_4")(store)
-    yield from on_each(compared, TABLE4)(store)
-    yield from on_each(compared, CBT, "no_gating", more=("cbt_cn",))(store)
-    yield from on_each(compared, TOY)(store)
+    yield from on_each(comparison_table, TABLE2, "hops_2", "hops_4")(store)
+    yield from on_each(comparison_table, TABLE4)(store)
+    yield from on_each(comparison_table, CBT, "no_gating", more_data=("cbt_cn",))(store)
+    yield from on_each(comparison_table, TOY)(store)
 
 
 PAPER = Paper(
@@ -467,11 +472,11 @@ PAPER = Paper(
     },
     page=(
         TABLE1,
-        on_each(compared, TABLE2, "hops_2", "hops_4"),
+        on_each(comparison_table, TABLE2, "hops_2", "hops_4"),
         TABLE3,
-        on_each(compared, TABLE4),
-        on_each(compared, CBT, "no_gating", more=("cbt_cn",)),
-        on_each(compared, TOY),
+        on_each(comparison_table, TABLE4),
+        on_each(comparison_table, CBT, "no_gating", more_data=("cbt_cn",)),
+        on_each(comparison_table, TOY),
         on_each(figures.shares, FIGURE2, "no_gating_50", "no_gating_75"),
         PROPORTIONS,
         TABLE5,

@@ -24,7 +24,7 @@ from gatedjax import analysis
 from gatedjax.analysis._significance import McNemar, Proportion
 
 
-def reached(records: Records, part: str = "test", digits: int = 2) -> str:
+def accuracy_text(records: Records, part: str = "test", digits: int = 2) -> str:
     """Formats the mean and deviation over the seeds of the accuracy of a part, in percent."""
     return averaged(records, lambda record: 100 * record[part]["accuracy"], digits)
 
@@ -85,7 +85,7 @@ def one_sided_texts(pairs: Mapping[K, tuple[Records, Records]]) -> dict[K, str]:
 def count(job: Job) -> None:
     """Counts the data sets that can be loaded here, and writes statistics.json."""
 
-    def counted(name: str) -> Json:
+    def count_questions(name: str) -> Json:
         parts: Json = {}
         differ: list[str | None] = []
         words: set[str] = set()
@@ -103,7 +103,9 @@ def count(job: Job) -> None:
             differ.append(source.info.substitute)
         return {**parts, "substitute": joined(differ), "words": len(words), "max": longest}
 
-    count_each(job.options.results / "statistics.json", job.data, counted, rerun=job.options.rerun)
+    count_each(
+        job.options.results / "statistics.json", job.data, count_questions, rerun=job.options.rerun
+    )
 
 
 def table5(store: Store) -> str:
@@ -114,24 +116,24 @@ def table5(store: Store) -> str:
     headings += ["set aside", "out of the ordinary"]
     rows, origins = [], []
     for data, name in reported.NAMES.items():
-        quoted, counted = reported.STATISTICS.get(data), counts.get(data)
-        if quoted is not None:
-            rows.append([name, "paper", *(f"{number:,}" for number in quoted), "-", "-"])
-        if counted is not None:
-            parts = {split: counted[split] for split in SPLITS}
+        paper_counts, counts_here = reported.STATISTICS.get(data), counts.get(data)
+        if paper_counts is not None:
+            rows.append([name, "paper", *(f"{number:,}" for number in paper_counts), "-", "-"])
+        if counts_here is not None:
+            parts = {split: counts_here[split] for split in SPLITS}
             numbers = [*(part["questions"] for part in parts.values())]
-            numbers += [counted["words"], counted["max"]]
+            numbers += [counts_here["words"], counts_here["max"]]
             numbers.append(sum(part["set_aside"] for part in parts.values()))
             notes = sorted(
-                f"{split}, {what}: {n:,}"
+                f"{split}, {remark}: {n:,}"
                 for split, part in parts.items()
-                for what, n in part["notes"].items()
+                for remark, n in part["notes"].items()
             )
-            other = other_data([counted])
-            whose = "counted, other data" if other else "counted"
-            origins += [f"- {name}: {origin_of(counted)}."] * other
-            rows.append([name, whose, *(f"{n:,}" for n in numbers), "; ".join(notes) or "none"])
-        elif quoted is not None:
+            other = other_data([counts_here])
+            source = "counted, other data" if other else "counted"
+            origins += [f"- {name}: {origin_of(counts_here)}."] * other
+            rows.append([name, source, *(f"{n:,}" for n in numbers), "; ".join(notes) or "none"])
+        elif paper_counts is not None:
             rows.append([name, "counted", *[NOT_RUN] * 5, "-", "-"])
     return paragraphs(analysis.render_table(headings, rows), "\n".join(origins))
 
@@ -146,10 +148,10 @@ def table6(store: Store) -> str:
         spelt, letters = "none", model.characters
         if letters.char_dim:
             spelt = f"{letters.char_dim}-d, GRU {letters.char_hidden}"
-        ran = [record["config"]["model"] for record in store.any_of(data)]
+        networks = [record["config"]["model"] for record in store.any_of(data)]
         row = [reported.NAMES[data]]
         for name, theirs in (("dropout", dropout), ("hidden", width)):
-            values = sorted({one[name] for one in ran})
+            values = sorted({network[name] for network in networks})
             row += [f"{theirs:g}", f"{getattr(model, name):g}"]
             row.append(", ".join(f"{value:g}" for value in values) or NOT_RUN)
         rows.append([*row, spelt])
@@ -172,19 +174,19 @@ def proportions(store: Store) -> str:
     for data, (name, second, accuracy, n, p) in reported.PROPORTIONS.items():
         test = analysis.proportion_test(accuracy / 100, second / 100, n)
         row = [reported.NAMES[data], name, f"{second:.1f}"]
-        rows.append([*row, f"{accuracy:.1f}", "paper", f"{n:,}", *_shown(test), p])
-        ours, whose, cells = records[data], "ours", ("-", "-")
+        rows.append([*row, f"{accuracy:.1f}", "paper", f"{n:,}", *_format_test(test), p])
+        ours, source, cells = records[data], "ours", ("-", "-")
         if other_data(ours):
-            row, whose = [row[0], "-", "-"], "ours, other data"
+            row, source = [row[0], "-", "-"], "ours, other data"
         elif data in tests:
-            cells = _shown(tests[data]._replace(p_value=float(corrected[data])))
+            cells = _format_test(tests[data]._replace(p_value=float(corrected[data])))
         elif ours:
             cells = "-", ONE_SEED if alive(ours) else COLLAPSED
         size = f"{ours[0]['test_n']:,}" if ours else "-"
-        rows.append([*row, reached(ours, digits=1), whose, size, *cells, "-"])
+        rows.append([*row, accuracy_text(ours, digits=1), source, size, *cells, "-"])
     return analysis.render_table(headings, rows)
 
 
-def _shown(test: Proportion) -> tuple[str, str]:
+def _format_test(test: Proportion) -> tuple[str, str]:
     p = f"{test.p_value:.5f}" if test.p_value >= 1e-5 else "<0.00001"
     return f"{test.z:.3f}", p

@@ -17,7 +17,7 @@ from experiments.core.records import Store, read_json, refuse_other, write_json
 from experiments.core.text import SPLITS
 from experiments.ssan import attention, neighbours, reported
 from experiments.ssan.attention import GLUED, Encoder, Words
-from experiments.ssan.config import BASE, FULL, bounded, local
+from experiments.ssan.config import BASE, FULL, bounded_name, local
 from experiments.ssan.experiment import experiment
 from experiments.ssan.sentences import sentences
 from experiments.ssan.tags import TAG_CLASSES, TagCounts, tag_counts
@@ -86,8 +86,8 @@ def encoders(job: Job, data: str) -> dict[str, Encoder]:
     Raises:
       FileNotFoundError: if a run has not finished.
     """
-    there = with_local_heads(job, data)
-    trained = {role: local(role) if there else role for role in TITLES}
+    use_local = with_local_heads(job, data)
+    trained = {role: local(role) if use_local else role for role in TITLES}
     return {
         role: attention.load_encoder(
             job.config(data, variant, 0), job.options.runs / f"{data}-{variant}-seed0"
@@ -96,58 +96,58 @@ def encoders(job: Job, data: str) -> dict[str, Encoder]:
     }
 
 
-def shown_as(data: str, numbers: Numbers) -> str:
+def title_of(data: str, numbers: Numbers) -> str:
     """Returns the title of a data set, with a note if the networks have local heads."""
     local = ", local heads and a linear head" if numbers.get("local") else ""
     return reported.NAMES.get(data, data) + local
 
 
-def file_of(store: Store, what: str, data: str) -> Path:
+def file_of(store: Store, name: str, data: str) -> Path:
     """Returns the path of the results of an analysis.
 
     Args:
       store: the records of the paper.
-      what: the name of the table, figure or reference.
+      name: the name of the table, figure or reference.
       data: the data set.
     """
-    return store.folder / "attention" / f"{what}-{data}.json"
+    return store.folder / "attention" / f"{name}-{data}.json"
 
 
-def written(store: Store, what: str) -> list[tuple[str, Numbers]]:
+def read_results(store: Store, name: str) -> list[tuple[str, Numbers]]:
     """Reads the results of an analysis on all data sets, in the order of their names.
 
     Args:
       store: the records of the paper.
-      what: the name of the table or figure.
+      name: the name of the table or figure.
 
     Returns:
       Pairs of a data set and its results.
     """
-    paths = sorted((store.folder / "attention").glob(f"{what}-*.json"))
-    return [(path.stem.removeprefix(f"{what}-"), read_json(path)) for path in paths]
+    paths = sorted((store.folder / "attention").glob(f"{name}-*.json"))
+    return [(path.stem.removeprefix(f"{name}-"), read_json(path)) for path in paths]
 
 
 def _save(job: Job, data: str, numbers: Numbers) -> str:
     """Writes the results of an analysis; only --rerun replaces different results.
 
     Returns:
-      The title of the data set, see `shown_as`.
+      The title of the data set, see `title_of`.
     """
     path = file_of(job.store, job.options.what, data)
     if with_local_heads(job, data):
         numbers["local"] = True
-    known = read_json(path) if path.exists() else None
-    refuse_other(path, "result", known, numbers, rerun=job.options.rerun)
+    previous = read_json(path) if path.exists() else None
+    refuse_other(path, "result", previous, numbers, rerun=job.options.rerun)
     write_json(path, numbers)
-    return shown_as(data, numbers)
+    return title_of(data, numbers)
 
 
-def figure_of(what: str, data: str) -> str:
+def figure_of(name: str, data: str) -> str:
     """Returns the name of the files of a figure, which includes any data set but the default."""
-    return what if data == FIGURES[what] else f"{what}_{data}"
+    return name if data == FIGURES[name] else f"{name}_{data}"
 
 
-def _drawn(job: Job, data: str) -> Path:
+def _figure_stem(job: Job, data: str) -> Path:
     return job.store.folder / figure_of(job.options.what, data)
 
 
@@ -168,8 +168,12 @@ def gold_tree(example: Json) -> trees.SpanTree:
     return trees.SpanTree.of(len(example["tokens"]), spans)
 
 
-def _maps(options: Any, encoder: Encoder, texts: Sequence[Words], **more: Any) -> list[np.ndarray]:
-    return attention.attention(encoder, texts, layer=options.layer, head=options.head, **more)
+def _maps(
+    options: Any, encoder: Encoder, texts: Sequence[Words], **attention_options: Any
+) -> list[np.ndarray]:
+    return attention.attention(
+        encoder, texts, layer=options.layer, head=options.head, **attention_options
+    )
 
 
 def _tagged_maps(options: Any, encoder: Encoder, examples: Sequence[Any]) -> list[np.ndarray]:
@@ -192,8 +196,8 @@ def brackets(job: Job, data: str) -> None:
 
     def scores(predicted: Sequence[trees.SpanTree]) -> list[float]:
         pairs = zip(gold, predicted, drop, strict=True)
-        kept = [(true.without(out), tree.without(out)) for true, tree, out in pairs]
-        return [round(value, 6) for value in trees.bracket_scores(kept)]
+        without_punctuation = [(true.without(out), tree.without(out)) for true, tree, out in pairs]
+        return [round(value, 6) for value in trees.bracket_scores(without_punctuation)]
 
     numbers: Numbers = {"gold": GOLD, "sentences": len(gold), "layer": job.options.layer}
     for variant, encoder in encoders(job, data).items():
@@ -221,8 +225,8 @@ def table6(store: Store) -> str:
         for i, name in enumerate(("SAN", "SSAN"))
     ]
     notes = []
-    for data, numbers in written(store, "table6"):
-        name = shown_as(data, numbers)
+    for data, numbers in read_results(store, "table6"):
+        name = title_of(data, numbers)
         named = {
             f"{variant}-{norm}": f"{title}, mass by {norm}"
             for variant, title in TITLES.items()
@@ -246,8 +250,8 @@ def tag_shares(job: Job, data: str) -> None:
     for variant, encoder in encoders(job, data).items():
         counts = TagCounts(dict.fromkeys(TAG_CLASSES, 0.0))
         weights = _tagged_maps(job.options, encoder, examples)
-        for one, example in zip(weights, examples, strict=True):
-            counts += tag_counts(one, example["tags"])
+        for sentence_weights, example in zip(weights, examples, strict=True):
+            counts += tag_counts(sentence_weights, example["tags"])
         numbers[variant] = {name: round(share, 6) for name, share in counts.shares().items()}
     _save(job, data, numbers)
 
@@ -282,17 +286,17 @@ def _test_examples(job: Job, data: str) -> gdata.Source:
 
 def table7(store: Store) -> str:
     """Renders table 7, attention by part of speech, as Markdown."""
-    ours = written(store, "table7")
+    ours = read_results(store, "table7")
 
-    def whose(data: str) -> tuple[str, str]:
+    def origins(data: str) -> tuple[str, str]:
         return columns([*store.all(data, BASE), *store.all(data, FULL)])
 
     headings = ["class"]
     for data in reported.TABLE7_DATA:
-        of = f"{reported.NAMES[data]}, {whose(data)[0]}"
+        of = f"{reported.NAMES[data]}, {origins(data)[0]}"
         headings += [f"{of}: {name}" for name in ("SAN", "SSAN")]
     for data, numbers in ours:
-        of = shown_as(data, numbers) + whose(data)[1].removeprefix("ours")
+        of = title_of(data, numbers) + origins(data)[1].removeprefix("ours")
         headings += [f"{of}: {name}" for name in ("SAN", "SSAN", "change (%)")]
     rows = []
     for name, quoted in reported.TABLE7.items():
@@ -302,7 +306,7 @@ def table7(store: Store) -> str:
             change = f"{100 * (ssan - san) / san:+.1f}" if san else "-"
             row += [f"{san:.3f}", f"{ssan:.3f}", change]
         rows.append(row)
-    notes = [f"- {shown_as(data, numbers)}: {numbers['note']}." for data, numbers in ours]
+    notes = [f"- {title_of(data, numbers)}: {numbers['note']}." for data, numbers in ours]
     table = analysis.render_table(headings, rows)
     return paragraphs(table, "\n".join(notes) or f"Ours: {NOT_RUN}.")
 
@@ -328,7 +332,7 @@ def distances(job: Job, data: str) -> None:
             "empty_rate": round(total.empty_rate, 6),
         }
     title = _save(job, data, numbers)
-    analysis.plot_distances(counts, _drawn(job, data), title=title)
+    analysis.plot_distances(counts, _figure_stem(job, data), title=title)
 
 
 def heat_maps(job: Job, data: str) -> None:
@@ -338,30 +342,30 @@ def heat_maps(job: Job, data: str) -> None:
       ValueError: if the order of the sentences of a data set was not changed.
     """
     if not all(name.startswith(("bshift", "wrd")) for name in job.data):
-        what = job.options.what
-        raise ValueError(f"{what} shows sentences whose order was changed, got {job.data}")
+        figure = job.options.what
+        raise ValueError(f"{figure} shows sentences whose order was changed, got {job.data}")
     source = _test_examples(job, data)
     names = source.info.class_names
     short = [example for example in source if len(example["tokens"]) in SHOWN]
     moved = [x for x in short if "insert" in x or names[x["label"]] == "I"]
-    example = _one(job.options, moved)
+    example = _choose_sentence(job.options, moved)
     words = example["tokens"]
     panels = {
         TITLES[variant]: _maps(job.options, encoder, [words])[0]
         for variant, encoder in encoders(job, data).items()
     }
-    weights = {name: np.round(one, 4).tolist() for name, one in panels.items()}
+    weights = {name: np.round(panel, 4).tolist() for name, panel in panels.items()}
     title = _save(job, data, {"words": list(words), "weights": weights})
     analysis.plot_attention(
         words,
         panels,
-        _drawn(job, data),
+        _figure_stem(job, data),
         f"{title}, layer {job.options.layer}",
         marked=[example["insert"], example["original"]] if "insert" in example else [],
     )
 
 
-def _one(options: Any, examples: Sequence[Record]) -> Json:
+def _choose_sentence(options: Any, examples: Sequence[Record]) -> Json:
     if not 0 <= options.sentence < len(examples):
         raise ValueError(f"sentence must be in [0, {len(examples)}), got {options.sentence}")
     return examples[options.sentence]
@@ -370,20 +374,20 @@ def _one(options: Any, examples: Sequence[Record]) -> Json:
 def tree_figure(job: Job, data: str) -> None:
     """Draws figure 6, the trees of a sentence, and writes their brackets."""
     short = [x for x in treebank(job.options) if len(x["tokens"]) in SHOWN]
-    example = _one(job.options, short)
+    example = _choose_sentence(job.options, short)
     gold = gold_tree(example)
-    drawn = {"gold": gold}
+    trees_of = {"gold": gold}
     for variant, encoder in encoders(job, data).items():
         (weights,) = _tagged_maps(job.options, encoder, [example])
-        drawn[TITLES[variant]] = trees.from_attention(weights)
-    bracketed = {name: tree.bracketed(example["tokens"]) for name, tree in drawn.items()}
+        trees_of[TITLES[variant]] = trees.from_attention(weights)
+    bracketed = {name: tree.bracketed(example["tokens"]) for name, tree in trees_of.items()}
     title = f"Trees from the attention of {_save(job, data, bracketed)}, layer {job.options.layer}"
-    analysis.plot_trees(example["tokens"], drawn, _drawn(job, data), title, gold=gold)
+    analysis.plot_trees(example["tokens"], trees_of, _figure_stem(job, data), title, gold=gold)
 
 
 CURVES = "curves_"
 """The beginning of the names of files with learning curves; the data set follows."""
-APART = bounded("")
+APART = bounded_name("")
 """The end of the names of networks with a bounded gradient, and of the name of their figure."""
 
 
@@ -395,13 +399,16 @@ def curves(job: Job, data: str) -> None:
     """
     store = job.store
     learned = store.learned(data)
-    apart = {name for name in learned if name.endswith(APART)}
-    standard = {name for name, (one, *_) in learned.items() if not one.get("selection_curve")}
-    for ending, names in {"": learned.keys() - apart, APART: apart and apart | standard}.items():
+    bounded_names = {name for name in learned if name.endswith(APART)}
+    standard = {name for name, (record, *_) in learned.items() if not record.get("selection_curve")}
+    for ending, names in {
+        "": learned.keys() - bounded_names,
+        APART: bounded_names and bounded_names | standard,
+    }.items():
         runs = {job.paper.variants[name].title: learned[name] for name in learned if name in names}
         if not runs:
             continue
-        rates = {title: _selected(records) for title, records in runs.items()}
+        rates = {title: _selection_rates(records) for title, records in runs.items()}
         lines = panels(runs, "curve", {"validation accuracy": 2})
         lines |= panels(rates, "rate", {"selected pairs": 1})
         stem = store.folder / f"{CURVES}{data}{ending}"
@@ -410,20 +417,25 @@ def curves(job: Job, data: str) -> None:
         say(f"wrote {stem}.png and .svg")
 
 
-def _selected(records: Records) -> Records:
+def _selection_rates(records: Records) -> Records:
     """Returns the curves of the share of selected pairs for the networks with a single selective
     layer."""
     layers = [record.get("selection_curve", {}).values() for record in records]
-    return [{"rate": rates} for one in layers if len(one) == 1 for rates in one]
+    return [
+        {"rate": rates}
+        for curves_of_layer in layers
+        if len(curves_of_layer) == 1
+        for rates in curves_of_layer
+    ]
 
 
 def _lines(store: Store) -> Iterator[str]:
-    for what in FIGURES:
-        ours = written(store, what)
+    for figure in FIGURES:
+        ours = read_results(store, figure)
         if not ours:
-            yield f"- {what}: {NOT_RUN}."
+            yield f"- {figure}: {NOT_RUN}."
         for data, numbers in ours:
-            text = f"- [{what}]({figure_of(what, data)}.png): {shown_as(data, numbers)}"
+            text = f"- [{figure}]({figure_of(figure, data)}.png): {title_of(data, numbers)}"
             if BASE in numbers and "shares" in numbers[BASE]:
                 san, ssan = (100 * numbers[variant]["shares"][1] for variant in TITLES)
                 empty = 100 * numbers[FULL]["empty_rate"]
@@ -434,14 +446,14 @@ def _lines(store: Store) -> Iterator[str]:
             yield text + "."
     for path in sorted(store.folder.glob(f"{CURVES}*.png")):
         data = path.stem.removeprefix(CURVES)
-        whose = "all networks that learned their training data"
+        subject = "all networks that learned their training data"
         if data.endswith(APART):
-            whose = "selectors with a bounded gradient and of networks without a selector"
+            subject = "selectors with a bounded gradient and of networks without a selector"
         elif path.with_stem(path.stem + APART).exists():
-            whose += ", selectors with a bounded gradient apart"
+            subject += ", selectors with a bounded gradient apart"
         yield (
             f"- [{path.stem}]({path.name}): {reported.NAMES[data.removesuffix(APART)]}, validation "
-            f"accuracy and selected pairs while training, of {whose}."
+            f"accuracy and selected pairs while training, of {subject}."
         )
 
 
@@ -460,6 +472,6 @@ def linear_reference(job: Job, data: str) -> None:
     Raises:
       ValueError: if a data set is not a probe.
     """
-    if others := [name for name in job.data if name not in PROBES]:
-        raise ValueError(f"neighbours is for the probes {', '.join(PROBES)}, got {others[0]}")
+    if unsuitable := [name for name in job.data if name not in PROBES]:
+        raise ValueError(f"neighbours is for the probes {', '.join(PROBES)}, got {unsuitable[0]}")
     _save(job, data, neighbours.train(experiment(job.config(data, FULL, 0))))

@@ -60,9 +60,9 @@ def load_encoder(config: RunConfig, workdir: Path) -> Encoder:
         return _translator(config, workdir)
     if not isinstance(config, ProbeConfig | ReorderingConfig):
         raise ValueError(f"a run of {config.preset!r} has no encoder of whole sentences")
-    vocabulary, made = sentences(config).vocabulary, experiment(config)
-    model, first = made.task.model, made.test[0]
-    like = jax.eval_shape(lambda: made.task.init(jax.random.key(0), first))
+    vocabulary, run = sentences(config).vocabulary, experiment(config)
+    model, first = run.task.model, run.test[0]
+    like = jax.eval_shape(lambda: run.task.init(jax.random.key(0), first))
     params, _ = load_params(workdir, like)
 
     def weights(params: Params, batch: Batch) -> tuple[Any, ...]:
@@ -121,12 +121,12 @@ def attention(
         owners.append(np.array(places, int))
     maps: list[np.ndarray] = [np.zeros((0, 0))] * len(texts)
     for batch, rows in one_pass(ids, BATCH):
-        given = {name: batch[name] for name in ("tokens", "lengths", "example_id")}
-        weights = np.asarray(encoder.apply(encoder.params, given)[layer - 1], np.float64)
-        shown = weights.mean(axis=1) if head is None else weights[:, head]
+        inputs = {name: batch[name] for name in ("tokens", "lengths", "example_id")}
+        weights = np.asarray(encoder.apply(encoder.params, inputs)[layer - 1], np.float64)
+        chosen_weights = weights.mean(axis=1) if head is None else weights[:, head]
         for row, index in rows:
             size = len(owners[index])
-            maps[index] = merge_pieces(shown[row, :size, :size], owners[index])
+            maps[index] = merge_pieces(chosen_weights[row, :size, :size], owners[index])
     return maps
 
 

@@ -34,7 +34,7 @@ def f1_of(counts: np.ndarray) -> float:
     return 100 * RoleCounts(matched, predicted, gold).value().f1
 
 
-def paired(
+def paired_bootstrap(
     first: Sequence[Sequence[int]],
     second: Sequence[Sequence[int]],
     score: Callable[[np.ndarray], float],
@@ -62,12 +62,12 @@ def paired(
         )
     observed = score(ours.sum(0)) - score(theirs.sum(0))
     generator = np.random.default_rng(seed)
-    drawn = np.empty(samples)
+    resampled = np.empty(samples)
     for sample in range(samples):
         rows = generator.integers(0, len(ours), len(ours))
-        drawn[sample] = score(ours[rows].sum(0)) - score(theirs[rows].sum(0))
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    beyond = np.abs(drawn - observed) >= abs(observed)
+        resampled[sample] = score(ours[rows].sum(0)) - score(theirs[rows].sum(0))
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    beyond = np.abs(resampled - observed) >= abs(observed)
     p_value = float((1 + beyond.sum()) / (1 + samples))
     return analysis.Bootstrap(
         difference=float(observed), low=float(low), high=float(high), p_value=p_value
@@ -89,13 +89,13 @@ class Difference(NamedTuple):
         p-values."""
         if self.why_not == COLLAPSED:
             return ["-", "-", COLLAPSED]
-        shown = [*map(p_text, p_values)]
+        texts = [*map(p_text, p_values)]
         if verdict(p_values, self.by_seed) == "seeds disagree":
-            shown.append(SEEDS_DISAGREE)
+            texts.append(SEEDS_DISAGREE)
         return [
             ", ".join(f"{boot.difference:+.2f}" for boot in self.boots),
             ", ".join(f"[{boot.low:+.2f}, {boot.high:+.2f}]" for boot in self.boots),
-            self.why_not or ", ".join(shown),
+            self.why_not or ", ".join(texts),
         ]
 
 
@@ -116,13 +116,13 @@ def difference(base: Records, full: Records, metric: str) -> Difference | None:
             return None
         shift, low, high, p_value = comparison.bootstrap
         points = analysis.Bootstrap(100 * shift, 100 * low, 100 * high, p_value)
-        by_seed = tuple(100 * one for one in comparison.by_seed)
+        by_seed = tuple(100 * value for value in comparison.by_seed)
         return Difference((points,), by_seed, comparison.why_not)
     key, score = ("role_counts", f1_of) if metric == "F1" else ("bleu_statistics", bleu_of)
     ours, theirs = ({r["seed"]: r for r in records if key in r} for records in (full, base))
     seeds = sorted(ours.keys() & theirs.keys())
     if not seeds:
         return None
-    boots = tuple(paired(ours[seed][key], theirs[seed][key], score) for seed in seeds)
+    boots = tuple(paired_bootstrap(ours[seed][key], theirs[seed][key], score) for seed in seeds)
     by_seed = tuple(boot.difference for boot in boots)
     return Difference(boots, by_seed, ONE_SEED if len(seeds) == 1 else None)

@@ -38,7 +38,7 @@ BOUNDED: Json = {"model.gates.cap": 0.0}
 than selected keys."""
 
 
-def bounded(network: str) -> str:
+def bounded_name(network: str) -> str:
     """Returns the name of a network with a selector with a bounded gradient."""
     return f"{network}_bounded"
 
@@ -241,10 +241,10 @@ class TranslationConfig(RunConfig):
     def __post_init__(self) -> None:
         """Raises ValueError if the search averages more checkpoints than the training keeps."""
         super().__post_init__()
-        kept = self.train.keep_checkpoints
-        if self.search.average > kept:
+        num_kept = self.train.keep_checkpoints
+        if self.search.average > num_kept:
             raise ValueError(
-                f"search.average must be at most train.keep_checkpoints {kept}, got "
+                f"search.average must be at most train.keep_checkpoints {num_kept}, got "
                 f"{self.search.average}"
             )
 
@@ -406,7 +406,7 @@ _CONFIGS: tuple[RunConfig, ...] = (
         (200_000, 2_000),
     ),
 )
-PRESETS: dict[str, RunConfig] = {one.preset: one for one in _CONFIGS}
+PRESETS: dict[str, RunConfig] = {config.preset: config for config in _CONFIGS}
 PRESETS["bshift_local"] = config.changed(PRESETS["bshift"], {"preset": "bshift_local", **MENDED})
 
 NUM_STEPS, WARMUP = "--train.num-steps", "--train.optimizer.warmup-steps"
@@ -424,19 +424,21 @@ def short_presets(args: list[str], presets: Mapping[str, RunConfig]) -> Mapping[
     Returns:
       The presets, changed only if --train.num-steps is given without a warm-up.
     """
-    given = option_value(args, NUM_STEPS) or ""
-    if not given.isdecimal() or option_value(args, WARMUP) is not None:
+    num_steps = option_value(args, NUM_STEPS) or ""
+    if not num_steps.isdecimal() or option_value(args, WARMUP) is not None:
         return presets
     short = {
-        name: dataclasses.replace(config, train=short_warmup(config.train, int(given)))
+        name: dataclasses.replace(config, train=short_warmup(config.train, int(num_steps)))
         for name, config in presets.items()
     }
     name = option_value(args, "--preset") or START.default
     if name in presets:
-        usual, warmup = (one[name].train.optimizer.warmup_steps for one in (presets, short))
-        if warmup < usual:
+        preset_warmup, warmup = (
+            configs[name].train.optimizer.warmup_steps for configs in (presets, short)
+        )
+        if warmup < preset_warmup:
             say(
-                f"warm-up: {warmup:,} steps, a quarter of {NUM_STEPS} (preset: {usual:,}); "
+                f"warm-up: {warmup:,} steps, a quarter of {NUM_STEPS} (preset: {preset_warmup:,}); "
                 f"{WARMUP} sets it",
                 file=sys.stderr,
             )

@@ -31,12 +31,12 @@ def group_scores(
             if merged[member] < len(groups):
                 raise ValueError(f"class {member} of group {name!r} is in another one too")
             merged[member] = number
-    whole = class_scores(
+    merged_scores = class_scores(
         merged[np.asarray(label)], merged[np.asarray(predicted)], len(groups) + num_classes
     )
     result = {}
     for number, (name, members) in enumerate(groups.items()):
         classes = np.asarray(members, int)
         average = ratio(scores.f1[classes] @ scores.support[classes], scores.support[classes].sum())
-        result[name] = (float(average), float(whole.f1[number]))
+        result[name] = (float(average), float(merged_scores.f1[number]))
     return result

@@ -30,7 +30,7 @@ from experiments.core.comparison import (
 from experiments.core.config import Changes, changed
 from experiments.core.kinds import Array, Json
 from experiments.core.origins import NOT_RUN, beside, other_data, substitute_of
-from experiments.core.origins import columns as whose
+from experiments.core.origins import columns as origins
 from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.paper import variants as by_name
 from experiments.core.records import (
@@ -54,7 +54,7 @@ from experiments.ssan.config import (
     MENDED,
     START,
     RunConfig,
-    bounded,
+    bounded_name,
     local,
     with_budget,
 )
@@ -104,7 +104,7 @@ HALVES: dict[str, tuple[str, Changes]] = {
 """The networks with only part of the recipe `MENDED`, as changes to SAN with that recipe."""
 
 
-def _drawn(mode: Mode, title: str) -> Variant:
+def _mode_variant(mode: Mode, title: str) -> Variant:
     changes = {"model.gates.select_layers": (1,), "model.gates.selector": mode}
     return Variant(f"ssan_{mode}", f"SSAN, {title}", changes)
 
@@ -126,9 +126,9 @@ def _of_layers(named: Callable[[str], str], how: str, changes: Changes) -> Itera
 VARIANTS = by_name(
     Variant(BASE, "SAN", {"model.gates.select_layers": (0,)}),
     *_of_layers(str, "", {}),
-    _drawn("soft", "soft samples"),
-    _drawn("expect", "probabilities"),
-    _drawn("reinforce", "REINFORCE"),
+    _mode_variant("soft", "soft samples"),
+    _mode_variant("expect", "probabilities"),
+    _mode_variant("reinforce", "REINFORCE"),
     Variant("ssan_shared", "SSAN, one selection for all heads", {"model.share_heads": True}),
     *(
         Variant(name, f"SSAN, temperature {tau}", {"model.gates.temperature": float(tau)})
@@ -146,8 +146,10 @@ VARIANTS = by_name(
         Variant(name, title, {"model.gates.select_layers": (0,), **MENDED, **back})
         for name, (title, back) in HALVES.items()
     ),
-    *_of_layers(bounded, ", bounded", BOUNDED),
-    *_of_layers(lambda name: bounded(local(name)), ", local heads, bounded", {**MENDED, **BOUNDED}),
+    *_of_layers(bounded_name, ", bounded", BOUNDED),
+    *_of_layers(
+        lambda name: bounded_name(local(name)), ", local heads, bounded", {**MENDED, **BOUNDED}
+    ),
 )
 
 
@@ -234,8 +236,8 @@ STEPS = columns.parameters("steps", "steps")
 def last_loss(row: Row) -> str:
     """Returns the mean of the last finite training losses of all runs, collapsed runs included."""
     curves = [record.get("train_curve", ()) for record in row.records]
-    known = [[loss for _, loss, *_ in curve if loss is not None] for curve in curves]
-    losses = [curve[-1] for curve in known if curve]
+    finite = [[loss for _, loss, *_ in curve if loss is not None] for curve in curves]
+    losses = [curve[-1] for curve in finite if curve]
     return mean_std(losses, 3) if losses else NOT_RUN
 
 
@@ -274,10 +276,10 @@ def verdicts(store: Store, rows: Sequence[Row], pair: Pair = with_san) -> Iterat
       pair: from data set and network to the two networks of the comparison.
     """
     for name, label in {row.data: row.label for row in rows}.items():
-        here = [row for row in rows if row.data == name and row.records]
+        data_rows = [row for row in rows if row.data == name and row.records]
         lines = [
             f"- {sentence(label, row.title, VARIANTS[names[1]].title, row.comparison)}"
-            for row in here
+            for row in data_rows
             if (names := pair(name, row.variant)) is not None
         ]
         if (path := analyses.file_of(store, "neighbours", name)).exists():
@@ -286,7 +288,7 @@ def verdicts(store: Store, rows: Sequence[Row], pair: Pair = with_san) -> Iterat
                 f"- {label}: a linear classifier of pairs of neighbouring words is right on "
                 f"{reached:.2f} % of the test sentences (`tables neighbours`)."
             )
-        records = [record for row in here for record in row.records]
+        records = [record for row in data_rows for record in row.records]
         notes = {note for record in records if (note := substitute_of(record))}
         lines += [f"- {label}: substitute: {note}." for note in sorted(notes)]
         yield "\n".join(lines)
@@ -298,9 +300,9 @@ def show(job: Job) -> None:
     assert isinstance(table, Table)
     say(table.text(job.paper, job.store))
     if table.body is None:
-        there = {data for data, _ in table.grid(job.paper, job.store)}
+        data_with_rows = {data for data, _ in table.grid(job.paper, job.store)}
         for name in job.data:
-            if name not in there:
+            if name not in data_with_rows:
                 say(f"{name}: no row, its runs collapsed; `tables recipe` shows how")
 
 
@@ -322,20 +324,20 @@ class Networks(Table):
 
 
 def against_san(
-    *ahead: Column, more: Sequence[Column] = (), pair: Pair = with_san, **fields: Any
+    *ahead: Column, after_tests: Sequence[Column] = (), pair: Pair = with_san, **fields: Any
 ) -> Table:
     """Returns a table that tests each network against the standard network.
 
     Args:
       *ahead: the columns before the tests.
-      more: the columns after the tests.
+      after_tests: the columns after the tests.
       pair: from data set and network to the two networks of the comparison.
       **fields: other fields of the table.
     """
     headings = ("minus SAN", "95 % interval", "bootstrap p", "McNemar p (each seed)")
     tests = columns.paired(headings, seeds=False)
     return Networks(
-        columns=(*ahead, *tests, *more, STEPS),
+        columns=(*ahead, *tests, *after_tests, STEPS),
         pair=pair,
         below=functools.partial(verdicts, pair=pair),
         after=show,
@@ -385,7 +387,7 @@ def bounded_layers(data: str, layers: Iterable[int] = reported.LAYERS) -> list[s
     by the recipe that learns the data set.
     """
     networks = (that_learns(data, LAYERS[layer]) for layer in layers)
-    return [that_learns(data, BASE), *map(bounded, networks)]
+    return [that_learns(data, BASE), *map(bounded_name, networks)]
 
 
 BOUND = against_san(
@@ -405,7 +407,7 @@ BOUND = against_san(
     shown=lambda store: [
         (data, name)
         for data in reported.NAMES
-        if data in BOUND_ON or any(store.all(data, one) for one in bounded_layers(data)[1:])
+        if data in BOUND_ON or any(store.all(data, name) for name in bounded_layers(data)[1:])
         for name in bounded_layers(data)
     ],
     trained=lambda job, data: bounded_layers(data, job.options.layers),
@@ -471,12 +473,12 @@ TABLE3 = against_san(
 )
 
 
-def selectors(titles: Mapping[str, str], what: str, data: str, **fields: Any) -> Table:
+def selectors(titles: Mapping[str, str], heading: str, data: str, **fields: Any) -> Table:
     """Returns a table of selectors on a data set, and on any data set where a selector learned.
 
     Args:
       titles: name of the network -> title of its selector.
-      what: the heading of the titles.
+      heading: the heading of the titles.
       data: the data set.
       **fields: other fields of the table.
     """
@@ -486,9 +488,9 @@ def selectors(titles: Mapping[str, str], what: str, data: str, **fields: Any) ->
 
     return against_san(
         columns.data(),
-        Column(what, lambda row: titles[row.variant], "both"),
+        Column(heading, lambda row: titles[row.variant], "both"),
         *columns.ACCURACY,
-        more=(
+        after_tests=(
             of_selector("selected in layer 1 (%)", "test.selected_1"),
             of_selector("empty (%)", "test.empty_1"),
         ),
@@ -501,8 +503,8 @@ def selectors(titles: Mapping[str, str], what: str, data: str, **fields: Any) ->
 
 def of_modes(job: Job, _: str) -> list[str]:
     """Returns the standard network and the networks of --modes."""
-    asked = {FULL if mode == "st" else f"ssan_{mode}" for mode in job.options.modes}
-    return [name for name in MODES if name == BASE or name in asked]
+    networks = {FULL if mode == "st" else f"ssan_{mode}" for mode in job.options.modes}
+    return [name for name in MODES if name == BASE or name in networks]
 
 
 DRAWS = selectors(
@@ -623,15 +625,15 @@ def four_tasks(store: Store) -> str:
     headings = ["task", "metric", "SAN, paper", "SSAN, paper", "SAN, ours", "SSAN, ours"]
     headings += [f"SAN, {LAST}", f"SSAN, {LAST}"]
     headings += ["difference", "95 % interval", "p"]
-    shown = task_rows(store)
+    table_rows = task_rows(store)
     lines, notes = [], []
-    for row in shown:
+    for row in table_rows:
         of, path, times = TASKS[row.data[:3]]
         label = reported.NAMES[row.data]
         records = [*row.pair[0], *row.pair[1]]
         theirs = [number(value) for value in QUOTED[row.variant].get(row.data, (None, None))]
-        ours = [mean(one, path, times) for one in row.pair]
-        ours += [at_last_step(one) if of == "accuracy" else "-" for one in row.pair]
+        ours = [mean(runs, path, times) for runs in row.pair]
+        ours += [at_last_step(runs) if of == "accuracy" else "-" for runs in row.pair]
         ours += ["-"] * 3 if row.shift is None else row.shift.cells(row.p_values)
         title = label + ", selector trained by reward" * (row.variant == REWARDED)
         lines += [[line[0], of, *line[1:]] for line in beside(title, theirs, ours, records)]
@@ -642,7 +644,7 @@ def four_tasks(store: Store) -> str:
             notes.append(f"- {label}: substitute: {substitute_of(first)}.")
         if "bleu_signature" in first:
             notes.append(f"- {label}: {first['bleu_signature']}")
-    tests = sum(len(row.p_values) for row in shown)
+    tests = sum(len(row.p_values) for row in table_rows)
     together = f"The p of this table are corrected together (Holm), {tests} in all."
     table = analysis.render_table(headings, lines)
     return paragraphs(table, "\n".join(notes), together if tests else "")
@@ -713,20 +715,20 @@ def f1_table(
     def body(store: Store) -> str:
         rows = grid.rows(PAPER, store)
         pair = [row.records for row in rows]
-        theirs, mine = whose(pair[0] + pair[1])
-        texts = [one.format(theirs=theirs, mine=mine) for one in headings]
-        texts += [f"{one}, {of}" for of in (theirs, mine) for one in ("SAN", "SSAN")]
+        theirs, mine = origins(pair[0] + pair[1])
+        texts = [text.format(theirs=theirs, mine=mine) for text in headings]
+        texts += [f"{text}, {of}" for of in (theirs, mine) for text in ("SAN", "SSAN")]
         texts += merged
-        shown = [*parts(pair[0] + pair[1])]
+        table_parts = [*parts(pair[0] + pair[1])]
         for way in ("weighted", "micro", "macro"):
             dashes = ["-"] * (len(headings) - 1)
             quoted = average if way == "weighted" else (None, None)
-            shown.append(([f"All, {way}", *dashes], quoted, [f"f1_{way}"]))
+            table_parts.append(([f"All, {way}", *dashes], quoted, [f"f1_{way}"]))
         # The micro average is the accuracy, because each sentence has exactly one class.
         last = ([f"All, micro, {LAST}", *dashes], (None, None), ["test_last.accuracy"])
-        shown.append(last)
+        table_parts.append(last)
         lines = []
-        for ahead, paper, scores in shown:
+        for ahead, paper, scores in table_parts:
             ours = [mean(records, score) for score in scores for records in pair]
             line: list[str] = [*ahead, *map(number, paper), *ours]
             lines.append([*line, *["-"] * (len(texts) - len(line))])
@@ -739,8 +741,8 @@ def f1_table(
 
 def depths(records: Records) -> Iterator[Part]:
     """Yields the rows of table 4."""
-    one = records[0] if records else {"class_names": [], "support": []}
-    classes, support = one["class_names"], one["support"]
+    record = records[0] if records else {"class_names": [], "support": []}
+    classes, support = record["class_names"], record["support"]
     for depth in dict.fromkeys((*reported.TREE_DEPTH, *classes)):
         *paper, ratio = reported.TREE_DEPTH.get(depth, (None, None, None))
         place = classes.index(depth) if depth in classes else None
@@ -819,7 +821,7 @@ DRAWINGS = {
 }
 
 
-def selected(store: Store) -> str:
+def selection_table(store: Store) -> str:
     """Renders the selection rates on the test sentences by layer and head, as Markdown.
 
     Collapsed runs are left out.
@@ -857,7 +859,7 @@ RATES = Table(
     title="What is selected",
     note="Of the pairs of real tokens of the test sentences, sentences counting alike.",
     about="of finished runs that learned, what they select",
-    body=selected,
+    body=selection_table,
     after=show,
 )
 
@@ -877,7 +879,7 @@ RUNS = columns.runs(
     columns.each("best steps", "best_step", ","),
     columns.seconds(),
     columns.milliseconds(),
-    columns.first("parameters", lambda one: one.get("parameters_without_embeddings", 0), ","),
+    columns.first("parameters", lambda record: record.get("parameters_without_embeddings", 0), ","),
 )
 
 # The commands ------------------------------------------------------------------------------------
@@ -901,8 +903,8 @@ def report(console: Console, records: Records, workdir: Path) -> None:
     for way in ("greedy", "constrained"):
         if f"test_roles_{way}" in record:
             scores = record[f"test_roles_{way}"]
-            shown = ", ".join(f"{name} {100 * value:.2f}" for name, value in scores.items())
-            console.print(f"test arguments, {way}: {shown}")
+            texts = ", ".join(f"{name} {100 * value:.2f}" for name, value in scores.items())
+            console.print(f"test arguments, {way}: {texts}")
     print_parameters(console, record, f", {record['parameters_of_selectors']:,} of selectors")
     print_time(console, record, workdir)
 

@@ -75,11 +75,11 @@ def role_counts(gold: Sequence[str], predicted: Sequence[str]) -> RoleCounts:
             f"gold and predicted must have one label per word, got {len(gold)} and {len(predicted)}"
         )
     theirs, ours = arguments(gold), arguments(predicted)
-    left = list(theirs)
+    unmatched = list(theirs)
     matched = 0
     for argument in ours:
-        if argument in left:
-            left.remove(argument)  # A gold argument matches only once.
+        if argument in unmatched:
+            unmatched.remove(argument)  # A gold argument matches only once.
             matched += 1
     return RoleCounts(matched, len(ours), len(theirs))
 

@@ -103,8 +103,8 @@ def sequence_batches(
             **{to: getattr(config, part + of) for of, to in sizes.items() if hasattr(config, of)},
         )
 
-    held = {name: batches(name).eval() for name in SPLITS[1:]}
-    return {"train": functools.partial(batches, "train"), **held}
+    evaluation = {name: batches(name).eval() for name in SPLITS[1:]}
+    return {"train": functools.partial(batches, "train"), **evaluation}
 
 
 def probe_texts(config: ProbeConfig) -> Texts:
@@ -189,7 +189,7 @@ def restore_word(tokens: Sequence[str], insert: int, original: int) -> tuple[str
     return tuple(words)
 
 
-def reordered(config: ReorderingData) -> dict[str, gdata.Source]:
+def reorder_splits(config: ReorderingData) -> dict[str, gdata.Source]:
     """Reads and reorders the sentences of the three splits."""
     if config.text == "multi30k":
         return {
@@ -220,7 +220,7 @@ def reordered(config: ReorderingData) -> dict[str, gdata.Source]:
 
 @functools.lru_cache(maxsize=1)
 def _reordering_texts(config: ReorderingData) -> Texts:
-    sources = reordered(config)
+    sources = reorder_splits(config)
     # Each sentence occurs once per move, so that the words of a single sentence count `copies`.
     often = (config.min_count - 1) * config.copies + 1
     vocabulary = gdata.Vocabulary.build([sources["train"]], min_count=often)
@@ -241,7 +241,10 @@ def reordering(config: ReorderingConfig) -> Experiment:
         name: Split(
             part.source,
             {"tokens": part.ids},
-            {place: np.array([one[place] for one in part.source], np.int32) for place in places},
+            {
+                place: np.array([example[place] for example in part.source], np.int32)
+                for place in places
+            },
         )
         for name, part in texts.splits.items()
     }

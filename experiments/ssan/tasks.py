@@ -178,16 +178,18 @@ def roles(config: SRLConfig) -> Experiment:
     """Returns the run of a tagger of semantic roles."""
     texts, labels = predicates(config.data, config.model.embedding_dim)
     tokens = texts.splits["train"].sequences["tokens"]
-    rows = [i for i, one in enumerate(tokens) if len(one) <= config.data.max_len]
+    rows = [i for i, text in enumerate(tokens) if len(text) <= config.data.max_len]
     batches = sequence_batches(texts.splits, {"lengths": "tokens"}, config.data, rows=rows)
-    held = {name: batches[name] for name in SPLITS[1:]}
+    evaluation = {name: batches[name] for name in SPLITS[1:]}
     model = SSANTagger(config.model, len(texts.vocabulary), len(labels), texts.embeddings)
-    width = max(one.edges[-1] for one in (batches["train"](config.train.seed), *held.values()))
+    width = max(
+        part.edges[-1] for part in (batches["train"](config.train.seed), *evaluation.values())
+    )
     # Records of the English Web Treebank only have the note about its test part, so it comes first.
     files = texts.info.substitute or texts.substitute
-    drawn = None
+    vector_note = None
     if config.data.embeddings == "none":
-        drawn = "random word vectors where the paper has GloVe 100-d"
+        vector_note = "random word vectors where the paper has GloVe 100-d"
 
     def measure(params: Params) -> Json:
         run: Any = model.apply
@@ -195,7 +197,7 @@ def roles(config: SRLConfig) -> Experiment:
             jax.jit(lambda p, batch: run({"params": p}, batch).logits), params
         )
         record: Record = {}
-        for name, one_pass in held.items():
+        for name, one_pass in evaluation.items():
             source = texts.splits[name].source
             record |= arguments(config, name, source, one_pass, apply, labels)
         return record
@@ -205,7 +207,7 @@ def roles(config: SRLConfig) -> Experiment:
         **batches,
         **kept(texts.vocabulary, labels),
         facts={"train_n": len(rows), "labels": len(labels), **texts.facts()},
-        substitute=joined([config.data.note, files, drawn]),
+        substitute=joined([config.data.note, files, vector_note]),
         measure=measure,
     )
 

@@ -71,7 +71,7 @@ def experiment(config: TranslationConfig) -> Experiment:
     model = models.SSANTranslator(config.model, len(bpe))
     task, facts = models.SSANTranslationTask(model), Json()
     if config.init_from is not None:
-        task, facts = begun(model, Path(config.init_from), bpe)
+        task, facts = start_from(model, Path(config.init_from), bpe)
 
     def choose(result: FitResult, workdir: Path) -> tuple[Any, Json]:
         if config.search.average == 1:
@@ -122,13 +122,13 @@ class BegunTask(models.SSANTranslationTask):
     def init(self, key: jax.Array, batch: Batch) -> Any:
         """Returns the initial parameters."""
 
-        def leaf(given: Any, fresh: Any) -> Any:
-            return fresh if isinstance(given, jax.ShapeDtypeStruct) else jax.numpy.asarray(given)
+        def leaf(start: Any, fresh: Any) -> Any:
+            return fresh if isinstance(start, jax.ShapeDtypeStruct) else jax.numpy.asarray(start)
 
         return jax.tree.map(leaf, self.given, super().init(key, batch))
 
 
-def begun(
+def start_from(
     model: models.SSANTranslator, other: Path, bpe: gdata.BytePairs
 ) -> tuple[BegunTask, Json]:
     """Returns the task that starts with the parameters of another run.

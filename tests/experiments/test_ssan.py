@@ -83,7 +83,7 @@ def test_figures_look_into_the_networks_that_tables_train(
     assert list(found) == ["san", "ssan_layer1"]  # tables know them by these names
     assert {model.relative for model in opened.values()} == {"local" if local else "none"}
     assert [model.selective for model in opened.values()] == [(), (1,)]
-    shown = analyses.shown_as("bshift", {"local": local})
+    shown = analyses.title_of("bshift", {"local": local})
     assert shown == ("BShift, local heads and a linear head" if local else "BShift")
 
 
