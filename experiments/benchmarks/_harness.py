@@ -67,6 +67,7 @@ def in_turns(calls: Mapping[str, Callable[[], R]], repeats: int) -> dict[str, li
     Returns:
       The results of each function, turn by turn.
     """
+    # The first call of each function is not measured, because it may compile.
     for call in calls.values():
         call()
     results: dict[str, list[R]] = {name: [] for name in calls}

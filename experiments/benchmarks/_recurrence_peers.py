@@ -77,6 +77,7 @@ def make_batch(case: Case, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     lengths = rng.lognormal(np.log(0.6 * case.steps), 0.4, case.batch)
     lengths = np.clip(lengths.astype(np.int32), 1, case.steps)
+    # The first row has the full length, because batches are padded to their longest row.
     lengths[0] = case.steps
     xs = rng.normal(size=(case.batch, case.steps, case.hidden))
     return xs.astype(np.float32), lengths
@@ -337,6 +338,7 @@ def run_equinox(case: Case, xs: Array, lengths: Array) -> Runs:
 
 def run_keras(case: Case, xs: Array, lengths: Array) -> Runs:
     """Prepares Keras on JAX. Its GRU resets after the product, like Flax's and PyTorch's."""
+    # Keras reads its backend from the environment when it is imported.
     os.environ["KERAS_BACKEND"] = "jax"
     keras = _import("keras")
     if keras.backend.backend() != "jax":
@@ -387,6 +389,7 @@ def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
 
     def wait_for(result: Any) -> Any:
         if on_gpu:
+            # Work on the GPU is asynchronous, so the clock must wait for it.
             torch.cuda.synchronize()
         return result
 
@@ -420,7 +423,7 @@ def run_cudnn(case: Case, xs: Array, lengths: Array) -> Runs:
     return jax_runs(case, apply, weights, xs, lengths)
 
 
-def _of(make: Callable[..., Runs], *cells: Cell, **options: Any) -> Callable[..., Runs]:
+def _only_for(make: Callable[..., Runs], *cells: Cell, **options: Any) -> Callable[..., Runs]:
     """Returns a contestant that has only the given cells.
 
     Args:
@@ -440,20 +443,20 @@ def _of(make: Callable[..., Runs], *cells: Cell, **options: Any) -> Callable[...
 # The first contestant is compared with all following ones.
 CONTESTANTS: dict[str, Callable[..., Runs]] = {
     OURS: run_gatedjax,
-    RESET_AFTER: _of(run_gatedjax, "gru", reset_after=True),
-    OUR_GRU: _of(run_our_gru, "rau"),
+    RESET_AFTER: _only_for(run_gatedjax, "gru", reset_after=True),
+    OUR_GRU: _only_for(run_our_gru, "rau"),
     PRODUCTS: run_products,
     "scanned step": run_scanned_step,
-    "flax": _of(run_linen, "lstm", "gru"),
-    "flax optimised": _of(run_linen, "lstm", kind="Optimized"),
-    "flax nnx": _of(run_nnx, "lstm", "gru"),
-    "flax nnx optimised": _of(run_nnx, "lstm", kind="Optimized"),
-    "haiku": _of(run_haiku, "lstm", "gru"),
-    "equinox": _of(run_equinox, "lstm", "gru"),
-    "keras": _of(run_keras, "lstm", "gru"),
-    "jax cudnn": _of(run_cudnn, "lstm"),
-    "torch packed": _of(run_torch, "lstm", "gru", packed=True),
-    "torch unpacked": _of(run_torch, "lstm", "gru", packed=False),
+    "flax": _only_for(run_linen, "lstm", "gru"),
+    "flax optimised": _only_for(run_linen, "lstm", kind="Optimized"),
+    "flax nnx": _only_for(run_nnx, "lstm", "gru"),
+    "flax nnx optimised": _only_for(run_nnx, "lstm", kind="Optimized"),
+    "haiku": _only_for(run_haiku, "lstm", "gru"),
+    "equinox": _only_for(run_equinox, "lstm", "gru"),
+    "keras": _only_for(run_keras, "lstm", "gru"),
+    "jax cudnn": _only_for(run_cudnn, "lstm"),
+    "torch packed": _only_for(run_torch, "lstm", "gru", packed=True),
+    "torch unpacked": _only_for(run_torch, "lstm", "gru", packed=False),
 }
 FLAX = tuple(name for name in CONTESTANTS if name.startswith("flax"))
 JAX_PEERS = (*FLAX, "haiku", "equinox", "keras", "jax cudnn")

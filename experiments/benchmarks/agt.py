@@ -132,6 +132,7 @@ def steps_of(task: AGTTask, batch: Batch, params: Params) -> tuple[dict[str, Any
     seconds: dict[str, float] = {}
 
     def add(name: str, step: Callable[[TrainState, Batch, jax.Array], Any]) -> None:
+        # Each kind of step needs a copy, because a step donates its state.
         copy = jax.tree.map(jnp.copy, params)
         states = [TrainState(jnp.zeros((), jnp.int32), copy, tx.init(copy))]
         lowered = jax.jit(step, donate_argnums=0).lower(states[0], batch, key)
@@ -174,6 +175,7 @@ def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
     }
     batch = jax.device_put(batch)
     params = jax.jit(task.init)(jax.random.key(0), batch)
+    # Gradients are measured without dropout, which belongs to the step.
     still = AGTTask(AGT(dataclasses.replace(config, dropout=0.0), vocabulary, classes))
     rngs = {"dropout": jax.random.key(1)}
     gradients = jax.jit(lambda params: jax.grad(still.loss, has_aux=True)(params, batch, rngs)[0])

@@ -50,6 +50,7 @@ def make_inputs(case: Case, seed: int = 0) -> Inputs:
     """Draws states, lengths (uniform in [3T/4, T], the first T) and independent hard gates."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(max(1, 3 * case.steps // 4), case.steps + 1, size=case.batch)
+    # The first row has the full length, because batches are padded to their longest row.
     lengths[0] = case.steps
     mask = np.arange(case.steps)[None, :] < lengths[:, None]
     gates = rng.random(mask.shape) < case.density

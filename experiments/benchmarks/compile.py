@@ -139,6 +139,7 @@ def make_batch(model: Model, words: int) -> Batch:
         return ga_reader.make_batch(small)
     rng = np.random.default_rng(0)
     lengths = rng.integers(max(1, 3 * words // 4), words + 1, BATCH).astype(np.int32)
+    # The first row has the full length, because batches are padded to their longest row.
     lengths[0] = words
     real = np.arange(words)[None, :] < lengths[:, None]
     return {
@@ -163,6 +164,7 @@ def figures_of(task: Any, batch: Batch, clock: Callable[[], float]) -> dict[str,
       MiB.
     """
     tx, key = optax.adam(1e-3), jax.random.key(0)
+    # Shapes suffice to compile, so no parameters are initialised.
     state = jax.eval_shape(lambda key: init_state(task, tx, key, batch), key)
     began = clock()
     lowered = jax.jit(make_train_step(task, tx), donate_argnums=0).lower(state, batch, key)

@@ -97,6 +97,7 @@ def with_density(
     real = np.sort(logits[np.isfinite(logits)])[::-1]
     count = max(1, round(density * real.size))
     below = real[count] if count < real.size else real[-1] - 1
+    # The threshold lies halfway between the last open and the first closed word.
     bias = np.float32(-(real[count - 1] + below) / 2)
     auxiliary = params["auxiliary"]
     gate = {**auxiliary["gate"], "bias": np.full(1, bias)}
@@ -104,7 +105,7 @@ def with_density(
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def answer(model: GANet, capacity: int, params: Params, batch: Batch) -> jax.Array:
+def classify(model: GANet, capacity: int, params: Params, batch: Batch) -> jax.Array:
     """Computes the class scores of the network, by a call (capacity 0) or from `capacity` slots."""
     short = functools.partial(GANet.compact, capacity=capacity)
     method = short if capacity else GANet.__call__
@@ -113,7 +114,7 @@ def answer(model: GANet, capacity: int, params: Params, batch: Batch) -> jax.Arr
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def govern(
+def run_governed(
     model: GANet,
     capacity: int,
     params: Params,
@@ -146,14 +147,14 @@ def govern(
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def part(model: GANet, name: str, params: Params, batch: Batch) -> Output:
+def run_part(model: GANet, name: str, params: Params, batch: Batch) -> Output:
     """Runs a part that reads all words: the "backbone" or the "auxiliary" network."""
 
-    def run_part(self: GANet) -> Any:
+    def run(self: GANet) -> Any:
         mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
         return getattr(self, name)(self.embed(batch["tokens"]), mask)
 
-    return model.apply({"params": params}, method=run_part)
+    return model.apply({"params": params}, method=run)
 
 
 def measure(options: Options) -> Records:
@@ -173,12 +174,13 @@ def measure(options: Options) -> Records:
         tuned, is_open = with_density(params, logits, density)
         capacity = min(F.plan_capacity(is_open.sum(axis=-1)), options.words)
         seen = (encoded.states, jnp.asarray(is_open, jnp.float32), encoded.mask)
-        calls = {name: partial(part, first, name, tuned, batch) for name in PARTS}
+        calls = {name: partial(run_part, first, name, tuned, batch) for name in PARTS}
         for form, slots in (("call", 0), ("compact", capacity)):
-            calls[f"governed {form}"] = partial(govern, first, slots, tuned, *seen)
-            calls[f"input {form}"] = partial(answer, gated, slots, tuned, batch)
+            calls[f"governed {form}"] = partial(run_governed, first, slots, tuned, *seen)
+            calls[f"input {form}"] = partial(classify, gated, slots, tuned, batch)
         for kind in KINDS:
             short, full = (np.asarray(calls[f"{kind} {form}"]()) for form in ("compact", "call"))
+            # The ratio is only meaningful if both forms compute the same scores.
             np.testing.assert_allclose(short, full, rtol=1e-3, atol=1e-4)
         times_of = _harness.times_ms(calls, options.repeats)
         rows.append(

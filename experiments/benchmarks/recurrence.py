@@ -316,6 +316,7 @@ def measure(case: peers.Case, contestants: list[str], repeats: int, seed: int = 
         measured = _harness.measure({"": gemm, **calls}, repeats, "")
         gemm_ms += measured.pop("")["all_ms"]
         for name, row in measured.items():
+            # Our GRU in the table of the RAU has fewer products than the RAU.
             counted = dataclasses.replace(case, cell="gru") if name == peers.OUR_GRU else case
             rows[name] |= {f"{kind}_{part}": row[part] for part in ("ms", "min_ms", "all_ms")}
             rows[name][f"{kind}_gflops"] = 1e3 * passes * counted.gflop / row["ms"]

@@ -152,6 +152,7 @@ def memory(options: Options) -> Records:
         row: Json = {"layer": name}
         for kind, train in zip(KINDS, (True, False), strict=True):
             layer, call = our_layer(name, options.heads, train=train)
+            # Shapes suffice to compile, so the long row needs no memory here.
             variables = jax.eval_shape(layer.init, jax.random.key(0), inputs)
             loss = loss_of(call)
             program = jax.jit(jax.grad(loss, argnums=(0, 1)) if train else loss)

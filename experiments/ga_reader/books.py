@@ -28,6 +28,7 @@ def sentences_of(tokens: list[str]) -> list[list[str]]:
     while i < len(tokens):
         current.append(tokens[i])
         if tokens[i] in END:
+            # Closing quotes and brackets belong to the sentence that they end.
             while i + 1 < len(tokens) and tokens[i + 1] in (_CLOSING | END):
                 i += 1
                 current.append(tokens[i])
@@ -98,6 +99,7 @@ def read_book(path: Path) -> Sentences:
     sentences: Sentences = []
     for paragraph in re.split(r"\r?\n[ \t]*\r?\n", text):
         if any(c.islower() for c in paragraph):
+            # Underscores mark italics in files of Project Gutenberg.
             sentences += sentences_of(tokens_of(paragraph.replace("_", "")))
     if not sentences:
         raise ValueError(f"{path} holds no sentence")

@@ -73,6 +73,7 @@ def read_questions(config: DataConfig, dim: int) -> Questions:
     text.check_embeddings(path, dim)
     sources = {split: source_of(config.name, split, config) for split in text.SPLITS}
     vocabulary = gdata.cloze_vocabulary(list(sources.values()), lowercase=config.lowercase)
+    # The coverage is only known for a file of word vectors.
     coverage = None
     if path is None:
         matrix = gdata.random_embeddings(vocabulary, dim, std=config.oov_std)

@@ -180,6 +180,7 @@ def heat_maps(job: Job) -> None:
                 f"no run of {data} in {job.options.runs} has a record and a work folder"
             )
         source = source_of(PRESETS[data].data.name, "validation", job.options)
+        # The first questions suffice, because the figure shows few of them.
         first = gdata.Source(source[:LOOKED_AT], source.info)
         readings = chosen_readings(Reader.open(workdir).read(first))
         if not readings:

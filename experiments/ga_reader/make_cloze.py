@@ -98,6 +98,7 @@ def make_cloze(options: MakeClozeConfig) -> dict:
         counts = dict.fromkeys(OUTCOMES, 0)
         lines: list[str] = []
         for name in sorted(pieces[part]):
+            # A generator for each book keeps its draws independent of the other books.
             draw = np.random.default_rng([options.seed, *f"{kind} {part} {name}".encode()])
             sentences = pieces[part][name]
             for place in range(CONTEXT, len(sentences), options.stride):
@@ -186,6 +187,7 @@ def question(
     masked_place = askable[int(draw.integers(len(askable)))]
     answer = query[masked_place]
     candidates = [answer, *_draw_words(seen & of_class - {answer}, CANDIDATES - 1, draw)]
+    # Few names are filled up with common nouns, as in CBT.
     if kind == "NE" and len(candidates) < CANDIDATES:
         candidates += _draw_words(seen & nouns, CANDIDATES - len(candidates), draw)
     if len(candidates) < CANDIDATES:
@@ -197,5 +199,6 @@ def question(
 
 
 def _draw_words(words: set[str], count: int, draw: np.random.Generator) -> list[str]:
+    # Sets have no fixed order, so the words are sorted before they are drawn.
     ordered = sorted(words)
     return [ordered[i] for i in draw.permutation(len(ordered))[:count]]

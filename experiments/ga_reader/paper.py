@@ -146,6 +146,7 @@ def select_readers(job: Job, data: str) -> Iterator[Variant]:
         if name not in FROM_CORPUS:
             yield variant
         elif vectors is None:
+            # The other readers still run, because only this reader needs the file.
             say(f"{data}, {name}: left out, it needs --corpus-vectors")
         else:
             yield dataclasses.replace(
@@ -153,7 +154,7 @@ def select_readers(job: Job, data: str) -> Iterator[Variant]:
             )
 
 
-def on_shares(job: Job, data: str) -> Iterator[Variant]:
+def select_on_shares(job: Job, data: str) -> Iterator[Variant]:
     """Yields the readers of figure 2, each on all shares of the training questions."""
     for variant in select_readers(job, data):
         for share in reported.FRACTIONS:
@@ -273,7 +274,7 @@ def comparison_table(store: Store, table: Table, data: str) -> Table:
     )
 
 
-def on_each(
+def for_each_data_set(
     make: Callable[[Store, Table, str], Table],
     table: Table,
     *only: str,
@@ -364,7 +365,7 @@ FIGURE2 = _Table(
     about="with and without gating on shares of the training questions",
     data=reported.FIGURE2,
     variants=("BASE", "no_gating", "FEATURE", "feature_no_gating"),
-    trained=on_shares,
+    trained=select_on_shares,
     after=figures.bars,
 )
 FIGURE3 = Table(
@@ -442,10 +443,10 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 def compared_readers(store: Store) -> Iterator[Table]:
     """Yields the tables that compare readers with their base, on the paper's data and on ours."""
-    yield from on_each(comparison_table, TABLE2, "hops_2", "hops_4")(store)
-    yield from on_each(comparison_table, TABLE4)(store)
-    yield from on_each(comparison_table, CBT, "no_gating", more_data=("cbt_cn",))(store)
-    yield from on_each(comparison_table, TOY)(store)
+    yield from for_each_data_set(comparison_table, TABLE2, "hops_2", "hops_4")(store)
+    yield from for_each_data_set(comparison_table, TABLE4)(store)
+    yield from for_each_data_set(comparison_table, CBT, "no_gating", more_data=("cbt_cn",))(store)
+    yield from for_each_data_set(comparison_table, TOY)(store)
 
 
 PAPER = Paper(
@@ -472,12 +473,12 @@ PAPER = Paper(
     },
     page=(
         TABLE1,
-        on_each(comparison_table, TABLE2, "hops_2", "hops_4"),
+        for_each_data_set(comparison_table, TABLE2, "hops_2", "hops_4"),
         TABLE3,
-        on_each(comparison_table, TABLE4),
-        on_each(comparison_table, CBT, "no_gating", more_data=("cbt_cn",)),
-        on_each(comparison_table, TOY),
-        on_each(figures.shares, FIGURE2, "no_gating_50", "no_gating_75"),
+        for_each_data_set(comparison_table, TABLE4),
+        for_each_data_set(comparison_table, CBT, "no_gating", more_data=("cbt_cn",)),
+        for_each_data_set(comparison_table, TOY),
+        for_each_data_set(figures.shares, FIGURE2, "no_gating_50", "no_gating_75"),
         PROPORTIONS,
         TABLE5,
         TABLE6,

@@ -68,6 +68,7 @@ def one_sided_texts(pairs: Mapping[K, tuple[Records, Records]]) -> dict[K, str]:
     """
     tests = {key: one_sided(*pair) for key, pair in pairs.items()}
     lost = {key for key, pair in pairs.items() if any(map(collapsed, (*pair[0], *pair[1])))}
+    # A single seed is too little for a verdict, so it has counts but no p-value.
     tested = {key: of for key, of in tests.items() if len(of) > 1 and key not in lost}
     p_values = iter(analysis.holm([test.p_value for of in tested.values() for test in of]))
     texts = {}

@@ -17,7 +17,7 @@ from experiments.core.records import Store, read_json, refuse_other, write_json
 from experiments.core.text import SPLITS
 from experiments.ssan import attention, neighbours, reported
 from experiments.ssan.attention import GLUED, Encoder, Words
-from experiments.ssan.config import BASE, FULL, bounded_name, local
+from experiments.ssan.config import BASE, FULL, bounded_name, local_name
 from experiments.ssan.experiment import experiment
 from experiments.ssan.sentences import sentences
 from experiments.ssan.tags import TAG_CLASSES, TagCounts, tag_counts
@@ -47,7 +47,7 @@ FIGURES = {
 """The data set of each figure if the command names none."""
 
 
-def of_each(
+def for_each_data_set(
     analyse: Callable[[Job, str], None], then: Callable[[Job], None] = lambda job: None
 ) -> Callable[[Job], None]:
     """Returns a function that analyses each data set of a command.
@@ -71,13 +71,13 @@ def of_each(
     return all_of_them
 
 
-def with_local_heads(job: Job, data: str) -> bool:
+def uses_local_heads(job: Job, data: str) -> bool:
     """Returns whether an analysis reads the networks with local heads, which table 2 trains on
     BShift."""
     return data == "bshift" and job.options.local
 
 
-def encoders(job: Job, data: str) -> dict[str, Encoder]:
+def load_encoders(job: Job, data: str) -> dict[str, Encoder]:
     """Loads the encoders of seed 0, without a selector and with a selector in layer 1.
 
     Returns:
@@ -86,8 +86,8 @@ def encoders(job: Job, data: str) -> dict[str, Encoder]:
     Raises:
       FileNotFoundError: if a run has not finished.
     """
-    use_local = with_local_heads(job, data)
-    trained = {role: local(role) if use_local else role for role in TITLES}
+    use_local = uses_local_heads(job, data)
+    trained = {role: local_name(role) if use_local else role for role in TITLES}
     return {
         role: attention.load_encoder(
             job.config(data, variant, 0), job.options.runs / f"{data}-{variant}-seed0"
@@ -98,8 +98,8 @@ def encoders(job: Job, data: str) -> dict[str, Encoder]:
 
 def title_of(data: str, numbers: Numbers) -> str:
     """Returns the title of a data set, with a note if the networks have local heads."""
-    local = ", local heads and a linear head" if numbers.get("local") else ""
-    return reported.NAMES.get(data, data) + local
+    ending = ", local heads and a linear head" if numbers.get("local") else ""
+    return reported.NAMES.get(data, data) + ending
 
 
 def file_of(store: Store, name: str, data: str) -> Path:
@@ -134,7 +134,7 @@ def _save(job: Job, data: str, numbers: Numbers) -> str:
       The title of the data set, see `title_of`.
     """
     path = file_of(job.store, job.options.what, data)
-    if with_local_heads(job, data):
+    if uses_local_heads(job, data):
         numbers["local"] = True
     previous = read_json(path) if path.exists() else None
     refuse_other(path, "result", previous, numbers, rerun=job.options.rerun)
@@ -200,11 +200,12 @@ def brackets(job: Job, data: str) -> None:
         return [round(value, 6) for value in trees.bracket_scores(without_punctuation)]
 
     numbers: Numbers = {"gold": GOLD, "sentences": len(gold), "layer": job.options.layer}
-    for variant, encoder in encoders(job, data).items():
+    for variant, encoder in load_encoders(job, data).items():
         weights = _tagged_maps(job.options, encoder, examples)
         for norm in NORMS:
             of_norm = [trees.from_attention(w, norm=norm) for w in weights]
             numbers[f"{variant}-{norm}"] = scores(of_norm)
+    # The seed is fixed so that all runs of the command score the same random trees.
     generator = np.random.default_rng(0)
     makers: tuple[Callable[[int], trees.SpanTree], ...] = (
         trees.left_branching,
@@ -247,7 +248,7 @@ def tag_shares(job: Job, data: str) -> None:
     """Computes the shares of attention by the part of speech of the key, and writes them."""
     examples, note = tagged_sentences(job, data)
     numbers: Numbers = {"note": note, "sentences": len(examples), "layer": job.options.layer}
-    for variant, encoder in encoders(job, data).items():
+    for variant, encoder in load_encoders(job, data).items():
         counts = TagCounts(dict.fromkeys(TAG_CLASSES, 0.0))
         weights = _tagged_maps(job.options, encoder, examples)
         for sentence_weights, example in zip(weights, examples, strict=True):
@@ -320,9 +321,10 @@ def distances(job: Job, data: str) -> None:
     texts = [example["tokens"] for example in _test_examples(job, data)[:MOST]]
     counts = {}
     numbers: Numbers = {"sentences": len(texts), "layer": job.options.layer}
-    for variant, encoder in encoders(job, data).items():
+    for variant, encoder in load_encoders(job, data).items():
         total = analysis.distance_counts(np.zeros((0, 1, 1)), np.zeros(0, int))
         for weights in _maps(job.options, encoder, texts):
+            # A sentence without words has no attention to count.
             if len(weights):
                 total += analysis.distance_counts(weights[None], [len(weights)])
         counts[TITLES[variant]] = total
@@ -347,12 +349,13 @@ def heat_maps(job: Job, data: str) -> None:
     source = _test_examples(job, data)
     names = source.info.class_names
     short = [example for example in source if len(example["tokens"]) in SHOWN]
+    # Sentences of BShift have no position of the move, but the label "I" if words were swapped.
     moved = [x for x in short if "insert" in x or names[x["label"]] == "I"]
     example = _choose_sentence(job.options, moved)
     words = example["tokens"]
     panels = {
         TITLES[variant]: _maps(job.options, encoder, [words])[0]
-        for variant, encoder in encoders(job, data).items()
+        for variant, encoder in load_encoders(job, data).items()
     }
     weights = {name: np.round(panel, 4).tolist() for name, panel in panels.items()}
     title = _save(job, data, {"words": list(words), "weights": weights})
@@ -377,7 +380,7 @@ def tree_figure(job: Job, data: str) -> None:
     example = _choose_sentence(job.options, short)
     gold = gold_tree(example)
     trees_of = {"gold": gold}
-    for variant, encoder in encoders(job, data).items():
+    for variant, encoder in load_encoders(job, data).items():
         (weights,) = _tagged_maps(job.options, encoder, [example])
         trees_of[TITLES[variant]] = trees.from_attention(weights)
     bracketed = {name: tree.bracketed(example["tokens"]) for name, tree in trees_of.items()}
@@ -401,6 +404,7 @@ def curves(job: Job, data: str) -> None:
     learned = store.learned(data)
     bounded_names = {name for name in learned if name.endswith(APART)}
     standard = {name for name, (record, *_) in learned.items() if not record.get("selection_curve")}
+    # Without bounded gradients the second figure has no networks and is not drawn.
     for ending, names in {
         "": learned.keys() - bounded_names,
         APART: bounded_names and bounded_names | standard,
@@ -429,13 +433,14 @@ def _selection_rates(records: Records) -> Records:
     ]
 
 
-def _lines(store: Store) -> Iterator[str]:
+def _link_lines(store: Store) -> Iterator[str]:
     for figure in FIGURES:
         ours = read_results(store, figure)
         if not ours:
             yield f"- {figure}: {NOT_RUN}."
         for data, numbers in ours:
             text = f"- [{figure}]({figure_of(figure, data)}.png): {title_of(data, numbers)}"
+            # Only the results of figures 2 and 4 have shares by distance.
             if BASE in numbers and "shares" in numbers[BASE]:
                 san, ssan = (100 * numbers[variant]["shares"][1] for variant in TITLES)
                 empty = 100 * numbers[FULL]["empty_rate"]
@@ -460,7 +465,7 @@ def _lines(store: Store) -> Iterator[str]:
 def figures(store: Store) -> str:
     """Returns links to the figures, with the shares of attention at distance 1, as Markdown."""
     quoted = "The paper has {} % (SAN) and {} % (SSAN) at distance 1 on BShift."
-    return "\n".join([*_lines(store), "", quoted.format(*reported.DISTANCE_ONE)])
+    return "\n".join([*_link_lines(store), "", quoted.format(*reported.DISTANCE_ONE)])
 
 
 # A linear reference ------------------------------------------------------------------------------

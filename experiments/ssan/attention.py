@@ -62,6 +62,7 @@ def load_encoder(config: RunConfig, workdir: Path) -> Encoder:
         raise ValueError(f"a run of {config.preset!r} has no encoder of whole sentences")
     vocabulary, run = sentences(config).vocabulary, experiment(config)
     model, first = run.task.model, run.test[0]
+    # Shapes suffice to load the parameters, so none are initialised.
     like = jax.eval_shape(lambda: run.task.init(jax.random.key(0), first))
     params, _ = load_params(workdir, like)
 
@@ -126,6 +127,7 @@ def attention(
         chosen_weights = weights.mean(axis=1) if head is None else weights[:, head]
         for row, index in rows:
             size = len(owners[index])
+            # The cut to `size` removes padding and the end of the sentence.
             maps[index] = merge_pieces(chosen_weights[row, :size, :size], owners[index])
     return maps
 

@@ -68,6 +68,7 @@ def paired_bootstrap(
         resampled[sample] = score(ours[rows].sum(0)) - score(theirs[rows].sum(0))
     low, high = np.quantile(resampled, [0.025, 0.975])
     beyond = np.abs(resampled - observed) >= abs(observed)
+    # The observed difference counts as a sample, so that the p-value is never 0.
     p_value = float((1 + beyond.sum()) / (1 + samples))
     return analysis.Bootstrap(
         difference=float(observed), low=float(low), high=float(high), p_value=p_value
@@ -120,6 +121,7 @@ def difference(base: Records, full: Records, metric: str) -> Difference | None:
         return Difference((points,), by_seed, comparison.why_not)
     key, score = ("role_counts", f1_of) if metric == "F1" else ("bleu_statistics", bleu_of)
     ours, theirs = ({r["seed"]: r for r in records if key in r} for records in (full, base))
+    # Seeds of a single system have no counterpart for a paired test.
     seeds = sorted(ours.keys() & theirs.keys())
     if not seeds:
         return None

@@ -28,7 +28,7 @@ MENDED: Json = {
 class layer."""
 
 
-def local(network: str) -> str:
+def local_name(network: str) -> str:
     """Returns the name of a network that is trained by the recipe that learns BShift."""
     return f"{network}_local"
 
@@ -266,6 +266,7 @@ def with_budget(train: TrainConfig, num_steps: int) -> TrainConfig:
 
     It has at least ten evaluations and a warm-up of at most a quarter of the steps.
     """
+    # Ten evaluations show the learning curve even of a short run.
     every = min(train.eval_every, max(num_steps // 10, 1))
     return dataclasses.replace(
         short_warmup(train, num_steps),
@@ -308,7 +309,7 @@ def _translation(
     return TranslationConfig(preset=preset, data=data, model=model, train=train, search=search)
 
 
-def _of_few(preset: RunConfig) -> RunConfig:
+def _select_by_loss(preset: RunConfig) -> RunConfig:
     """Returns a preset for fewer than 2,000 validation examples, which selects by the loss."""
     return config.changed(preset, config.BY_LOSS)
 
@@ -334,14 +335,14 @@ _SMALL = models.WordReorderingConfig(hidden=128, filter_size=512, num_heads=4)
 # steps; Multi30k has half the layers and 16 epochs of small batches.
 _CONFIGS: tuple[RunConfig, ...] = (
     ProbeConfig(preset="bshift", train=_probe(31_260, 1_563, 1e-3, 4_000)),
-    _of_few(
+    _select_by_loss(
         ProbeConfig(
             preset="tree_depth",
             data=ProbeData(name="tree_depth"),
             train=_probe(2_000, 200, 1e-3, 400),
         )
     ),
-    _of_few(
+    _select_by_loss(
         ProbeConfig(
             preset="top_const",
             data=ProbeData(name="top_constituents"),
@@ -363,7 +364,7 @@ _CONFIGS: tuple[RunConfig, ...] = (
         data=NLIData(eval_batch_size=256),
         train=_train(171_700, 8_585, _ADADELTA, early_stop_patience=3),
     ),
-    _of_few(
+    _select_by_loss(
         NLIConfig(
             preset="nli_sick",
             data=NLIData(name="sick", eval_batch_size=256),

@@ -25,6 +25,7 @@ def group_scores(
       ValueError: also if a class is in two groups.
     """
     scores = class_scores(label, predicted, num_classes)
+    # Numbers below len(groups) stand for groups, so that other classes keep different numbers.
     merged = np.arange(len(groups), len(groups) + num_classes)
     for number, (name, members) in enumerate(groups.items()):
         for member in members:

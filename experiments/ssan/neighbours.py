@@ -29,6 +29,7 @@ RATE = 0.3
 
 def hashed_pairs(tokens: Array) -> Any:
     """Computes the row h of each pair of neighbours, [B, N] -> [B, N - 1]."""
+    # Multiplications by odd constants mix the bits, and the upper bits are mixed best.
     words = tokens.astype(jnp.uint32)
     mixed = words[:, :-1] * jnp.uint32(0x9E3779B1) ^ words[:, 1:] * jnp.uint32(0x85EBCA6B)
     mixed = (mixed ^ mixed >> 15) * jnp.uint32(0x2C1B3C6D)

@@ -45,7 +45,7 @@ from experiments.core.records import (
 )
 from experiments.core.text import find_embeddings, width_of
 from experiments.ssan import analyses, reported
-from experiments.ssan.analyses import of_each
+from experiments.ssan.analyses import for_each_data_set
 from experiments.ssan.bleu import Difference, difference
 from experiments.ssan.config import (
     BASE,
@@ -55,7 +55,7 @@ from experiments.ssan.config import (
     START,
     RunConfig,
     bounded_name,
-    local,
+    local_name,
     with_budget,
 )
 from experiments.ssan.experiment import experiment
@@ -109,7 +109,9 @@ def _mode_variant(mode: Mode, title: str) -> Variant:
     return Variant(f"ssan_{mode}", f"SSAN, {title}", changes)
 
 
-def _of_layers(named: Callable[[str], str], how: str, changes: Changes) -> Iterator[Variant]:
+def _variants_by_layer(
+    named: Callable[[str], str], how: str, changes: Changes
+) -> Iterator[Variant]:
     """Yields a network with a selector for each layer, trained by a recipe.
 
     Args:
@@ -125,7 +127,7 @@ def _of_layers(named: Callable[[str], str], how: str, changes: Changes) -> Itera
 
 VARIANTS = by_name(
     Variant(BASE, "SAN", {"model.gates.select_layers": (0,)}),
-    *_of_layers(str, "", {}),
+    *_variants_by_layer(str, "", {}),
     _mode_variant("soft", "soft samples"),
     _mode_variant("expect", "probabilities"),
     _mode_variant("reinforce", "REINFORCE"),
@@ -140,15 +142,15 @@ VARIANTS = by_name(
         for name, share in DENSITIES.items()
         if name not in (BASE, FULL)
     ),
-    Variant(local(BASE), "SAN, local heads", {"model.gates.select_layers": (0,), **MENDED}),
-    *_of_layers(local, ", local heads", MENDED),
+    Variant(local_name(BASE), "SAN, local heads", {"model.gates.select_layers": (0,), **MENDED}),
+    *_variants_by_layer(local_name, ", local heads", MENDED),
     *(
         Variant(name, title, {"model.gates.select_layers": (0,), **MENDED, **back})
         for name, (title, back) in HALVES.items()
     ),
-    *_of_layers(bounded_name, ", bounded", BOUNDED),
-    *_of_layers(
-        lambda name: bounded_name(local(name)), ", local heads, bounded", {**MENDED, **BOUNDED}
+    *_variants_by_layer(bounded_name, ", bounded", BOUNDED),
+    *_variants_by_layer(
+        lambda name: bounded_name(local_name(name)), ", local heads, bounded", {**MENDED, **BOUNDED}
     ),
 )
 
@@ -244,7 +246,7 @@ def last_loss(row: Row) -> str:
 Pair = Callable[[str, str], tuple[str, str] | None]
 
 
-def with_san(_: str, variant: str, san: str = BASE) -> tuple[str, str] | None:
+def pair_with_san(_: str, variant: str, san: str = BASE) -> tuple[str, str] | None:
     """Returns the pair of a network and the standard network, or None for the standard network.
 
     Args:
@@ -254,17 +256,17 @@ def with_san(_: str, variant: str, san: str = BASE) -> tuple[str, str] | None:
     return None if variant == san else (variant, san)
 
 
-def that_learns(data: str, network: str) -> str:
+def learning_name(data: str, network: str) -> str:
     """Returns the name of a network with the recipe that learns a data set."""
-    return local(network) if data == "bshift" else network
+    return local_name(network) if data == "bshift" else network
 
 
-def with_san_that_learns(data: str, variant: str) -> tuple[str, str] | None:
-    """Returns the pair of `with_san` for the recipe that learns the data set."""
-    return with_san(data, variant, that_learns(data, BASE))
+def pair_with_learning_san(data: str, variant: str) -> tuple[str, str] | None:
+    """Returns the pair of `pair_with_san` for the recipe that learns the data set."""
+    return pair_with_san(data, variant, learning_name(data, BASE))
 
 
-def verdicts(store: Store, rows: Sequence[Row], pair: Pair = with_san) -> Iterator[str]:
+def verdicts(store: Store, rows: Sequence[Row], pair: Pair = pair_with_san) -> Iterator[str]:
     """Yields a paragraph for each data set: comparisons with the standard network, and the data.
 
     A line for each network compares it with the standard network; lines with the accuracy of the
@@ -324,7 +326,7 @@ class Networks(Table):
 
 
 def against_san(
-    *ahead: Column, after_tests: Sequence[Column] = (), pair: Pair = with_san, **fields: Any
+    *ahead: Column, after_tests: Sequence[Column] = (), pair: Pair = pair_with_san, **fields: Any
 ) -> Table:
     """Returns a table that tests each network against the standard network.
 
@@ -345,24 +347,24 @@ def against_san(
     )
 
 
-def of_layers(job: Job, _: str) -> list[str]:
+def choose_by_layers(job: Job, _: str) -> list[str]:
     """Returns the standard network and the networks of --layers."""
     return [BASE, *(name for layer, name in LAYERS.items() if layer in job.options.layers)]
 
 
-def of_local_layers(job: Job, data: str) -> list[str]:
-    """Returns the networks of `of_layers` by the recipe that learns BShift."""
-    return [*map(local, of_layers(job, data))]
+def choose_local_by_layers(job: Job, data: str) -> list[str]:
+    """Returns the networks of `choose_by_layers` by the recipe that learns BShift."""
+    return [*map(local_name, choose_by_layers(job, data))]
 
 
 TABLE2 = against_san(
     columns.variant("network"),
     columns.quoted(
-        "{theirs} (%)", dict(zip(map(local, NETWORKS), reported.BSHIFT, strict=True)), ".2f"
+        "{theirs} (%)", dict(zip(map(local_name, NETWORKS), reported.BSHIFT, strict=True)), ".2f"
     ),
     percent("{other}validation (%)", "validation.accuracy"),
     *columns.with_last("test (%)", 2, times=100),
-    pair=with_san_that_learns,
+    pair=pair_with_learning_san,
     title="Table 2: BShift, selector in one layer",
     note="Ours not by the paper's recipe, [by which nothing was learned](#bshift-recipes) of our "
     "sentences in 3,000 steps: here, in every layer one head starts at the word before and one at "
@@ -370,9 +372,9 @@ TABLE2 = against_san(
     "on the mean of the states, with no rectified layers that may fall silent. " + TESTS,
     about="BShift without a selector and with one in layer 1 to 6, by a recipe that learns it",
     data=("bshift",),
-    variants=tuple(map(local, NETWORKS)),
+    variants=tuple(map(local_name, NETWORKS)),
     seen=(),
-    trained=of_local_layers,
+    trained=choose_local_by_layers,
     quoted=(("SAN, earlier report", f"{reported.BSHIFT_EARLIER:.2f}", "quoted, not trained here"),),
 )
 
@@ -386,15 +388,15 @@ def bounded_layers(data: str, layers: Iterable[int] = reported.LAYERS) -> list[s
     These are the standard network and a selector with a bounded gradient in each of the layers, all
     by the recipe that learns the data set.
     """
-    networks = (that_learns(data, LAYERS[layer]) for layer in layers)
-    return [that_learns(data, BASE), *map(bounded_name, networks)]
+    networks = (learning_name(data, LAYERS[layer]) for layer in layers)
+    return [learning_name(data, BASE), *map(bounded_name, networks)]
 
 
 BOUND = against_san(
     columns.data(),
     columns.variant("network"),
     *columns.ACCURACY,
-    pair=with_san_that_learns,
+    pair=pair_with_learning_san,
     title="A selector whose gradient is bounded",
     note="Keys that a hard draw does not select have a gradient, which grows by e with every nat "
     "that they stand above those it selects: without a bound in the authors' code, for 10 nats "
@@ -412,10 +414,10 @@ BOUND = against_san(
     ],
     trained=lambda job, data: bounded_layers(data, job.options.layers),
 )
-RECIPES = (BASE, FULL, "ssan_soft", "ssan_expect", *HALVES, local(BASE))
+RECIPES = (BASE, FULL, "ssan_soft", "ssan_expect", *HALVES, local_name(BASE))
 
 
-def as_the_paper(_: str, variant: str) -> tuple[str, str] | None:
+def pair_of_recipes(_: str, variant: str) -> tuple[str, str] | None:
     """Returns the pair that is tested in the table of recipes, or None.
 
     Only networks with the paper's sinusoids are tested: the selector against no selector.
@@ -442,8 +444,8 @@ RECIPE = Table(
     data=("bshift",),
     variants=RECIPES,
     seen=(),
-    pair=as_the_paper,
-    below=functools.partial(verdicts, pair=as_the_paper),
+    pair=pair_of_recipes,
+    below=functools.partial(verdicts, pair=pair_of_recipes),
     after=show,
 )
 REORDERED = ("wrd", "wrd_small", "wrd_published")
@@ -465,7 +467,7 @@ TABLE3 = against_san(
         if name != "wrd" or store.all(name, BASE) + store.all(name, FULL)
         for network in NETWORKS
     ],
-    trained=of_layers,
+    trained=choose_by_layers,
     quoted=[
         ("WMT14, paper", VARIANTS[name].title, *(f"{value:.2f}" for value in values))
         for name, values in zip(NETWORKS, reported.WRD, strict=True)
@@ -501,7 +503,7 @@ def selectors(titles: Mapping[str, str], heading: str, data: str, **fields: Any)
     )
 
 
-def of_modes(job: Job, _: str) -> list[str]:
+def choose_by_modes(job: Job, _: str) -> list[str]:
     """Returns the standard network and the networks of --modes."""
     networks = {FULL if mode == "st" else f"ssan_{mode}" for mode in job.options.modes}
     return [name for name in MODES if name == BASE or name in networks]
@@ -514,7 +516,7 @@ DRAWS = selectors(
     title="How selections are drawn",
     note="In evaluation all of them select what is more likely selected than not. " + TESTS,
     about="how selections are drawn",
-    trained=of_modes,
+    trained=choose_by_modes,
 )
 HEADS = selectors(
     SHARING,
@@ -613,6 +615,7 @@ def task_rows(store: Store) -> list[TaskRow]:
         for key, shift in shifts.items()
     }
     p_values = [boot.p_value for some in boots.values() for boot in some]
+    # Holm's correction needs all p-values of the table at once.
     corrected = iter(map(float, analysis.holm(p_values)))
     return [
         TaskRow(*key, pair, shifts[key], tuple(next(corrected) for _ in boots[key]))
@@ -650,7 +653,7 @@ def four_tasks(store: Store) -> str:
     return paragraphs(table, "\n".join(notes), together if tests else "")
 
 
-def of_tasks(store: Store) -> Iterator[Finding]:
+def find_task_results(store: Store) -> Iterator[Finding]:
     """Yields the finding of each task, with the p-values of table 1."""
     for row in task_rows(store):
         if row.variant != FULL:
@@ -689,7 +692,7 @@ Part = tuple[Sequence[str], Sequence[float | None], Sequence[Score]]
 
 def probe(name: str) -> Table:
     """Returns the comparison of a probe without and with a selector."""
-    return Table(shown=lambda store: [(name, BASE), (name, FULL)], pair=with_san)
+    return Table(shown=lambda store: [(name, BASE), (name, FULL)], pair=pair_with_san)
 
 
 def f1_table(
@@ -796,7 +799,7 @@ TABLE6 = Table(
     about="of finished runs, brackets of trees from attention",
     data=("mt_multi30k",),
     body=analyses.table6,
-    after=of_each(analyses.brackets, show),
+    after=for_each_data_set(analyses.brackets, show),
 )
 TABLE7 = Table(
     title="Table 7: attention by part of speech",
@@ -804,7 +807,7 @@ TABLE7 = Table(
     about="of finished runs, attention by part of speech",
     data=("tree_depth", "top_const", "mt_multi30k"),
     body=analyses.table7,
-    after=of_each(analyses.tag_shares, show),
+    after=for_each_data_set(analyses.tag_shares, show),
 )
 TABLES = (TABLE1, TABLE2, TABLE3, TABLE4, TABLE5, TABLE6, TABLE7)
 FIGURES = Table(
@@ -918,7 +921,7 @@ PAPER = Paper(
     tables={
         **{f"table{number}": table for number, table in enumerate(TABLES, 1)},
         **{
-            name: Figure(about=about, draw=of_each(draw), data=(analyses.FIGURES[name],))
+            name: Figure(about=about, draw=for_each_data_set(draw), data=(analyses.FIGURES[name],))
             for name, (about, draw) in DRAWINGS.items()
         },
         "recipe": RECIPE,
@@ -931,12 +934,12 @@ PAPER = Paper(
         "curves": Figure(
             about="of finished runs that learned, validation and selected pairs while training",
             data=("bshift",),
-            draw=of_each(analyses.curves),
+            draw=for_each_data_set(analyses.curves),
         ),
         "neighbours": Figure(
             about="what a linear classifier of pairs of neighbouring words makes of the probes",
             data=analyses.PROBES,
-            draw=of_each(analyses.linear_reference),
+            draw=for_each_data_set(analyses.linear_reference),
         ),
     },
     page=(
@@ -952,12 +955,14 @@ PAPER = Paper(
         RUNS,
     ),
     claims=(
-        Claim(says="SSAN is better than SAN on tasks (selector in layer 1)", found=of_tasks),
+        Claim(
+            says="SSAN is better than SAN on tasks (selector in layer 1)", found=find_task_results
+        ),
         Claim(says="SSAN is better than SAN at swapped words", table=RECIPE, rows=(FULL,)),
         Claim(
             says="SSAN is better than SAN at swapped words, by a recipe that learns them",
             table=TABLE2,
-            rows=(local(FULL),),
+            rows=(local_name(FULL),),
         ),
         Claim(says="SSAN is better than SAN at moved words", table=TABLE3, rows=(FULL,)),
         Claim(

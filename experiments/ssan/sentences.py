@@ -175,7 +175,7 @@ def scores(predictions: Predictions, classes: tuple[str, ...]) -> Json:
     return record
 
 
-def _of_files(files: gdata.Source, moved: gdata.Source) -> gdata.Source:
+def _with_note_of_files(files: gdata.Source, moved: gdata.Source) -> gdata.Source:
     """Returns the reordered sentences, with the note about the files that they came from."""
     info = dataclasses.replace(moved.info, substitute=files.info.substitute)
     return gdata.Source(moved, info)
@@ -193,7 +193,7 @@ def reorder_splits(config: ReorderingData) -> dict[str, gdata.Source]:
     """Reads and reorders the sentences of the three splits."""
     if config.text == "multi30k":
         return {
-            split: _of_files(
+            split: _with_note_of_files(
                 texts,
                 gdata.word_reordering(
                     [gdata.tokenize(example["text"]) for example in texts],
@@ -201,6 +201,7 @@ def reorder_splits(config: ReorderingData) -> dict[str, gdata.Source]:
                     copies=config.copies if split == "train" else config.eval_copies,
                     name="multi30k_reordered",
                     split=split,
+                    # Splits have separate ranges of example ids.
                     base=number * 100_000_000,
                 ),
             )
@@ -210,7 +211,7 @@ def reorder_splits(config: ReorderingData) -> dict[str, gdata.Source]:
     size = int(TRAINED_SHARE * len(validation))
     restored = [restore_word(e["tokens"], e["insert"], e["original"]) for e in validation[:size]]
     return {
-        "train": _of_files(
+        "train": _with_note_of_files(
             validation, gdata.word_reordering(restored, seed=SEED, copies=config.copies)
         ),
         "validation": gdata.Source(validation[size:], validation.info),

@@ -82,6 +82,7 @@ def _pairs(config: NLIData, dim: int) -> Texts[Split]:
     sources, words = read_words(config.name, config, dim, _sentences)
 
     def ids(example: Any, name: str) -> np.ndarray:
+        # A sentence without words becomes a single unknown word, so that no sentence is empty.
         return np.array(words.vocabulary.encode(example[name]) or [1], np.int32)
 
     splits = {
@@ -95,7 +96,7 @@ def _pairs(config: NLIData, dim: int) -> Texts[Split]:
     return dataclasses.replace(words, splits=splits)
 
 
-def not_long(split: Split, quantile: float) -> np.ndarray:
+def find_short_pairs(split: Split, quantile: float) -> np.ndarray:
     """Returns the indices of pairs in which both sentences are at most as long as the quantile."""
     lengths = np.array([[len(x) for x in split.sequences[name]] for name in PAIR.values()])
     return np.flatnonzero(np.all(lengths <= np.quantile(lengths, quantile), axis=0))
@@ -105,7 +106,7 @@ def inference(config: NLIConfig) -> Experiment:
     """Returns the run of a classifier of pairs of sentences."""
     texts = _pairs(without_batches(config.data), config.model.embedding_dim)
     train, info = texts.splits["train"], texts.info
-    rows = not_long(train, config.data.length_quantile)
+    rows = find_short_pairs(train, config.data.length_quantile)
     model = SSANNLI(config.model, len(texts.vocabulary), len(info.class_names), texts.embeddings)
     return Experiment(
         task=SSANNLITask(model),
@@ -113,11 +114,11 @@ def inference(config: NLIConfig) -> Experiment:
         **kept(texts.vocabulary, info.class_names),
         facts={"train_n": len(rows), **texts.facts(), "class_names": list(info.class_names)},
         labels=train.columns["label"][rows],
-        substitute=joined([config.data.note, texts.substitute, *_other_than_snli(config)]),
+        substitute=joined([config.data.note, texts.substitute, *_describe_differences(config)]),
     )
 
 
-def _other_than_snli(config: NLIConfig) -> Iterable[str]:
+def _describe_differences(config: NLIConfig) -> Iterable[str]:
     """Yields the differences from the paper's data and word vectors."""
     if config.data.name != "snli":
         yield reported.SICK_SUBSTITUTE

@@ -62,9 +62,11 @@ def experiment(config: TranslationConfig) -> Experiment:
     """
     data = config.data
     if config.init_from is not None and data.bpe is None:
+        # The parameters of the other run only fit the pieces of its vocabulary.
         data = dataclasses.replace(data, bpe=str(Path(config.init_from) / BYTE_PAIRS))
     splits, bpe = _corpus(without_batches(data))
     both = zip(*splits["train"].sequences.values(), strict=True)
+    # Long pairs are left out of training only; validation and test keep all pairs.
     rows = [i for i, pair in enumerate(both) if max(map(len, pair)) <= data.max_len]
     if not rows:
         raise ValueError(f"data.max_len {data.max_len}: every training pair is longer")
@@ -74,6 +76,7 @@ def experiment(config: TranslationConfig) -> Experiment:
         task, facts = start_from(model, Path(config.init_from), bpe)
 
     def choose(result: FitResult, workdir: Path) -> tuple[Any, Json]:
+        # Without averaging the best checkpoint is used as it is.
         if config.search.average == 1:
             return best(result, workdir)
         params, steps = average_params(workdir, result.best_params, config.search.average)
