@@ -189,7 +189,15 @@ def summary(turns: Turns) -> Json:
 
 
 def verdict(now: Json, committed: Json | None) -> str:
-    """Compares a ratio with the committed ratio: "new", "WORSE", "better" or "as before"."""
+    """Returns the verdict on a ratio against the committed ratio.
+
+    Args:
+      now: the summary of the measured ratio.
+      committed: the summary of the committed ratio, if there is one.
+
+    Returns:
+      "new", "WORSE", "better" or "as before".
+    """
     if committed is None:
         return "new"
     if now["low"] > TOLERANCE * committed["high"]:

@@ -88,6 +88,9 @@ def times_ms(
       calls: the functions by name.
       repeats: number of turns.
       clock: returns the time in seconds.
+
+    Returns:
+      The milliseconds of each turn, by name.
     """
 
     def with_clock(call: Callable[[], object]) -> Callable[[], float]:

@@ -26,7 +26,17 @@ BLOCKS = {"lstm": 4, "gru": 3, "rau": 5}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """A network and a size of batch; the inputs are as wide as the state."""
+    """A network and a size of batch; the inputs are as wide as the state.
+
+    Attributes:
+      cell: the recurrence.
+      batch: number of rows B.
+      steps: number of steps T.
+      hidden: width H of the state in each direction.
+      layers: number of layers.
+      bidirectional: True if all layers run in both directions.
+      devices: number of devices that split the batch.
+    """
 
     cell: Cell
     batch: int
@@ -60,7 +70,14 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Runs:
-    """A contestant that is ready to run."""
+    """A contestant that is ready to run.
+
+    Attributes:
+      forward: runs the forward pass.
+      train: runs the forward pass and the gradients.
+      compile_s: seconds that train took to compile; None if it is not compiled.
+      memory_bytes: memory of train; None if it is unknown.
+    """
 
     forward: Callable[[], object]
     train: Callable[[], object]
@@ -203,18 +220,18 @@ def _stack(unroll: Callable[..., Any], params: Params, xs: jax.Array, lengths: j
 
 
 def run_gatedjax(case: Case, xs: Array, lengths: Array, **options: Any) -> Runs:
-    """Prepares our fast scan."""
+    """Prepares the runs of our fast scan."""
     unroll = functools.partial(_UNROLL[case.cell], **options)
     return jax_runs(case, functools.partial(_stack, unroll), _make_weights(case), xs, lengths)
 
 
 def run_our_gru(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Prepares our GRU of the same width, to which an RAU is compared."""
+    """Prepares the runs of our GRU of the same width, to which an RAU is compared."""
     return run_gatedjax(dataclasses.replace(case, cell="gru"), xs, lengths)
 
 
 def run_scanned_step(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Prepares our step under a plain scan, with gradients by JAX."""
+    """Prepares the runs of our step under a plain scan, with gradients by JAX."""
     step = _STEP[case.cell]
 
     def unroll(weights: Any, xs: jax.Array, mask: jax.Array, *, reverse: bool = False) -> Any:
@@ -226,7 +243,7 @@ def run_scanned_step(case: Case, xs: Array, lengths: Array) -> Runs:
 
 
 def run_products(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Prepares the matrix products without gates.
+    """Prepares the runs of the matrix products without gates.
 
     The recurrent weights are divided by 8, because without gates the states would grow.
     """
@@ -260,14 +277,14 @@ class _LinenStack(nn.Module):
 
 
 def run_linen(case: Case, xs: Array, lengths: Array, *, kind: str = "") -> Runs:
-    """Prepares Flax Linen."""
+    """Prepares the runs of Flax Linen."""
     module = _LinenStack(getattr(nn, f"{kind}{case.cell.upper()}Cell"), case)
     params = jax.jit(module.init)(jax.random.key(0), jnp.asarray(xs), jnp.asarray(lengths))
     return jax_runs(case, module.apply, params, xs, lengths)
 
 
 def run_nnx(case: Case, xs: Array, lengths: Array, *, kind: str = "") -> Runs:
-    """Prepares Flax NNX."""
+    """Prepares the runs of Flax NNX."""
     make, rngs = getattr(nnx, f"{kind}{case.cell.upper()}Cell"), nnx.Rngs(0)
 
     def layer(features: int) -> Any:
@@ -287,8 +304,10 @@ def run_nnx(case: Case, xs: Array, lengths: Array, *, kind: str = "") -> Runs:
 
 
 def run_haiku(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Prepares Haiku's cores under its unroll; the state stays as it is at padding, as it has no
-    lengths."""
+    """Prepares the runs of Haiku's cores under its unroll.
+
+    The state stays the same at padding, because Haiku's unroll has no lengths.
+    """
     hk = _import("haiku")
     make = getattr(hk, case.cell.upper())
 
@@ -317,7 +336,10 @@ def run_haiku(case: Case, xs: Array, lengths: Array) -> Runs:
 
 
 def run_equinox(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Prepares Equinox's cells under a scan that keeps the state at padding, as it has no layer."""
+    """Prepares the runs of Equinox's cells under a scan that keeps the state at padding.
+
+    Equinox has no recurrent layer.
+    """
     eqx = _import("equinox")
     make = getattr(eqx.nn, f"{case.cell.upper()}Cell")
     keys = iter(jax.random.split(jax.random.key(0), 2 * case.layers))
@@ -337,7 +359,8 @@ def run_equinox(case: Case, xs: Array, lengths: Array) -> Runs:
 
 
 def run_keras(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Prepares Keras on JAX. Its GRU resets after the product, like Flax's and PyTorch's."""
+    """Prepares the runs of Keras on JAX. Its GRU resets after the product, as in Flax and
+    PyTorch."""
     # Keras reads its backend from the environment when it is imported.
     os.environ["KERAS_BACKEND"] = "jax"
     keras = _import("keras")
@@ -362,7 +385,7 @@ def run_keras(case: Case, xs: Array, lengths: Array) -> Runs:
 
 
 def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
-    """Prepares PyTorch, on a GPU if JAX has a GPU: cuDNN with its defaults, TF32 included.
+    """Prepares the runs of PyTorch, on a GPU if JAX has a GPU: cuDNN with its defaults and TF32.
 
     Without packing, padding is computed and counts in the loss like any other step.
     """
@@ -405,7 +428,7 @@ def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
 
 
 def run_cudnn(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Prepares cuDNN's LSTM as JAX calls it."""
+    """Prepares the runs of cuDNN's LSTM as JAX calls it."""
     if jax.default_backend() != "gpu":
         raise NotAvailable("wants a GPU")
     rnn = _import("jax.experimental.rnn")
@@ -458,5 +481,7 @@ CONTESTANTS: dict[str, Callable[..., Runs]] = {
     "torch packed": _only_for(run_torch, "lstm", "gru", packed=True),
     "torch unpacked": _only_for(run_torch, "lstm", "gru", packed=False),
 }
+"""Name of the contestant -> function of (case, inputs, lengths) that returns its `Runs`, or raises
+NotAvailable."""
 FLAX = tuple(name for name in CONTESTANTS if name.startswith("flax"))
 JAX_PEERS = (*FLAX, "haiku", "equinox", "keras", "jax cudnn")

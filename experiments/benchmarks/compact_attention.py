@@ -25,7 +25,15 @@ Score = Literal["mlp1", "zhou"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """A score function and a size of batch."""
+    """A score function and a size of batch.
+
+    Attributes:
+      score: the score function.
+      batch: number of rows B.
+      steps: padded length T.
+      width: width D of the states.
+      density: share of open gates.
+    """
 
     score: Score
     batch: int
@@ -37,7 +45,15 @@ class Case:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """The inputs of both forms, and the capacity that is planned for them."""
+    """The inputs of both forms.
+
+    Attributes:
+      states: [B, T, D].
+      gates: hard gates [B, T].
+      mask: True at real tokens, [B, T].
+      params: the parameters of the score function.
+      capacity: the number of slots for open tokens, planned for these gates.
+    """
 
     states: jax.Array
     gates: jax.Array

@@ -156,7 +156,15 @@ def make_tasks(options: Options) -> dict[str, GAReaderTask]:
 
 @dataclasses.dataclass
 class Contestant:
-    """A compiled step with its current state and its batch."""
+    """A compiled step with its current state and its batch.
+
+    Attributes:
+      step: the compiled step.
+      state: the state after the last step.
+      batch: the batch of all steps.
+      compile_s: seconds that the step took to compile.
+      memory_bytes: arguments and scratch of the step; None if it is unknown.
+    """
 
     step: Callable[..., Any]
     state: Any

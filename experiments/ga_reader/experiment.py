@@ -39,7 +39,12 @@ def source_of(name: str, split: str, folders: Any) -> gdata.Source:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Questions:
-    """A data set of questions, and the characters of its words."""
+    """A data set of questions.
+
+    Attributes:
+      texts: the encoded splits with vocabulary and word vectors.
+      characters: the alphabet of the words.
+    """
 
     texts: text.Texts[gdata.EncodedCloze]
     characters: gdata.Characters
@@ -163,11 +168,14 @@ def counts(encoded: gdata.EncodedCloze) -> Json:
 
 
 def substitute(config: DataConfig, questions: str | None) -> str | None:
-    """Returns the differences from the paper's questions and word vectors, or None.
+    """Returns a note about the differences from the paper's questions and word vectors.
 
     Args:
       config: the configuration of the data.
-      questions: the differences of the questions.
+      questions: the note about the questions, or None.
+
+    Returns:
+      The note, or None if there is no difference.
     """
     parts = [questions]
     if config.name != "two_facts":

@@ -1,5 +1,10 @@
 """Tables 6 and 7 and figures 2 to 6, which show the attention of finished runs; and a linear
-reference for the probes."""
+reference for the probes.
+
+An analysis is a function of a job (the options and the records of a command) and the name of a data
+set. It writes a JSON file of results below the folder of the records, and figures also an image.
+The other functions render the results.
+"""
 
 import collections
 from collections.abc import Callable, Iterator, Sequence

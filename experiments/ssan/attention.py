@@ -27,7 +27,7 @@ GLUED = frozenset({".", ",", ":", "''", "-RRB-", "POS", "HYPH"})
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Encoder:
-    """A trained encoder."""
+    """A trained encoder: its configuration, its parameters `params`, and its functions."""
 
     config: RunConfig
     apply: Callable[[Any, Any], tuple[Any, ...]]

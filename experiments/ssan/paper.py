@@ -584,7 +584,14 @@ by reward."""
 
 @dataclasses.dataclass(frozen=True)
 class TaskRow:
-    """A task and a network of table 1."""
+    """A task and a network of table 1.
+
+    Attributes:
+      data: the data set.
+      variant: the network with a selector.
+      pair: the records of the standard network and of that network.
+      shift: their difference; None without common seeds.
+    """
 
     data: str
     variant: str

@@ -92,8 +92,9 @@ def constrained_labels(scores: ArrayLike, names: Sequence[str]) -> np.ndarray:
       names: the names of the L labels; "O" or a "B-" must be among them.
 
     Returns:
-      The indices of the labels, int [N]. Among equally good sequences, the later labels decide: the
-      lower index wins.
+      The indices of the labels, int [N]. Of equally good sequences it is the sequence with the
+      lowest
+      index at the last word at which they differ.
 
     Raises:
       ValueError: also if no label may stand at the beginning.

@@ -25,7 +25,13 @@ SEED = 0
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split:
-    """The encoded examples of a split: sequences of ids and columns of numbers, by name."""
+    """The encoded examples of a split.
+
+    Attributes:
+      source: the examples.
+      sequences: name -> the ids of each example.
+      columns: name -> a number for each example.
+    """
 
     source: gdata.Source
     sequences: dict[str, list[np.ndarray]]
@@ -108,7 +114,7 @@ def sequence_batches(
 
 
 def probe_texts(config: ProbeConfig) -> Texts:
-    """Reads the sentences of a probe."""
+    """Reads and encodes the sentences of a probe, and builds their vocabulary."""
     data = config.data
     return read_texts(
         "senteval_probing", data, vocabulary={"min_count": data.min_count}, load={"task": data.name}
