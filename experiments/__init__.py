@@ -1,1 +1,1 @@
-"""One package per paper: presets, single runs, and the commands that reproduce its tables."""
+"""A package per paper, with its presets, its runs, and the commands that reproduce its tables."""

@@ -1,4 +1,4 @@
-"""`python -m experiments`: lists the papers and their commands."""
+"""The command `python -m experiments`, which lists the papers and their commands."""
 
 import difflib
 import importlib
@@ -10,7 +10,7 @@ from gatedjax._utils.terminal import say
 
 
 def usage() -> str:
-    """What is shown without an argument, and with --help."""
+    """Returns the text that the command prints without an argument and with --help."""
     lines = ["usage: python -m experiments.PAPER ...", "", "papers:"]
     for name, paper in PAPERS.items():
         lines += ["", f"  {name}: {paper.title}"]
@@ -29,7 +29,14 @@ def usage() -> str:
 
 
 def main(args: list[str] | None = None) -> int:
-    """Lists the papers; returns the exit status, 2 for a name that is none."""
+    """Prints the list of papers, or runs `reproduce`.
+
+    Args:
+      args: the arguments; None takes the arguments of the process.
+
+    Returns:
+      The exit status: 0, the status of `reproduce`, or 2 for an unknown name.
+    """
     args = sys.argv[1:] if args is None else args
     if not args or args[0] in ("-h", "--help"):
         say(usage())
@@ -38,13 +45,13 @@ def main(args: list[str] | None = None) -> int:
         say(f"gatedjax {__version__}")
         return 0
     if args[0] == "reproduce":
-        # it loads JAX, which the list of papers does not need
+        # Imported here because it loads JAX, which the list of papers does not need.
         status: int = importlib.import_module("experiments.core.reproduce").main(args[1:])
         return status
     name = args[0].replace("-", "_")
-    near = difflib.get_close_matches(name, PAPERS, n=1)
-    if near:
-        hint = f" Run python -m experiments.{near[0]}, with a dot."
+    close_names = difflib.get_close_matches(name, PAPERS, n=1)
+    if close_names:
+        hint = f" Run python -m experiments.{close_names[0]}, with a dot."
         say(f"error: python -m experiments takes no argument.{hint}", file=sys.stderr)
     else:
         say(f"error: no paper {args[0]!r}. Papers: {', '.join(PAPERS)}.", file=sys.stderr)

@@ -1,8 +1,8 @@
-"""Ratios that must not get worse: `python -m experiments.benchmarks --check`.
+"""The command `python -m experiments.benchmarks --check`, which finds ratios that became worse.
 
-Each is the time of ours over that of a yardstick, in turns in one process, so that it depends on
-the machine far less than milliseconds do. `--write` keeps what was measured as the figures to
-compare with.
+A ratio is our time over the time of a yardstick. Both take turns in a single process, so that the
+ratio depends on the machine far less than milliseconds do. `--write` stores the measured ratios as
+the committed ratios of later comparisons.
 """
 
 import dataclasses
@@ -24,71 +24,79 @@ from gatedjax._utils.terminal import say
 
 PATH = RESULTS / "benchmarks" / "ratios.json"
 TOLERANCE = 1.10
-"""How far the lower quartile of a ratio may be above the upper quartile of the committed one."""
+"""The factor by which the lower quartile of a ratio may exceed the upper quartile of the committed
+ratio."""
 Turns = Sequence[float]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Watched:
-    """A ratio: what it is, and how it is measured."""
+    """A ratio and its measurement."""
 
     says: str
-    """Ours over the yardstick."""
+    """Our program and the yardstick, in words."""
     measure: Callable[[int], Turns]
-    """From the number of turns to the ratio of each."""
+    """Function of the number of turns that returns the ratio of each turn."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Measure the ratios that must not get worse, and compare them with the committed ones.
+    """Measures the ratios that must not get worse, and compares them with the committed ratios.
 
-    A ratio is the time of ours over that of the yardstick, below 1 ours is faster; the table has
-    the median of the turns and their quartiles. "WORSE": the lower quartile is more than 10 % above
-    the upper quartile of the committed turns, in two measurements. The exit status is then 1.
-    Committed ratios of another processor are compared all the same, and named.
+    A ratio is our time over the time of the yardstick; below 1 ours is faster. The table has the
+    median of the turns and their quartiles. "WORSE" means that the lower quartile is more than 10 %
+    above the upper quartile of the committed turns, in two measurements. The exit status is then 1.
+    Committed ratios of another processor are compared as well, with a note.
     """
 
     check: bool = False
     """Compare with the committed ratios."""
     write: bool = False
-    """Commit to what is measured now: write the file."""
+    """Write the measured ratios to the file of committed ratios."""
     only: tuple[str, ...] = ()
-    """Names of ratios; all of them by default."""
+    """The names of the ratios to measure (default: all)."""
     repeats: int = 9
-    """Turns."""
+    """The number of turns."""
     path: Path = PATH
-    """File of the committed ratios."""
+    """The file of the committed ratios."""
 
 
 def _by_turn(rows: Mapping[str, Json], ours: str, base: str, times: str = "all_ms") -> Turns:
-    """Returns the ratio of every turn, from rows of `_harness.measure` or those of a benchmark."""
+    """Returns the ratio of each turn, from the rows of a measurement.
+
+    Args:
+      rows: the rows of `_harness.measure` or of a benchmark, by contestant.
+      ours: the contestant in the numerator.
+      base: the contestant in the denominator.
+      times: the field with the times of all turns.
+    """
     return [a / b for a, b in zip(rows[ours][times], rows[base][times], strict=True)]
 
 
-def _recurrent(cell: peers.Cell, size: str, yardstick: str, repeats: int) -> Turns:
+def _measure_recurrence(cell: peers.Cell, size: str, yardstick: str, repeats: int) -> Turns:
     batch, steps, hidden = recurrence.parse_size(size)
     case = peers.Case(cell=cell, batch=batch, steps=steps, hidden=hidden)
     rows = recurrence.measure(case, [peers.OURS, yardstick], repeats)["rows"]
     return _by_turn(rows, peers.OURS, yardstick, "train_all_ms")
 
 
-def _selective(repeats: int, *, train: bool) -> Turns:
+def _measure_ssan(repeats: int, *, train: bool) -> Turns:
     options = ssan.Options(batch=4, layers=("st",))
     rows = _harness.measure(ssan.programs(options, train=train), repeats, ssan.BASE)
     return _by_turn(rows, "st", ssan.BASE)
 
 
-def _compacted(repeats: int) -> Turns:
+def _measure_compact(repeats: int) -> Turns:
     case = compact_attention.Case(score="mlp1", steps=231, density=0.2, batch=32, width=200)
     return _by_turn(compact_attention.measure(case, repeats)["rows"], "compact", "dense")
 
 
-def _transformed(repeats: int) -> Turns:
+def _measure_agt(repeats: int) -> Turns:
     rows = agt.measure(agt.Options(repeats=repeats), 300)["rows"]
     return _by_turn(rows, "step", "products")
 
 
-# A script of a plain scan needs nothing but JAX: what is above it is the price of the library.
+# The script of a plain scan only needs JAX, so that the ratio shows the price of the library.
 _START = """
 import jax, jax.numpy as jnp
 {more}
@@ -117,7 +125,14 @@ SCRIPTS = {
 
 
 def start_seconds(repeats: int) -> dict[str, list[float]]:
-    """Seconds from nothing to the first result of a compiled LSTM: ours, and a scan by hand."""
+    """Measures the seconds from the start of Python to the first result of a compiled LSTM.
+
+    Args:
+      repeats: number of turns.
+
+    Returns:
+      The seconds of each turn for "ours", and for "plain", a scan that only needs JAX.
+    """
 
     def once(script: str) -> float:
         start = time.perf_counter()
@@ -128,43 +143,45 @@ def start_seconds(repeats: int) -> dict[str, list[float]]:
     return _harness.in_turns(calls, repeats)
 
 
-def _started(repeats: int) -> Turns:
+def _measure_start(repeats: int) -> Turns:
     seconds = start_seconds(repeats)
     return [a / b for a, b in zip(seconds["ours"], seconds["plain"], strict=True)]
 
 
-def _against(cell: peers.Cell, size: str, yardstick: str) -> Watched:
+def _watch_recurrence(cell: peers.Cell, size: str, yardstick: str) -> Watched:
     return Watched(
         says=f"{cell.upper()} ({size}), forward and backward / {yardstick}",
-        measure=lambda repeats: _recurrent(cell, size, yardstick, repeats),
+        measure=lambda repeats: _measure_recurrence(cell, size, yardstick, repeats),
     )
 
 
 PLAIN_SCAN = "scanned step"
 WATCHED: dict[str, Watched] = {
-    "lstm": _against("lstm", "32,231,100", "flax optimised"),
-    "lstm_wide_batch": _against("lstm", "128,28,128", "flax optimised"),
-    "lstm_plain": _against("lstm", "32,231,100", PLAIN_SCAN),
-    "gru": _against("gru", "32,231,100", "flax"),
-    "rau": _against("rau", "32,231,100", peers.OUR_GRU),
+    "lstm": _watch_recurrence("lstm", "32,231,100", "flax optimised"),
+    "lstm_wide_batch": _watch_recurrence("lstm", "128,28,128", "flax optimised"),
+    "lstm_plain": _watch_recurrence("lstm", "32,231,100", PLAIN_SCAN),
+    "gru": _watch_recurrence("gru", "32,231,100", "flax"),
+    "rau": _watch_recurrence("rau", "32,231,100", peers.OUR_GRU),
     "ssan_train": Watched(
         says="selective / standard attention, forward and backward",
-        measure=lambda repeats: _selective(repeats, train=True),
+        measure=lambda repeats: _measure_ssan(repeats, train=True),
     ),
     "ssan_infer": Watched(
         says="selective / standard attention, inference",
-        measure=lambda repeats: _selective(repeats, train=False),
+        measure=lambda repeats: _measure_ssan(repeats, train=False),
     ),
-    "compact": Watched(says="pooling of open words at density .2 / of all", measure=_compacted),
-    "agt": Watched(says="step of AGT, 300 words / its products alone", measure=_transformed),
+    "compact": Watched(
+        says="pooling of open words at density .2 / of all", measure=_measure_compact
+    ),
+    "agt": Watched(says="step of AGT, 300 words / its products alone", measure=_measure_agt),
     "start": Watched(
-        says="import and first LSTM / a scan by hand with JAX alone", measure=_started
+        says="import and first LSTM / a scan by hand with JAX alone", measure=_measure_start
     ),
 }
 
 
 def summary(turns: Turns) -> Json:
-    """Median and quartiles."""
+    """Returns the median and the quartiles of ratios, rounded."""
     if not np.isfinite(turns).all():
         raise ValueError(f"ratios of times must be finite, got {list(turns)}")
     low, middle, high = (float(np.quantile(turns, q)) for q in (0.25, 0.5, 0.75))
@@ -172,7 +189,15 @@ def summary(turns: Turns) -> Json:
 
 
 def verdict(now: Json, committed: Json | None) -> str:
-    """What a ratio is beside the committed one."""
+    """Returns the verdict on a ratio against the committed ratio.
+
+    Args:
+      now: the summary of the measured ratio.
+      committed: the summary of the committed ratio, if there is one.
+
+    Returns:
+      "new", "WORSE", "better" or "as before".
+    """
     if committed is None:
         return "new"
     if now["low"] > TOLERANCE * committed["high"]:
@@ -180,60 +205,77 @@ def verdict(now: Json, committed: Json | None) -> str:
     return "better" if TOLERANCE * now["high"] < committed["low"] else "as before"
 
 
-def measured(name: str, repeats: int, committed: Json | None) -> Json:
-    """A ratio, measured again where it seems worse: a busy moment is not a regression."""
+def measure_ratio(name: str, repeats: int, committed: Json | None) -> Json:
+    """Measures a ratio, twice if it seems worse, because a busy moment is not a regression.
+
+    Returns:
+      The summary with the smaller lower quartile.
+    """
     now = summary(WATCHED[name].measure(repeats))
     if verdict(now, committed) == "WORSE":
         again = summary(WATCHED[name].measure(repeats))
-        now = min(now, again, key=lambda one: one["low"])
+        now = min(now, again, key=lambda summary_of_turns: summary_of_turns["low"])
     return now
 
 
 def _line(name: str, now: Json, committed: Json | None) -> list[str]:
-    shown = [
-        "-" if one is None else f"{one['median']:.2f} ({one['low']:.2f} to {one['high']:.2f})"
-        for one in (committed, now)
+    texts = [
+        "-"
+        if ratio is None
+        else f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
+        for ratio in (committed, now)
     ]
-    return [name, WATCHED[name].says, *shown, verdict(now, committed)]
+    return [name, WATCHED[name].says, *texts, verdict(now, committed)]
 
 
 def main(options: Options) -> Records:
-    """Measures, prints, compares and writes; raises SystemExit where a ratio became worse."""
+    """Measures, prints, compares and writes the ratios.
+
+    Args:
+      options: the options of the command.
+
+    Returns:
+      The summary of each measured ratio, with its name.
+
+    Raises:
+      ValueError: for options that contradict each other or the file.
+      SystemExit: if a ratio became worse.
+    """
     at_least_1(options, "repeats")
     unknown = sorted(set(options.only) - set(WATCHED))
     if unknown:
         raise ValueError(f"only must be among {list(WATCHED)}, got {unknown}")
     if options.check and options.write:
         raise ValueError("check compares with the committed ratios and write replaces them: one")
-    kept: Json = read_json(options.path) if options.path.exists() else {"ratios": {}}
-    if options.check and not kept["ratios"]:
+    stored: Json = read_json(options.path) if options.path.exists() else {"ratios": {}}
+    if options.check and not stored["ratios"]:
         raise ValueError(f"check needs committed ratios, got no file {options.path}")
-    here = _harness.machine()
-    then = kept.get("machine", here)
-    if then["processor"] != here["processor"]:
+    machine = _harness.machine()
+    stored_machine = stored.get("machine", machine)
+    if stored_machine["processor"] != machine["processor"]:
         if options.write and options.only:
             raise ValueError(
-                f"the other ratios are of another processor, {then['processor']}: "
+                f"the other ratios are of another processor, {stored_machine['processor']}: "
                 "write all of them, without only"
             )
-        say(f"the committed ratios are of another processor: {then['processor']}")
-    committed = kept["ratios"] if options.check else {}
+        say(f"the committed ratios are of another processor: {stored_machine['processor']}")
+    committed = stored["ratios"] if options.check else {}
     if options.check and (new := sorted(set(options.only) - set(committed))):
         raise ValueError(f"only must be of committed ratios to check them, got {new}")
     names = options.only or tuple(WATCHED)
-    now = {name: measured(name, options.repeats, committed.get(name)) for name in names}
-    lines = [_line(name, one, committed.get(name)) for name, one in now.items()]
+    now = {name: measure_ratio(name, options.repeats, committed.get(name)) for name in names}
+    lines = [_line(name, ratio, committed.get(name)) for name, ratio in now.items()]
     heads = ("ratio", "ours / yardstick", "committed", "now", "verdict")
     _harness.render("ratios of times, below 1 ours is faster", heads, lines, 2)
     if options.write:
         options.path.parent.mkdir(parents=True, exist_ok=True)
-        others = {name: one for name, one in kept["ratios"].items() if name in WATCHED}
-        write_json(options.path, {"machine": here, "ratios": {**others, **now}})
+        stored_ratios = {name: ratio for name, ratio in stored["ratios"].items() if name in WATCHED}
+        write_json(options.path, {"machine": machine, "ratios": {**stored_ratios, **now}})
         say(f"wrote {options.path}")
-    worse = [name for name, one in now.items() if verdict(one, committed.get(name)) == "WORSE"]
+    worse = [name for name, ratio in now.items() if verdict(ratio, committed.get(name)) == "WORSE"]
     if worse:
         raise SystemExit(f"error: worse than the committed ratios beyond noise: {', '.join(worse)}")
-    return [{"name": name, **one} for name, one in now.items()]
+    return [{"name": name, **ratio} for name, ratio in now.items()]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What every benchmark does: contestants that take turns, medians, tables, files and documents.
+"""The parts that all benchmarks share: turns of contestants, medians, tables, files, documents.
 
-All contestants of a benchmark run in one process and take turns, so that a busy machine slows them
-alike; the ratios between them mean more than the milliseconds.
+All contestants of a benchmark run in a single process and take turns, so that a busy machine slows
+all of them. The ratios between contestants therefore mean more than the milliseconds.
 """
 
 import contextlib
@@ -28,22 +28,27 @@ from gatedjax._utils.write import write_atomic
 
 R = TypeVar("R")
 Times = dict[str, list[float]]
-"""Of every contestant, in milliseconds, turn by turn."""
+"""The milliseconds of each turn, by contestant."""
 PACKAGES = ("jax", "jaxlib", "flax", "dm-haiku", "equinox", "keras", "torch")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options that every benchmark has."""
+    """Options that all benchmarks have."""
 
     repeats: int = 7
-    """Turns per contestant; the tables have their medians."""
+    """The number of turns per contestant. Tables show the medians."""
     json: Path | None = None
-    """Also write the figures to this file."""
+    """A file for the figures, in addition to the table."""
 
 
 def command(main: Callable[[Any], Any], options: type) -> None:
-    """Runs a benchmark with the options of the command line; an impossible one ends it."""
+    """Runs a benchmark with the options of the command line.
+
+    Args:
+      main: the benchmark; a ValueError from it ends the program with its message.
+      options: the class of the options.
+    """
     name = f"{Path(sys.argv[0]).parent.name}.{Path(sys.argv[0]).stem}".removesuffix(".__main__")
     prog = f"python -m experiments.{name}"
     try:
@@ -53,7 +58,16 @@ def command(main: Callable[[Any], Any], options: type) -> None:
 
 
 def in_turns(calls: Mapping[str, Callable[[], R]], repeats: int) -> dict[str, list[R]]:
-    """Makes every call once to warm it up, then all of them in turn; returns what they return."""
+    """Calls all functions once to warm up, and then in turns.
+
+    Args:
+      calls: the functions by name.
+      repeats: number of turns.
+
+    Returns:
+      The results of each function, turn by turn.
+    """
+    # The first call of each function is not measured, because it may compile.
     for call in calls.values():
         call()
     results: dict[str, list[R]] = {name: [] for name in calls}
@@ -68,9 +82,18 @@ def times_ms(
     repeats: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Times:
-    """Times calls that take turns, until their results are there."""
+    """Measures the milliseconds of calls that take turns, until their results are ready.
 
-    def timed(call: Callable[[], object]) -> Callable[[], float]:
+    Args:
+      calls: the functions by name.
+      repeats: number of turns.
+      clock: returns the time in seconds.
+
+    Returns:
+      The milliseconds of each turn, by name.
+    """
+
+    def with_clock(call: Callable[[], object]) -> Callable[[], float]:
         def run() -> float:
             start = clock()
             jax.block_until_ready(call())
@@ -78,12 +101,12 @@ def times_ms(
 
         return run
 
-    return in_turns({name: timed(call) for name, call in calls.items()}, repeats)
+    return in_turns({name: with_clock(call) for name, call in calls.items()}, repeats)
 
 
-def ratio(taken: Mapping[str, Sequence[float]], name: str, base: str) -> float:
-    """The median over the turns of one contestant's time over another's."""
-    return statistics.median(a / b for a, b in zip(taken[name], taken[base], strict=True))
+def ratio(times: Mapping[str, Sequence[float]], name: str, base: str) -> float:
+    """Returns the median over the turns of the time of `name` over the time of `base`."""
+    return statistics.median(a / b for a, b in zip(times[name], times[base], strict=True))
 
 
 def measure(
@@ -92,40 +115,51 @@ def measure(
     base: str,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Json]:
-    """Times calls that take turns.
+    """Measures calls that take turns.
+
+    Args:
+      calls: the functions by name.
+      repeats: number of turns.
+      base: the name of the call in the denominator of the ratios.
+      clock: returns the time in seconds.
 
     Returns:
       For each call the median "ms", the fastest turn "min_ms", the turns "all_ms", and the "ratio":
-      the median over the turns of its time over that of the call `base`.
+      the median over the turns of its time over the time of the call `base`.
     """
-    taken = times_ms(calls, repeats, clock)
+    times_of = times_ms(calls, repeats, clock)
     return {
         name: {
             "ms": statistics.median(times),
             "min_ms": min(times),
             "all_ms": times,
-            "ratio": ratio(taken, name, base),
+            "ratio": ratio(times_of, name, base),
         }
-        for name, times in taken.items()
+        for name, times in times_of.items()
     }
 
 
-def compiled(lowered: Any) -> tuple[Any, float]:
-    """Compiles a lowered function; returns it and the seconds."""
+def compile_timed(lowered: Any) -> tuple[Any, float]:
+    """Compiles a lowered function; returns the program and the seconds."""
     start = time.perf_counter()
     program = lowered.compile()
     return program, time.perf_counter() - start
 
 
 def memory_of(program: Any, *parts: str) -> int | None:
-    """Bytes of parts of a compiled program: "temp", "argument", "output"; None if unknown."""
+    """Returns the bytes of parts of a compiled program, or None if they are unknown.
+
+    Args:
+      program: the compiled program.
+      *parts: "temp", "argument" and "output".
+    """
     used = program.memory_analysis()
     return None if used is None else sum(getattr(used, f"{part}_size_in_bytes") for part in parts)
 
 
 @contextlib.contextmanager
 def no_compilation_cache() -> Iterator[None]:
-    """Compiles everything afresh inside, so that the seconds are not those of reading a file."""
+    """Switches the compilation cache off inside, so that programs are compiled and not read."""
     enabled = jax.config.values["jax_enable_compilation_cache"]
     jax.config.update("jax_enable_compilation_cache", False)
     compilation_cache.reset_cache()
@@ -137,23 +171,23 @@ def no_compilation_cache() -> Iterator[None]:
 
 
 def use_devices(count: int) -> None:
-    """Makes JAX have count CPU devices, unless XLA_FLAGS has decided how many."""
+    """Gives JAX `count` CPU devices, unless XLA_FLAGS sets their number."""
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         jax.config.update("jax_num_cpu_devices", count)
 
 
 def machine() -> Json:
-    """What the figures depend on."""
+    """Returns a description of the machine: hardware, backend, versions of packages, and load."""
     versions: dict[str, str | None] = dict.fromkeys(PACKAGES)
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-    more = {"backend": jax.default_backend(), "versions": versions, "load": os.getloadavg()[0]}
-    return {**hardware(), **more}
+    state = {"backend": jax.default_backend(), "versions": versions, "load": os.getloadavg()[0]}
+    return {**hardware(), **state}
 
 
 def about(machine: Json) -> str:
-    """Returns the sentence that a document has of a machine."""
+    """Returns the sentence about a machine in a document."""
     return (
         f"{machine['device']} x{machine['devices']}, {machine['cores']} cores, load "
         f"{machine['load']:.1f}, jax {machine['jax']}."
@@ -168,10 +202,17 @@ def render(
     *,
     wrap: bool = True,
 ) -> None:
-    """Prints a table whose first `texts` columns are left-aligned.
+    """Prints a table.
 
     A table that must not wrap has at least 150 columns, because cut numbers are worse than lines
     that the terminal wraps.
+
+    Args:
+      title: the title of the table.
+      heads: the headings of the columns.
+      lines: the cells of each row.
+      texts: number of columns, from the first, that are aligned to the left.
+      wrap: False forbids line breaks in cells.
     """
     console = new_console()
     console.width = console.width if wrap else max(console.width, 150)
@@ -184,29 +225,38 @@ def render(
 
 
 def markdown_table(heads: Sequence[str], lines: Sequence[list[str]], texts: int = 1) -> list[str]:
-    """Lines of the same in Markdown."""
+    """Returns the lines of a table in Markdown, with arguments as in `render`."""
     rule = ["---"] * texts + ["---:"] * (len(heads) - texts)
     return ["| " + " | ".join(line) + " |" for line in [list(heads), rule, *lines]]
 
 
 def write_figures(path: Path | None, figures: Any) -> None:
-    """Writes what was measured, where that was asked for."""
+    """Writes the figures as JSON, unless the path is None."""
     if path is not None:
         write_atomic(path, (to_json(figures, indent=1) + "\n").encode())
 
 
 def marks(name: str) -> tuple[str, str]:
-    """The lines before and after what a command writes into a document."""
+    """Returns the lines before and after the section of a command in a document."""
     begin, end = (f"<!-- {which}: written by `{name}` -->" for which in ("begin", "end"))
     return begin, end
 
 
 def replace_section(path: Path, name: str, section: str) -> None:
-    """Replaces what is between the marks of a command in a Markdown file, which it has once."""
+    """Replaces the section of a command in a Markdown file.
+
+    Args:
+      path: the file.
+      name: the command.
+      section: the new text.
+
+    Raises:
+      ValueError: unless the file has both marks once.
+    """
     begin, end = marks(name)
     text = path.read_text(encoding="utf-8")
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
         raise ValueError(f"docs must have the lines {begin!r} and {end!r} once, got {path}")
-    before, rest = text.split(begin)
-    after = rest.split(end)[1]
+    before, tail = text.split(begin)
+    after = tail.split(end)[1]
     write_atomic(path, f"{before}{begin}\n\n{section}\n\n{end}{after}".encode())

@@ -1,4 +1,4 @@
-"""The matrix products of a recurrence without its gates: what no cell of its width can undercut."""
+"""The matrix products of a recurrence without its gates, a lower bound for the time of any cell."""
 
 import functools
 from typing import Any
@@ -22,19 +22,19 @@ from gatedjax.functional._recurrence import (
 def linear_recurrence(
     weights: Any, xs: Array, mask: Array, *, reverse: bool = False
 ) -> tuple[Array, Array]:
-    """Runs h_t = sum_k (x_t W + h_{t-1} U + b)_k over the blocks k of H columns, at every step.
+    """Runs h_t = sum_k (x_t W + h_{t-1} U + b)_k over the blocks k of H columns, step by step.
 
-    The products are those of a cell with as many blocks, in the same form, forwards and backwards;
-    nothing else is left but the sum.
+    The products are those of a cell with as many blocks, in the same form, forwards and backwards.
+    Only the sum remains of the rest of the cell.
 
     Args:
-      weights: of a cell: input [D, KH], recurrent [H, KH], bias [KH].
+      weights: the weights of a cell: input [D, KH], recurrent [H, KH], bias [KH].
       xs: inputs [B, T, D].
-      mask: unused, padding is computed.
-      reverse: from the last step to the first.
+      mask: unused, because padding is computed.
+      reverse: True runs from the last step to the first.
 
     Returns:
-      The last state [B, H] and all of them [B, T, H].
+      The last state [B, H] and all states [B, T, H].
     """
     del mask
     form = form_for(xs.shape[0], weights.recurrent.shape[0])

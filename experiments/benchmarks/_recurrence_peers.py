@@ -1,4 +1,4 @@
-"""What `recurrence` times: cases, and who takes part: our recurrences and other libraries'."""
+"""The cases and contestants of the benchmark `recurrence`: our recurrences and other libraries'."""
 
 import dataclasses
 import functools
@@ -15,7 +15,7 @@ from flax import nnx
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from experiments.benchmarks._harness import compiled, memory_of
+from experiments.benchmarks._harness import compile_timed, memory_of
 from experiments.benchmarks._products import linear_recurrence
 from experiments.core.kinds import Array, Json, Params
 from gatedjax import functional as F
@@ -26,7 +26,17 @@ BLOCKS = {"lstm": 4, "gru": 3, "rau": 5}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """One network and one size of batch; the width of the inputs is that of the state."""
+    """A network and a size of batch; the inputs are as wide as the state.
+
+    Attributes:
+      cell: the recurrence.
+      batch: number of rows B.
+      steps: number of steps T.
+      hidden: width H of the state in each direction.
+      layers: number of layers.
+      bidirectional: True if all layers run in both directions.
+      devices: number of devices that split the batch.
+    """
 
     cell: Cell
     batch: int
@@ -38,26 +48,36 @@ class Case:
 
     @property
     def widths(self) -> list[int]:
-        """Width of the inputs of every layer."""
+        """Returns the width of the inputs of each layer."""
         return [self.hidden] + [(1 + self.bidirectional) * self.hidden] * (self.layers - 1)
 
     @property
     def size(self) -> str:
-        """B, T, H, and what is not one layer in one direction."""
+        """Returns (B, T, H) as text, with the number of layers and directions if there are
+        several."""
         stack = f", {self.layers} layers" if self.layers > 1 else ""
         ways = ", bidirectional" if self.bidirectional else ""
         return f"({self.batch}, {self.steps}, {self.hidden}){stack}{ways}"
 
     @property
     def gflop(self) -> float:
-        """10^9 operations of the forward pass: matrix products only, padding included."""
-        each = sum(2 * BLOCKS[self.cell] * self.hidden * (d + self.hidden) for d in self.widths)
-        return 1e-9 * self.batch * self.steps * (1 + self.bidirectional) * each
+        """Returns 10^9 operations of the forward pass: matrix products only, padding included."""
+        flop_per_step = sum(
+            2 * BLOCKS[self.cell] * self.hidden * (d + self.hidden) for d in self.widths
+        )
+        return 1e-9 * self.batch * self.steps * (1 + self.bidirectional) * flop_per_step
 
 
 @dataclasses.dataclass(frozen=True)
 class Runs:
-    """A contestant ready to run."""
+    """A contestant that is ready to run.
+
+    Attributes:
+      forward: runs the forward pass.
+      train: runs the forward pass and the gradients.
+      compile_s: seconds that train took to compile; None if it is not compiled.
+      memory_bytes: memory of train; None if it is unknown.
+    """
 
     forward: Callable[[], object]
     train: Callable[[], object]
@@ -66,21 +86,22 @@ class Runs:
 
 
 class NotAvailable(Exception):
-    """A peer is not installed, has no such network, or gives wrong gradients."""
+    """Raised for a peer that is not installed, lacks the network, or has wrong gradients."""
 
 
 def make_batch(case: Case, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns inputs [B, T, D] and lengths [B], log-normal as in text, one of them T."""
+    """Draws inputs [B, T, D] and lengths [B], log-normal as in text; the first length is T."""
     rng = np.random.default_rng(seed)
     lengths = rng.lognormal(np.log(0.6 * case.steps), 0.4, case.batch)
     lengths = np.clip(lengths.astype(np.int32), 1, case.steps)
+    # The first row has the full length, because batches are padded to their longest row.
     lengths[0] = case.steps
     xs = rng.normal(size=(case.batch, case.steps, case.hidden))
     return xs.astype(np.float32), lengths
 
 
 def shardings(devices: int) -> tuple[NamedSharding, NamedSharding]:
-    """Returns the shardings of what every device has whole, and of what is split by rows."""
+    """Returns the sharding of arrays that each device has in full, and of arrays split by rows."""
     mesh = Mesh(np.array(jax.devices()[:devices]), ("data",))
     return NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
 
@@ -88,12 +109,22 @@ def shardings(devices: int) -> tuple[NamedSharding, NamedSharding]:
 def jax_runs(
     case: Case, apply: Callable[..., Any], params: Params, xs: Array, lengths: Array
 ) -> Runs:
-    """Compiles the forward pass, and it with the gradients of params and inputs, which are checked.
+    """Compiles the forward pass, and the pass with gradients of parameters and inputs.
 
     The loss is the sum of the squared outputs of real steps.
+
+    Args:
+      case: the case.
+      apply: function of (parameters, inputs, lengths) that returns outputs [B, T, *].
+      params: the parameters.
+      xs: inputs [B, T, D].
+      lengths: lengths [B].
+
+    Raises:
+      NotAvailable: if gradients have another shape or are not finite.
     """
-    whole, split = shardings(case.devices)
-    params = jax.device_put(params, whole)
+    replicated, split = shardings(case.devices)
+    params = jax.device_put(params, replicated)
     xs, lengths = jax.device_put((xs, lengths), split)
 
     def loss(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
@@ -104,13 +135,13 @@ def jax_runs(
     arguments = (params, xs, lengths)
     forward = jax.jit(apply, out_shardings=split).lower(*arguments).compile()
     gradients = jax.value_and_grad(loss, argnums=(0, 1))
-    trained = jax.jit(gradients, out_shardings=(whole, (whole, split)))
-    train, compile_s = compiled(trained.lower(*arguments))
+    train_step = jax.jit(gradients, out_shardings=(replicated, (replicated, split)))
+    train, compile_s = compile_timed(train_step.lower(*arguments))
     memory = memory_of(train, "temp", "argument", "output")
-    value, found = train(*arguments)
-    wanted = jax.tree.leaves((params, xs))
-    leaves = jax.tree.leaves(found)
-    if [leaf.shape for leaf in leaves] != [leaf.shape for leaf in wanted]:
+    value, gradient = train(*arguments)
+    inputs_of_gradient = jax.tree.leaves((params, xs))
+    leaves = jax.tree.leaves(gradient)
+    if [leaf.shape for leaf in leaves] != [leaf.shape for leaf in inputs_of_gradient]:
         raise NotAvailable("gradients of another shape")
     if not all(bool(jnp.isfinite(leaf).all()) for leaf in [value, *leaves]):
         raise NotAvailable("gradients not finite")
@@ -122,22 +153,33 @@ def jax_runs(
     )
 
 
-def held_scan(
+def masked_scan(
     step: Callable[..., Any], initial: Any, xs: jax.Array, mask: jax.Array, reverse: bool
 ) -> tuple[Any, jax.Array]:
-    """Scans step(carry, x [B, D]) -> carry, whose first leaf is the output, held at padding."""
+    """Scans a step over time, and keeps the carry unchanged at padding.
+
+    Args:
+      step: function of (carry, x [B, D]) that returns the carry; its first leaf is the output.
+      initial: the initial carry.
+      xs: inputs [B, T, D].
+      mask: True at real steps, [B, T].
+      reverse: True runs from the last step to the first.
+
+    Returns:
+      The last carry and the outputs [B, T, H], 0 at padding.
+    """
 
     def body(carry: Any, inputs: Any) -> Any:
         x, keep = inputs
         new = step(carry, x)
-        kept = jax.tree.map(lambda n, o: jnp.where(keep[:, None], n, o), new, carry)
-        return kept, jnp.where(keep[:, None], jax.tree.leaves(new)[0], 0)
+        state = jax.tree.map(lambda n, o: jnp.where(keep[:, None], n, o), new, carry)
+        return state, jnp.where(keep[:, None], jax.tree.leaves(new)[0], 0)
 
     carry, outputs = lax.scan(body, initial, (jnp.swapaxes(xs, 0, 1), mask.T), reverse=reverse)
     return carry, jnp.swapaxes(outputs, 0, 1)
 
 
-# the contestants -------------------------------------------------------------------------------
+# The contestants ---------------------------------------------------------------------------------
 
 OURS = "gatedjax"
 RESET_AFTER = "gatedjax reset_after"
@@ -154,13 +196,16 @@ def _make_weights(case: Case, seed: int = 0) -> list[list[Any]]:
     rng = np.random.default_rng(seed)
     width = BLOCKS[case.cell] * case.hidden
 
-    def one(features: int) -> Any:
+    def make_direction(features: int) -> Any:
         shapes = (features, width), (case.hidden, width), (width,)
         scale = case.hidden**-0.5
         arrays = (jnp.asarray(rng.normal(size=s) * scale, jnp.float32) for s in shapes)
         return _WEIGHTS[case.cell](*arrays)
 
-    return [[one(features) for _ in range(1 + case.bidirectional)] for features in case.widths]
+    return [
+        [make_direction(features) for _ in range(1 + case.bidirectional)]
+        for features in case.widths
+    ]
 
 
 def _stack(unroll: Callable[..., Any], params: Params, xs: jax.Array, lengths: jax.Array) -> Any:
@@ -175,30 +220,33 @@ def _stack(unroll: Callable[..., Any], params: Params, xs: jax.Array, lengths: j
 
 
 def run_gatedjax(case: Case, xs: Array, lengths: Array, **options: Any) -> Runs:
-    """Our fast scan."""
+    """Prepares the runs of our fast scan."""
     unroll = functools.partial(_UNROLL[case.cell], **options)
     return jax_runs(case, functools.partial(_stack, unroll), _make_weights(case), xs, lengths)
 
 
 def run_our_gru(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Our GRU of the same width, which an RAU is measured against."""
+    """Prepares the runs of our GRU of the same width, to which an RAU is compared."""
     return run_gatedjax(dataclasses.replace(case, cell="gru"), xs, lengths)
 
 
 def run_scanned_step(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Our step under a plain scan, differentiated by JAX."""
+    """Prepares the runs of our step under a plain scan, with gradients by JAX."""
     step = _STEP[case.cell]
 
     def unroll(weights: Any, xs: jax.Array, mask: jax.Array, *, reverse: bool = False) -> Any:
         zeros = jnp.zeros((xs.shape[0], case.hidden), xs.dtype)
         initial = F.LSTMState(zeros, zeros) if case.cell == "lstm" else zeros
-        return held_scan(functools.partial(step, weights), initial, xs, mask, reverse)
+        return masked_scan(functools.partial(step, weights), initial, xs, mask, reverse)
 
     return jax_runs(case, functools.partial(_stack, unroll), _make_weights(case), xs, lengths)
 
 
 def run_products(case: Case, xs: Array, lengths: Array) -> Runs:
-    """The same matrix products and no gates; states would grow by weights that gates hold back."""
+    """Prepares the runs of the matrix products without gates.
+
+    The recurrent weights are divided by 8, because without gates the states would grow.
+    """
 
     def unroll(weights: Any, *arguments: Any, **options: Any) -> Any:
         calm = weights._replace(recurrent=weights.recurrent / 8)
@@ -229,14 +277,14 @@ class _LinenStack(nn.Module):
 
 
 def run_linen(case: Case, xs: Array, lengths: Array, *, kind: str = "") -> Runs:
-    """Flax Linen."""
+    """Prepares the runs of Flax Linen."""
     module = _LinenStack(getattr(nn, f"{kind}{case.cell.upper()}Cell"), case)
     params = jax.jit(module.init)(jax.random.key(0), jnp.asarray(xs), jnp.asarray(lengths))
     return jax_runs(case, module.apply, params, xs, lengths)
 
 
 def run_nnx(case: Case, xs: Array, lengths: Array, *, kind: str = "") -> Runs:
-    """Flax NNX."""
+    """Prepares the runs of Flax NNX."""
     make, rngs = getattr(nnx, f"{kind}{case.cell.upper()}Cell"), nnx.Rngs(0)
 
     def layer(features: int) -> Any:
@@ -245,18 +293,21 @@ def run_nnx(case: Case, xs: Array, lengths: Array, *, kind: str = "") -> Runs:
         return nnx.Bidirectional(*ways, rngs=rngs) if case.bidirectional else ways[0]
 
     network = nnx.List([layer(features) for features in case.widths])
-    graph, params, rest = nnx.split(network, nnx.Param, ...)  # type: ignore[misc]
+    graph, params, other_state = nnx.split(network, nnx.Param, ...)  # type: ignore[misc]
 
     def apply(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
-        for each in nnx.merge(graph, params, rest, copy=True):
-            xs = each(xs, seq_lengths=lengths)
+        for layer_of_network in nnx.merge(graph, params, other_state, copy=True):
+            xs = layer_of_network(xs, seq_lengths=lengths)
         return xs
 
     return jax_runs(case, apply, params, xs, lengths)
 
 
 def run_haiku(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Haiku's cores under its own unroll, with the state held at padding (it has no lengths)."""
+    """Prepares the runs of Haiku's cores under its unroll.
+
+    The state stays the same at padding, because Haiku's unroll has no lengths.
+    """
     hk = _import("haiku")
     make = getattr(hk, case.cell.upper())
 
@@ -279,13 +330,16 @@ def run_haiku(case: Case, xs: Array, lengths: Array) -> Runs:
             xs = jnp.concatenate(ways, axis=-1) if case.bidirectional else ways[0]
         return xs
 
-    made: Any = hk.without_apply_rng(hk.transform(network))
-    params = jax.jit(made.init)(jax.random.key(0), jnp.asarray(xs), jnp.asarray(lengths))
-    return jax_runs(case, made.apply, params, xs, lengths)
+    transformed: Any = hk.without_apply_rng(hk.transform(network))
+    params = jax.jit(transformed.init)(jax.random.key(0), jnp.asarray(xs), jnp.asarray(lengths))
+    return jax_runs(case, transformed.apply, params, xs, lengths)
 
 
 def run_equinox(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Equinox's cells under a scan, with the state held at padding (it has no layer)."""
+    """Prepares the runs of Equinox's cells under a scan that keeps the state at padding.
+
+    Equinox has no recurrent layer.
+    """
     eqx = _import("equinox")
     make = getattr(eqx.nn, f"{case.cell.upper()}Cell")
     keys = iter(jax.random.split(jax.random.key(0), 2 * case.layers))
@@ -296,7 +350,7 @@ def run_equinox(case: Case, xs: Array, lengths: Array) -> Runs:
     def unroll(cell: Any, xs: jax.Array, mask: jax.Array, *, reverse: bool = False) -> Any:
         zeros = jnp.zeros((xs.shape[0], case.hidden), xs.dtype)
         initial = (zeros, zeros) if case.cell == "lstm" else zeros
-        return held_scan(lambda h, x: jax.vmap(cell)(x, h), initial, xs, mask, reverse)
+        return masked_scan(lambda h, x: jax.vmap(cell)(x, h), initial, xs, mask, reverse)
 
     def apply(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
         return _stack(unroll, eqx.combine(params, static), xs, lengths)
@@ -305,7 +359,9 @@ def run_equinox(case: Case, xs: Array, lengths: Array) -> Runs:
 
 
 def run_keras(case: Case, xs: Array, lengths: Array) -> Runs:
-    """Keras on JAX; its GRU resets after the product, as Flax's and PyTorch's do."""
+    """Prepares the runs of Keras on JAX. Its GRU resets after the product, as in Flax and
+    PyTorch."""
+    # Keras reads its backend from the environment when it is imported.
     os.environ["KERAS_BACKEND"] = "jax"
     keras = _import("keras")
     if keras.backend.backend() != "jax":
@@ -317,21 +373,21 @@ def run_keras(case: Case, xs: Array, lengths: Array) -> Runs:
         layer.build((case.batch, case.steps, features))
         layers.append(layer)
     params = [[jnp.asarray(v.value) for v in layer.trainable_variables] for layer in layers]
-    others = [[jnp.asarray(v.value) for v in layer.non_trainable_variables] for layer in layers]
+    constants = [[jnp.asarray(v.value) for v in layer.non_trainable_variables] for layer in layers]
 
     def apply(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
         mask = F.length_mask(lengths, xs.shape[1])
-        for layer, trained, rest in zip(layers, params, others, strict=True):
-            xs, _ = layer.stateless_call(trained, rest, xs, mask=mask)
+        for layer, trained, fixed in zip(layers, params, constants, strict=True):
+            xs, _ = layer.stateless_call(trained, fixed, xs, mask=mask)
         return xs
 
     return jax_runs(case, apply, params, xs, lengths)
 
 
 def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
-    """PyTorch, on a GPU where JAX has one: cuDNN with its defaults, TF32 included.
+    """Prepares the runs of PyTorch, on a GPU if JAX has a GPU: cuDNN with its defaults and TF32.
 
-    Without packing, padding is computed and in the loss like any step.
+    Without packing, padding is computed and counts in the loss like any other step.
     """
     torch = _import("torch")
     on_gpu = jax.default_backend() == "gpu"
@@ -342,7 +398,7 @@ def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
     ways = {"batch_first": True, "bidirectional": case.bidirectional}
     network = make(case.hidden, case.hidden, case.layers, **ways).to(device)
     inputs = torch.from_numpy(xs.copy()).to(device).requires_grad_()
-    sizes = torch.from_numpy(lengths)  # packing wants them on the CPU
+    sizes = torch.from_numpy(lengths)  # Packing needs the lengths on the CPU.
 
     def forward() -> Any:
         if not packed:
@@ -354,24 +410,25 @@ def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
             network(sequence)[0], batch_first=True, total_length=case.steps
         )[0]
 
-    def settled(found: Any) -> Any:
+    def wait_for(result: Any) -> Any:
         if on_gpu:
+            # Work on the GPU is asynchronous, so the clock must wait for it.
             torch.cuda.synchronize()
-        return found
+        return result
 
     def evaluate() -> Any:
         with torch.no_grad():
-            return settled(forward())
+            return wait_for(forward())
 
     def train() -> Any:
-        wanted = [inputs, *network.parameters()]
-        return settled(torch.autograd.grad((forward() ** 2).sum(), wanted))
+        variables = [inputs, *network.parameters()]
+        return wait_for(torch.autograd.grad((forward() ** 2).sum(), variables))
 
     return Runs(evaluate, train)
 
 
 def run_cudnn(case: Case, xs: Array, lengths: Array) -> Runs:
-    """cuDNN's LSTM as JAX calls it."""
+    """Prepares the runs of cuDNN's LSTM as JAX calls it."""
     if jax.default_backend() != "gpu":
         raise NotAvailable("wants a GPU")
     rnn = _import("jax.experimental.rnn")
@@ -389,8 +446,14 @@ def run_cudnn(case: Case, xs: Array, lengths: Array) -> Runs:
     return jax_runs(case, apply, weights, xs, lengths)
 
 
-def _of(make: Callable[..., Runs], *cells: Cell, **options: Any) -> Callable[..., Runs]:
-    """A contestant that has these cells: (case, xs, lengths) -> Runs, or NotAvailable."""
+def _only_for(make: Callable[..., Runs], *cells: Cell, **options: Any) -> Callable[..., Runs]:
+    """Returns a contestant that has only the given cells.
+
+    Args:
+      make: function of (case, inputs, lengths) that returns `Runs`.
+      *cells: the cells; the contestant raises NotAvailable for another cell.
+      **options: options of make.
+    """
 
     def run(case: Case, xs: Array, lengths: Array) -> Runs:
         if case.cell not in cells:
@@ -400,23 +463,25 @@ def _of(make: Callable[..., Runs], *cells: Cell, **options: Any) -> Callable[...
     return run
 
 
-# The first is compared with the others.
+# The first contestant is compared with all following ones.
 CONTESTANTS: dict[str, Callable[..., Runs]] = {
     OURS: run_gatedjax,
-    RESET_AFTER: _of(run_gatedjax, "gru", reset_after=True),
-    OUR_GRU: _of(run_our_gru, "rau"),
+    RESET_AFTER: _only_for(run_gatedjax, "gru", reset_after=True),
+    OUR_GRU: _only_for(run_our_gru, "rau"),
     PRODUCTS: run_products,
     "scanned step": run_scanned_step,
-    "flax": _of(run_linen, "lstm", "gru"),
-    "flax optimised": _of(run_linen, "lstm", kind="Optimized"),
-    "flax nnx": _of(run_nnx, "lstm", "gru"),
-    "flax nnx optimised": _of(run_nnx, "lstm", kind="Optimized"),
-    "haiku": _of(run_haiku, "lstm", "gru"),
-    "equinox": _of(run_equinox, "lstm", "gru"),
-    "keras": _of(run_keras, "lstm", "gru"),
-    "jax cudnn": _of(run_cudnn, "lstm"),
-    "torch packed": _of(run_torch, "lstm", "gru", packed=True),
-    "torch unpacked": _of(run_torch, "lstm", "gru", packed=False),
+    "flax": _only_for(run_linen, "lstm", "gru"),
+    "flax optimised": _only_for(run_linen, "lstm", kind="Optimized"),
+    "flax nnx": _only_for(run_nnx, "lstm", "gru"),
+    "flax nnx optimised": _only_for(run_nnx, "lstm", kind="Optimized"),
+    "haiku": _only_for(run_haiku, "lstm", "gru"),
+    "equinox": _only_for(run_equinox, "lstm", "gru"),
+    "keras": _only_for(run_keras, "lstm", "gru"),
+    "jax cudnn": _only_for(run_cudnn, "lstm"),
+    "torch packed": _only_for(run_torch, "lstm", "gru", packed=True),
+    "torch unpacked": _only_for(run_torch, "lstm", "gru", packed=False),
 }
+"""Name of the contestant -> function of (case, inputs, lengths) that returns its `Runs`, or raises
+NotAvailable."""
 FLAX = tuple(name for name in CONTESTANTS if name.startswith("flax"))
 JAX_PEERS = (*FLAX, "haiku", "equinox", "keras", "jax cudnn")

@@ -1,8 +1,9 @@
-"""Times a training step of AGT against its matrix products alone.
+"""The command `python -m experiments.benchmarks.agt`, which times a training step of AGT.
 
-`python -m experiments.benchmarks.agt`. The products are those of the step and of its gradients, of
-the same shapes and without anything between them: no step could be faster. The figures are medians;
-a ratio is the median over the turns of a time over that of the products in the same turn.
+The step is compared with its matrix products. These are the products of the step and of its
+gradients, with the same shapes and without any other operation, so that no step can be faster.
+Figures are medians; a ratio is the median over the turns of a time over the time of the products in
+the same turn.
 """
 
 import dataclasses
@@ -29,31 +30,38 @@ CONTESTANTS = ("products", "gradients", "step", "fit_step")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(_harness.Options):
-    """Time a training step of AGT against its matrix products alone.
+    """Times a training step of AGT against its matrix products.
 
-    "gradients" is the loss and its gradients, "step" has dropout and Adam as well. Adam updates
-    every row of the word vectors, so its share grows with the vocabulary. "fit step" is the step as
-    `fit` makes it, which also undoes an update with numbers that are not finite.
+    "gradients" is the loss and its gradients; "step" has dropout and Adam as well. Adam updates all
+    rows of the word vectors, so its share grows with the vocabulary. "fit step" is the step of
+    `fit`, which also undoes an update with numbers that are not finite.
     """
 
     vocabulary: tuple[int, ...] = (300, 18_000)
-    """Rows of the word vectors."""
+    """The numbers of rows of the word vectors."""
     batch: int = 50
-    """Texts B."""
+    """The number of texts B."""
     words: int = 20
-    """Words N of every text."""
+    """The number of words N of each text."""
     layers: int = 15
-    """Layers L."""
+    """The number of layers L."""
     repeats: int = 15
 
 
 def shapes(config: AGTConfig, batch: int, words: int, classes: int) -> list[tuple[int, ...]]:
-    """[how many, rows, inner, columns] of the products of a forward pass."""
+    """Returns [count, rows, inner, columns] of the products in a forward pass.
+
+    Args:
+      config: the configuration of the network.
+      batch: number of texts B.
+      words: number of words N of each text.
+      classes: number of classes.
+    """
     depth, d, a, tokens = config.num_layers, config.hidden, config.attention_hidden, batch * words
     widths = (d, *config.head_hidden, classes)
     return [
         (1, tokens, config.embedding_dim, d),
-        (1, tokens, d, depth * a),  # all attentions read the same words
+        (1, tokens, d, depth * a),  # All attentions read the same words.
         (depth, tokens, a, 1),
         (batch, depth, words, d),
         (depth - 1, batch, d, d),
@@ -63,7 +71,15 @@ def shapes(config: AGTConfig, batch: int, words: int, classes: int) -> list[tupl
 
 
 def products(sizes: list[tuple[int, ...]], seed: int = 0) -> tuple[Callable[..., Any], list[Any]]:
-    """A function of (left, right, above) per product: itself and both of its gradients."""
+    """Returns a compiled function that computes products and their gradients, and its arguments.
+
+    Args:
+      sizes: [count, rows, inner, columns] of the products.
+      seed: seed of the arguments.
+
+    Returns:
+      The function and the list of its (left, right, cotangent), a triple for each size.
+    """
     rng = np.random.default_rng(seed)
     arrays = [
         tuple(
@@ -84,7 +100,7 @@ def products(sizes: list[tuple[int, ...]], seed: int = 0) -> tuple[Callable[...,
 
 
 def plain_step(task: AGTTask, tx: optax.GradientTransformation) -> Any:
-    """Returns a step like that of `make_train_step`, which does not check for finite numbers."""
+    """Returns a step like that of `make_train_step`, without the check for finite numbers."""
 
     def step(state: TrainState, batch: Batch, key: jax.Array) -> tuple[TrainState, Metrics]:
         def loss(params: Params) -> tuple[jax.Array, Metrics]:
@@ -99,18 +115,29 @@ def plain_step(task: AGTTask, tx: optax.GradientTransformation) -> Any:
 
 
 def steps_of(task: AGTTask, batch: Batch, params: Params) -> tuple[dict[str, Any], float]:
-    """Calls that make a step of each kind, every one of a state of its own; seconds of compiling
-    the plain one."""
+    """Compiles a step of each kind.
+
+    Args:
+      task: the task.
+      batch: the batch of all steps.
+      params: the initial parameters.
+
+    Returns:
+      For each kind a function that makes the next step from its previous state, and the seconds
+      that
+      the plain step took to compile.
+    """
     tx, key = optax.adam(5e-4), jax.random.key(1)
     calls: dict[str, Callable[[], object]] = {}
     seconds: dict[str, float] = {}
 
     def add(name: str, step: Callable[[TrainState, Batch, jax.Array], Any]) -> None:
+        # Each kind of step needs a copy, because a step donates its state.
         copy = jax.tree.map(jnp.copy, params)
         states = [TrainState(jnp.zeros((), jnp.int32), copy, tx.init(copy))]
         lowered = jax.jit(step, donate_argnums=0).lower(states[0], batch, key)
         with _harness.no_compilation_cache():
-            program, seconds[name] = _harness.compiled(lowered)
+            program, seconds[name] = _harness.compile_timed(lowered)
 
         def call() -> TrainState:
             states[0], _ = program(states[0], batch, key)
@@ -124,7 +151,18 @@ def steps_of(task: AGTTask, batch: Batch, params: Params) -> tuple[dict[str, Any
 
 
 def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
-    """Times one size of the vocabulary; "rows" has the contestants beside the products."""
+    """Measures all contestants with a size of the vocabulary.
+
+    Args:
+      options: the options of the command.
+      vocabulary: number of rows of the word vectors.
+      classes: number of classes.
+
+    Returns:
+      The 10^9 operations of the products, the seconds of compilation, and "rows", the figures of
+      each
+      contestant.
+    """
     config = AGTConfig(num_layers=options.layers)
     task = AGTTask(AGT(config, vocabulary, classes))
     rng = np.random.default_rng(0)
@@ -137,6 +175,7 @@ def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
     }
     batch = jax.device_put(batch)
     params = jax.jit(task.init)(jax.random.key(0), batch)
+    # Gradients are measured without dropout, which belongs to the step.
     still = AGTTask(AGT(dataclasses.replace(config, dropout=0.0), vocabulary, classes))
     rngs = {"dropout": jax.random.key(1)}
     gradients = jax.jit(lambda params: jax.grad(still.loss, has_aux=True)(params, batch, rngs)[0])
@@ -165,19 +204,19 @@ def show(options: Options, results: Records) -> None:
         rows = result["rows"]
         speed = f"{1e3 * result['products_gflop'] / rows['products']['ms']:.0f}"
         for name in CONTESTANTS:
-            more = {"products": (speed, ""), "step": ("", f"{result['compile_s']:.1f}")}
+            further_cells = {"products": (speed, ""), "step": ("", f"{result['compile_s']:.1f}")}
             figures = (f"{rows[name]['ms']:.1f}", f"{rows[name]['ratio']:.2f}")
             about = (name.replace("_", " "), f"{result['vocabulary']:,}")
-            lines.append([*about, *figures, *more.get(name, ("", ""))])
+            lines.append([*about, *figures, *further_cells.get(name, ("", ""))])
     _harness.render(title, heads, lines)
 
 
 def main(options: Options) -> Records:
-    """Measures, prints and returns one row per vocabulary."""
+    """Measures, prints and returns a row for each vocabulary."""
     at_least_1(options, "repeats", "batch", "words", "layers")
     if not options.vocabulary or min(options.vocabulary) < 3:
         raise ValueError(f"vocabulary must be at least 3, got {options.vocabulary}")
-    keep_freed_memory()  # as a run does
+    keep_freed_memory()  # Training runs do the same.
     rows = [measure(options, vocabulary) for vocabulary in options.vocabulary]
     show(options, rows)
     _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})

@@ -1,8 +1,8 @@
-"""Times attention over the open tokens alone against attention that scores all of them.
+"""The command `python -m experiments.benchmarks.compact_attention`, for attention over open tokens.
 
-`python -m experiments.benchmarks.compact_attention`. Both have the same states, gates and lengths.
-The ratio is the median over the turns of compact / dense within a turn; below 1 the compact form
-pays.
+It compares attention that scores only open tokens (compact) with attention that scores all tokens
+(dense). Both have the same states, gates and lengths. The ratio is the median over the turns of
+compact / dense within a turn; below 1 the compact form pays.
 """
 
 import dataclasses
@@ -25,7 +25,15 @@ Score = Literal["mlp1", "zhou"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """One score function on one size of batch."""
+    """A score function and a size of batch.
+
+    Attributes:
+      score: the score function.
+      batch: number of rows B.
+      steps: padded length T.
+      width: width D of the states.
+      density: share of open gates.
+    """
 
     score: Score
     batch: int
@@ -37,7 +45,15 @@ class Case:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """What both forms read, and the capacity planned for it."""
+    """The inputs of both forms.
+
+    Attributes:
+      states: [B, T, D].
+      gates: hard gates [B, T].
+      mask: True at real tokens, [B, T].
+      params: the parameters of the score function.
+      capacity: the number of slots for open tokens, planned for these gates.
+    """
 
     states: jax.Array
     gates: jax.Array
@@ -47,9 +63,10 @@ class Inputs:
 
 
 def make_inputs(case: Case, seed: int = 0) -> Inputs:
-    """Draws states, lengths (uniform in [3T/4, T], one of them T) and independent hard gates."""
+    """Draws states, lengths (uniform in [3T/4, T], the first T) and independent hard gates."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(max(1, 3 * case.steps // 4), case.steps + 1, size=case.batch)
+    # The first row has the full length, because batches are padded to their longest row.
     lengths[0] = case.steps
     mask = np.arange(case.steps)[None, :] < lengths[:, None]
     gates = rng.random(mask.shape) < case.density
@@ -70,13 +87,13 @@ def make_inputs(case: Case, seed: int = 0) -> Inputs:
 
 
 def score_mlp1(params: dict[str, jax.Array], states: jax.Array) -> jax.Array:
-    """w . tanh(W h + b)."""
+    """Computes the scores w . tanh(W h + b)."""
     bias = jnp.expand_dims(params["bias"], range(states.ndim - 1))
     return jnp.tanh(states @ params["kernel"] + bias) @ params["vector"]
 
 
 def score_zhou(params: dict[str, jax.Array], states: jax.Array) -> jax.Array:
-    """w . tanh(h)."""
+    """Computes the scores w . tanh(h)."""
     return jnp.tanh(states) @ params["vector"]
 
 
@@ -84,14 +101,14 @@ SCORES: dict[str, Callable[..., jax.Array]] = {"mlp1": score_mlp1, "zhou": score
 
 
 def dense(case: Case, inputs: Inputs) -> tuple[jax.Array, jax.Array]:
-    """Scores every token and masks the closed ones."""
+    """Scores all tokens and masks closed tokens."""
     scores = SCORES[case.score](inputs.params, inputs.states)
     weights = F.gated_softmax(scores, inputs.gates, inputs.mask)
     return F.attention_pool(inputs.states, weights), weights
 
 
 def compact(case: Case, inputs: Inputs) -> tuple[jax.Array, jax.Array]:
-    """Scores the open tokens; the whole batch densely if a row does not fit."""
+    """Scores only open tokens, or all tokens of the batch if a row does not fit the capacity."""
     pool = F.compact_attention_pool(
         functools.partial(SCORES[case.score], inputs.params),
         inputs.states,
@@ -103,7 +120,17 @@ def compact(case: Case, inputs: Inputs) -> tuple[jax.Array, jax.Array]:
 
 
 def measure(case: Case, repeats: int, seed: int = 0) -> Json:
-    """Times one case; "difference" is the largest of the weights and sums of both forms."""
+    """Measures a case.
+
+    Args:
+      case: the case.
+      repeats: number of turns.
+      seed: seed of the inputs.
+
+    Returns:
+      The case, its density and capacity, the figures of both forms in "rows", and "difference", the
+      largest difference between the results of both forms.
+    """
     inputs = make_inputs(case, seed)
     forms = {
         form.__name__: functools.partial(jax.jit(functools.partial(form, case)), inputs)
@@ -139,7 +166,7 @@ def show(results: Records) -> None:
 
 
 def verdict(ratio: float) -> str:
-    """Says whether compacting pays, leaving room for noise."""
+    """Returns whether compacting pays: "yes", "no", or "even" within 5 %."""
     if ratio < 0.95:
         return "yes"
     return "no" if ratio > 1.05 else "even"
@@ -147,25 +174,25 @@ def verdict(ratio: float) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(_harness.Options):
-    """Time attention that scores only open tokens against attention that scores all, forward."""
+    """Times attention that scores only open tokens against attention that scores all, forward."""
 
     scores: tuple[Score, ...] = ("mlp1", "zhou")
-    """Score functions: mlp1 is w . tanh(W h + b), zhou is w . tanh(h)."""
+    """The score functions: mlp1 is w . tanh(W h + b), zhou is w . tanh(h)."""
     steps: tuple[int, ...] = (231, 1000)
-    """Padded lengths T; the lengths of rows are between 3T/4 and T."""
+    """The padded lengths T; the lengths of rows are between 3T/4 and T."""
     densities: tuple[float, ...] = (0.05, 0.2, 0.5, 0.8)
-    """Shares of open gates."""
+    """The shares of open gates."""
     batch: int = 32
-    """Rows B."""
+    """The number of rows B."""
     width: int = 200
-    """Width D of the states."""
+    """The width D of the states."""
     repeats: int = 15
     seed: int = 0
-    """Seed of states, lengths and gates."""
+    """The seed of states, lengths and gates."""
 
 
 def main(options: Options) -> Records:
-    """Measures, prints and returns one row per case."""
+    """Measures, prints and returns a row for each case."""
     at_least_1(options, "repeats", "batch", "width")
     if not all(steps >= 1 for steps in options.steps):
         raise ValueError(f"steps must be at least 1, got {options.steps}")
@@ -173,7 +200,7 @@ def main(options: Options) -> Records:
         raise ValueError(f"densities must be in [0, 1], got {options.densities}")
     sizes = {"batch": options.batch, "width": options.width}
     grid = itertools.product(options.scores, options.steps, options.densities)
-    cases = [Case(score=one, steps=steps, density=share, **sizes) for one, steps, share in grid]
+    cases = [Case(score=score, steps=steps, density=share, **sizes) for score, steps, share in grid]
     rows = [measure(case, options.repeats, options.seed) for case in cases]
     show(rows)
     _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})

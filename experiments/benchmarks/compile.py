@@ -1,11 +1,12 @@
-"""Times how long a training step takes to trace and to compile, and counts its memory.
+"""The command `python -m experiments.benchmarks.compile`, for the compilation of training steps.
 
-`python -m experiments.benchmarks.compile`. Recurrent classifiers stand beside the same network of
-Flax's `nn.RNN`. A step is the loss, its gradients, Adam and the look for numbers that are not
-finite, as `fit` compiles it. Every turn makes and compiles all contestants of a size anew, without
-JAX's cache; the figures are medians, a ratio is the median over the turns of Flax / ours. Memory is
-what the compiled program allots beside arguments and results; networks that can compute activations
-again for the gradient are compiled with that, too.
+It measures the time to trace and to compile a step, and its memory. Recurrent classifiers are
+compared with the same network on Flax's `nn.RNN`. A step is the loss, its gradients, Adam and the
+check for numbers that are not finite, as `fit` compiles it. In each turn all contestants of a size
+are built and compiled again, without JAX's cache. Figures are medians; a ratio is the median over
+the turns of Flax / ours. Memory is the bytes that the compiled program allocates in addition to
+arguments and results. Networks that can compute activations again for the gradient are also
+compiled with these options.
 """
 
 import dataclasses
@@ -34,7 +35,8 @@ VOCABULARY, CLASSES, WIDTH, BATCH = 100, 3, 32, 8
 AGAIN: dict[str, dict[str, Json]] = {
     "ssan": {"remat": {"memory": {"remat": True}}, "block": {"memory": {"block": 32}}},
 }
-"""Of networks that can compute activations again for the gradient, the options that do so."""
+"""The options that compute activations again for the gradient, by network and name of the
+options."""
 PARTS = ("trace_s", "compile_s", "temp_mib")
 COMMAND = "python -m experiments.benchmarks.compile --docs"
 FLAX = {"lstm": nn.OptimizedLSTMCell, "gru": nn.GRUCell}
@@ -42,35 +44,37 @@ FLAX = {"lstm": nn.OptimizedLSTMCell, "gru": nn.GRUCell}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(_harness.Options):
-    """Time how long training steps take to compile.
+    """Times the compilation of training steps.
 
-    Depths are compiled at the first length, lengths at the first depth. Depth is the recurrent
-    layers of lstm, gru, rau and ga_net (whose layers read in both directions), the layers of agt
-    and ssan, and the hops of the GA Reader.
+    Depths are compiled at the first length, lengths at the first depth. Depth is the number of
+    recurrent layers of lstm, gru, rau and ga_net (which reads in both directions), of layers of agt
+    and ssan, and of hops of the GA Reader.
     """
 
     models: tuple[Model, ...] = get_args(Model)
-    """Which networks."""
+    """The networks to compile."""
     layers: tuple[int, ...] = (1, 2, 4)
-    """Depths."""
+    """The depths."""
     words: tuple[int, ...] = (50, 200, 800)
-    """Padded lengths T."""
+    """The padded lengths T."""
     repeats: int = 3
     clock: Literal["wall", "process"] = "wall"
-    """Time on the wall, or of the processor in all threads, which a busy machine changes less."""
+    """The clock: wall time, or processor time of all threads, which depends less on the load of the
+    machine."""
     docs: Path | None = None
-    """Also write a page with the table to this file."""
+    """A Markdown file in which the section with the table is replaced."""
 
 
 @struct.dataclass
 class PeerOutput:
-    """Class scores [B, C]."""
+    """The class scores [B, C]."""
 
     logits: Any
 
 
 class FlaxClassifier(nn.Module):
-    """Word vectors, recurrent layers of Flax, and a dense layer on the last state."""
+    """A classifier with word vectors, recurrent layers of Flax, and a dense layer on the last
+    state."""
 
     cell: str
     layers: int
@@ -88,12 +92,12 @@ class FlaxClassifier(nn.Module):
 
 
 def task_of(model: Model, layers: int, **options: Any) -> Any:
-    """A small network of so many layers; widths have next to no part in what is compiled.
+    """Returns a small network with a given depth; its widths hardly matter for compilation.
 
     Args:
-      model: its name.
+      model: the name of the network.
       layers: its depth.
-      **options: of its configuration.
+      **options: further options of its configuration.
     """
     if model == "ga_net":
         net = models.GANetConfig(
@@ -129,12 +133,13 @@ def task_of(model: Model, layers: int, **options: Any) -> Any:
 
 
 def make_batch(model: Model, words: int) -> Batch:
-    """Random texts, one of them of full length."""
+    """Draws texts; the first has the full length."""
     if model == "ga_reader":
         small = ga_reader.Options(batch=BATCH, document=words, query=words)
         return ga_reader.make_batch(small)
     rng = np.random.default_rng(0)
     lengths = rng.integers(max(1, 3 * words // 4), words + 1, BATCH).astype(np.int32)
+    # The first row has the full length, because batches are padded to their longest row.
     lengths[0] = words
     real = np.arange(words)[None, :] < lengths[:, None]
     return {
@@ -147,8 +152,19 @@ def make_batch(model: Model, words: int) -> Batch:
 
 
 def figures_of(task: Any, batch: Batch, clock: Callable[[], float]) -> dict[str, float]:
-    """Seconds in which a step is traced and lowered, and in which XLA compiles it; its memory."""
+    """Measures the compilation of a step.
+
+    Args:
+      task: the network.
+      batch: the batch.
+      clock: returns the time in seconds.
+
+    Returns:
+      The seconds to trace and lower ("trace_s") and to compile ("compile_s"), and the memory in
+      MiB.
+    """
     tx, key = optax.adam(1e-3), jax.random.key(0)
+    # Shapes suffice to compile, so no parameters are initialised.
     state = jax.eval_shape(lambda key: init_state(task, tx, key, batch), key)
     began = clock()
     lowered = jax.jit(make_train_step(task, tx), donate_argnums=0).lower(state, batch, key)
@@ -162,12 +178,22 @@ def figures_of(task: Any, batch: Batch, clock: Callable[[], float]) -> dict[str,
 
 
 def measure(model: Model, layers: int, words: int, options: Options) -> Json:
-    """Measures one network at one size, beside its options and Flax, where there are such."""
+    """Measures a network at a size, with its options and with Flax as far as they exist.
+
+    Args:
+      model: the network.
+      layers: its depth.
+      words: padded length T.
+      options: the options of the command.
+
+    Returns:
+      The median figures of each contestant; the ratio if there is a network of Flax.
+    """
     clock = time.perf_counter if options.clock == "wall" else time.process_time
     batch = make_batch(model, words)
     tasks = {"ours": task_of(model, layers)}
-    for name, given in AGAIN.get(model, {}).items():
-        tasks[name] = task_of(model, layers, **given)
+    for name, again in AGAIN.get(model, {}).items():
+        tasks[name] = task_of(model, layers, **again)
     if model in FLAX:
         peer: Any = FlaxClassifier(model, layers)
         tasks["flax"] = ClassifierTask(peer)
@@ -175,7 +201,7 @@ def measure(model: Model, layers: int, words: int, options: Options) -> Json:
     def call(task: Any) -> Callable[[], dict[str, float]]:
         return lambda: figures_of(task, batch, clock)
 
-    # nothing to warm up: compiling is what is measured
+    # There is no turn to warm up because compilation itself is measured.
     turns = [{name: call(task)() for name, task in tasks.items()} for _ in range(options.repeats)]
     row: Json = {"model": model, "layers": layers, "words": words}
     for name in tasks:
@@ -197,7 +223,7 @@ HEADS = (
 
 
 def cells_of(row: Json) -> list[str]:
-    """A line of the table."""
+    """Returns the cells of a row."""
     names = ("ours_trace_s", "ours_compile_s", "flax_trace_s", "flax_compile_s", "ratio")
     sizes = ("ours_temp_mib", "remat_temp_mib", "block_temp_mib", "flax_temp_mib")
     return [
@@ -208,8 +234,8 @@ def cells_of(row: Json) -> list[str]:
 
 
 def docs_section(options: Options, rows: Records, machine: Json) -> str:
-    """The table and how it was measured."""
-    given = [
+    """Returns the table and a description of the measurement, in Markdown."""
+    arguments = [
         *("--models", *options.models, "--layers", *map(str, options.layers)),
         *("--words", *map(str, options.words), "--repeats", str(options.repeats)),
         *("--clock", options.clock),
@@ -217,7 +243,7 @@ def docs_section(options: Options, rows: Records, machine: Json) -> str:
     clock = "on the wall" if options.clock == "wall" else "of the processor"
     return "\n\n".join(
         [
-            f"Written by `{COMMAND[:-7]} {' '.join(given)} --docs docs/speed.md`.",
+            f"Written by `{COMMAND[:-7]} {' '.join(arguments)} --docs docs/speed.md`.",
             f"Loss, gradients and Adam, batch {BATCH}, width {WIDTH}, seconds {clock}, medians of "
             f"{options.repeats}; MiB is what the program allots beside arguments and results. "
             + _harness.about(machine),
@@ -227,19 +253,19 @@ def docs_section(options: Options, rows: Records, machine: Json) -> str:
 
 
 def sizes(options: Options) -> list[tuple[int, int]]:
-    """(layers, words): every depth at the first length, every length at the first depth."""
+    """Returns (layers, words): all depths at the first length, all lengths at the first depth."""
     depths = [(layers, options.words[0]) for layers in options.layers]
     return depths + [(options.layers[0], words) for words in options.words[1:]]
 
 
 def main(options: Options) -> Records:
-    """Measures, prints and returns one row per network and size."""
+    """Measures, prints and returns a row for each network and size."""
     at_least_1(options, "repeats")
     for name in ("layers", "words"):
         if min(getattr(options, name), default=0) < 1:
             raise ValueError(f"{name} must be at least 1, got {getattr(options, name)}")
     with _harness.no_compilation_cache():
-        # the first compilation of a process pays for what all others share
+        # The first compilation of a process includes costs that later compilations do not have.
         measure(options.models[0], 1, 4, dataclasses.replace(options, repeats=1))
         rows = [
             measure(model, layers, words, options)

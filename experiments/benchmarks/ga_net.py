@@ -1,11 +1,11 @@
-"""Times GA-Net's inference against the share of words that its gates open.
+"""The command `python -m experiments.benchmarks.ga_net`, which times GA-Net's inference.
 
-`python -m experiments.benchmarks.ga_net`. Where the gates act on the input, a call runs as many
+It varies the share of words that the gates open. If the gates act on the input, a call runs as many
 steps as a text has words, and `GANet.compact` as many as there are slots for open words. "governed"
-is the part that gates of the attention could spare: scores, pooling and output of given states.
-Beside both stand the parts that read every word: the auxiliary network, and the backbone where the
-gates act on attention. All take turns in one process; the figures are medians, the ratio is the
-median over the turns of compact / call within a turn.
+is the part that gates of the attention could save: scores, pooling and output of given states. Two
+parts always read all words: the auxiliary network, and the backbone if the gates act on attention;
+their times are in the table for comparison. All programs take turns in a single process. Figures
+are medians; the ratio is the median over the turns of compact / call within a turn.
 """
 
 import dataclasses
@@ -36,30 +36,30 @@ PARTS, KINDS = ("backbone", "auxiliary"), ("governed", "input")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(_harness.Options):
-    """Time GA-Net's inference against the share of words that its gates open.
+    """Times GA-Net's inference against the share of words that its gates open.
 
-    A backbone that reads the open words alone is `--model.gates.gates-on input`.
+    The option for a backbone that reads only open words is `--model.gates.gates-on input`.
     """
 
     densities: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 0.8, 1.0)
-    """Shares of open gates."""
+    """The shares of open gates."""
     score: Score = "zhou"
-    """Attention score."""
+    """The attention score."""
     batch: int = 32
-    """Texts B."""
+    """The number of texts B."""
     words: int = 231
-    """Padded length T; lengths of texts are between 3T/4 and T."""
+    """The padded length T; lengths of texts are between 3T/4 and T."""
     width: int = 100
-    """Width of word vectors, and per direction of backbone and auxiliary network."""
+    """The width of word vectors, and of each direction of backbone and auxiliary network."""
     layers: int = 2
-    """Layers of the backbone."""
+    """The number of layers of the backbone."""
     repeats: int = 11
     seed: int = 0
-    """Seed of parameters, words and lengths."""
+    """The seed of parameters, words and lengths."""
 
 
 def make_batch(options: Options) -> Batch:
-    """Draws texts, one of them of full length."""
+    """Draws texts; the first has the full length."""
     rng = np.random.default_rng(options.seed)
     lengths = rng.integers(max(1, 3 * options.words // 4), options.words + 1, options.batch)
     lengths[0] = options.words
@@ -69,7 +69,7 @@ def make_batch(options: Options) -> Batch:
 
 
 def make_model(options: Options, gates_on: GatesOn) -> GANet:
-    """The network, whose gates are open where they are likelier open than closed."""
+    """Returns the network; its gates are open at an open probability above 1/2."""
     config = GANetConfig(
         embedding_dim=options.width,
         hidden=options.width,
@@ -84,17 +84,20 @@ def make_model(options: Options, gates_on: GatesOn) -> GANet:
 def with_density(
     params: Params, logits: np.ndarray, density: float
 ) -> tuple[Params, Bool[np.ndarray, "B T"]]:
-    """The parameters with that gate bias under which this share of the words is open, and the
-    open words.
+    """Sets the bias of the gates so that a given share of the words is open.
 
     Args:
-      params: of a network whose gates have the bias 0.
+      params: the parameters of a network with gate bias 0.
       logits: its gate logits [B, T], -inf at padding.
       density: share of the real words.
+
+    Returns:
+      The parameters with the new bias, and True at the open words, [B, T].
     """
     real = np.sort(logits[np.isfinite(logits)])[::-1]
     count = max(1, round(density * real.size))
     below = real[count] if count < real.size else real[-1] - 1
+    # The threshold lies halfway between the last open and the first closed word.
     bias = np.float32(-(real[count - 1] + below) / 2)
     auxiliary = params["auxiliary"]
     gate = {**auxiliary["gate"], "bias": np.full(1, bias)}
@@ -102,8 +105,8 @@ def with_density(
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def answer(model: GANet, capacity: int, params: Params, batch: Batch) -> jax.Array:
-    """The class scores of the whole network, by a call (0) or from so many slots."""
+def classify(model: GANet, capacity: int, params: Params, batch: Batch) -> jax.Array:
+    """Computes the class scores of the network, by a call (capacity 0) or from `capacity` slots."""
     short = functools.partial(GANet.compact, capacity=capacity)
     method = short if capacity else GANet.__call__
     output: Output = model.apply({"params": params}, batch, method=method)
@@ -111,7 +114,7 @@ def answer(model: GANet, capacity: int, params: Params, batch: Batch) -> jax.Arr
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def govern(
+def run_governed(
     model: GANet,
     capacity: int,
     params: Params,
@@ -119,15 +122,24 @@ def govern(
     gates: jax.Array,
     mask: jax.Array,
 ) -> Output:
-    """What the gate governs where it acts on attention: scores, pooling and output of states."""
+    """Computes the part that gates of the attention control: scores, pooling and output.
+
+    Args:
+      model: the network.
+      capacity: number of slots for open words; 0 scores all words.
+      params: the parameters.
+      states: the states of the backbone [B, T, D].
+      gates: hard gates [B, T].
+      mask: True at real words, [B, T].
+    """
 
     def dense(self: GANet) -> jax.Array:
         weights = F.gated_softmax(self.score(states), gates, mask)
         return self.from_pooled(F.attention_pool(states, weights))
 
     def compact(self: GANet) -> jax.Array:
-        score, own = self.score.unbind()
-        score_fn: Any = functools.partial(score.apply, own)
+        score, score_variables = self.score.unbind()
+        score_fn: Any = functools.partial(score.apply, score_variables)
         pool = F.compact_attention_pool(score_fn, states, gates, capacity=capacity, mask=mask)
         return self.from_pooled(pool.pooled)
 
@@ -135,18 +147,23 @@ def govern(
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def part(model: GANet, name: str, params: Params, batch: Batch) -> Output:
-    """What reads every word: the backbone alone, or the auxiliary network alone."""
+def run_part(model: GANet, name: str, params: Params, batch: Batch) -> Output:
+    """Runs a part that reads all words: the "backbone" or the "auxiliary" network."""
 
-    def read(self: GANet) -> Any:
+    def run(self: GANet) -> Any:
         mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
         return getattr(self, name)(self.embed(batch["tokens"]), mask)
 
-    return model.apply({"params": params}, method=read)
+    return model.apply({"params": params}, method=run)
 
 
 def measure(options: Options) -> Records:
-    """Times every density: medians in ms per batch, and ratios compact / call; a row for each."""
+    """Measures all densities.
+
+    Returns:
+      For each density the number of slots, the medians in ms per batch, and the ratios compact /
+      call.
+    """
     batch = make_batch(options)
     first, gated = make_model(options, "attention"), make_model(options, "input")
     params = jax.jit(first.init)(jax.random.key(options.seed), batch)["params"]
@@ -157,20 +174,21 @@ def measure(options: Options) -> Records:
         tuned, is_open = with_density(params, logits, density)
         capacity = min(F.plan_capacity(is_open.sum(axis=-1)), options.words)
         seen = (encoded.states, jnp.asarray(is_open, jnp.float32), encoded.mask)
-        calls = {name: partial(part, first, name, tuned, batch) for name in PARTS}
+        calls = {name: partial(run_part, first, name, tuned, batch) for name in PARTS}
         for form, slots in (("call", 0), ("compact", capacity)):
-            calls[f"governed {form}"] = partial(govern, first, slots, tuned, *seen)
-            calls[f"input {form}"] = partial(answer, gated, slots, tuned, batch)
+            calls[f"governed {form}"] = partial(run_governed, first, slots, tuned, *seen)
+            calls[f"input {form}"] = partial(classify, gated, slots, tuned, batch)
         for kind in KINDS:
-            short, whole = (np.asarray(calls[f"{kind} {form}"]()) for form in ("compact", "call"))
-            np.testing.assert_allclose(short, whole, rtol=1e-3, atol=1e-4)
-        taken = _harness.times_ms(calls, options.repeats)
+            short, full = (np.asarray(calls[f"{kind} {form}"]()) for form in ("compact", "call"))
+            # The ratio is only meaningful if both forms compute the same scores.
+            np.testing.assert_allclose(short, full, rtol=1e-3, atol=1e-4)
+        times_of = _harness.times_ms(calls, options.repeats)
         rows.append(
             {
                 "density": density,
                 "capacity": capacity,
-                "ms": {name: statistics.median(times) for name, times in taken.items()},
-                "ratios": {k: _harness.ratio(taken, f"{k} compact", f"{k} call") for k in KINDS},
+                "ms": {name: statistics.median(times) for name, times in times_of.items()},
+                "ratios": {k: _harness.ratio(times_of, f"{k} compact", f"{k} call") for k in KINDS},
             }
         )
     return rows
@@ -181,11 +199,12 @@ def show(options: Options, rows: Records) -> None:
     heads = ("density", "slots", *KINDS, *PARTS)
     lines = []
     for row in rows:
-        each = {name: f"{ms / options.batch:.2f}" for name, ms in row["ms"].items()}
+        per_text = {name: f"{ms / options.batch:.2f}" for name, ms in row["ms"].items()}
         both = [
-            f"{each[f'{k} call']} > {each[f'{k} compact']} ({row['ratios'][k]:.2f})" for k in KINDS
+            f"{per_text[f'{k} call']} > {per_text[f'{k} compact']} ({row['ratios'][k]:.2f})"
+            for k in KINDS
         ]
-        parts = [each[name] for name in PARTS]
+        parts = [per_text[name] for name in PARTS]
         lines.append([f"{row['density']:.2f}", str(row["capacity"]), *both, *parts])
     title = (
         f"GA-Net, ms per text, call > compact (ratio): B {options.batch}, T {options.words}, "
@@ -195,11 +214,11 @@ def show(options: Options, rows: Records) -> None:
 
 
 def main(options: Options) -> Records:
-    """Measures, prints and returns one row per density."""
+    """Measures, prints and returns a row for each density."""
     at_least_1(options, "repeats", "batch", "words", "width", "layers")
     if not options.densities or not all(0 < density <= 1 for density in options.densities):
         raise ValueError(f"densities must be in (0, 1], got {options.densities}")
-    keep_freed_memory()  # as a run does
+    keep_freed_memory()  # Training runs do the same.
     rows = measure(options)
     show(options, rows)
     _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})

@@ -1,7 +1,8 @@
-"""Times a training step of the GA Reader against the same network on Flax's `nn.RNN(GRUCell)`.
+"""The command `python -m experiments.benchmarks.ga_reader`, which times a step of the GA Reader.
 
-The ratio is the median over the turns of Flax / ours within a turn. A step is the loss, its
-gradients, clipping and Adam, compiled whole.
+The step is compared with the same network on Flax's `nn.RNN(GRUCell)`. The ratio is the median over
+the turns of Flax / ours within a turn. A step is the loss, its gradients, clipping and Adam,
+compiled as a single program.
 """
 
 import dataclasses
@@ -32,35 +33,38 @@ SIZES = ("batch", "document", "query", "hidden", "hops", "embedding_dim", "repea
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(_harness.Options):
-    """Time a training step of the GA Reader against the same network on Flax's recurrence.
+    """Times a training step of the GA Reader against the same network on Flax's recurrence.
 
-    Words alone, multiplicative gating, no dropout, float32. Lengths are between 3/4 of the padded
-    length and all of it. Memory is the arguments, results and scratch of the compiled step. The
-    ratio is the median over the turns of the other / ours: above 1 ours is faster.
+    The networks have words without characters, multiplicative gating, no dropout and float32.
+    Lengths are between 3/4 of the padded length and all of it. Memory is the arguments, results and
+    scratch of the compiled step. The ratio is the median over the turns of the other / ours: above
+    1 ours is faster.
     """
 
     batch: int = 32
-    """Rows B."""
+    """The number of rows B."""
     document: int = 512
-    """Padded document length N."""
+    """The padded document length N."""
     query: int = 32
-    """Padded query length Q."""
+    """The padded query length Q."""
     hidden: int = 128
-    """Width H of a GRU per direction."""
+    """The width H of a GRU per direction."""
     hops: int = 3
-    """Hops K."""
+    """The number of hops K."""
     embedding_dim: int = 100
-    """Width of the word vectors."""
+    """The width of the word vectors."""
     seed: int = 0
-    """Seed of the texts."""
+    """The seed of the texts."""
     docs: Path | None = None
-    """Rewrite the table in this file, from the figures of this run or those of --figures."""
+    """A Markdown file in which the table is replaced, with the figures of this run or of
+    --figures."""
     figures: Path | None = None
-    """A file written with --json: write --docs from it and measure nothing."""
+    """A file written with --json. With it --docs is written from the file, and no step is
+    measured."""
 
 
 def make_batch(options: Options) -> dict[str, np.ndarray]:
-    """Random texts whose ten candidates occur six times each."""
+    """Draws texts in which each of ten candidates occurs six times."""
     rng = np.random.default_rng(options.seed)
     rows, candidates, times = options.batch, 10, 6
     batch: dict[str, np.ndarray] = {}
@@ -74,8 +78,8 @@ def make_batch(options: Options) -> dict[str, np.ndarray]:
     times = min(times, max(1, shortest // candidates))
     places = [rng.permutation(shortest)[: candidates * times] for _ in range(rows)]
     batch["candidate_positions"] = np.full((rows, candidates, times), -1, np.int32)
-    for row, found in enumerate(places):
-        batch["candidate_positions"][row].flat[: len(found)] = found
+    for row, positions in enumerate(places):
+        batch["candidate_positions"][row].flat[: len(positions)] = positions
     batch["candidate_mask"] = np.ones((rows, candidates), bool)
     batch["cloze"] = (batch["query_lengths"] // 2).astype(np.int32)
     batch["label"] = np.zeros(rows, np.int32)
@@ -86,13 +90,13 @@ def make_batch(options: Options) -> dict[str, np.ndarray]:
 
 @struct.dataclass
 class PeerOutput:
-    """Log-probabilities of the candidates [B, C]."""
+    """The log-probabilities of the candidates [B, C]."""
 
     logits: Any
 
 
 class FlaxGAReader(nn.Module):
-    """A reader of words with multiplicative gating and no dropout, see `models.GAReader`.
+    """A reader of words with multiplicative gating and without dropout, see `models.GAReader`.
 
     Its units have the recurrent bias of Flax's cell, which `GAReader` lacks.
     """
@@ -125,15 +129,15 @@ class FlaxGAReader(nn.Module):
         place = batch["cloze"][:, None, None]
         logits = jnp.einsum("bnd,bd->bn", document, jnp.take_along_axis(query, place, 1)[:, 0])
         places = batch["candidate_positions"]
-        there = (places >= 0) & batch["candidate_mask"][..., None]
-        flat = jnp.where(there, places, 0).reshape(places.shape[0], -1)
-        found = jnp.take_along_axis(logits, flat, axis=1).reshape(places.shape)
-        scores = jax.nn.logsumexp(jnp.where(there, found, -1e9), axis=-1)
+        is_real = (places >= 0) & batch["candidate_mask"][..., None]
+        flat = jnp.where(is_real, places, 0).reshape(places.shape[0], -1)
+        candidate_scores = jnp.take_along_axis(logits, flat, axis=1).reshape(places.shape)
+        scores = jax.nn.logsumexp(jnp.where(is_real, candidate_scores, -1e9), axis=-1)
         return PeerOutput(jax.nn.log_softmax(scores))
 
 
 def make_tasks(options: Options) -> dict[str, GAReaderTask]:
-    """The contestants; their losses and optimisers are the same."""
+    """Returns the contestants by name; their losses and optimisers are the same."""
     config = GAReaderConfig(
         hops=options.hops,
         hidden=options.hidden,
@@ -152,7 +156,15 @@ def make_tasks(options: Options) -> dict[str, GAReaderTask]:
 
 @dataclasses.dataclass
 class Contestant:
-    """A compiled step and what it goes on from."""
+    """A compiled step with its current state and its batch.
+
+    Attributes:
+      step: the compiled step.
+      state: the state after the last step.
+      batch: the batch of all steps.
+      compile_s: seconds that the step took to compile.
+      memory_bytes: arguments and scratch of the step; None if it is unknown.
+    """
 
     step: Callable[..., Any]
     state: Any
@@ -161,7 +173,7 @@ class Contestant:
     memory_bytes: int | None
 
     def __call__(self) -> Any:
-        """Makes one step."""
+        """Makes a step."""
         self.state, metrics = self.step(self.state, self.batch, jax.random.key(0))
         return self.state, metrics
 
@@ -172,14 +184,18 @@ def compile_step(task: GAReaderTask, batch: dict[str, np.ndarray]) -> Contestant
     state = jax.jit(lambda key: init_state(task, tx, key, batch))(jax.random.key(0))
     step = jax.jit(make_train_step(task, tx), donate_argnums=0)
     device_batch = jax.device_put(batch)
-    program, seconds = _harness.compiled(step.lower(state, device_batch, jax.random.key(0)))
-    # the state is donated: its results take its place
+    program, seconds = _harness.compile_timed(step.lower(state, device_batch, jax.random.key(0)))
+    # Results are not counted because they take the place of the state, which is donated.
     memory = _harness.memory_of(program, "temp", "argument")
     return Contestant(program, state, device_batch, seconds, memory)
 
 
 def measure(options: Options) -> Json:
-    """Times the contestants in turns; {"options", "machine", "load", "rows": {name: row}}."""
+    """Measures the contestants in turns.
+
+    Returns:
+      "options", "machine", "load" before and after, and "rows", the figures of each contestant.
+    """
     load = os.getloadavg()[0]
     batch = make_batch(options)
     with _harness.no_compilation_cache():
@@ -221,7 +237,7 @@ def _title(result: Json) -> str:
 
 
 def docs_section(result: Json) -> str:
-    """The table and what its figures depend on, in Markdown."""
+    """Returns the table and a description of the machine, in Markdown."""
     about = result["machine"]
     versions = ", ".join(f"{k} {about['versions'][k]}" for k in ("jax", "jaxlib", "flax"))
     low, high = result["load"]
@@ -234,7 +250,7 @@ def docs_section(result: Json) -> str:
 
 
 def main(options: Options) -> Json:
-    """Measures, prints and returns the figures; or only writes the docs."""
+    """Measures, prints and returns the figures, or only writes the document from figures."""
     at_least_1(options, *SIZES)
     if options.figures is not None:
         if options.docs is None:

@@ -1,9 +1,9 @@
-"""Times the recurrences against those of Flax, Haiku, Equinox, Keras and PyTorch.
+"""The command `python -m experiments.benchmarks.recurrence`, which times recurrences.
 
-A busy machine does not slow the contestants quite alike: where other work takes a core, a
-two-threaded torch call may wait for its preempted thread at every step and take 5 to 100 times as
-long. So the fastest turn is kept beside the median, a median far above it is marked, and no ratio
-is given.
+It compares our recurrences with those of Flax, Haiku, Equinox, Keras and PyTorch. A busy machine
+does not slow all contestants equally: if other work takes a core, a call of torch with two threads
+may wait for a thread at each step and take 5 to 100 times as long. Therefore the table also shows
+the fastest turn, marks a median far above it, and has no ratio for such a contestant.
 """
 
 import dataclasses
@@ -28,62 +28,71 @@ SIZES = ("32,231,100", "32,400,128", "32,1000,256", "20,35,650", "128,28,128")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(_harness.Options):
-    """Time our LSTM, GRU and RAU against other libraries, all in one process and taking turns.
+    """Times our LSTM, GRU and RAU against other libraries, in turns in a single process.
 
     Inputs are float32 and as wide as the state, with random lengths. The loss is the sum of the
-    squared outputs, the gradients are those of the weights and the inputs. GFLOP/s count the matrix
-    products, padding included, which "torch packed" leaves out; forward + backward counts as
-    three forward passes. The peak is that of jnp.matmul of 2048 x 2048 in the
-    same turns on the same devices. Memory is the arguments, results and scratch of the compiled
-    forward + backward.
-    A ratio is the time of the other over ours: above 1 ours is faster. "unstable" marks a median
-    above 1.5 times the fastest turn: the machine was busy, run it again.
+    squared outputs; the gradients are those of the weights and the inputs. GFLOP/s count the matrix
+    products, padding included, which "torch packed" leaves out; forward + backward counts as three
+    forward passes. The peak is that of jnp.matmul of 2048 x 2048 in the same turns on the same
+    devices. Memory is the arguments, results and scratch of the compiled forward + backward. A
+    ratio is the time of the other over ours: above 1 ours is faster. "unstable" marks a median
+    above 1.5 times the fastest turn: the machine was busy, and the command should be run again.
     """
 
     sizes: Annotated[tuple[str, ...], tyro.conf.arg(metavar="B,T,H [B,T,H ...]")] = SIZES
-    """Sizes: batch, time steps, hidden width per direction."""
+    """The sizes: batch, time steps, hidden width per direction."""
     cells: tuple[peers.Cell, ...] = ("lstm", "gru", "rau")
     """The recurrences to time."""
     layers: int = 1
-    """Layers of every network."""
+    """The number of layers of each network."""
     bidirectional: bool = False
-    """Run every layer in both directions."""
+    """Run all layers in both directions."""
     contestants: tuple[str, ...] = tuple(peers.CONTESTANTS)
-    """Who takes part; a peer that is not installed is reported as such."""
+    """The contestants. If a library is not installed, the table shows it."""
     devices: int = 1
-    """CPU devices that JAX's contestants split the batch over; torch keeps its threads."""
+    """The number of CPU devices that split the batch of JAX's contestants; torch keeps its
+    threads."""
     seed: int = 0
-    """Seed of the inputs and lengths."""
+    """The seed of the inputs and lengths."""
     docs: Path | None = None
-    """Rewrite the tables in this file, from the figures of this run or those of --figures."""
+    """A Markdown file in which the tables are replaced, with the figures of this run or of
+    --figures."""
     figures: tuple[Path, ...] = ()
-    """Files written with --json: write --docs from them and measure nothing; later ones win."""
+    """Files written with --json. With them --docs is written from the files, and no recurrence is
+    measured; later files win."""
 
 
 COMMAND = "python -m experiments.benchmarks.recurrence --docs"
-# A median above this many times the fastest turn says more about the machine than the contestant.
+# A median above this many times the fastest turn reflects the machine, not the contestant.
 UNSTABLE = 1.5
 KINDS = ("forward", "train")
 NOT_RUN = "not run"
-# The encoder of GA-Net, the library's largest user of the LSTM.
+# The encoder of GA-Net is added because it is the library's largest use of the LSTM.
 _EXTRA: Records = [
     {"cell": "lstm", "batch": 32, "steps": 231, "hidden": 100, "layers": 2, "bidirectional": True}
 ]
 
 
 def is_stable(row: Json, kind: str) -> bool:
-    """Says whether the median of a row is near its fastest turn."""
+    """Returns whether the median of a row is near its fastest turn."""
     return bool(row[f"{kind}_ms"] <= UNSTABLE * row[f"{kind}_min_ms"])
 
 
 def _best(result: Json, names: tuple[str, ...], kind: str) -> str | None:
-    """Returns which of the named contestants has the least median."""
-    there = [name for name in names if f"{kind}_ms" in result["rows"].get(name, {})]
-    return min(there, key=lambda name: result["rows"][name][f"{kind}_ms"], default=None)
+    """Returns the named contestant with the least median, or None."""
+    measured_names = [name for name in names if f"{kind}_ms" in result["rows"].get(name, {})]
+    return min(measured_names, key=lambda name: result["rows"][name][f"{kind}_ms"], default=None)
 
 
 def ratio(result: Json, names: tuple[str, ...], kind: str, ours: str = peers.OURS) -> str:
-    """Returns the time of the fastest of the named contestants over ours, or why there is none."""
+    """Returns the time of the fastest of the named contestants over ours, or the reason why not.
+
+    Args:
+      result: the result of a case.
+      names: the contestants.
+      kind: "forward" or "train".
+      ours: the contestant in the denominator.
+    """
     rows, name = result["rows"], _best(result, names, kind)
     if name is None or f"{kind}_ms" not in rows.get(ours, {}):
         return NOT_RUN
@@ -101,7 +110,7 @@ _HEADS = (
 
 
 def _rows(result: Json) -> list[list[str]]:
-    """Returns the table of one case without its heads."""
+    """Returns the rows of the table of a case."""
     lines = []
     for name, row in result["rows"].items():
         if row.get("missing") == peers.NO_CELL:
@@ -129,8 +138,8 @@ def _title(result: Json) -> str:
 
 
 def _pair(result: Json, names: tuple[str, ...], ours: str = peers.OURS) -> str:
-    found = [ratio(result, names, kind, ours) for kind in KINDS]
-    return found[0] if found[0] == found[1] == NOT_RUN else " / ".join(found)
+    ratios = [ratio(result, names, kind, ours) for kind in KINDS]
+    return ratios[0] if ratios[0] == ratios[1] == NOT_RUN else " / ".join(ratios)
 
 
 def _times(result: Json, name: str) -> str:
@@ -141,22 +150,22 @@ def _times(result: Json, name: str) -> str:
 
 
 def _memory(result: Json, ours: str, names: tuple[str, ...]) -> str:
-    """Returns our memory over the least of the named contestants, in MB."""
+    """Returns our memory over the least memory of the named contestants, in MB."""
     rows = [result["rows"].get(name, {}) for name in (ours, *names)]
-    first, *others = [row.get("memory_bytes") for row in rows]
-    least = min((value for value in others if value is not None), default=None)
+    first, *peer_sizes = [row.get("memory_bytes") for row in rows]
+    least = min((value for value in peer_sizes if value is not None), default=None)
     if first is None or least is None:
         return NOT_RUN
     return f"{1e-6 * first:.1f} / {1e-6 * least:.1f}"
 
 
 def _summary(results: Records) -> list[str]:
-    """Returns the two tables of ratios of one number of devices."""
+    """Returns the two tables of ratios for a number of devices."""
     lines, raus = [], []
     for result in results:
         case = peers.Case(**result["case"])
         if case.cell == "rau":
-            # the one ratio that is ours over another
+            # Only this ratio has our time in the numerator.
             over = _pair(result, (peers.OURS,), peers.OUR_GRU)
             plain = _pair(result, ("scanned step",))
             memory = _memory(result, peers.OURS, (peers.OUR_GRU,))
@@ -204,24 +213,26 @@ def _about(file: Json) -> str:
 def docs_section(files: Records, sizes: tuple[str, ...]) -> str:
     """Returns the tables in Markdown, from the contents of files written with --json.
 
-    Of two with the same case the later one counts; sizes that no file has are named as "not run".
+    Args:
+      files: the contents; a later file replaces the cases of an earlier file.
+      sizes: the sizes in the tables; sizes without a result are shown as "not run".
 
     Raises:
-      ValueError: if they are of several kinds of device.
+      ValueError: if the files are of several kinds of device.
     """
-    found = {_key(result["case"]): result for file in files for result in file["results"]}
+    result_of = {_key(result["case"]): result for file in files for result in file["results"]}
     machines = [file["machine"] for file in files]
-    kinds = {"CPU" if each["backend"] == "cpu" else each["device"] for each in machines}
+    kinds = {"CPU" if machine["backend"] == "cpu" else machine["device"] for machine in machines}
     if len(kinds) > 1:
         raise ValueError(f"figures must be of one kind of device, got {sorted(kinds)}")
     (kind,) = kinds
-    cores = max(each["cores"] for each in machines) if kind == "CPU" else 1
-    counts = sorted({1, cores} | {result["case"]["devices"] for result in found.values()})
+    cores = max(machine["cores"] for machine in machines) if kind == "CPU" else 1
+    counts = sorted({1, cores} | {result["case"]["devices"] for result in result_of.values()})
     blocks = list(dict.fromkeys(map(_about, files)))
-    loads = [load for result in found.values() for load in result["load"]]
+    loads = [load for result in result_of.values() for load in result["load"]]
     turns = {
         len(row["train_all_ms"])
-        for result in found.values()
+        for result in result_of.values()
         for row in result["rows"].values()
         if "train_all_ms" in row
     }
@@ -239,9 +250,12 @@ def docs_section(files: Records, sizes: tuple[str, ...]) -> str:
             for cell in ("lstm", "gru", "rau")
         ]
         keys = {_key(full | case): full | case for case in named + _EXTRA}
-        more = {k: r["case"] for k, r in found.items() if r["case"]["devices"] == count}
+        further_cases = {
+            k: r["case"] for k, r in result_of.items() if r["case"]["devices"] == count
+        }
         results = [
-            found.get(key, {"case": case, "rows": {}}) for key, case in (keys | more).items()
+            result_of.get(key, {"case": case, "rows": {}})
+            for key, case in (keys | further_cases).items()
         ]
         blocks += [
             f"### {count} {kind} device{'s' if count > 1 else ''}",
@@ -256,24 +270,33 @@ def docs_section(files: Records, sizes: tuple[str, ...]) -> str:
 
 
 def write_docs(path: Path, files: Records, sizes: tuple[str, ...]) -> None:
-    """Replaces what is between the marks of a Markdown file."""
+    """Replaces the text between the marks of a Markdown file."""
     replace_section(path, COMMAND, docs_section(files, sizes))
 
 
 def _make_gemm(devices: int, size: int = 2048) -> tuple[Callable[[], object], float]:
-    """Returns a square product, its rows split over the devices, and its GFLOP."""
-    whole, split = peers.shardings(devices)
-    left = jax.device_put(jnp.ones((size, size), jnp.float32), split)
-    right = jax.device_put(jnp.ones((size, size), jnp.float32), whole)
+    """Returns a square product with rows split over the devices, and its 10^9 operations."""
+    replicated, split = peers.shardings(devices)
+    rows = jax.device_put(jnp.ones((size, size), jnp.float32), split)
+    matrix = jax.device_put(jnp.ones((size, size), jnp.float32), replicated)
     product = jax.jit(jnp.matmul, out_shardings=split)
-    return lambda: product(left, right), 2e-9 * size**3
+    return lambda: product(rows, matrix), 2e-9 * size**3
 
 
 def measure(case: peers.Case, contestants: list[str], repeats: int, seed: int = 0) -> Json:
-    """Times the named contestants on one case.
+    """Measures the named contestants on a case.
 
-    A row is {"missing": why} or has, for kind "forward" and "train" (with the gradients), kind_ms
-    (the median), kind_min_ms, kind_all_ms and kind_gflops, and compile_s and memory_bytes.
+    Args:
+      case: the case.
+      contestants: names of the contestants.
+      repeats: number of turns.
+      seed: seed of the inputs and lengths.
+
+    Returns:
+      The case, its share of real steps, the peak, the load, and "rows". A row is {"missing":
+      reason},
+      or has compile_s, memory_bytes, and for the kinds "forward" and "train" (with the gradients)
+      kind_ms (the median), kind_min_ms, kind_all_ms and kind_gflops.
     """
     load = os.getloadavg()[0]
     xs, lengths = peers.make_batch(case, seed)
@@ -293,6 +316,7 @@ def measure(case: peers.Case, contestants: list[str], repeats: int, seed: int = 
         measured = _harness.measure({"": gemm, **calls}, repeats, "")
         gemm_ms += measured.pop("")["all_ms"]
         for name, row in measured.items():
+            # Our GRU in the table of the RAU has fewer products than the RAU.
             counted = dataclasses.replace(case, cell="gru") if name == peers.OUR_GRU else case
             rows[name] |= {f"{kind}_{part}": row[part] for part in ("ms", "min_ms", "all_ms")}
             rows[name][f"{kind}_gflops"] = 1e3 * passes * counted.gflop / row["ms"]
@@ -306,7 +330,11 @@ def measure(case: peers.Case, contestants: list[str], repeats: int, seed: int = 
 
 
 def parse_size(text: str) -> tuple[int, int, int]:
-    """Reads "B,T,H"; raises ValueError naming what is wrong."""
+    """Reads "B,T,H".
+
+    Raises:
+      ValueError: unless the text has three positive integers.
+    """
     parts = text.split(",")
     if len(parts) != 3 or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
         raise ValueError(f"sizes must be B,T,H with positive integers, got {text!r}")
@@ -315,7 +343,11 @@ def parse_size(text: str) -> tuple[int, int, int]:
 
 
 def make_cases(options: Options) -> list[peers.Case]:
-    """Returns the cases of the options; raises ValueError where an option is impossible."""
+    """Returns the cases of the options.
+
+    Raises:
+      ValueError: for an impossible option.
+    """
     at_least_1(options, "repeats", "layers", "devices")
     unknown = sorted(set(options.contestants) - set(peers.CONTESTANTS))
     if unknown:
@@ -332,7 +364,7 @@ def make_cases(options: Options) -> list[peers.Case]:
 
 
 def main(options: Options) -> Records:
-    """Measures, prints and returns one result per cell and size; or only writes the docs."""
+    """Measures, prints and returns a result per cell and size, or only writes the document."""
     cases = make_cases(options)
     if options.figures:
         if options.docs is None:

@@ -1,8 +1,8 @@
-"""Times a layer of selective self-attention against standard attention, and counts its memory.
+"""The command `python -m experiments.benchmarks.ssan`, for a layer of selective self-attention.
 
-`python -m experiments.benchmarks.ssan`. All layers have the same inputs; a ratio is the median over
-the turns. Memory is what the compiled program allots beside arguments and results, at a length that
-is never run.
+It compares the time and the memory of the layer with standard attention. All layers have the same
+inputs; a ratio is the median over the turns. Memory is the bytes that the compiled program
+allocates in addition to arguments and results, at a length that is compiled and not run.
 """
 
 import dataclasses
@@ -44,29 +44,36 @@ Name = Literal["st", "st_remat", "soft", "expect", "shared"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(_harness.Options):
-    """Time selective self-attention against standard attention, in training and inference."""
+    """Times selective self-attention against standard attention, in training and inference."""
 
     batch: int = 16
-    """Rows B."""
+    """The number of rows B."""
     heads: int = 8
-    """Heads M."""
+    """The number of heads M."""
     size: int = 256
-    """Tokens N of every row, all of them real."""
+    """The number of tokens N of each row, all of them real."""
     width: int = 512
-    """Width d."""
+    """The width d."""
     layers: tuple[Name, ...] = ("st", "soft", "expect", "shared")
-    """Which layers, beside standard attention and that of flax."""
+    """The layers to time, in addition to standard attention and the attention of flax."""
     repeats: int = 11
     clock: Literal["wall", "process"] = "wall"
-    """Time on the wall, or of the processor in all threads, which a busy machine changes less."""
+    """The clock: wall time, or processor time of all threads, which depends less on the load of the
+    machine."""
     memory_size: int = 2048
-    """Tokens N for the memory of one row; 0 leaves it out."""
+    """The number of tokens N for the memory of a row; 0 leaves it out."""
     docs: Path | None = None
-    """Also write a page with the tables to this file."""
+    """A Markdown file in which the section with the tables is replaced."""
 
 
 def our_layer(name: str, heads: int, *, train: bool) -> tuple[nn.Module, Call]:
-    """Our layer, and its output (parameters, inputs, mask, key)."""
+    """Returns our layer, and a function of (parameters, inputs, mask, key) that returns its output.
+
+    Args:
+      name: a key of `LAYERS`.
+      heads: number of heads.
+      train: True draws the gates.
+    """
     layer = gnn.SelectiveSelfAttention(heads, **LAYERS[name][1])
 
     def call(v: Any, x: jax.Array, mask: jax.Array | None, key: jax.Array) -> jax.Array:
@@ -78,18 +85,26 @@ def our_layer(name: str, heads: int, *, train: bool) -> tuple[nn.Module, Call]:
 
 
 def flax_layer(heads: int) -> tuple[nn.Module, Call]:
-    """Flax's multi-head attention, which has no selector."""
+    """Returns Flax's multi-head attention, which has no selector, and its function."""
     layer = nn.MultiHeadDotProductAttention(heads)
     return layer, lambda v, x, mask, key: layer.apply(v, x, mask=nn.make_attention_mask(mask, mask))
 
 
 def loss_of(call: Call) -> Call:
-    """The sum of the squares of an output."""
+    """Returns a function that computes the sum of the squares of an output."""
     return lambda *arguments: jnp.sum(call(*arguments) ** 2)
 
 
 def programs(options: Options, *, train: bool) -> dict[str, Callable[[], object]]:
-    """The compiled layers, with the gradient of all parameters in training."""
+    """Compiles the layers, in training with the gradients of parameters and inputs.
+
+    Args:
+      options: the options of the command.
+      train: True for training.
+
+    Returns:
+      Name of the layer -> a function without arguments that runs it.
+    """
     shape = (options.batch, options.size, options.width)
     inputs = jax.random.normal(jax.random.key(0), shape)
     mask = F.length_mask(jnp.full(options.batch, options.size), options.size)
@@ -107,18 +122,28 @@ def programs(options: Options, *, train: bool) -> dict[str, Callable[[], object]
 
 
 def measure(options: Options, *, train: bool) -> Records:
-    """Times all layers in turns: medians, and their ratios to standard attention and to flax's."""
+    """Measures all layers in turns.
+
+    Returns:
+      A row for each layer: the figures of `_harness.measure`, with ratios to standard attention,
+      and
+      the ratio to flax.
+    """
     clock = time.perf_counter if options.clock == "wall" else time.process_time
     rows = _harness.measure(programs(options, train=train), options.repeats, BASE, clock)
-    taken = {name: row["all_ms"] for name, row in rows.items()}
+    times_of = {name: row["all_ms"] for name, row in rows.items()}
     return [
-        {"layer": name, **row, "to_flax": _harness.ratio(taken, name, "flax")}
+        {"layer": name, **row, "to_flax": _harness.ratio(times_of, name, "flax")}
         for name, row in rows.items()
     ]
 
 
 def memory(options: Options) -> Records:
-    """MiB that the programs allot for one long row, in training and inference."""
+    """Computes the MiB that the programs allocate for a long row, in training and inference.
+
+    Returns:
+      A row for each layer, with the same memory as a number of float32 arrays [B, M, N, N].
+    """
     shape = (1, options.memory_size, options.width)
     inputs = jax.ShapeDtypeStruct(shape, jnp.float32)
     pairs = options.heads * options.memory_size**2 * 4
@@ -127,6 +152,7 @@ def memory(options: Options) -> Records:
         row: Json = {"layer": name}
         for kind, train in zip(KINDS, (True, False), strict=True):
             layer, call = our_layer(name, options.heads, train=train)
+            # Shapes suffice to compile, so the long row needs no memory here.
             variables = jax.eval_shape(layer.init, jax.random.key(0), inputs)
             loss = loss_of(call)
             program = jax.jit(jax.grad(loss, argnums=(0, 1)) if train else loss)
@@ -138,12 +164,12 @@ def memory(options: Options) -> Records:
 
 
 def title_of(name: str) -> str:
-    """What tables call a layer."""
+    """Returns the name of a layer in tables."""
     return FLAX if name == "flax" else LAYERS[name][0]
 
 
 def time_table(rows: Records, limit: float) -> str:
-    """Times and ratios; the limit is for "st" against standard attention."""
+    """Returns the table of times and ratios; the limit is for "st" against standard attention."""
     cells = [
         [
             title_of(row["layer"]),
@@ -159,10 +185,10 @@ def time_table(rows: Records, limit: float) -> str:
 
 
 def memory_table(rows: Records) -> str:
-    """MiB, and as how many float32 arrays [B, M, N, N] that is."""
+    """Returns the table of memory, in MiB and as a number of float32 arrays [B, M, N, N]."""
     cells = [
         [title_of(row["layer"])]
-        + [f"{row[f'{one}_mib']:.0f} ({row[f'{one}_arrays']:.1f})" for one in KINDS]
+        + [f"{row[f'{kind}_mib']:.0f} ({row[f'{kind}_arrays']:.1f})" for kind in KINDS]
         for row in rows
     ]
     heads = ("layer", "training, MiB", "inference, MiB")
@@ -170,7 +196,7 @@ def memory_table(rows: Records) -> str:
 
 
 def docs_section(options: Options, figures: Json) -> str:
-    """The tables and how they were measured."""
+    """Returns the tables and a description of the measurement, in Markdown."""
     machine = figures["machine"]
     clock = "time on the wall" if options.clock == "wall" else "time of the processor"
     parts = [
@@ -201,7 +227,7 @@ def docs_section(options: Options, figures: Json) -> str:
 
 
 def flops_ratio(options: Options) -> float:
-    """Multiplications of a selective layer over those of a standard one."""
+    """Returns the multiplications of a selective layer over those of a standard layer."""
     projection = options.width**2
     product = options.size * options.width
     return (6 * projection + 3 * product) / (4 * projection + 2 * product)
@@ -222,8 +248,8 @@ def main(options: Options) -> Json:
     new_console().print(text)
     if options.docs is not None:
         _harness.replace_section(options.docs, COMMAND, text)
-    shown = dataclasses.asdict(options) | {"json": None, "docs": None}
-    _harness.write_figures(options.json, {"options": shown, **figures})
+    settings = dataclasses.asdict(options) | {"json": None, "docs": None}
+    _harness.write_figures(options.json, {"options": settings, **figures})
     return figures
 
 

@@ -1,8 +1,9 @@
-"""What the training loop costs: `python -m experiments.benchmarks.training`.
+"""The command `python -m experiments.benchmarks.training`, for the costs of the training loop.
 
-overhead: `fit` with asynchronous checkpoints, log and evaluation off against a bare loop over the
-same compiled step, at about 20 ms a step. lanes: one program that trains S seeds against one that
-trains a single seed, on GA-Net at the size of TREC. Both sides take turns in one process.
+The comparison "overhead" measures `fit`, with asynchronous checkpoints and log and without
+evaluation, against a bare loop over the same compiled step, at about 20 ms a step. The comparison
+"lanes" measures a program that trains S seeds against a program that trains a single seed, on
+GA-Net at the size of TREC. Both sides take turns in a single process.
 """
 
 import dataclasses
@@ -26,28 +27,28 @@ from gatedjax.models import GANet, GANetConfig, GANetTask
 
 Parallel = Literal["sharding", "single"]
 Pair = dict[str, list[float]]
-"""Seconds of "first" and "second", turn by turn."""
+"""The seconds of "first" and "second", turn by turn."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(_harness.Options):
-    """What is timed, and how often."""
+    """Times the training loop against a bare loop, and several seeds against a single seed."""
 
     what: Literal["all", "overhead", "lanes"] = "all"
-    """Which comparison."""
+    """The comparison."""
     steps: int = 600
-    """Steps of one turn of the overhead."""
+    """The number of steps in a turn of the overhead."""
     checkpoint_every: int = 200
-    """Steps between checkpoints in it (default: that of TrainConfig)."""
+    """The number of steps between checkpoints in the overhead (default: as in TrainConfig)."""
     lane_steps: int = 40
-    """Steps of one turn of the lanes, after as many to warm up."""
+    """The number of steps in a turn of the lanes, after the same number to warm up."""
     seeds: int = 8
-    """Lanes."""
+    """The number of lanes."""
     repeats: int = 5
 
 
 class Products:
-    """A task of matrix products; its step takes about 20 ms on one core."""
+    """A task of matrix products; its step takes about 20 ms on a single core."""
 
     def __init__(self, width: int = 512, rows: int = 256, depth: int = 8) -> None:
         self.width, self.rows, self.depth = width, rows, depth
@@ -59,21 +60,21 @@ class Products:
         return [jax.random.normal(k, (self.width, self.width)) / self.width**0.5 for k in keys]
 
     def loss(self, params: Params, batch: Batch, rngs: Any) -> Any:
-        """Mean square of a deep product."""
+        """Computes the mean square of a deep product, and the metrics."""
         del rngs
         x = batch["x"]
         for matrix in params:
             x = jax.numpy.tanh(x @ matrix)
-        each = (x**2).mean(-1)
-        return (each * batch["weight"]).sum(), {"loss": training.Ratio.of(each, batch["weight"])}
+        costs = (x**2).mean(-1)
+        return (costs * batch["weight"]).sum(), {"loss": training.Ratio.of(costs, batch["weight"])}
 
     def evaluate(self, params: Params, batch: Batch) -> Any:
-        """Nothing is evaluated."""
+        """Raises NotImplementedError, because nothing is evaluated."""
         raise NotImplementedError
 
 
 class Rows:
-    """The same rows at every step, made anew as a data set would."""
+    """Batches that have the same rows at each step and are copied each time, as in a data set."""
 
     def __init__(self, task: Products) -> None:
         self.x = np.random.default_rng(0).normal(size=(task.rows, task.width)).astype(np.float32)
@@ -81,11 +82,18 @@ class Rows:
     def __getitem__(self, step: int) -> dict[str, np.ndarray]:
         rows = len(self.x)
         ids = np.arange(rows, dtype=np.int32) + rows * step
+        # A data set also builds new arrays for each batch, so the copy is part of the cost.
         return {"x": self.x.copy(), "example_id": ids, "weight": np.ones(rows, np.float32)}
 
 
 def seconds_between(first: int, last: int, run: Callable[..., Any]) -> float:
-    """Seconds from one step to another of run(folder, on_event)."""
+    """Measures the seconds between the ends of two steps.
+
+    Args:
+      first: number of the first step.
+      last: number of the last step.
+      run: function of (folder, on_event) that trains.
+    """
     times = {}
 
     def note(name: str, number: int) -> None:
@@ -98,7 +106,7 @@ def seconds_between(first: int, last: int, run: Callable[..., Any]) -> float:
 
 
 def overhead(options: Options) -> Pair:
-    """Seconds per step of the bare loop and of `fit`."""
+    """Measures the seconds per step of the bare loop and of `fit`."""
     task = Products()
     data = Rows(task)
     parallel = training.make_parallel("single")
@@ -114,7 +122,7 @@ def overhead(options: Options) -> Pair:
     key = jax.random.key(0)
     start = jax.device_get(training.init_state(task, tx, key, data[0]))
 
-    def bare() -> float:
+    def time_loop() -> float:
         state = parallel.replicate(start)
         state, metrics = step(state, parallel.shard(data[0]), key)
         jax.block_until_ready(metrics)
@@ -128,15 +136,19 @@ def overhead(options: Options) -> Pair:
         result = training.fit(task, data, None, config, folder, parallel=parallel, **events)
         assert result.steps == options.steps
 
-    def fitted() -> float:
-        # from the first step, which compiles, to the last: the checkpoints between them count
+    def time_fit() -> float:
+        # The first step is left out because it compiles; all checkpoints after it count.
         return seconds_between(1, options.steps, run) / (options.steps - 1)
 
-    return _harness.in_turns({"first": bare, "second": fitted}, options.repeats)
+    return _harness.in_turns({"first": time_loop, "second": time_fit}, options.repeats)
 
 
 def questions() -> tuple[gdata.Encoded, int]:
-    """Texts of the size of TREC (3 to 37 words, 10 on average), and how many words they know."""
+    """Draws texts of the size of TREC (3 to 37 words, 10 on average).
+
+    Returns:
+      The encoded texts and the size of their vocabulary.
+    """
     rng = np.random.default_rng(0)
     words = [f"w{i}" for i in range(5000)]
     lengths = np.clip(3 + rng.gamma(3.0, 2.4, size=4907), 3, 37).astype(int)
@@ -151,7 +163,12 @@ def questions() -> tuple[gdata.Encoded, int]:
 
 
 def lanes(options: Options, parallel: Parallel) -> Pair:
-    """Seconds of a stretch of training: one seed (on all devices, or on one), and all lanes."""
+    """Measures the seconds of a stretch of training for a single seed and for all lanes.
+
+    Args:
+      options: the options of the command.
+      parallel: the devices of the single seed: "sharding" uses all, "single" uses the first.
+    """
     encoded, words = questions()
     task = GANetTask(GANet(GANetConfig(), vocab_size=words, num_classes=6))
 
@@ -174,7 +191,7 @@ def lanes(options: Options, parallel: Parallel) -> Pair:
             else:
                 training.fit(task, batches(0), None, config, folder, **events)
 
-        # the second half: every shape is compiled by then
+        # Only the second half is measured, because all shapes are compiled by then.
         return seconds_between(options.lane_steps, 2 * options.lane_steps, run)
 
     calls = {
@@ -198,19 +215,19 @@ COMPARISONS: dict[str, tuple[str, Callable[[Options], Pair]]] = {
 
 
 def main(options: Options) -> None:
-    """Times and prints."""
+    """Measures the comparisons and prints the table."""
     at_least_1(options, "steps", "checkpoint_every", "lane_steps", "seeds", "repeats")
     _harness.use_devices(usable_cores())
     times, lines = {}, []
     for name, (title, measure) in COMPARISONS.items():
         if options.what not in ("all", name.split(",")[0]):
             continue
-        taken = measure(options)
-        times[name] = {f"{side}_s": seconds for side, seconds in taken.items()}
-        ratios = [b / a for a, b in zip(*taken.values(), strict=True)]
-        medians = [f"{1e3 * statistics.median(seconds):.1f}" for seconds in taken.values()]
-        shown = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
-        lines.append([title.format(seeds=options.seeds), *medians, shown])
+        seconds_of = measure(options)
+        times[name] = {f"{side}_s": seconds for side, seconds in seconds_of.items()}
+        ratios = [b / a for a, b in zip(*seconds_of.values(), strict=True)]
+        medians = [f"{1e3 * statistics.median(seconds):.1f}" for seconds in seconds_of.values()]
+        ratio_text = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+        lines.append([title.format(seeds=options.seeds), *medians, ratio_text])
     heads = ("comparison", "first, ms", "second, ms", "second / first, median (range)")
     where = f"{jax.devices()[0].device_kind}, {jax.local_device_count()} devices"
     _harness.render(where, heads, lines)

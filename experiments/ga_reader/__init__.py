@@ -1,1 +1,1 @@
-"""GA Reader (Dhingra et al. 2017): `python -m experiments.ga_reader --help`."""
+"""The GA Reader (Dhingra et al. 2017): `python -m experiments.ga_reader --help`."""

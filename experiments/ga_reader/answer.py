@@ -1,4 +1,4 @@
-"""`python -m experiments.ga_reader answer`: one's own question to a trained reader."""
+"""The command `python -m experiments.ga_reader answer`, which asks a trained reader a question."""
 
 import dataclasses
 from pathlib import Path
@@ -19,5 +19,5 @@ class AnswerConfig(_answer.AnswerOptions):
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; returns its exit status."""
+    """Runs the command and returns its exit status."""
     return _answer.run(AnswerConfig, args, "python -m experiments.ga_reader answer", Reader.open)

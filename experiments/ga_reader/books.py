@@ -1,8 +1,8 @@
-"""Plain text and books as sentences of tokens, and which of their words are names and common nouns.
+"""Plain text and books as sentences of tokens, with their names and common nouns.
 
-No tagger: names and nouns are found by how a book itself uses its words. That is rough (see
-`names_of` and `nouns_of`), and good enough to try a reader on one's own texts; it is not what the
-published data sets were made with.
+Names and nouns are found by counting how a book uses its words, without a tagger. The rules are
+rough (see `names_of` and `nouns_of`). They suffice to try a reader on other texts, but the
+published data sets were built differently.
 """
 
 import collections
@@ -17,10 +17,10 @@ _CLOSING = {"''", "'", ")", "]"}
 
 
 def sentences_of(tokens: list[str]) -> list[list[str]]:
-    """Cuts tokens in sentences: after . ! ? ... and what closes behind them.
+    """Splits tokens into sentences, after . ! ? ... and the quotes and brackets that close there.
 
-    Inside quotes a sentence ends only if the next word has a capital, so that `` Why ? '' he asked
-    stays whole.
+    A sentence continues if the next word begins with a lower-case letter, so that `` Why ? '' he
+    asked remains a single sentence.
     """
     sentences: list[list[str]] = []
     current: list[str] = []
@@ -28,6 +28,7 @@ def sentences_of(tokens: list[str]) -> list[list[str]]:
     while i < len(tokens):
         current.append(tokens[i])
         if tokens[i] in END:
+            # Closing quotes and brackets belong to the sentence that they end.
             while i + 1 < len(tokens) and tokens[i + 1] in (_CLOSING | END):
                 i += 1
                 current.append(tokens[i])
@@ -41,7 +42,7 @@ def sentences_of(tokens: list[str]) -> list[list[str]]:
     return sentences
 
 
-# books -------------------------------------------------------------------------------------------
+# Books -------------------------------------------------------------------------------------------
 
 _START = re.compile(r"\*\*\* ?START OF .*?\*\*\*", re.IGNORECASE)
 _END = re.compile(r"\*\*\* ?END OF ", re.IGNORECASE)
@@ -54,7 +55,7 @@ def _words(text: str) -> frozenset[str]:
 _DETERMINERS = _words(
     "the a an this that these those his her my your our their its every each some any no"
 )
-# What follows a noun and hardly an adjective: punctuation, prepositions, conjunctions, auxiliaries.
+# Tokens after nouns, rarely after adjectives: punctuation, prepositions, conjunctions, auxiliaries.
 _AFTER_NOUN = _words(
     ". , ; : ! ? '' ) -- of in on at to for from with by under over into upon and or but that "
     "which who was were is are had has have would could should will can may must did do does 's "
@@ -67,16 +68,25 @@ _NEVER_NAMES = _words(
 )
 _OPENS = {"``", "`", "'", "(", "[", "--", ":"}
 MIN_COUNT = 3
-"""Times that a book must use a word as a name or a noun."""
+"""The lowest number of times that a book must use a word as a name or a noun."""
 
 Sentences = list[list[str]]
 
 
 def read_book(path: Path) -> Sentences:
-    """Reads a book: paragraphs between empty lines, in sentences of tokens.
+    """Reads a book and splits its paragraphs, which empty lines separate, into sentences of tokens.
 
-    What stands around the text in Project Gutenberg's files is cut off; paragraphs without a
-    small letter (headings) are left out. A sentence never crosses the end of a paragraph.
+    Text around the book in files of Project Gutenberg is removed, and paragraphs without a
+    lower-case letter (headings) are left out. No sentence crosses the end of a paragraph.
+
+    Args:
+      path: the text file, in UTF-8.
+
+    Returns:
+      The sentences.
+
+    Raises:
+      ValueError: if the file is not UTF-8 or has no sentence.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -89,6 +99,7 @@ def read_book(path: Path) -> Sentences:
     sentences: Sentences = []
     for paragraph in re.split(r"\r?\n[ \t]*\r?\n", text):
         if any(c.islower() for c in paragraph):
+            # Underscores mark italics in files of Project Gutenberg.
             sentences += sentences_of(tokens_of(paragraph.replace("_", "")))
     if not sentences:
         raise ValueError(f"{path} holds no sentence")
@@ -96,7 +107,7 @@ def read_book(path: Path) -> Sentences:
 
 
 def _inner(sentence: list[str]) -> Iterable[int]:
-    """Places where a capital is not owed to the beginning of a sentence or a speech."""
+    """Yields the positions at which a capital is not due to the start of a sentence or a speech."""
     previous = None
     for i, token in enumerate(sentence):
         if previous is not None and previous not in _OPENS and previous not in ".!?...":
@@ -106,11 +117,11 @@ def _inner(sentence: list[str]) -> Iterable[int]:
 
 
 def names_of(sentences: Sentences) -> set[str]:
-    """Words that are names: capitalised inside of sentences, and hardly ever small.
+    """Finds the names: words with a capital inside of sentences that are rarely in lower case.
 
-    At least three times inside, and at least five times as often as the same word in small letters.
-    Parts of a name are words of their own; peoples, languages and places are names too; a title
-    that is always capitalised and not in a short list counts as one.
+    A name occurs at least three times inside of sentences, and at least five times as often as the
+    same word in lower case. Each part of a name counts as a word. Peoples, languages and places are
+    names, and so is a title that is always capitalised unless it is in a short list.
     """
     inside: collections.Counter[str] = collections.Counter()
     small: collections.Counter[str] = collections.Counter()
@@ -130,10 +141,12 @@ def names_of(sentences: Sentences) -> set[str]:
 
 
 def nouns_of(sentences: Sentences) -> set[str]:
-    """Words that are common nouns: small, after a determiner, before what follows a noun.
+    """Finds the common nouns: lower-case words after a determiner and before a word that follows
+    nouns.
 
-    At least three times, and in at least half of the places after a determiner. Adjectives that
-    stand for nouns ("the poor of") can slip in, nouns that mostly precede others are missed.
+    A noun occurs at least three times between such words, in at least half of its places after a
+    determiner. Adjectives that stand for nouns ("the poor of") can be among them; nouns that mostly
+    precede other nouns are missed.
     """
     after: collections.Counter[str] = collections.Counter()
     closed: collections.Counter[str] = collections.Counter()

@@ -1,4 +1,4 @@
-"""What a run is made of, and the presets of the paper's data sets."""
+"""The configurations of runs, and the presets of the paper's data sets."""
 
 import dataclasses
 import math
@@ -13,66 +13,68 @@ from gatedjax.training import OptimizerConfig, TrainConfig
 DataName = Literal["two_facts", "cbt_ne", "cbt_cn", "cnn", "daily_mail", "wdw", "wdw_relaxed"]
 GLOVE = "glove.6B.100d.txt"
 MAX_STEPS = 1_000_000
-"""More than any preset takes: its epochs are over before."""
+"""A number of steps that no preset reaches, because its epochs end before."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataConfig(Files):
-    """Which questions, and how they become batches."""
+    """The questions, and the sizes of their batches."""
 
     name: DataName = "two_facts"
-    """Data set. "two_facts" is made here; the others are read from manual-dir or data-dir."""
+    """The data set. "two_facts" is generated here; the other data sets are read from manual-dir or
+    data-dir."""
     embeddings: str = "none"
-    """GloVe text file (plain or .gz) of the width of the word vectors, looked up here and in
-    manual-dir; "none" draws all of them."""
+    """The GloVe text file (plain or .gz) with vectors of the width of the network's word vectors,
+    looked up here and in manual-dir. With "none" all vectors are drawn."""
     oov_std: float = 1.0
-    """Standard deviation of the vectors of words that the file lacks; they are drawn from a normal
-    distribution and belong to the word, not to the run."""
+    """The standard deviation of the vectors of words that the file lacks. They are drawn from a
+    normal distribution by the word, and are the same in all runs."""
     lowercase: bool = True
-    """Fold the case of words, as GloVe 6B does. Candidates are found by their own letters."""
+    """Fold the case of words, as GloVe 6B does. Candidates are found by their original letters."""
     batch_size: int = 32
-    """Questions per training step."""
+    """The number of questions per training step."""
     eval_batch_size: int = 32
-    """Questions per evaluation step."""
+    """The number of questions per evaluation step."""
     max_shapes: int = 8
-    """Compile budget: at most so many padded sizes of (document, query)."""
+    """The largest number of padded sizes of (document, query). Each is compiled once."""
     max_doc_len: int | None = None
-    """Keep this many tokens of a document, from its beginning; None keeps all. An answer that is
-    cut off cannot be found: such questions are counted."""
+    """The number of tokens of a document, from its beginning, that are used; None uses all. A
+    question is counted if its answer is cut off, because the reader cannot find it."""
     fraction: float = 1.0
-    """Share of the training questions to train on; a smaller share is part of a larger one."""
+    """The share of the training questions to train on. A smaller share is part of a larger
+    share."""
     fraction_seed: int = 0
-    """Which share."""
+    """The seed of the choice of the share."""
 
     def __post_init__(self) -> None:
-        """Refuses a share that is none."""
+        """Raises ValueError for a share outside of (0, 1]."""
         if not 0 < self.fraction <= 1:
             raise ValueError(f"fraction must be above 0 and at most 1, got {self.fraction}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(RunConfig):
-    """One training run: data, network, training."""
+    """A training run: its data, its network and its training."""
 
     recorded: ClassVar[tuple[str, ...]] = ("epochs", "halve_after", "patience_epochs")
     preset: str = "toy"
-    """Starting point that the other options change: toy, cbt_ne, cbt_cn, cnn, daily_mail, wdw,
+    """The preset that the other options change: toy, cbt_ne, cbt_cn, cnn, daily_mail, wdw,
     wdw_relaxed."""
     epochs: int | None = 10
-    """Passes over the training questions, unless train.num-steps ends the run before; None: only
-    train.num-steps does."""
+    """The number of passes over the training questions, unless train.num-steps ends the run before.
+    With None only train.num-steps ends it."""
     halve_after: int | None = 3
-    """Epochs at the full learning rate, after which every epoch halves it: 3 in the authors'
-    program, 2 in the paper's text; None leaves it to train.optimizer.schedule."""
+    """The number of epochs at the full learning rate; each later epoch halves it. It is 3 in the
+    authors' program and 2 in the paper's text; None leaves the rate to train.optimizer.schedule."""
     patience_epochs: float | None = 1.0
-    """Stop after this many epochs without a better validation accuracy; None leaves it to
-    train.early-stop-patience."""
+    """The number of epochs without a better validation accuracy after which training stops; None
+    leaves it to train.early-stop-patience."""
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: GAReaderConfig = dataclasses.field(default_factory=GAReaderConfig)
     several: ClassVar[str | None] = "ga_reader.tables table1"
 
     def __post_init__(self) -> None:
-        """Refuses what this command does not do."""
+        """Raises ValueError for a number of epochs that is not positive."""
         super().__post_init__()
         for name in ("epochs", "halve_after", "patience_epochs"):
             value = getattr(self, name)
@@ -80,7 +82,11 @@ class Config(RunConfig):
                 raise ValueError(f"{name} must be positive or None, got {value}")
 
     def training(self, steps_per_epoch: int) -> TrainConfig:
-        """The training options with all that is given in epochs as steps."""
+        """Returns the training options, with numbers of epochs converted to steps.
+
+        Args:
+          steps_per_epoch: the number of steps in a pass over the training questions.
+        """
         changes: Json = {}
         if self.epochs is not None:
             changes["num_steps"] = min(self.train.num_steps, self.epochs * steps_per_epoch)
@@ -95,12 +101,17 @@ class Config(RunConfig):
 
 
 def _preset(name: DataName, *, dropout: float, released: bool) -> Config:
-    """A data set of the paper, with its dropout.
+    """Returns the preset of a data set of the paper.
 
-    Adam at 5e-4, clipped at 10, batches of 32. As in the authors' program: an evaluation every 100
-    updates, at most 10 epochs, over when one has brought nothing better. The settings they released
-    have spelt words, fixed word vectors and the qe-comm feature; without them the network is wider,
-    trains its vectors and has no feature.
+    It has Adam with a learning rate of 5e-4, gradients clipped at 10, and batches of 32. As in the
+    authors' program the network is evaluated once in 100 updates, and training ends after 10
+    epochs, or after an epoch without a better result.
+
+    Args:
+      name: the data set.
+      dropout: the dropout of the data set.
+      released: True has the authors' released settings: characters of words, fixed word vectors and
+        the qe-comm feature. Otherwise the network is wider, trains its vectors and has no feature.
     """
     return Config(
         preset=name,
@@ -157,12 +168,19 @@ PRESETS: dict[str, Config] = {
 
 
 def base_of(data: str) -> str:
-    """The reader without the feature whose word vectors are as the preset has them."""
+    """Returns the reader without the feature, with fixed or trained word vectors as in the preset.
+
+    Args:
+      data: the data set, by preset.
+
+    Returns:
+      The name of the variant: "fix" or "update".
+    """
     return "fix" if PRESETS[data].model.freeze_embeddings else "update"
 
 
 def feature_of(data: str) -> str:
-    """As `base_of`, with the feature."""
+    """Returns the reader of `base_of` with the feature."""
     return f"feature_{base_of(data)}"
 
 

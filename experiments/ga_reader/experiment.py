@@ -1,4 +1,4 @@
-"""What one run of a reader is made of."""
+"""A run of a reader, put together from its configuration."""
 
 import dataclasses
 import functools
@@ -20,11 +20,17 @@ from gatedjax.text._folders import CHARACTERS
 from gatedjax.training.distributed import is_main
 
 SOURCES = {"cnn": "cnn_cloze", "daily_mail": "daily_mail_cloze", "wdw": "wdw_strict"}
-"""Names of data sets that are other ones in `gatedjax.data.load`."""
+"""The names in `gatedjax.data.load` of the data sets that have another name there."""
 
 
 def source_of(name: str, split: str, folders: Any) -> gdata.Source:
-    """The questions of a split; `folders` has data_dir and manual_dir."""
+    """Loads the questions of a split.
+
+    Args:
+      name: the data set.
+      split: "train", "validation" or "test".
+      folders: has `data_dir` and `manual_dir`.
+    """
     if name == "two_facts":
         return gdata.load(name, split)
     paths = {"data_dir": folders.data_dir, "manual_dir": folders.manual_dir}
@@ -33,18 +39,24 @@ def source_of(name: str, split: str, folders: Any) -> gdata.Source:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Questions:
-    """A data set of questions, and how its words are spelt."""
+    """A data set of questions.
+
+    Attributes:
+      texts: the encoded splits with vocabulary and word vectors.
+      characters: the alphabet of the words.
+    """
 
     texts: text.Texts[gdata.EncodedCloze]
     characters: gdata.Characters
 
     @functools.cached_property
     def spelling(self) -> tuple[np.ndarray, np.ndarray]:
-        """The characters of every word."""
+        """Returns the characters of each word in the vocabulary."""
         return self.characters.table(self.texts.vocabulary)
 
     def save(self, workdir: Path) -> None:
-        """Writes what `answer` needs beside the checkpoints: words and alphabet."""
+        """Writes the words and the alphabet, which `answer` needs in addition to the
+        checkpoints."""
         text.write_words(self.texts.vocabulary, (), workdir)
         if is_main():
             write_json(workdir / CHARACTERS, {"alphabet": self.characters.alphabet})
@@ -54,14 +66,19 @@ class Questions:
 def read_questions(config: DataConfig, dim: int) -> Questions:
     """Loads, counts and encodes the splits, and reads the word vectors.
 
-    The vocabulary has the words of all splits: a word without a pretrained vector has a random one
-    of its own, as it would in any new text (the paper's OOV vectors at test time).
-    The data set of the last call is kept, so that consecutive runs share it.
+    The vocabulary has the words of all splits. A word without a pretrained vector has a random
+    vector, as words of new texts have (the paper's OOV vectors at test time). The last result is
+    cached, so that consecutive runs share it.
+
+    Args:
+      config: the configuration of the data.
+      dim: width of the word vectors.
     """
     path = text.find_embeddings(config.embeddings, config.manual_dir)
     text.check_embeddings(path, dim)
     sources = {split: source_of(config.name, split, config) for split in text.SPLITS}
     vocabulary = gdata.cloze_vocabulary(list(sources.values()), lowercase=config.lowercase)
+    # The coverage is only known for a file of word vectors.
     coverage = None
     if path is None:
         matrix = gdata.random_embeddings(vocabulary, dim, std=config.oov_std)
@@ -77,26 +94,28 @@ def read_questions(config: DataConfig, dim: int) -> Questions:
 
 
 UNREAD = {"batch_size": 1, "eval_batch_size": 1, "max_shapes": 1, "fraction": 1, "fraction_seed": 0}
-"""How many questions are trained on, and in which batches, changes nothing in what is read."""
+"""Options without an effect on the files that are read: batch sizes and the share of the questions.
+The cache of `read_questions` sees them as constants."""
 
 
 def experiment(config: Config) -> Experiment:
-    """The run of a configuration."""
+    """Returns the run of a configuration."""
     data, spelt = config.data, config.model.characters.char_dim > 0
     questions = read_questions(with_changes(data, UNREAD), config.model.embedding_dim)
     texts, letters = questions.texts, questions.characters
-    train, *held = (texts.splits[split] for split in text.SPLITS)
+    train, *evaluation = (texts.splits[split] for split in text.SPLITS)
     if data.fraction < 1:
         train = train.fraction(data.fraction, seed=data.fraction_seed)
-    # all splits have the same shapes: what validation compiled, the test pass finds
+    # All splits have the same shapes, so that the test reuses the program compiled for validation.
     shapes = gdata.plan_cloze_shapes(
-        [train, *held], max_shapes=data.max_shapes, batch_size=data.batch_size
+        [train, *evaluation], max_shapes=data.max_shapes, batch_size=data.batch_size
     )
     options: Json = {"shapes": shapes}
     options["characters"] = questions.spelling if spelt else None
     batches = functools.partial(gdata.ClozeBatches, train, batch_size=data.batch_size, **options)
     validation, test = (
-        gdata.ClozeBatches.eval(split, batch_size=data.eval_batch_size, **options) for split in held
+        gdata.ClozeBatches.eval(split, batch_size=data.eval_batch_size, **options)
+        for split in evaluation
     )
     first = batches()
     network = GAReader(
@@ -129,14 +148,14 @@ def experiment(config: Config) -> Experiment:
 
 
 def count(params: Params, *, frozen: bool) -> dict[str, int]:
-    """As `count_parameters`; word vectors that are frozen are not trained."""
+    """Counts the trained numbers like `count_parameters`, without frozen word vectors."""
     counts = count_parameters(params)
     trained = "parameters_without_embeddings" if frozen else "parameters"
     return counts | {"parameters": counts[trained]}
 
 
 def counts(encoded: gdata.EncodedCloze) -> Json:
-    """The account of a split: questions read, set aside, out of the ordinary, without an answer."""
+    """Counts the questions of a split that were read, set aside, unusual, or without an answer."""
     report = encoded.source.report
     return {
         "questions": len(encoded),
@@ -149,7 +168,15 @@ def counts(encoded: gdata.EncodedCloze) -> Json:
 
 
 def substitute(config: DataConfig, questions: str | None) -> str | None:
-    """What differs from the paper's questions and word vectors; None if nothing does."""
+    """Returns a note about the differences from the paper's questions and word vectors.
+
+    Args:
+      config: the configuration of the data.
+      questions: the note about the questions, or None.
+
+    Returns:
+      The note, or None if there is no difference.
+    """
     parts = [questions]
     if config.name != "two_facts":
         if config.embeddings == "none":

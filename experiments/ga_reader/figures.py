@@ -1,4 +1,4 @@
-"""Figure 2 and learning curves from the records, figure 3 from the parameters of a run."""
+"""Figure 2 and learning curves from the records, and figure 3 from the parameters of a run."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from experiments.core.records import Records, Store, alive, best, read_json
 from experiments.ga_reader import reported
 from experiments.ga_reader.config import PRESETS, base_of, feature_of
 from experiments.ga_reader.experiment import source_of
-from experiments.ga_reader.statistics import one_sided_texts, reached
+from experiments.ga_reader.statistics import accuracy_text, one_sided_texts
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
@@ -21,20 +21,26 @@ from gatedjax.text._reader import Reader, Reading
 from gatedjax.text._reader_figure import draw
 
 SHOWN = 5
-"""Questions in figure 3, as in the paper."""
+"""The number of questions in figure 3, as in the paper."""
 LOOKED_AT = 200
-"""Validation questions, from the first, that figure 3 chooses from."""
+"""The number of validation questions, from the first, that figure 3 chooses from."""
 MOST_WORDS = 24
-"""Of a query in figure 3."""
+"""The largest number of words of a query in figure 3."""
 
 
 def with_share(variant: str, share: int) -> str:
-    """The name of a reader trained on a share of the questions, in percent."""
+    """Returns the name of a reader that is trained on a share of the questions, in percent."""
     return variant if share == 100 else f"{variant}_{share}"
 
 
 def by_share(store: Store, data: str) -> dict[tuple[bool, int], tuple[Records, Records]]:
-    """(with the feature, share of the questions) -> runs with gating, and those without."""
+    """Returns the records of the readers of figure 2.
+
+    Returns:
+      (True with the feature, share of the questions in percent) -> the records of runs with gating,
+      and
+      of runs without.
+    """
     names = {False: (base_of(data), "no_gating"), True: (feature_of(data), "feature_no_gating")}
 
     def pair(feature: bool, share: int) -> tuple[Records, Records]:
@@ -47,7 +53,13 @@ def by_share(store: Store, data: str) -> dict[tuple[bool, int], tuple[Records, R
 
 
 def shares(store: Store, table: Table, data: str) -> Table:
-    """Figure 2 as a table: with and without gating on shares of the training questions."""
+    """Returns figure 2 as a table: test accuracy with and without gating for each training share.
+
+    Args:
+      store: the records of the paper.
+      table: the table with title and note.
+      data: the data set.
+    """
     headings = ["feature", "training share (%)", "training questions", "no gating: test (%)"]
     test = "McNemar p, one-sided, each seed (only gating right : only none)"
     headings += ["gating: test (%)", test, "p in the paper"]
@@ -57,7 +69,7 @@ def shares(store: Store, table: Table, data: str) -> Table:
         sizes = sorted({record["train_n"] for record in (*gated, *bare)})
         row = ["yes" if feature else "no", str(share)]
         row.append(", ".join(f"{size:,}" for size in sizes) or "-")
-        row += [reached(bare), reached(gated), p_values[feature, share]]
+        row += [accuracy_text(bare), accuracy_text(gated), p_values[feature, share]]
         rows.append([*row, reported.FIGURE2_P.get((data, feature), {}).get(share, "-")])
     text = analysis.render_table(headings, rows)
     return dataclasses.replace(table, body=lambda store: text)
@@ -81,11 +93,11 @@ def bars(job: Job) -> None:
 
 
 def curves(job: Job) -> None:
-    """Draws accuracy on validation and training questions while the readers trained."""
+    """Draws the accuracy on validation and training questions during training."""
     for data in job.data:
-        # those on shares of the questions are figure 2's
-        known, learned = job.paper.variants, job.store.learned_records(data)
-        runs = {known[name].title: learned[name] for name in learned if name in known}
+        # Readers on shares of the questions are left out because figure 2 shows them.
+        variants, learned = job.paper.variants, job.store.learned_records(data)
+        runs = {variants[name].title: learned[name] for name in learned if name in variants}
         lines = panels(runs, "curve", {"validation accuracy": 2})
         lines |= panels(runs, "train_curve", {"training accuracy": 2})
         stem = job.options.results / f"curves_{data}"
@@ -98,8 +110,8 @@ def curves(job: Job) -> None:
         say(f"wrote {stem}.png and .svg")
 
 
-def drawn(store: Store) -> str:
-    """The figures that were drawn."""
+def figure_links(store: Store) -> str:
+    """Returns links to the figures that exist, as Markdown."""
     lines = []
     for data, name in reported.NAMES.items():
         maps = sorted(path.stem for path in store.folder.glob(f"figure3_{data}_[0-9]*.png"))
@@ -114,26 +126,34 @@ def drawn(store: Store) -> str:
 
 
 def workdir_of(job: Job, data: str) -> Path | None:
-    """The work folder of the run that figure 3 shows: the best in validation that is still here.
+    """Returns the work folder of the run for figure 3, or None.
 
-    Only readers whose gating hops attend to words are asked for: GA with and without the feature.
+    It is the run with the best validation result among the runs with a work folder, of the reader
+    with and without the feature, because only the gating hops of these readers attend to words.
     """
-    here = []
+    candidates = []
     for variant in (base_of(data), feature_of(data)):
         for record in job.store.all(data, variant):
             folder = job.options.runs / f"{data}-{variant}-seed{record['seed']}"
             if (folder / VOCABULARY).is_file():
-                here.append(record | {"folder": folder})
-    shown = best(here)
-    return None if shown is None else shown["folder"]
+                candidates.append(record | {"folder": folder})
+    best_run = best(candidates)
+    return None if best_run is None else best_run["folder"]
 
 
 def chosen_readings(readings: Sequence[Reading]) -> list[Reading]:
-    """The questions to show: answered rightly, few words, and not by counting.
+    """Chooses the questions to show: right answers to short queries that counting would miss.
 
-    A question qualifies if the reader is right, its query has at most 24 words with the markers,
-    and another candidate occurs more often in the document than the answer (where there is such a
-    question; else any that is right). Of these the first are taken.
+    A query is short if it has at most 24 words with the markers. Counting would miss the answer if
+    another candidate occurs more often in the document; if too few questions are like that, easier
+    questions follow. If no query is short, longer queries are taken. The order of the questions
+    decides among equals.
+
+    Args:
+      readings: the readings of validation questions.
+
+    Returns:
+      At most five readings.
     """
     right = [r for r in readings if r.predicted == r.example["label"]]
     short = [r for r in right if len(r.query) <= MOST_WORDS] or right
@@ -148,7 +168,11 @@ def chosen_readings(readings: Sequence[Reading]) -> list[Reading]:
 
 
 def heat_maps(job: Job) -> None:
-    """Draws some validation questions of the best run that is still here, for every data set."""
+    """Draws validation questions of the best run with a work folder, for each data set.
+
+    Raises:
+      ValueError: if there is no such run, or it answers no question.
+    """
     for data in job.data:
         workdir = workdir_of(job, data)
         if workdir is None:
@@ -156,6 +180,7 @@ def heat_maps(job: Job) -> None:
                 f"no run of {data} in {job.options.runs} has a record and a work folder"
             )
         source = source_of(PRESETS[data].data.name, "validation", job.options)
+        # The first questions suffice, because the figure shows few of them.
         first = gdata.Source(source[:LOOKED_AT], source.info)
         readings = chosen_readings(Reader.open(workdir).read(first))
         if not readings:

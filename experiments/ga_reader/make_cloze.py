@@ -1,9 +1,11 @@
-"""`python -m experiments.ga_reader make-cloze`: cloze questions of any books, in CBT's format.
+"""The command `python -m experiments.ga_reader make-cloze`, which builds cloze questions from
+books.
 
-As in Hill et al. 2016: 21 consecutive sentences of a book; the last one is the query, with one word
-replaced by XXXXX; the answer and the other nine candidates are words of its class that occur in the
-20 before it. Names that are fewer than ten are topped up with common nouns. What is a name or a
-noun is told by simple rules (`experiments.ga_reader.books`), not by a tagger.
+The questions have the format of CBT and follow Hill et al. 2016. A question has 21 consecutive
+sentences of a book. The last sentence is the query, in which XXXXX replaces a word. The answer and
+the nine other candidates are words of its class that occur in the 20 sentences before. If there are
+fewer than ten names, common nouns fill up the candidates. Simple rules find names and nouns (see
+`experiments.ga_reader.books`), without a tagger.
 """
 
 import dataclasses
@@ -24,7 +26,7 @@ CONTEXT, CANDIDATES = 20, 10
 PARTS = {"train": "train", "valid": "valid_2000ex", "test": "test_2500ex"}
 MOST = {"train": None, "valid": 2_000, "test": 2_500}
 SHORTEST, LONGEST = 4, 80
-"""Words of a query."""
+"""The numbers of words of a query."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,27 +43,27 @@ class MakeClozeConfig:
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")]
     """The folder for the files."""
     stride: int = 5
-    """The number of sentences from one query to the next. With 21, questions share nothing."""
+    """The number of sentences from a query to the next. With 21, questions share no sentence."""
     held_out: float = 0.1
     """The share of the books (at least one), or of each book if there are fewer than three, for
     validation, and the same for test."""
     seed: int = 0
-    """The seed of the books that are held out, of the words and of the candidates."""
+    """The seed of the choice of books for validation and test, of words and of candidates."""
 
 
 OUTCOMES = (
     "tried",
     "written",
     "query_too_short_or_long",
-    "nothing_to_ask",  # no word of the class in the query that occurs in the context
+    "nothing_to_ask",  # No word of the class is in both query and context.
     "too_few_candidates",
-    "over_the_limit",  # of questions in the official validation and test files
+    "over_the_limit",  # The part has as many questions as the official file.
 )
-"""What becomes of a query, as make_cloze.json counts them."""
+"""The outcomes of trying a sentence as a query, as make_cloze.json counts them."""
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; returns its exit status."""
+    """Runs the command and returns its exit status."""
     options = parse_options(MakeClozeConfig, args, "python -m experiments.ga_reader make-cloze")
     check_folder(options.out, "--out")
     with refusals():
@@ -70,7 +72,17 @@ def main(args: list[str]) -> int:
 
 
 def make_cloze(options: MakeClozeConfig) -> dict:
-    """Writes the files; returns the counts, which are also in make_cloze.json."""
+    """Writes the files of questions.
+
+    Args:
+      options: the options of the command.
+
+    Returns:
+      The books of each part and the counts of outcomes, as in make_cloze.json.
+
+    Raises:
+      ValueError: for impossible options, and if no question can be made for a part.
+    """
     if options.stride < 1:
         raise ValueError(f"--stride must be at least 1, got {options.stride}")
     if not 0 < options.held_out <= 0.4:
@@ -86,16 +98,17 @@ def make_cloze(options: MakeClozeConfig) -> dict:
         counts = dict.fromkeys(OUTCOMES, 0)
         lines: list[str] = []
         for name in sorted(pieces[part]):
+            # A generator for each book keeps its draws independent of the other books.
             draw = np.random.default_rng([options.seed, *f"{kind} {part} {name}".encode()])
             sentences = pieces[part][name]
             for place in range(CONTEXT, len(sentences), options.stride):
                 context, query = sentences[place - CONTEXT : place], sentences[place]
-                outcome, more = question(context, query, kind, words[name], draw)
+                outcome, new_lines = question(context, query, kind, words[name], draw)
                 if outcome == "written" and counts["written"] == MOST[part]:
-                    outcome, more = "over_the_limit", []
+                    outcome, new_lines = "over_the_limit", []
                 counts["tried"] += 1
                 counts[outcome] += 1
-                lines += more
+                lines += new_lines
         if not lines:
             raise ValueError(
                 f"{kind}, {part}: no question can be made of {', '.join(sorted(pieces[part]))}: "
@@ -116,7 +129,18 @@ def make_cloze(options: MakeClozeConfig) -> dict:
 def split(
     texts: dict[str, books.Sentences], held_out: float, seed: int
 ) -> dict[str, dict[str, books.Sentences]]:
-    """Cuts by books; fewer than three books are each cut in three, one after the other."""
+    """Splits the texts into training, validation and test.
+
+    Three or more books are split by book. Fewer books are each split into three consecutive pieces.
+
+    Args:
+      texts: name of the book -> its sentences.
+      held_out: the share for validation, and the share for test.
+      seed: seed of the order of the books.
+
+    Returns:
+      Name of the part -> name of the book -> its sentences.
+    """
     names = sorted(texts)
     if len(names) >= 3:
         order = [names[i] for i in np.random.default_rng(seed).permutation(len(names))]
@@ -140,9 +164,17 @@ def question(
     words: tuple[set[str], set[str]],
     draw: np.random.Generator,
 ) -> tuple[str, list[str]]:
-    """What becomes of a query (see `OUTCOMES`), and the lines of its question if there is one.
+    """Tries to make a question of a query.
 
-    `context` are the sentences before it, `words` the names and the common nouns.
+    Args:
+      context: the sentences before the query.
+      query: the tokens of the query.
+      kind: "NE" asks for a name, "CN" for a common noun.
+      words: the names and the common nouns of the book.
+      draw: the random generator.
+
+    Returns:
+      The outcome (see `OUTCOMES`), and the lines of the question, empty unless it was written.
     """
     names, nouns = words
     of_class = names if kind == "NE" else nouns
@@ -152,19 +184,21 @@ def question(
     askable = [i for i, token in enumerate(query) if token in of_class and token in seen]
     if not askable:
         return "nothing_to_ask", []
-    asked = askable[int(draw.integers(len(askable)))]
-    answer = query[asked]
-    candidates = [answer, *_drawn(seen & of_class - {answer}, CANDIDATES - 1, draw)]
+    masked_place = askable[int(draw.integers(len(askable)))]
+    answer = query[masked_place]
+    candidates = [answer, *_draw_words(seen & of_class - {answer}, CANDIDATES - 1, draw)]
+    # Few names are filled up with common nouns, as in CBT.
     if kind == "NE" and len(candidates) < CANDIDATES:
-        candidates += _drawn(seen & nouns, CANDIDATES - len(candidates), draw)
+        candidates += _draw_words(seen & nouns, CANDIDATES - len(candidates), draw)
     if len(candidates) < CANDIDATES:
         return "too_few_candidates", []
-    masked = ["XXXXX" if i == asked else token for i, token in enumerate(query)]
+    masked = ["XXXXX" if i == masked_place else token for i, token in enumerate(query)]
     lines = [f"{i} {' '.join(sentence)}" for i, sentence in enumerate(context, 1)]
     options = "|".join(sorted(candidates))
     return "written", [*lines, f"{CONTEXT + 1} {' '.join(masked)}\t{answer}\t\t{options}", ""]
 
 
-def _drawn(words: set[str], count: int, draw: np.random.Generator) -> list[str]:
+def _draw_words(words: set[str], count: int, draw: np.random.Generator) -> list[str]:
+    # Sets have no fixed order, so the words are sorted before they are drawn.
     ordered = sorted(words)
     return [ordered[i] for i in draw.permutation(len(ordered))[:count]]

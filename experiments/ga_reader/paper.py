@@ -37,7 +37,14 @@ from gatedjax._utils.terminal import say
 
 
 def reader(name: str, title: str, *, feature: bool = False, **network: Any) -> Variant:
-    """A reader of a table: what it changes in the network of a preset."""
+    """Returns a reader of a table.
+
+    Args:
+      name: the name of the reader in the records.
+      title: the name of the reader in tables.
+      feature: True has the qe-comm feature.
+      **network: other options of the network that differ from the preset.
+    """
     changes = {"feature": feature} | network
     return Variant(name, title, {f"model.{option}": value for option, value in changes.items()})
 
@@ -64,7 +71,7 @@ VARIANTS = variants(
     reader("corpus", "corpus vectors instead of GloVe"),
 )
 FROM_CORPUS = ("minus", "corpus")
-"""Readers that start from word vectors trained on the questions' own documents."""
+"""Readers that start from word vectors trained on the documents of the questions."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,16 +83,17 @@ class ReaderOptions(Options):
     embeddings: Unset[str] = None
     """The GloVe file, or "none" for random vectors (default: the preset's)."""
     corpus_vectors: Unset[str] = None
-    """A file in GloVe's form with vectors of the training documents. Without it the readers
-    that start from such vectors are not run."""
+    """A file in GloVe's form with vectors of the training documents. Without it the readers that
+    start from such vectors are not run."""
     hidden: Unset[int] = None
     """Another width of the GRUs, for all readers."""
     batch_size: Unset[int] = None
     """Another batch size, for all readers."""
     fraction: Unset[float] = None
-    """The share of the questions to train on. Figure2 has its own."""
+    """The share of the questions to train on. Figure2 trains on several shares and refuses this
+    option."""
     max_doc_len: Unset[int] = None
-    """The most tokens of a document; the rest is cut."""
+    """The largest number of tokens of a document; the rest is cut."""
     learning_rate: Unset[float] = None
     """Another learning rate, for all readers."""
     eval_every: Unset[int] = None
@@ -93,7 +101,7 @@ class ReaderOptions(Options):
     random_vectors: ClassVar = ("toy",)
 
     def changes(self, preset: Config) -> Changes:
-        """What the options of this paper change in a run."""
+        """Returns the changes that the options make to a preset."""
         every = self.eval_every
         changes = {
             "data.batch_size": self.batch_size,
@@ -108,7 +116,7 @@ class ReaderOptions(Options):
         return {name: value for name, value in changes.items() if value is not None}
 
     def check(self) -> None:
-        """Refuses options that a table does not have."""
+        """Exits with status 2 for an option that the table does not have."""
         if self.variants and self.what in ("figure3", "statistics", "curves", "render"):
             fail(f"--variants is not an option of {self.what}")
         if self.fraction is not None and self.what == "figure2":
@@ -116,63 +124,82 @@ class ReaderOptions(Options):
 
 
 def readers(names: Iterable[str], data: str) -> tuple[str, ...]:
-    """The readers of a table; BASE and FEATURE are those of the data set."""
+    """Returns the names of readers, with "BASE" and "FEATURE" replaced by the readers of a data
+    set."""
     of_data = {"BASE": base_of(data), "FEATURE": feature_of(data)}
     return tuple(of_data.get(name, name) for name in names)
 
 
-def asked(job: Job, data: str) -> Iterator[Variant]:
-    """The readers of a table that --variants names."""
-    there, vectors = readers(job.table.variants, data), job.options.corpus_vectors
+def select_readers(job: Job, data: str) -> Iterator[Variant]:
+    """Yields the readers of a table that --variants names.
+
+    Readers that start from vectors of the corpus are left out without --corpus-vectors. An unknown
+    name ends the program with status 2.
+    """
+    names_of_table, vectors = readers(job.table.variants, data), job.options.corpus_vectors
     for name in job.options.variants:
-        if name not in there:
-            names = ", ".join(there)
+        if name not in names_of_table:
+            names = ", ".join(names_of_table)
             fail(f"{job.options.what} on {data} has no reader {name!r}; it has {names}")
-    for name in job.options.variants or there:
-        one = VARIANTS[name]
+    for name in job.options.variants or names_of_table:
+        variant = VARIANTS[name]
         if name not in FROM_CORPUS:
-            yield one
+            yield variant
         elif vectors is None:
+            # The other readers still run, because only this reader needs the file.
             say(f"{data}, {name}: left out, it needs --corpus-vectors")
         else:
-            yield dataclasses.replace(one, changes={**one.changes, "data.embeddings": vectors})
+            yield dataclasses.replace(
+                variant, changes={**variant.changes, "data.embeddings": vectors}
+            )
 
 
-def on_shares(job: Job, data: str) -> Iterator[Variant]:
-    """The readers of figure 2, each on every share of the training questions."""
-    for one in asked(job, data):
+def select_on_shares(job: Job, data: str) -> Iterator[Variant]:
+    """Yields the readers of figure 2, each on all shares of the training questions."""
+    for variant in select_readers(job, data):
         for share in reported.FRACTIONS:
-            changes = {**one.changes, "data.fraction": share / 100}
-            yield Variant(figures.with_share(one.name, share), one.title, changes)
+            changes = {**variant.changes, "data.fraction": share / 100}
+            yield Variant(figures.with_share(variant.name, share), variant.title, changes)
 
 
-def unless_here(job: Job, data: str) -> tuple[str, ...]:
-    """What figure 3 trains: nothing where a run is left whose attention can be drawn."""
-    here = not job.options.rerun and figures.workdir_of(job, data) is not None
-    return () if here else (base_of(data),)
+def readers_to_draw(job: Job, data: str) -> tuple[str, ...]:
+    """Returns the readers that figure 3 trains: none if a finished run can be drawn."""
+    has_run = not job.options.rerun and figures.workdir_of(job, data) is not None
+    return () if has_run else (base_of(data),)
 
 
 def accuracies(
-    data: Sequence[str], others: Mapping[str, Mapping[str, reported.Pair]], store: Store
+    data: Sequence[str], other_papers: Mapping[str, Mapping[str, reported.Pair]], store: Store
 ) -> str:
-    """Tables 1 and 3: rows of others, then the paper's own and ours, one below the other."""
+    """Renders tables 1 and 3: rows of other papers, then the paper's readers and ours below each
+    other.
 
-    def quoted(values: Mapping[str, reported.Pair]) -> list[str]:
+    Args:
+      data: the data sets.
+      other_papers: name of the model -> accuracies of other papers.
+      store: the records of the paper.
+
+    Returns:
+      The table as Markdown. Our accuracies on other questions than the paper's are in a second
+      table.
+    """
+
+    def format_accuracies(values: Mapping[str, reported.Pair]) -> list[str]:
         numbers = (number for name in data for number in values.get(name, (None, None)))
         return ["-" if number is None else f"{number:.1f}" for number in numbers]
 
     headings, elsewhere = ["model"], []
-    rows = [[model, *quoted(values), QUOTED] for model, values in others.items()]
+    rows = [[model, *format_accuracies(values), QUOTED] for model, values in other_papers.items()]
     for name in data:
         headings += [f"{reported.NAMES[name]}: validation", "test"]
     for variant in READERS:
         title, ours = VARIANTS[variant].title, [VARIANTS[variant].title]
-        rows.append([title, *quoted(reported.OWN[variant]), "the paper's own"])
+        rows.append([title, *format_accuracies(reported.OWN[variant]), "the paper's own"])
         for name in data:
             records = store.all(name, variant)
-            cells = [statistics.reached(records, part) for part in ("validation", "test")]
+            cells = [statistics.accuracy_text(records, part) for part in ("validation", "test")]
             if other_data(records):
-                # another test set: not in the paper's column
+                # Accuracies on another test set do not belong in the paper's column.
                 last = columns.at_last_step(records)
                 theirs = origin_of(records[0])
                 elsewhere.append([reported.NAMES[name], title, *cells, last, theirs])
@@ -191,13 +218,19 @@ def accuracies(
     )
 
 
-def published(part: int) -> Callable[[Row], float | None]:
-    """The paper's accuracy of its own reader: 0 in validation, 1 in the test."""
+def paper_accuracy(part: int) -> Callable[[Row], float | None]:
+    """Returns the column of the paper's accuracy of its readers: 0 in validation, 1 in the test."""
     return lambda row: reported.OWN.get(row.variant, {}).get(row.data, (None, None))[part]
 
 
-def compared(store: Store, table: Table, data: str) -> Table:
-    """The readers of a table on a data set beside their base, with tests, also in sentences."""
+def comparison_table(store: Store, table: Table, data: str) -> Table:
+    """Returns a table of readers on a data set with tests against their base, also as sentences.
+
+    Args:
+      store: the records of the paper.
+      table: the table with the names of the readers.
+      data: the data set.
+    """
     base, feature, names = base_of(data), feature_of(data), readers(table.variants, data)
     records = {name: store.all(data, name) for name in names}
     pairs = {name: (records[base], records[name]) for name in names if name != base}
@@ -229,8 +262,8 @@ def compared(store: Store, table: Table, data: str) -> Table:
         pair=lambda data, name: None if name == base else (base, name),
         columns=(
             Column("reader", lambda row: row.title + " (base)" * (row.variant == base)),
-            columns.paper_number("{theirs}: validation", published(0), ".1f"),
-            columns.paper_number("test", published(1), ".1f"),
+            columns.paper_number("{theirs}: validation", paper_accuracy(0), ".1f"),
+            columns.paper_number("test", paper_accuracy(1), ".1f"),
             columns.percent("{mine}: validation (%)", "validation.accuracy"),
             *columns.with_last("test (%)", 2, times=100),
             *columns.paired_tests(("base minus reader", "95 % interval", "bootstrap p")),
@@ -241,14 +274,24 @@ def compared(store: Store, table: Table, data: str) -> Table:
     )
 
 
-def on_each(
-    make: Callable[[Store, Table, str], Table], table: Table, *only: str, more: tuple[str, ...] = ()
+def for_each_data_set(
+    make: Callable[[Store, Table, str], Table],
+    table: Table,
+    *only: str,
+    more_data: tuple[str, ...] = (),
 ) -> Callable[[Store], Iterator[Table]]:
-    """A section per data set: of the table, of `more`, or with a reader that `only` it has."""
+    """Returns a function that makes a section of RESULTS.md for each data set with records.
+
+    Args:
+      make: (store, table, data set) -> the table of a section.
+      table: the table; its data sets always have a section.
+      *only: readers of this table; a data set with a record of such a reader has a section.
+      more_data: further data sets that always have a section.
+    """
 
     def sections(store: Store) -> Iterator[Table]:
         for name, label in reported.NAMES.items():
-            if name in (*table.data, *more) or any(store.all(name, one) for one in only):
+            if name in (*table.data, *more_data) or any(store.all(name, reader) for reader in only):
                 title = table.title.format(data=label)
                 yield dataclasses.replace(make(store, table, name), title=title)
 
@@ -259,7 +302,7 @@ QUOTED = "quoted in the paper, not trained here"
 HELPS = "The feature helps: McNemar p, one-sided, of each seed"
 ONE_HOP = f"K = 1 in the paper is {reported.K1_QUOTED:.0f} on the test set: {QUOTED}."
 READERS = ("minus", "update", "fix", "feature_update", "feature_fix")
-"""Of tables 1 and 3."""
+"""The readers of tables 1 and 3."""
 OTHERS = "Rows of other papers are quoted; nobody trained them here."
 TESTS = (
     "Mean ± sample standard deviation over seeds, parameters of the best validation accuracy. "
@@ -269,7 +312,7 @@ TESTS = (
     "other seeds. The McNemar p of the sentences are two-sided, and those of the column are "
     "corrected together. A question whose answer cannot be found counts as wrong."
 )
-_Table = functools.partial(Table, trained=asked)
+_Table = functools.partial(Table, trained=select_readers)
 TABLE1 = _Table(
     title="Table 1: Who-did-What, accuracy (%)",
     note=OTHERS,
@@ -322,7 +365,7 @@ FIGURE2 = _Table(
     about="with and without gating on shares of the training questions",
     data=reported.FIGURE2,
     variants=("BASE", "no_gating", "FEATURE", "feature_no_gating"),
-    trained=on_shares,
+    trained=select_on_shares,
     after=figures.bars,
 )
 FIGURE3 = Table(
@@ -330,8 +373,8 @@ FIGURE3 = Table(
     note="Drawn by `tables figure2`, `tables figure3` and `tables curves`.",
     about="heat maps of attention on validation questions, trained only if there is no run",
     data=("wdw",),
-    trained=unless_here,
-    body=figures.drawn,
+    trained=readers_to_draw,
+    body=figures.figure_links,
     after=figures.heat_maps,
 )
 PROPORTIONS = Table(
@@ -355,7 +398,7 @@ TABLE6 = Table(
 
 
 def word_vectors(record: Record) -> str:
-    """The file of word vectors, and the share of words that it has."""
+    """Returns the file of word vectors, and the share of the words in it."""
     coverage = record.get("embedding_coverage")
     share = "" if coverage is None else f" ({100 * coverage:.1f} %)"
     return f"{record['config']['data']['embeddings']}{share}"
@@ -379,7 +422,7 @@ RUNS = columns.runs(
 
 
 def report(console: Console, records: Records, workdir: Path) -> None:
-    """Prints the metrics of validation and test, what became of the questions, and time."""
+    """Prints the metrics of validation and test, the counts of questions, and the time."""
     (record,) = records
     title = f"GA Reader on {record['data']} (test: {record['test_n']:,} questions)"
     print_metrics(console, record, title, ("accuracy", "loss"))
@@ -387,23 +430,23 @@ def report(console: Console, records: Records, workdir: Path) -> None:
         parts = [f"{counts['questions']:,} questions"]
         if counts["set_aside"]:
             parts.append(f"{counts['set_aside']:,} more set aside")
-        parts += [f"{what}: {count:,}" for what, count in counts["notes"].items()]
+        parts += [f"{outcome}: {count:,}" for outcome, count in counts["notes"].items()]
         if counts["documents_cut"]:
             parts.append(f"documents cut: {counts['documents_cut']:,}")
         if counts["answer_not_in_document"]:
-            what = "left out of the loss" if split == "train" else "counted as wrong"
-            parts.append(f"answer not to be found: {counts['answer_not_in_document']:,}, {what}")
+            outcome = "left out of the loss" if split == "train" else "counted as wrong"
+            parts.append(f"answer not to be found: {counts['answer_not_in_document']:,}, {outcome}")
         console.print(f"{split}: {'; '.join(parts)}", markup=False, highlight=False)
     print_parameters(console, record)
     print_time(console, record, workdir)
 
 
 def compared_readers(store: Store) -> Iterator[Table]:
-    """The readers beside their base, on the paper's data and on ours."""
-    yield from on_each(compared, TABLE2, "hops_2", "hops_4")(store)
-    yield from on_each(compared, TABLE4)(store)
-    yield from on_each(compared, CBT, "no_gating", more=("cbt_cn",))(store)
-    yield from on_each(compared, TOY)(store)
+    """Yields the tables that compare readers with their base, on the paper's data and on ours."""
+    yield from for_each_data_set(comparison_table, TABLE2, "hops_2", "hops_4")(store)
+    yield from for_each_data_set(comparison_table, TABLE4)(store)
+    yield from for_each_data_set(comparison_table, CBT, "no_gating", more_data=("cbt_cn",))(store)
+    yield from for_each_data_set(comparison_table, TOY)(store)
 
 
 PAPER = Paper(
@@ -430,12 +473,12 @@ PAPER = Paper(
     },
     page=(
         TABLE1,
-        on_each(compared, TABLE2, "hops_2", "hops_4"),
+        for_each_data_set(comparison_table, TABLE2, "hops_2", "hops_4"),
         TABLE3,
-        on_each(compared, TABLE4),
-        on_each(compared, CBT, "no_gating", more=("cbt_cn",)),
-        on_each(compared, TOY),
-        on_each(figures.shares, FIGURE2, "no_gating_50", "no_gating_75"),
+        for_each_data_set(comparison_table, TABLE4),
+        for_each_data_set(comparison_table, CBT, "no_gating", more_data=("cbt_cn",)),
+        for_each_data_set(comparison_table, TOY),
+        for_each_data_set(figures.shares, FIGURE2, "no_gating_50", "no_gating_75"),
         PROPORTIONS,
         TABLE5,
         TABLE6,

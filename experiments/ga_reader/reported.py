@@ -1,6 +1,6 @@
-"""The numbers that Dhingra et al. (2017) report: tables 1 to 6, figure 2, section 4.2.
+"""The results that Dhingra et al. (2017) report: tables 1 to 6, figure 2, section 4.2.
 
-Accuracy in percent, (validation, test); None where the paper has a dash.
+Accuracies are pairs in percent, (validation, test), with None where the paper has a dash.
 """
 
 NAMES = {
@@ -18,7 +18,7 @@ CLOZE = ("cnn", "daily_mail", "cbt_ne", "cbt_cn")
 FIGURE2 = ("cnn", "wdw")
 FRACTIONS = (50, 75, 100)
 
-# Tables 1 and 3: rows of other papers, which nobody trained for this one.
+# Tables 1 and 3: rows of other papers, which nobody trained for this paper.
 QUOTED_WDW: dict[str, dict[str, Pair]] = {
     "Human": {"wdw": (None, 84)},
     "Attentive Reader": {"wdw": (None, 53), "wdw_relaxed": (None, 55)},
@@ -60,7 +60,7 @@ QUOTED_CLOZE: dict[str, dict[str, Pair]] = {
     "AS Reader, + BookTest, ensemble": _row(_, _, _, _, 82.3, 78.4, 85.7, 83.7),
 }
 
-# The paper's own rows, by the name of our variant.
+# Rows of the paper's readers, by the name of our variant.
 OWN: dict[str, dict[str, Pair]] = {
     "minus": {"wdw": (None, 57), "wdw_relaxed": (None, 60.0)}
     | _row(73.0, 73.8, 76.7, 75.7, 74.9, 69.0, 69.0, 63.9),
@@ -81,9 +81,9 @@ OWN: dict[str, dict[str, Pair]] = {
     "corpus": {"wdw": (64.0, 62.5)},
 }
 K1_QUOTED = 57.0
-"""Table 2, K = 1: the AS Reader's test accuracy out of another paper."""
+"""The row K = 1 of table 2, which is the test accuracy of the AS Reader from another paper."""
 
-# Figure 2: one-sided McNemar p of gating against none, by (data, feature), then share in percent.
+# Figure 2: one-sided McNemar p of gating against no gating, by (data, feature) and share in %.
 # The panel of CNN without the feature is lost in our copy of the paper.
 FIGURE2_P: dict[tuple[str, bool], dict[int, str]] = {
     ("cnn", True): {50: "0.07", 75: "0.13", 100: "<0.01"},

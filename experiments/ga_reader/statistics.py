@@ -1,4 +1,4 @@
-"""Tests against a better reader, and the tables of statistics: 5 and 6, and the proportions."""
+"""One-sided tests between readers, tables 5 and 6, and the tests of proportions."""
 
 from collections.abc import Mapping
 
@@ -24,13 +24,24 @@ from gatedjax import analysis
 from gatedjax.analysis._significance import McNemar, Proportion
 
 
-def reached(records: Records, part: str = "test", digits: int = 2) -> str:
-    """Mean and deviation over the seeds of the accuracy of a part, in percent."""
+def accuracy_text(records: Records, part: str = "test", digits: int = 2) -> str:
+    """Formats the mean and deviation over the seeds of the accuracy of a part, in percent."""
     return format_average(records, lambda record: 100 * record[part]["accuracy"], digits)
 
 
 def one_sided(first: Records, second: Records) -> list[McNemar]:
-    """Exact McNemar tests of each seed that both have: is the first reader better?"""
+    """Runs exact McNemar tests of whether the first reader is better.
+
+    Args:
+      first: the records of the first reader.
+      second: the records of the second reader.
+
+    Returns:
+      A test for each seed that both have.
+
+    Raises:
+      ValueError: if the test sets differ in size.
+    """
     a, b = ({record["seed"]: record for record in records} for records in (first, second))
     tests = []
     for seed in sorted(a.keys() & b.keys()):
@@ -45,13 +56,19 @@ def one_sided(first: Records, second: Records) -> list[McNemar]:
 
 
 def one_sided_texts(pairs: Mapping[K, tuple[Records, Records]]) -> dict[K, str]:
-    """One-sided p-values by seed with the counts that they rest on, corrected together.
+    """Formats one-sided p-values by seed with their counts; all are corrected together.
 
-    There is no p where a pair (reader, the one that it may be better than) has one seed in common,
-    or a run collapsed.
+    A pair has no p-value if it has fewer than two common seeds or a collapsed run.
+
+    Args:
+      pairs: key -> the records of the reader that may be better, and of the other reader.
+
+    Returns:
+      The text of each key.
     """
     tests = {key: one_sided(*pair) for key, pair in pairs.items()}
     lost = {key for key, pair in pairs.items() if any(map(has_collapsed, (*pair[0], *pair[1])))}
+    # A single seed is too little for a verdict, so it has counts but no p-value.
     tested = {key: of for key, of in tests.items() if len(of) > 1 and key not in lost}
     p_values = iter(analysis.holm([test.p_value for of in tested.values() for test in of]))
     texts = {}
@@ -67,9 +84,9 @@ def one_sided_texts(pairs: Mapping[K, tuple[Records, Records]]) -> dict[K, str]:
 
 
 def count(job: Job) -> None:
-    """Counts every data set that can be had here; writes statistics.json."""
+    """Counts the data sets that can be loaded here, and writes statistics.json."""
 
-    def counted(name: str) -> Json:
+    def count_questions(name: str) -> Json:
         parts: Json = {}
         differ: list[str | None] = []
         words: set[str] = set()
@@ -87,41 +104,43 @@ def count(job: Job) -> None:
             differ.append(source.info.substitute)
         return {**parts, "substitute": join_remarks(differ), "words": len(words), "max": longest}
 
-    count_each(job.options.results / "statistics.json", job.data, counted, rerun=job.options.rerun)
+    count_each(
+        job.options.results / "statistics.json", job.data, count_questions, rerun=job.options.rerun
+    )
 
 
 def table5(store: Store) -> str:
-    """Sizes of the data sets: the paper's and those that were counted here."""
+    """Renders table 5, the sizes of the data sets in the paper and here, as Markdown."""
     path = store.folder / "statistics.json"
     counts = read_json(path) if path.exists() else {}
     headings = ["data", "whose", "train", "validation", "test", "words", "longest document"]
     headings += ["set aside", "out of the ordinary"]
     rows, origins = [], []
     for data, name in reported.NAMES.items():
-        quoted, counted = reported.STATISTICS.get(data), counts.get(data)
-        if quoted is not None:
-            rows.append([name, "paper", *(f"{number:,}" for number in quoted), "-", "-"])
-        if counted is not None:
-            parts = {split: counted[split] for split in SPLITS}
+        paper_counts, counts_here = reported.STATISTICS.get(data), counts.get(data)
+        if paper_counts is not None:
+            rows.append([name, "paper", *(f"{number:,}" for number in paper_counts), "-", "-"])
+        if counts_here is not None:
+            parts = {split: counts_here[split] for split in SPLITS}
             numbers = [*(part["questions"] for part in parts.values())]
-            numbers += [counted["words"], counted["max"]]
+            numbers += [counts_here["words"], counts_here["max"]]
             numbers.append(sum(part["set_aside"] for part in parts.values()))
             notes = sorted(
-                f"{split}, {what}: {n:,}"
+                f"{split}, {remark}: {n:,}"
                 for split, part in parts.items()
-                for what, n in part["notes"].items()
+                for remark, n in part["notes"].items()
             )
-            other = other_data([counted])
-            whose = "counted, other data" if other else "counted"
-            origins += [f"- {name}: {origin_of(counted)}."] * other
-            rows.append([name, whose, *(f"{n:,}" for n in numbers), "; ".join(notes) or "none"])
-        elif quoted is not None:
+            other = other_data([counts_here])
+            source = "counted, other data" if other else "counted"
+            origins += [f"- {name}: {origin_of(counts_here)}."] * other
+            rows.append([name, source, *(f"{n:,}" for n in numbers), "; ".join(notes) or "none"])
+        elif paper_counts is not None:
             rows.append([name, "counted", *[NOT_RUN] * 5, "-", "-"])
     return paragraphs(analysis.render_table(headings, rows), "\n".join(origins))
 
 
 def table6(store: Store) -> str:
-    """The tuned values, and whether the presets and the runs have them."""
+    """Renders table 6, the tuned values of the paper, the presets and the runs, as Markdown."""
     headings = ["data", "dropout: paper", "preset", "runs", "GRU width: paper", "preset", "runs"]
     headings.append("characters")
     rows = []
@@ -130,10 +149,10 @@ def table6(store: Store) -> str:
         spelt, letters = "none", model.characters
         if letters.char_dim:
             spelt = f"{letters.char_dim}-d, GRU {letters.char_hidden}"
-        ran = [record["config"]["model"] for record in store.any_of(data)]
+        networks = [record["config"]["model"] for record in store.any_of(data)]
         row = [reported.NAMES[data]]
         for name, theirs in (("dropout", dropout), ("hidden", width)):
-            values = sorted({one[name] for one in ran})
+            values = sorted({network[name] for network in networks})
             row += [f"{theirs:g}", f"{getattr(model, name):g}"]
             row.append(", ".join(f"{value:g}" for value in values) or NOT_RUN)
         rows.append([*row, spelt])
@@ -141,7 +160,8 @@ def table6(store: Store) -> str:
 
 
 def proportions(store: Store) -> str:
-    """One-sample proportion tests of section 4.2, on the paper's accuracies and on ours."""
+    """Renders the one-sample tests of proportions of section 4.2, for the paper and ours, as
+    Markdown."""
     headings = ["data", "second best (quoted)", "its test (%)", "GA test (%)", "whose", "questions"]
     headings += ["z", "p, one-sided", "p in the paper"]
     rows, tests = [], {}
@@ -155,19 +175,19 @@ def proportions(store: Store) -> str:
     for data, (name, second, accuracy, n, p) in reported.PROPORTIONS.items():
         test = analysis.proportion_test(accuracy / 100, second / 100, n)
         row = [reported.NAMES[data], name, f"{second:.1f}"]
-        rows.append([*row, f"{accuracy:.1f}", "paper", f"{n:,}", *_shown(test), p])
-        ours, whose, cells = records[data], "ours", ("-", "-")
+        rows.append([*row, f"{accuracy:.1f}", "paper", f"{n:,}", *_format_test(test), p])
+        ours, source, cells = records[data], "ours", ("-", "-")
         if other_data(ours):
-            row, whose = [row[0], "-", "-"], "ours, other data"
+            row, source = [row[0], "-", "-"], "ours, other data"
         elif data in tests:
-            cells = _shown(tests[data]._replace(p_value=float(corrected[data])))
+            cells = _format_test(tests[data]._replace(p_value=float(corrected[data])))
         elif ours:
             cells = "-", ONE_SEED if alive(ours) else COLLAPSED
         size = f"{ours[0]['test_n']:,}" if ours else "-"
-        rows.append([*row, reached(ours, digits=1), whose, size, *cells, "-"])
+        rows.append([*row, accuracy_text(ours, digits=1), source, size, *cells, "-"])
     return analysis.render_table(headings, rows)
 
 
-def _shown(test: Proportion) -> tuple[str, str]:
+def _format_test(test: Proportion) -> tuple[str, str]:
     p = f"{test.p_value:.5f}" if test.p_value >= 1e-5 else "<0.00001"
     return f"{test.z:.3f}", p

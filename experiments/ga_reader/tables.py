@@ -1,4 +1,5 @@
-"""Reproduces the paper's tables and figures: `python -m experiments.ga_reader.tables table2`."""
+"""The command `python -m experiments.ga_reader.tables TABLE`, which reproduces tables and
+figures."""
 
 import functools
 import sys

@@ -1,1 +1,1 @@
-"""SSAN (Geng et al. 2020): runs and tables."""
+"""The runs and tables of SSAN (Geng et al. 2020)."""

@@ -1,4 +1,4 @@
-"""Trains and evaluates one SSAN or its baseline: `python -m experiments.ssan --preset bshift`."""
+"""The command `python -m experiments.ssan`, which trains and evaluates an SSAN or its baseline."""
 
 import sys
 
@@ -7,9 +7,13 @@ from experiments.ssan.config import START
 
 
 def main(args: list[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
+    """Runs the command and returns its exit status.
+
+    Args:
+      args: the arguments; None takes the arguments of the process.
+    """
     args = sys.argv[1:] if args is None else args
-    # what a command needs is loaded when its name or its options are known
+    # The imports stand here so that each command loads only the modules that it needs.
     if args[:1] == ["translate"]:
         from experiments.ssan import translation
 

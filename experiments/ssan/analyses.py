@@ -1,5 +1,10 @@
-"""Tables 6 and 7 and figures 2 to 6, what the attention of finished runs looks like; and a linear
-reference."""
+"""Tables 6 and 7 and figures 2 to 6, which show the attention of finished runs; and a linear
+reference for the probes.
+
+An analysis is a function of a job (the options and the records of a command) and the name of a data
+set. It writes a JSON file of results below the folder of the records, and figures also an image.
+The other functions render the results.
+"""
 
 import collections
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +22,7 @@ from experiments.core.records import Store, read_json, refuse_other, write_json
 from experiments.core.text import SPLITS
 from experiments.ssan import attention, neighbours, reported
 from experiments.ssan.attention import GLUED, Encoder, Words
-from experiments.ssan.config import BASE, FULL, bounded, local
+from experiments.ssan.config import BASE, FULL, bounded_name, local_name
 from experiments.ssan.experiment import experiment
 from experiments.ssan.sentences import sentences
 from experiments.ssan.tags import TAG_CLASSES, TagCounts, tag_counts
@@ -27,15 +32,15 @@ from gatedjax._utils.terminal import say
 from gatedjax.analysis import trees
 
 Numbers = Json
-"""What an analysis writes."""
+"""The results of an analysis, as in its JSON file."""
 TITLES = {BASE: "SAN", FULL: "SSAN, layer 1"}
 NORMS: tuple[trees.Norm, ...] = ("rows", "area", "none")
 BASELINES = ("left", "right", "balanced", "random")
 GOLD = "gold trees of the English Web Treebank's test part"
 MOST = 2_000
-"""Sentences that figures 2 and 4 look at."""
+"""The number of test sentences, from the first, that figures 2 and 4 average over."""
 SHOWN = range(8, 15)
-"""Words of a sentence that figures show."""
+"""The lengths, in words, of the sentences that figures 3, 5 and 6 choose from."""
 PROBES = ("bshift", "tree_depth", "top_const")
 FIGURES = {
     "figure2": "bshift",
@@ -44,13 +49,21 @@ FIGURES = {
     "figure5": "wrd_small",
     "figure6": "mt_multi30k",
 }
-"""What each looks into, if the command names no data."""
+"""The data set of each figure if the command names none."""
 
 
-def of_each(
+def for_each_data_set(
     analyse: Callable[[Job, str], None], then: Callable[[Job], None] = lambda job: None
 ) -> Callable[[Job], None]:
-    """Analyses every data set that the command names, and then does something else."""
+    """Returns a function that analyses each data set of a command.
+
+    Args:
+      analyse: called with the job and the name of each data set.
+      then: called with the job at the end.
+
+    Returns:
+      The function of a job. It raises ValueError if the command names a data set twice.
+    """
 
     def all_of_them(job: Job) -> None:
         repeated = [data for data, n in collections.Counter(job.data).items() if n > 1]
@@ -63,15 +76,23 @@ def of_each(
     return all_of_them
 
 
-def with_local_heads(job: Job, data: str) -> bool:
-    """Whether an analysis looks into networks with local heads, which table 2 trains on BShift."""
+def uses_local_heads(job: Job, data: str) -> bool:
+    """Returns whether an analysis reads the networks with local heads, which table 2 trains on
+    BShift."""
     return data == "bshift" and job.options.local
 
 
-def encoders(job: Job, data: str) -> dict[str, Encoder]:
-    """The networks without and with a selector in layer 1, of seed 0."""
-    there = with_local_heads(job, data)
-    trained = {role: local(role) if there else role for role in TITLES}
+def load_encoders(job: Job, data: str) -> dict[str, Encoder]:
+    """Loads the encoders of seed 0, without a selector and with a selector in layer 1.
+
+    Returns:
+      An encoder for each of the names `BASE` and `FULL`.
+
+    Raises:
+      FileNotFoundError: if a run has not finished.
+    """
+    use_local = uses_local_heads(job, data)
+    trained = {role: local_name(role) if use_local else role for role in TITLES}
     return {
         role: attention.load_encoder(
             job.config(data, variant, 0), job.options.runs / f"{data}-{variant}-seed0"
@@ -80,88 +101,116 @@ def encoders(job: Job, data: str) -> dict[str, Encoder]:
     }
 
 
-def shown_as(data: str, numbers: Numbers) -> str:
-    """What an analysis looked into."""
-    local = ", local heads and a linear head" if numbers.get("local") else ""
-    return reported.NAMES.get(data, data) + local
+def title_of(data: str, numbers: Numbers) -> str:
+    """Returns the title of a data set, with a note if the networks have local heads."""
+    ending = ", local heads and a linear head" if numbers.get("local") else ""
+    return reported.NAMES.get(data, data) + ending
 
 
-def file_of(store: Store, what: str, data: str) -> Path:
-    """Where the numbers of an analysis are."""
-    return store.folder / "attention" / f"{what}-{data}.json"
+def file_of(store: Store, name: str, data: str) -> Path:
+    """Returns the path of the results of an analysis.
+
+    Args:
+      store: the records of the paper.
+      name: the name of the table, figure or reference.
+      data: the data set.
+    """
+    return store.folder / "attention" / f"{name}-{data}.json"
 
 
-def written(store: Store, what: str) -> list[tuple[str, Numbers]]:
-    """(data set, what the analysis wrote), by name."""
-    paths = sorted((store.folder / "attention").glob(f"{what}-*.json"))
-    return [(path.stem.removeprefix(f"{what}-"), read_json(path)) for path in paths]
+def read_results(store: Store, name: str) -> list[tuple[str, Numbers]]:
+    """Reads the results of an analysis on all data sets, in the order of their names.
+
+    Args:
+      store: the records of the paper.
+      name: the name of the table or figure.
+
+    Returns:
+      Pairs of a data set and its results.
+    """
+    paths = sorted((store.folder / "attention").glob(f"{name}-*.json"))
+    return [(path.stem.removeprefix(f"{name}-"), read_json(path)) for path in paths]
 
 
 def _save(job: Job, data: str, numbers: Numbers) -> str:
-    """Writes the numbers of an analysis; those of another one only give way to --rerun.
+    """Writes the results of an analysis; only --rerun replaces different results.
 
-    Returns what it looked into, for a title.
+    Returns:
+      The title of the data set, see `title_of`.
     """
     path = file_of(job.store, job.options.what, data)
-    if with_local_heads(job, data):
+    if uses_local_heads(job, data):
         numbers["local"] = True
-    known = read_json(path) if path.exists() else None
-    refuse_other(path, "result", known, numbers, rerun=job.options.rerun)
+    previous = read_json(path) if path.exists() else None
+    refuse_other(path, "result", previous, numbers, rerun=job.options.rerun)
     write_json(path, numbers)
-    return shown_as(data, numbers)
+    return title_of(data, numbers)
 
 
-def figure_of(what: str, data: str) -> str:
-    """The name of a figure's files: data other than the figure's own have files of their own."""
-    return what if data == FIGURES[what] else f"{what}_{data}"
+def figure_of(name: str, data: str) -> str:
+    """Returns the name of the files of a figure, which includes any data set but the default."""
+    return name if data == FIGURES[name] else f"{name}_{data}"
 
 
-def _drawn(job: Job, data: str) -> Path:
+def _figure_stem(job: Job, data: str) -> Path:
     return job.store.folder / figure_of(job.options.what, data)
 
 
 def treebank(options: Any, split: str = "test") -> Records:
-    """The sentences of the English Web Treebank, with tags and constituents."""
+    """Loads sentences of the English Web Treebank, with tags and constituents.
+
+    Args:
+      options: has `data_dir` and `manual_dir`.
+      split: "train", "validation" or "test".
+    """
     folders = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
     return list(gdata.load("ewt_trees", split, **folders))
 
 
 def gold_tree(example: Json) -> trees.SpanTree:
-    """The gold tree of an example, without labels."""
+    """Returns the gold tree of an example, without labels."""
     spans = [(first, past) for first, past, _ in example["constituents"]]
     return trees.SpanTree.of(len(example["tokens"]), spans)
 
 
-def _maps(options: Any, encoder: Encoder, texts: Sequence[Words], **more: Any) -> list[np.ndarray]:
-    return attention.attention(encoder, texts, layer=options.layer, head=options.head, **more)
+def _maps(
+    options: Any, encoder: Encoder, texts: Sequence[Words], **attention_options: Any
+) -> list[np.ndarray]:
+    return attention.attention(
+        encoder, texts, layer=options.layer, head=options.head, **attention_options
+    )
 
 
 def _tagged_maps(options: Any, encoder: Encoder, examples: Sequence[Any]) -> list[np.ndarray]:
-    """As `_maps`; tags tell the words that no space stands before."""
+    """Computes the attention between the words of tagged sentences, see `_maps`.
+
+    The tags mark the words that follow the previous word without a space.
+    """
     glued = [[tag in GLUED for tag in example["tags"]] for example in examples]
     return _maps(options, encoder, [example["tokens"] for example in examples], glued=glued)
 
 
-# table 6 -----------------------------------------------------------------------------------------
+# Table 6 -----------------------------------------------------------------------------------------
 
 
 def brackets(job: Job, data: str) -> None:
-    """Bracket scores of trees from attention, and of the four trees that know nothing."""
+    """Scores trees from attention, and four trees that ignore the sentence, against gold trees."""
     examples = treebank(job.options)
     gold = [gold_tree(example) for example in examples]
     drop = [[tag in trees.PUNCTUATION for tag in example["tags"]] for example in examples]
 
     def scores(predicted: Sequence[trees.SpanTree]) -> list[float]:
         pairs = zip(gold, predicted, drop, strict=True)
-        kept = [(true.without(out), tree.without(out)) for true, tree, out in pairs]
-        return [round(value, 6) for value in trees.bracket_scores(kept)]
+        without_punctuation = [(true.without(out), tree.without(out)) for true, tree, out in pairs]
+        return [round(value, 6) for value in trees.bracket_scores(without_punctuation)]
 
     numbers: Numbers = {"gold": GOLD, "sentences": len(gold), "layer": job.options.layer}
-    for variant, encoder in encoders(job, data).items():
+    for variant, encoder in load_encoders(job, data).items():
         weights = _tagged_maps(job.options, encoder, examples)
         for norm in NORMS:
             of_norm = [trees.from_attention(w, norm=norm) for w in weights]
             numbers[f"{variant}-{norm}"] = scores(of_norm)
+    # The seed is fixed so that all runs of the command score the same random trees.
     generator = np.random.default_rng(0)
     makers: tuple[Callable[[int], trees.SpanTree], ...] = (
         trees.left_branching,
@@ -175,15 +224,15 @@ def brackets(job: Job, data: str) -> None:
 
 
 def table6(store: Store) -> str:
-    """Unlabelled brackets."""
+    """Renders table 6, the scores of unlabelled brackets, as Markdown."""
     headings = ["attention of", "tree", "precision (%)", "recall (%)", "F1 (%)"]
     rows = [
         ["WMT14 En-De, paper", name, *(f"{pair[i]:.2f}" for pair in reported.TABLE6.values())]
         for i, name in enumerate(("SAN", "SSAN"))
     ]
     notes = []
-    for data, numbers in written(store, "table6"):
-        name = shown_as(data, numbers)
+    for data, numbers in read_results(store, "table6"):
+        name = title_of(data, numbers)
         named = {
             f"{variant}-{norm}": f"{title}, mass by {norm}"
             for variant, title in TITLES.items()
@@ -197,24 +246,31 @@ def table6(store: Store) -> str:
     return paragraphs(analysis.render_table(headings, rows), "\n".join(notes))
 
 
-# table 7 -----------------------------------------------------------------------------------------
+# Table 7 -----------------------------------------------------------------------------------------
 
 
 def tag_shares(job: Job, data: str) -> None:
-    """Shares of attention by part of speech."""
+    """Computes the shares of attention by the part of speech of the key, and writes them."""
     examples, note = tagged_sentences(job, data)
     numbers: Numbers = {"note": note, "sentences": len(examples), "layer": job.options.layer}
-    for variant, encoder in encoders(job, data).items():
+    for variant, encoder in load_encoders(job, data).items():
         counts = TagCounts(dict.fromkeys(TAG_CLASSES, 0.0))
         weights = _tagged_maps(job.options, encoder, examples)
-        for one, example in zip(weights, examples, strict=True):
-            counts += tag_counts(one, example["tags"])
+        for sentence_weights, example in zip(weights, examples, strict=True):
+            counts += tag_counts(sentence_weights, example["tags"])
         numbers[variant] = {name: round(share, 6) for name, share in counts.shares().items()}
     _save(job, data, numbers)
 
 
 def tagged_sentences(job: Job, data: str) -> tuple[Records, str]:
-    """Sentences with tags to look at the attention of a network with: its own where they have."""
+    """Returns tagged sentences on which to run a network, and a note about their source.
+
+    Tree depth and top constituents have test sentences of the treebank, with gold tags; other data
+    sets borrow the test sentences of the treebank.
+
+    Raises:
+      ValueError: if the treebank contains no test sentence.
+    """
     options = job.options
     if not data.startswith(("tree_depth", "top_const")):
         return treebank(options), f"{GOLD.replace('trees', 'tags')}, not the network's own text"
@@ -235,18 +291,18 @@ def _test_examples(job: Job, data: str) -> gdata.Source:
 
 
 def table7(store: Store) -> str:
-    """Attention by part of speech."""
-    ours = written(store, "table7")
+    """Renders table 7, attention by part of speech, as Markdown."""
+    ours = read_results(store, "table7")
 
-    def whose(data: str) -> tuple[str, str]:
+    def origins(data: str) -> tuple[str, str]:
         return columns([*store.all(data, BASE), *store.all(data, FULL)])
 
     headings = ["class"]
     for data in reported.TABLE7_DATA:
-        of = f"{reported.NAMES[data]}, {whose(data)[0]}"
+        of = f"{reported.NAMES[data]}, {origins(data)[0]}"
         headings += [f"{of}: {name}" for name in ("SAN", "SSAN")]
     for data, numbers in ours:
-        of = shown_as(data, numbers) + whose(data)[1].removeprefix("ours")
+        of = title_of(data, numbers) + origins(data)[1].removeprefix("ours")
         headings += [f"{of}: {name}" for name in ("SAN", "SSAN", "change (%)")]
     rows = []
     for name, quoted in reported.TABLE7.items():
@@ -256,22 +312,24 @@ def table7(store: Store) -> str:
             change = f"{100 * (ssan - san) / san:+.1f}" if san else "-"
             row += [f"{san:.3f}", f"{ssan:.3f}", change]
         rows.append(row)
-    notes = [f"- {shown_as(data, numbers)}: {numbers['note']}." for data, numbers in ours]
+    notes = [f"- {title_of(data, numbers)}: {numbers['note']}." for data, numbers in ours]
     table = analysis.render_table(headings, rows)
     return paragraphs(table, "\n".join(notes) or f"Ours: {NOT_RUN}.")
 
 
-# figures -----------------------------------------------------------------------------------------
+# Figures -----------------------------------------------------------------------------------------
 
 
 def distances(job: Job, data: str) -> None:
-    """Figures 2 and 4: attention over the distance of query and key."""
+    """Draws figures 2 and 4, attention over the distance of query and key, and writes the
+    shares."""
     texts = [example["tokens"] for example in _test_examples(job, data)[:MOST]]
     counts = {}
     numbers: Numbers = {"sentences": len(texts), "layer": job.options.layer}
-    for variant, encoder in encoders(job, data).items():
+    for variant, encoder in load_encoders(job, data).items():
         total = analysis.distance_counts(np.zeros((0, 1, 1)), np.zeros(0, int))
         for weights in _maps(job.options, encoder, texts):
+            # A sentence without words has no attention to count.
             if len(weights):
                 total += analysis.distance_counts(weights[None], [len(weights)])
         counts[TITLES[variant]] = total
@@ -281,75 +339,85 @@ def distances(job: Job, data: str) -> None:
             "empty_rate": round(total.empty_rate, 6),
         }
     title = _save(job, data, numbers)
-    analysis.plot_distances(counts, _drawn(job, data), title=title)
+    analysis.plot_distances(counts, _figure_stem(job, data), title=title)
 
 
 def heat_maps(job: Job, data: str) -> None:
-    """Figures 3 and 5: attention of one sentence whose order was changed."""
+    """Draws figures 3 and 5, the attention within a sentence with changed order.
+
+    Raises:
+      ValueError: if the order of the sentences of a data set was not changed.
+    """
     if not all(name.startswith(("bshift", "wrd")) for name in job.data):
-        what = job.options.what
-        raise ValueError(f"{what} shows sentences whose order was changed, got {job.data}")
+        figure = job.options.what
+        raise ValueError(f"{figure} shows sentences whose order was changed, got {job.data}")
     source = _test_examples(job, data)
     names = source.info.class_names
     short = [example for example in source if len(example["tokens"]) in SHOWN]
+    # Sentences of BShift have no position of the move, but the label "I" if words were swapped.
     moved = [x for x in short if "insert" in x or names[x["label"]] == "I"]
-    example = _one(job.options, moved)
+    example = _choose_sentence(job.options, moved)
     words = example["tokens"]
     panels = {
         TITLES[variant]: _maps(job.options, encoder, [words])[0]
-        for variant, encoder in encoders(job, data).items()
+        for variant, encoder in load_encoders(job, data).items()
     }
-    weights = {name: np.round(one, 4).tolist() for name, one in panels.items()}
+    weights = {name: np.round(panel, 4).tolist() for name, panel in panels.items()}
     title = _save(job, data, {"words": list(words), "weights": weights})
     analysis.plot_attention(
         words,
         panels,
-        _drawn(job, data),
+        _figure_stem(job, data),
         f"{title}, layer {job.options.layer}",
         marked=[example["insert"], example["original"]] if "insert" in example else [],
     )
 
 
-def _one(options: Any, examples: Sequence[Record]) -> Json:
+def _choose_sentence(options: Any, examples: Sequence[Record]) -> Json:
     if not 0 <= options.sentence < len(examples):
         raise ValueError(f"sentence must be in [0, {len(examples)}), got {options.sentence}")
     return examples[options.sentence]
 
 
 def tree_figure(job: Job, data: str) -> None:
-    """Figure 6: the trees of one sentence."""
+    """Draws figure 6, the trees of a sentence, and writes their brackets."""
     short = [x for x in treebank(job.options) if len(x["tokens"]) in SHOWN]
-    example = _one(job.options, short)
+    example = _choose_sentence(job.options, short)
     gold = gold_tree(example)
-    drawn = {"gold": gold}
-    for variant, encoder in encoders(job, data).items():
+    trees_of = {"gold": gold}
+    for variant, encoder in load_encoders(job, data).items():
         (weights,) = _tagged_maps(job.options, encoder, [example])
-        drawn[TITLES[variant]] = trees.from_attention(weights)
-    bracketed = {name: tree.bracketed(example["tokens"]) for name, tree in drawn.items()}
+        trees_of[TITLES[variant]] = trees.from_attention(weights)
+    bracketed = {name: tree.bracketed(example["tokens"]) for name, tree in trees_of.items()}
     title = f"Trees from the attention of {_save(job, data, bracketed)}, layer {job.options.layer}"
-    analysis.plot_trees(example["tokens"], drawn, _drawn(job, data), title, gold=gold)
+    analysis.plot_trees(example["tokens"], trees_of, _figure_stem(job, data), title, gold=gold)
 
 
 CURVES = "curves_"
-"""Begins the names of the files of learning curves; the data set follows."""
-APART = bounded("")
-"""Ends the name of the figure of the networks whose names end so."""
+"""The beginning of the names of files with learning curves; the data set follows."""
+APART = bounded_name("")
+"""The end of the names of networks with a bounded gradient, and of the name of their figure."""
 
 
 def curves(job: Job, data: str) -> None:
-    """Validation and selected pairs of all networks that learned, while they trained.
+    """Draws validation accuracy and the share of selected pairs for all networks that learned.
 
-    Selectors whose gradient is bounded have a figure of their own, with the standard networks.
+    Selectors with a bounded gradient get a second figure, together with the networks without a
+    selector.
     """
     store = job.store
     learned = store.learned_records(data)
-    apart = {name for name in learned if name.endswith(APART)}
-    standard = {name for name, (one, *_) in learned.items() if not one.get("selection_curve")}
-    for ending, names in {"": learned.keys() - apart, APART: apart and apart | standard}.items():
+    bounded_names = {name for name in learned if name.endswith(APART)}
+    standard = {name for name, (record, *_) in learned.items() if not record.get("selection_curve")}
+    # Without bounded gradients the second figure has no networks and is not drawn.
+    for ending, names in {
+        "": learned.keys() - bounded_names,
+        APART: bounded_names and bounded_names | standard,
+    }.items():
         runs = {job.paper.variants[name].title: learned[name] for name in learned if name in names}
         if not runs:
             continue
-        rates = {title: _selected(records) for title, records in runs.items()}
+        rates = {title: _selection_rates(records) for title, records in runs.items()}
         lines = panels(runs, "curve", {"validation accuracy": 2})
         lines |= panels(rates, "rate", {"selected pairs": 1})
         stem = store.folder / f"{CURVES}{data}{ending}"
@@ -358,19 +426,26 @@ def curves(job: Job, data: str) -> None:
         say(f"wrote {stem}.png and .svg")
 
 
-def _selected(records: Records) -> Records:
-    """Curves of the share of selected pairs, of the networks that select in one layer."""
+def _selection_rates(records: Records) -> Records:
+    """Returns the curves of the share of selected pairs for the networks with a single selective
+    layer."""
     layers = [record.get("selection_curve", {}).values() for record in records]
-    return [{"rate": rates} for one in layers if len(one) == 1 for rates in one]
+    return [
+        {"rate": rates}
+        for curves_of_layer in layers
+        if len(curves_of_layer) == 1
+        for rates in curves_of_layer
+    ]
 
 
-def _lines(store: Store) -> Iterator[str]:
-    for what in FIGURES:
-        ours = written(store, what)
+def _link_lines(store: Store) -> Iterator[str]:
+    for figure in FIGURES:
+        ours = read_results(store, figure)
         if not ours:
-            yield f"- {what}: {NOT_RUN}."
+            yield f"- {figure}: {NOT_RUN}."
         for data, numbers in ours:
-            text = f"- [{what}]({figure_of(what, data)}.png): {shown_as(data, numbers)}"
+            text = f"- [{figure}]({figure_of(figure, data)}.png): {title_of(data, numbers)}"
+            # Only the results of figures 2 and 4 have shares by distance.
             if BASE in numbers and "shares" in numbers[BASE]:
                 san, ssan = (100 * numbers[variant]["shares"][1] for variant in TITLES)
                 empty = 100 * numbers[FULL]["empty_rate"]
@@ -381,28 +456,32 @@ def _lines(store: Store) -> Iterator[str]:
             yield text + "."
     for path in sorted(store.folder.glob(f"{CURVES}*.png")):
         data = path.stem.removeprefix(CURVES)
-        whose = "all networks that learned their training data"
+        subject = "all networks that learned their training data"
         if data.endswith(APART):
-            whose = "selectors with a bounded gradient and of networks without a selector"
+            subject = "selectors with a bounded gradient and of networks without a selector"
         elif path.with_stem(path.stem + APART).exists():
-            whose += ", selectors with a bounded gradient apart"
+            subject += ", selectors with a bounded gradient apart"
         yield (
             f"- [{path.stem}]({path.name}): {reported.NAMES[data.removesuffix(APART)]}, validation "
-            f"accuracy and selected pairs while training, of {whose}."
+            f"accuracy and selected pairs while training, of {subject}."
         )
 
 
 def figures(store: Store) -> str:
-    """Links to the figures, and the numbers of the distance curves at 1."""
+    """Returns links to the figures, with the shares of attention at distance 1, as Markdown."""
     quoted = "The paper has {} % (SAN) and {} % (SSAN) at distance 1 on BShift."
-    return "\n".join([*_lines(store), "", quoted.format(*reported.DISTANCE_ONE)])
+    return "\n".join([*_link_lines(store), "", quoted.format(*reported.DISTANCE_ONE)])
 
 
-# a linear reference ------------------------------------------------------------------------------
+# A linear reference ------------------------------------------------------------------------------
 
 
 def linear_reference(job: Job, data: str) -> None:
-    """How many labels pairs of neighbouring words tell."""
-    if others := [name for name in job.data if name not in PROBES]:
-        raise ValueError(f"neighbours is for the probes {', '.join(PROBES)}, got {others[0]}")
+    """Trains the linear classifier of neighbouring words on a probe, and writes its accuracy.
+
+    Raises:
+      ValueError: if a data set is not a probe.
+    """
+    if unsuitable := [name for name in job.data if name not in PROBES]:
+        raise ValueError(f"neighbours is for the probes {', '.join(PROBES)}, got {unsuitable[0]}")
     _save(job, data, neighbours.train(experiment(job.config(data, FULL, 0))))

@@ -22,25 +22,35 @@ from gatedjax.training import load_params
 BATCH = 64
 Words = Sequence[str]
 GLUED = frozenset({".", ",", ":", "''", "-RRB-", "POS", "HYPH"})
-"""Tags of words that no space stands before in running text."""
+"""The Penn tags of words that follow the previous word without a space in running text."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Encoder:
-    """A trained encoder."""
+    """A trained encoder: its configuration, its parameters `params`, and its functions."""
 
     config: RunConfig
     apply: Callable[[Any, Any], tuple[Any, ...]]
-    """(parameters, batch) -> attention of every layer, [B, M, N, N] each."""
+    """Function of (parameters, batch) that returns the attention [B, M, N, N] of each layer."""
     params: Params
     pieces: Callable[[Words, Sequence[bool]], tuple[list[int], list[int]]]
-    """(words, which of them are glued to the one before) -> (ids, word of every id)."""
+    """Function of (words, True for each word glued to the word before it) that returns the ids and,
+    for each id, the index of its word."""
     end: tuple[int, ...] = ()
-    """Ids that stand after every sentence, and belong to no word."""
+    """The ids at the end of each sentence that belong to no word."""
 
 
 def load_encoder(config: RunConfig, workdir: Path) -> Encoder:
-    """Reads the encoder of a finished run of sentences; refuses any other."""
+    """Loads the encoder of a finished run.
+
+    Args:
+      config: the configuration of the run.
+      workdir: the work folder of the run.
+
+    Raises:
+      FileNotFoundError: if the run has not finished.
+      ValueError: if the network of the run does not encode whole sentences.
+    """
     if not (workdir / "results.json").exists():
         raise FileNotFoundError(
             f"{workdir}: no finished run is there, and its attention is needed; train it first "
@@ -50,9 +60,10 @@ def load_encoder(config: RunConfig, workdir: Path) -> Encoder:
         return _translator(config, workdir)
     if not isinstance(config, ProbeConfig | ReorderingConfig):
         raise ValueError(f"a run of {config.preset!r} has no encoder of whole sentences")
-    vocabulary, made = sentences(config).vocabulary, experiment(config)
-    model, first = made.task.model, made.test[0]
-    like = jax.eval_shape(lambda: made.task.init(jax.random.key(0), first))
+    vocabulary, run = sentences(config).vocabulary, experiment(config)
+    model, first = run.task.model, run.test[0]
+    # Shapes suffice to load the parameters, so none are initialised.
+    like = jax.eval_shape(lambda: run.task.init(jax.random.key(0), first))
     params, _ = load_params(workdir, like)
 
     def weights(params: Params, batch: Batch) -> tuple[Any, ...]:
@@ -82,11 +93,21 @@ def attention(
     layer: int = 1,
     head: int | None = None,
 ) -> list[np.ndarray]:
-    """Attention [n, n] between the words of every sentence of n words, in evaluation mode.
+    """Computes the attention between the words of sentences, in evaluation mode.
 
-    What pieces of words attend to is merged (see `merge_pieces`); what goes to the end of
-    the sentence is left out. `glued` are words that no space stands before, which only networks of
-    pieces look at; layers count from 1, heads from 0, None is the mean over heads.
+    The attention between pieces of words is merged (see `merge_pieces`), and attention to the end
+    of the sentence is left out.
+
+    Args:
+      encoder: the trained encoder.
+      texts: the sentences.
+      glued: for each word, True if it follows the previous word without a space; only networks of
+        pieces use it. None means that all words follow a space.
+      layer: the layer, from 1.
+      head: the head, from 0; None takes the mean over heads.
+
+    Returns:
+      An array [n, n] of queries and keys for each sentence of n words.
     """
     model = encoder.config.model
     if not 1 <= layer <= model.num_layers:
@@ -101,29 +122,31 @@ def attention(
         owners.append(np.array(places, int))
     maps: list[np.ndarray] = [np.zeros((0, 0))] * len(texts)
     for batch, rows in one_pass(ids, BATCH):
-        given = {name: batch[name] for name in ("tokens", "lengths", "example_id")}
-        weights = np.asarray(encoder.apply(encoder.params, given)[layer - 1], np.float64)
-        shown = weights.mean(axis=1) if head is None else weights[:, head]
+        inputs = {name: batch[name] for name in ("tokens", "lengths", "example_id")}
+        weights = np.asarray(encoder.apply(encoder.params, inputs)[layer - 1], np.float64)
+        chosen_weights = weights.mean(axis=1) if head is None else weights[:, head]
         for row, index in rows:
             size = len(owners[index])
-            maps[index] = merge_pieces(shown[row, :size, :size], owners[index])
+            # The cut to `size` removes padding and the end of the sentence.
+            maps[index] = merge_pieces(chosen_weights[row, :size, :size], owners[index])
     return maps
 
 
 def merge_pieces(weights: ArrayLike, word: ArrayLike) -> np.ndarray:
-    """Attention between words out of attention between pieces.
+    """Computes the attention between words from the attention between pieces.
 
-    A word attends with the mean of its pieces and receives the sum of what its pieces receive, so
-    that rows keep their sum.
+    The queries of a word are averaged over its pieces, and the weights on its pieces are summed, so
+    that the sums of rows stay the same.
 
     Args:
       weights: W [..., n, n] over pieces, without padding.
-      word: int [n], the word of every piece: from 0, not falling, none left out.
+      word: int [n], the index of the word of each piece: it starts at 0 and rises in steps of 0 or
+        1.
 
     Returns:
       W [..., N, N] over words.
 
-    Reference: spec of SSAN; the paper does not say how it goes from pieces to words.
+    Reference: spec of SSAN; the paper does not describe how pieces become words.
     """
     weights, word = np.asarray(weights, np.float64), np.asarray(word, int)
     n = len(word)

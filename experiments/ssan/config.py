@@ -1,4 +1,4 @@
-"""What a run is made of: a kind of configuration for every kind of task, and the presets."""
+"""The configurations of runs, a class for each kind of task, and their presets."""
 
 import dataclasses
 import sys
@@ -16,7 +16,7 @@ from gatedjax.training import OptimizerConfig, TrainConfig
 
 Corpus = Literal["multi30k", "iwslt14_en_ro", "kftt", "wmt14_en_de"]
 BASE, FULL = "san", "ssan_layer1"
-"""The networks that all tables compare: without a selector, and with one in layer 1."""
+"""The networks that all tables compare: without a selector, and with a selector in layer 1."""
 
 
 MENDED: Json = {
@@ -24,45 +24,48 @@ MENDED: Json = {
     "model.head_hidden": (),
     "train.optimizer.warmup_steps": 300,
 }
-"""The recipe that learns BShift: heads that look at the words beside, a linear class layer."""
+"""The recipe that learns BShift: attention heads that start at the neighbouring words, and a linear
+class layer."""
 
 
-def local(network: str) -> str:
-    """The name of a network by the recipe that learns BShift."""
+def local_name(network: str) -> str:
+    """Returns the name of a network that is trained by the recipe that learns BShift."""
     return f"{network}_local"
 
 
 BOUNDED: Json = {"model.gates.cap": 0.0}
-"""Keys that are not selected weigh no more than selected ones in the gradient of their gates."""
+"""The option that bounds the gradient of the gates: keys that are not selected weigh no more in it
+than selected keys."""
 
 
-def bounded(network: str) -> str:
-    """The name of a network whose selector has this gradient."""
+def bounded_name(network: str) -> str:
+    """Returns the name of a network with a selector with a bounded gradient."""
     return f"{network}_bounded"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FilesConfig(config.Files):
-    """Where texts are."""
+    """The folders of the texts, and a note about them."""
 
     note: str = ""
-    """What these files are, if not the published ones: a substitute that records and tables
-    name."""
+    """A description of the files if they are not the published files. Records and tables show
+    it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextConfig(FilesConfig):
-    """Where texts are, and how they become batches."""
+    """The files of the texts, and the sizes of their batches."""
 
     batch_size: int = 64
-    """Examples per training step."""
+    """The number of examples per training step."""
     eval_batch_size: int = 512
-    """Examples per evaluation step."""
+    """The number of examples per evaluation step."""
     max_buckets: int = 4
-    """Length buckets, each compiled once; more of them means less padding."""
+    """The largest number of length buckets. Each is compiled once; more buckets mean less
+    padding."""
     min_count: int = 2
-    """Words that occur less often in the training text are unknown, which trains the vector of
-    unknown words."""
+    """The lowest number of times that a word must occur in the training text. Rarer words are
+    unknown, and they train the vector of unknown words."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,24 +73,25 @@ class ProbeData(TextConfig):
     """A probing task of SentEval."""
 
     name: Literal["bigram_shift", "tree_depth", "top_constituents"] = "bigram_shift"
-    """Task: were two words inverted, how deep is the tree, which are its top constituents."""
+    """The task: whether two words were swapped, how deep the tree is, or which constituents it has
+    at the top."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReorderingData(TextConfig):
-    """Sentences of which one token was moved."""
+    """Sentences in which a token was moved."""
 
     text: Literal["multi30k", "published"] = "multi30k"
-    """English of Multi30k, reordered here; or the published sentences: the validation file is
-    restored and reordered again for training, but for its last tenth, and the test file is as it
-    is (the published training file is not needed)."""
+    """The sentences: "multi30k" reorders the English captions of Multi30k here. "published" takes
+    the published validation and test files: the validation sentences are restored and reordered
+    again for training, except for the last tenth; the published training file is not needed."""
     copies: int = 10
-    """Moves of every training sentence."""
+    """The number of moves of each training sentence."""
     eval_copies: int = 4
-    """multi30k: moves of every validation and test sentence."""
+    """The number of moves of each validation and test sentence of multi30k."""
 
     def __post_init__(self) -> None:
-        """Refuses values that no run could use."""
+        """Raises ValueError for numbers of copies below 1."""
         config.at_least_1(self, "copies", "eval_copies")
 
 
@@ -96,28 +100,31 @@ class NLIData(TextConfig):
     """Pairs of sentences."""
 
     name: Literal["snli", "sick"] = "snli"
-    """Data set; the paper has SNLI."""
+    """The data set; the paper has SNLI."""
     embeddings: str = "none"
-    """GloVe text file (plain or .gz), looked up here and in manual-dir; "none" starts random."""
+    """The GloVe text file (plain or .gz), looked up here and in manual-dir. With "none" the vectors
+    start random."""
     length_quantile: float = 0.97
-    """Leave out training pairs of which a sentence is longer than those of this share."""
+    """The quantile of the lengths of training sentences up to which pairs are used; pairs with a
+    longer sentence are left out."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BudgetConfig(FilesConfig):
-    """Where texts are, and how they become batches of about as many tokens."""
+    """The files of the texts, and the sizes of their batches in tokens."""
 
     batch_tokens: int = 4096
-    """Tokens of a training step (of either language), padding included."""
+    """The largest number of tokens of a training step (of each language), padding included."""
     eval_batch_tokens: int = 16_384
-    """Tokens of an evaluation step, padding included."""
+    """The largest number of tokens of an evaluation step, padding included."""
     max_buckets: int = 6
-    """Length buckets, each compiled once; more of them means less padding."""
+    """The largest number of length buckets. Each is compiled once; more buckets mean less
+    padding."""
     max_len: int = 100
-    """Leave out training texts with more tokens."""
+    """The longest training text in tokens; longer training texts are left out."""
 
     def __post_init__(self) -> None:
-        """Refuses values that no run could use."""
+        """Raises ValueError for sizes below 1."""
         config.at_least_1(self, "batch_tokens", "eval_batch_tokens", "max_buckets", "max_len")
 
 
@@ -126,17 +133,20 @@ class SRLData(BudgetConfig):
     """Predicates and their roles."""
 
     min_count: int = 1
-    """Words that occur less often in the training text are unknown."""
+    """The lowest number of times that a word must occur in the training text. Rarer words are
+    unknown."""
     embeddings: str = "none"
-    """GloVe text file (plain or .gz), looked up here and in manual-dir; "none" starts random."""
+    """The GloVe text file (plain or .gz), looked up here and in manual-dir. With "none" the vectors
+    start random."""
     vector_std: float | None = None
-    """Scale the word vectors of the file to this standard deviation; None takes them as they are.
-    GloVe's is .4, which sqrt(hidden) makes eight times the sinusoids of the positions."""
+    """The standard deviation to which the word vectors of the file are scaled; None leaves them as
+    they are. GloVe has 0.4, which the factor sqrt(hidden) makes eight times as large as the
+    sinusoids of the positions."""
     constrained: bool = True
-    """Also score the best label sequences in which I- follows B- or I- of the same role."""
+    """Also score the best label sequences in which I- follows only B- or I- of the same role."""
 
     def __post_init__(self) -> None:
-        """Refuses values that no run could use."""
+        """Raises ValueError for sizes below 1 and for an impossible standard deviation."""
         super().__post_init__()
         if self.vector_std is not None and not 0 < self.vector_std < float("inf"):
             raise ValueError(f"vector_std must be positive and finite, got {self.vector_std}")
@@ -144,45 +154,46 @@ class SRLData(BudgetConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationData(BudgetConfig):
-    """Parallel text, and how it is cut into pieces."""
+    """Parallel text, and its division into byte pairs."""
 
     name: Corpus = "multi30k"
-    """Parallel corpus."""
+    """The parallel corpus."""
     source: str = ""
-    """Language that is translated; empty is the first of the corpus."""
+    """The language that is translated; "" stands for the first language of the corpus."""
     vocabulary_size: int = 32_000
-    """Byte pairs of both languages together."""
+    """The number of byte pairs of both languages together."""
     bpe: str | None = None
-    """File of byte pairs to use instead of learning them."""
+    """A file of byte pairs to use instead of learning them."""
     max_buckets: int = 8
-    """Length buckets, each compiled once; more of them means less padding."""
+    """The largest number of length buckets. Each is compiled once; more buckets mean less
+    padding."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig(config.RunConfig):
-    """One training run: data, network (it has `select_layers`), training."""
+    """A training run: its data, its network (with `select_layers`) and its training."""
 
     preset: str = "bshift"
-    """Starting point that the other options change."""
+    """The preset that the other options change."""
     workdir: str | None = None
-    """Where metrics, checkpoints and results go (default: runs/ssan/PRESET-SYSTEM). A workdir that
-    holds a checkpoint of the same configuration is resumed."""
+    """The folder for metrics, checkpoints and results (default: runs/ssan/PRESET-SYSTEM). A folder
+    that holds a checkpoint of the same configuration is resumed."""
     several: ClassVar[str | None] = "ssan.tables table2"
 
     @property
     def system(self) -> str:
-        """ "san" without a layer that selects, else "ssan"."""
+        """Returns the name of the system: "san" if no layer selects, otherwise "ssan"."""
         return "ssan" if self.model.gates.selective else "san"
 
     @property
     def run_name(self) -> str:
-        """The name of the default work folder."""
+        """Returns the name of the default work folder."""
         return f"{self.preset}-{self.system}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProbeConfig(RunConfig):
-    """One training run of a probe."""
+    """A training run of a probe."""
 
     data: ProbeData = dataclasses.field(default_factory=ProbeData)
     model: models.SSANProbeConfig = dataclasses.field(default_factory=models.SSANProbeConfig)
@@ -190,7 +201,7 @@ class ProbeConfig(RunConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReorderingConfig(RunConfig):
-    """One training run of word reordering detection."""
+    """A training run of word reordering detection."""
 
     data: ReorderingData = dataclasses.field(default_factory=ReorderingData)
     model: models.WordReorderingConfig = dataclasses.field(
@@ -200,7 +211,7 @@ class ReorderingConfig(RunConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NLIConfig(RunConfig):
-    """One training run of inference between sentences."""
+    """A training run of inference between sentences."""
 
     data: NLIData = dataclasses.field(default_factory=NLIData)
     model: models.SSANNLIConfig = dataclasses.field(default_factory=models.SSANNLIConfig)
@@ -208,7 +219,7 @@ class NLIConfig(RunConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SRLConfig(RunConfig):
-    """One training run of semantic role labelling."""
+    """A training run of semantic role labelling."""
 
     data: SRLData = dataclasses.field(default_factory=SRLData)
     model: models.SSANTaggerConfig = dataclasses.field(default_factory=models.SSANTaggerConfig)
@@ -216,7 +227,7 @@ class SRLConfig(RunConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationConfig(RunConfig):
-    """One training run of translation."""
+    """A training run of translation."""
 
     data: TranslationData = dataclasses.field(default_factory=TranslationData)
     model: models.SSANTranslatorConfig = dataclasses.field(
@@ -224,33 +235,38 @@ class TranslationConfig(RunConfig):
     )
     search: SearchConfig = dataclasses.field(default_factory=SearchConfig)
     init_from: str | None = None
-    """Work folder of a run whose parameters this one begins with, as far as they have the same
-    names and shapes: a standard Transformer for one that selects."""
+    """The work folder of another run. This run starts with its parameters as far as their names and
+    shapes agree: a selective network can start with a standard Transformer."""
 
     def __post_init__(self) -> None:
-        """Refuses what this command does not do."""
+        """Raises ValueError if the search averages more checkpoints than the training keeps."""
         super().__post_init__()
-        kept = self.train.keep_checkpoints
-        if self.search.average > kept:
+        num_kept = self.train.keep_checkpoints
+        if self.search.average > num_kept:
             raise ValueError(
-                f"search.average must be at most train.keep_checkpoints {kept}, got "
+                f"search.average must be at most train.keep_checkpoints {num_kept}, got "
                 f"{self.search.average}"
             )
 
     @property
     def allows_lanes(self) -> bool:
-        """Whether seeds can be trained side by side; a mean of checkpoints is of one run."""
+        """Returns whether seeds can be trained side by side. A mean of checkpoints rules that
+        out."""
         return self.search.average == 1
 
 
 def short_warmup(train: TrainConfig, num_steps: int) -> TrainConfig:
-    """A warm-up of at most a quarter of so many steps."""
+    """Returns a training configuration with a warm-up of at most a quarter of `num_steps`."""
     warmup = min(train.optimizer.warmup_steps, num_steps // 4)
     return config.with_changes(train, {"optimizer.warmup_steps": warmup})
 
 
 def with_budget(train: TrainConfig, num_steps: int) -> TrainConfig:
-    """Other steps in all: at least ten evaluations, a warm-up of at most a quarter."""
+    """Returns a training configuration with another number of steps.
+
+    It has at least ten evaluations and a warm-up of at most a quarter of the steps.
+    """
+    # Ten evaluations show the learning curve even of a short run.
     every = min(train.eval_every, max(num_steps // 10, 1))
     return dataclasses.replace(
         short_warmup(train, num_steps),
@@ -267,7 +283,7 @@ def _train(num_steps: int, every: int, optimizer: OptimizerConfig, **options: An
 
 
 def _adam(rate: float, warmup: int, **options: Any) -> OptimizerConfig:
-    """Adam with a warm-up and the inverse square root of the step."""
+    """Returns Adam with a warm-up, after which the learning rate falls as step^-0.5."""
     return OptimizerConfig(learning_rate=rate, schedule="rsqrt", warmup_steps=warmup, **options)
 
 
@@ -284,7 +300,7 @@ def _translation(
     warmup: int = 4_000,
     rate: float | None = None,
 ) -> TranslationConfig:
-    """Adam as in Vaswani et al. 2017: the peak is d^-0.5 warmup^-0.5, if none is given."""
+    """Returns a preset with Adam as in Vaswani et al. 2017; the default peak is (d warmup)^-0.5."""
     model = model or models.SSANTranslatorConfig()
     peak = (model.hidden * warmup) ** -0.5 if rate is None else rate
     optimizer = _adam(peak, warmup, beta2=0.98, epsilon=1e-9)
@@ -293,8 +309,8 @@ def _translation(
     return TranslationConfig(preset=preset, data=data, model=model, train=train, search=search)
 
 
-def _of_few(preset: RunConfig) -> RunConfig:
-    """A preset of data with fewer than 2,000 validation examples."""
+def _select_by_loss(preset: RunConfig) -> RunConfig:
+    """Returns a preset for fewer than 2,000 validation examples, which selects by the loss."""
     return config.with_changes(preset, config.BY_LOSS)
 
 
@@ -305,25 +321,28 @@ _DEEPATT = OptimizerConfig(
 )  # fmt: skip
 _SMALL = models.WordReorderingConfig(hidden=128, filter_size=512, num_heads=4)
 # Probes: the published files have 100,000 training sentences: 1,563 steps an epoch, 20 epochs.
-# TreeDepth and TopConst can only be rebuilt small from treebanks that may be had, 40 and 57 steps
-# an epoch: their presets are for such files. Evaluation is once an epoch, or every fifth epoch.
-# SNLI: 20 epochs of 549,367 pairs, evaluated once an epoch, ended after three without improvement;
-# SICK: 40 epochs of 4,500. Roles: steps and rates of DeepAtt. Translation: 100,000 steps for the
-# small networks, 200,000 of four times 8,192 pieces for the large one, as in the authors' code;
-# Multi30k: 60 epochs, with the dropout that so small a text needs. Small ones are for a machine
-# without an accelerator: reordering in an hour; roles with 4 of 10 layers, Adam and word vectors of
-# the scale of random ones, which needs far fewer steps; Multi30k with half the layers and 16 epochs
-# of small batches.
+# TreeDepth and TopConst can only be rebuilt from the treebanks that are available, with 40 and 57
+# steps an epoch, and their presets are for these small files. BShift is evaluated once an epoch,
+# the rebuilt data sets once in five epochs.
+# SNLI: 20 epochs of 549,367 pairs; training is evaluated once an epoch and ends after three
+# evaluations without improvement. SICK: 40 epochs of 4,500 pairs.
+# Roles: steps and learning rates of DeepAtt.
+# Translation: as in the authors' code, 100,000 steps for the small networks, and 200,000 steps of
+# four times 8,192 pieces for the large network. Multi30k: 60 epochs, with a higher dropout because
+# the text is small.
+# Small presets are for a machine without an accelerator: reordering trains in an hour; roles have
+# 4 of 10 layers, Adam, and word vectors of the scale of random vectors, which needs far fewer
+# steps; Multi30k has half the layers and 16 epochs of small batches.
 _CONFIGS: tuple[RunConfig, ...] = (
     ProbeConfig(preset="bshift", train=_probe(31_260, 1_563, 1e-3, 4_000)),
-    _of_few(
+    _select_by_loss(
         ProbeConfig(
             preset="tree_depth",
             data=ProbeData(name="tree_depth"),
             train=_probe(2_000, 200, 1e-3, 400),
         )
     ),
-    _of_few(
+    _select_by_loss(
         ProbeConfig(
             preset="top_const",
             data=ProbeData(name="top_constituents"),
@@ -345,7 +364,7 @@ _CONFIGS: tuple[RunConfig, ...] = (
         data=NLIData(eval_batch_size=256),
         train=_train(171_700, 8_585, _ADADELTA, early_stop_patience=3),
     ),
-    _of_few(
+    _select_by_loss(
         NLIConfig(
             preset="nli_sick",
             data=NLIData(name="sick", eval_batch_size=256),
@@ -388,7 +407,7 @@ _CONFIGS: tuple[RunConfig, ...] = (
         (200_000, 2_000),
     ),
 )
-PRESETS: dict[str, RunConfig] = {one.preset: one for one in _CONFIGS}
+PRESETS: dict[str, RunConfig] = {config.preset: config for config in _CONFIGS}
 PRESETS["bshift_local"] = config.with_changes(
     PRESETS["bshift"], {"preset": "bshift_local", **MENDED}
 )
@@ -397,20 +416,32 @@ NUM_STEPS, WARMUP = "--train.num-steps", "--train.optimizer.warmup-steps"
 
 
 def short_presets(args: list[str], presets: Mapping[str, RunConfig]) -> Mapping[str, RunConfig]:
-    """Fewer steps than a preset's also shorten its warm-up, as they do in the tables."""
-    given = option_value(args, NUM_STEPS) or ""
-    if not given.isdecimal() or option_value(args, WARMUP) is not None:
+    """Shortens the warm-up of all presets if the command line has fewer steps, as in the tables.
+
+    Prints a note if the warm-up of the chosen preset changed.
+
+    Args:
+      args: the command line.
+      presets: configurations by name.
+
+    Returns:
+      The presets, changed only if --train.num-steps is given without a warm-up.
+    """
+    num_steps = option_value(args, NUM_STEPS) or ""
+    if not num_steps.isdecimal() or option_value(args, WARMUP) is not None:
         return presets
     short = {
-        name: dataclasses.replace(config, train=short_warmup(config.train, int(given)))
+        name: dataclasses.replace(config, train=short_warmup(config.train, int(num_steps)))
         for name, config in presets.items()
     }
     name = option_value(args, "--preset") or START.default
     if name in presets:
-        usual, warmup = (one[name].train.optimizer.warmup_steps for one in (presets, short))
-        if warmup < usual:
+        preset_warmup, warmup = (
+            configs[name].train.optimizer.warmup_steps for configs in (presets, short)
+        )
+        if warmup < preset_warmup:
             say(
-                f"warm-up: {warmup:,} steps, a quarter of {NUM_STEPS} (preset: {usual:,}); "
+                f"warm-up: {warmup:,} steps, a quarter of {NUM_STEPS} (preset: {preset_warmup:,}); "
                 f"{WARMUP} sets it",
                 file=sys.stderr,
             )

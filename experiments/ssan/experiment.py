@@ -1,4 +1,4 @@
-"""What one run is made of, whatever its kind of task."""
+"""A run of SSAN, put together from the parts of its kind of task."""
 
 import dataclasses
 from collections.abc import Callable
@@ -23,7 +23,11 @@ KINDS: dict[type[configs.RunConfig], Callable[[Any], Experiment]] = {
 
 
 def experiment(config: configs.RunConfig) -> Experiment:
-    """The run of a configuration."""
+    """Returns the run of a configuration.
+
+    Its record has the parameters of selectors, the selection rates in training, and the selection
+    rates on the test sentences, in addition to the facts of the task.
+    """
     of_task, model = KINDS[type(config)](config), config.model
     return dataclasses.replace(
         of_task,
@@ -36,7 +40,7 @@ def experiment(config: configs.RunConfig) -> Experiment:
 
 
 def count_parameters(params: Params) -> dict[str, int]:
-    """How many numbers are trained: all of them, word vectors aside, and those of selectors."""
+    """Counts the trained numbers: in total, without word vectors, and in selectors."""
     names = ("parameters", "parameters_without_embeddings", "parameters_of_selectors")
     counts = dict.fromkeys(names, 0)
     for path, values in jax.tree.leaves_with_path(params):
@@ -48,7 +52,17 @@ def count_parameters(params: Params) -> dict[str, int]:
 
 
 def selection(model: Config, predictions: Predictions) -> Json:
-    """Selection rate and share of empty queries over the test sentences, by layer and head."""
+    """Averages the selection rate and the share of empty queries over the test sentences.
+
+    Args:
+      model: the configuration of the network.
+      predictions: the predictions on the test sentences.
+
+    Returns:
+      "selected_heads" and "empty_heads", each with a list of the heads for each selective layer;
+      empty
+      for a network without a selector.
+    """
     if "selected_heads" not in predictions:
         return {}
     return {
@@ -61,7 +75,14 @@ def selection(model: Config, predictions: Predictions) -> Json:
 
 
 def selection_curve(metrics: Records) -> dict[str, list[list[float]]]:
-    """What each layer selected in training: [step, selection rate, share of empty queries]."""
+    """Extracts the curve of each selective layer from the metrics of training.
+
+    Args:
+      metrics: the lines of metrics.jsonl.
+
+    Returns:
+      Points [step, selection rate, share of empty queries] for each layer.
+    """
     curves: dict[str, list[list[float]]] = {}
     lines = [line for line in metrics if line.get("split") == "train"]
     for line in lines[:: max(len(lines) // TRAIN_POINTS, 1)]:

@@ -11,28 +11,33 @@ from gatedjax.analysis._scores import ratio
 def group_scores(
     label: np.ndarray, predicted: np.ndarray, groups: Mapping[str, Sequence[int]], num_classes: int
 ) -> dict[str, tuple[float, float]]:
-    """F1 of groups of classes: (averaged by support, after merging the classes of every group).
+    """Computes two F1 scores of each group of classes.
 
     Args:
       label, predicted, num_classes: as for `class_scores`.
-      groups: name -> classes. A class of no group is one of its own when classes are merged.
+      groups: name -> classes. In the merged score a class outside of all groups stays a class.
+
+    Returns:
+      name -> (F1 of the classes averaged by support, F1 after the classes of each group are
+      merged).
 
     Raises:
       ValueError: also if a class is in two groups.
     """
     scores = class_scores(label, predicted, num_classes)
+    # Numbers below len(groups) stand for groups, so that other classes keep different numbers.
     merged = np.arange(len(groups), len(groups) + num_classes)
     for number, (name, members) in enumerate(groups.items()):
         for member in members:
             if merged[member] < len(groups):
                 raise ValueError(f"class {member} of group {name!r} is in another one too")
             merged[member] = number
-    whole = class_scores(
+    merged_scores = class_scores(
         merged[np.asarray(label)], merged[np.asarray(predicted)], len(groups) + num_classes
     )
     result = {}
     for number, (name, members) in enumerate(groups.items()):
         classes = np.asarray(members, int)
         average = ratio(scores.f1[classes] @ scores.support[classes], scores.support[classes].sum())
-        result[name] = (float(average), float(whole.f1[number]))
+        result[name] = (float(average), float(merged_scores.f1[number]))
     return result

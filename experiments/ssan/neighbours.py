@@ -1,8 +1,9 @@
-"""A linear reference for probes: what pairs of neighbouring words alone tell of the label.
+"""A linear classifier of the pairs of neighbouring words, a reference for the probes.
 
     p(c | w) = softmax(b + sum_n T[h(w_n, w_{n+1})])_c
 
-A network that stands at chance where this does not has not learned what could be learned.
+If this classifier is better than chance and a network is not, the network failed to learn from
+sentences that can be learned from.
 """
 
 from typing import Any
@@ -18,15 +19,17 @@ from experiments.core.kinds import Array, Batch, Batches, Json, Params
 from gatedjax import functional as F
 
 BITS = 20
-"""T has 2^BITS rows, to which pairs of words are hashed."""
+"""The table T has 2^BITS rows, to which pairs of words are hashed."""
 EPOCHS = 5
-"""Passes over the training sentences, each followed by one over the validation sentences."""
+"""The number of passes over the training sentences; each is followed by a pass over the validation
+sentences."""
 RATE = 0.3
-"""Of Adagrad, which suits features that are rarely there."""
+"""The learning rate of Adagrad, which suits rare features."""
 
 
 def hashed_pairs(tokens: Array) -> Any:
-    """h: the row of every pair of neighbours, [B, N] -> [B, N - 1]."""
+    """Computes the row h of each pair of neighbours, [B, N] -> [B, N - 1]."""
+    # Multiplications by odd constants mix the bits, and the upper bits are mixed best.
     words = tokens.astype(jnp.uint32)
     mixed = words[:, :-1] * jnp.uint32(0x9E3779B1) ^ words[:, 1:] * jnp.uint32(0x85EBCA6B)
     mixed = (mixed ^ mixed >> 15) * jnp.uint32(0x2C1B3C6D)
@@ -35,7 +38,7 @@ def hashed_pairs(tokens: Array) -> Any:
 
 @jax.jit
 def scores(params: Params, batch: Batch) -> Any:
-    """Class scores of every sentence, [B, C]."""
+    """Computes the class scores [B, C] of sentences."""
     tokens = batch["tokens"]
     real = F.length_mask(batch["lengths"] - 1, tokens.shape[1] - 1)
     rows = jnp.take(params["pairs"], hashed_pairs(tokens), axis=0)
@@ -43,9 +46,17 @@ def scores(params: Params, batch: Batch) -> Any:
 
 
 def train(experiment: Experiment) -> Json:
-    """Trains on the batches of seed 0; accuracies are of the epoch that validates best.
+    """Trains the classifier on the batches of seed 0.
 
-    Nothing is drawn but the order of the sentences.
+    The order of the sentences is the only source of randomness.
+
+    Args:
+      experiment: the run of a probe.
+
+    Returns:
+      The record: accuracies "validation" and "test" after the epoch with the best validation
+      accuracy,
+      the number "epochs" of that epoch, the settings, and the source of the sentences.
     """
     training = experiment.train(0)
     classes = len(experiment.facts["class_names"])
@@ -83,7 +94,7 @@ def train(experiment: Experiment) -> Json:
 
 
 def accuracy(params: Params, batches: Batches) -> float:
-    """Share of the sentences that get the right class."""
+    """Computes the share of the sentences with the right class."""
     right, seen = 0, 0
     for batch in batches:
         real = np.asarray(batch["weight"]) > 0

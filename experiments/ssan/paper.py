@@ -30,7 +30,7 @@ from experiments.core.comparison import (
 from experiments.core.config import Changes, with_changes
 from experiments.core.kinds import Array, Json
 from experiments.core.origins import NOT_RUN, beside, other_data, substitute_of
-from experiments.core.origins import columns as whose
+from experiments.core.origins import columns as origins
 from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
 from experiments.core.paper import variants as by_name
 from experiments.core.records import (
@@ -45,7 +45,7 @@ from experiments.core.records import (
 )
 from experiments.core.text import find_embeddings, width_of
 from experiments.ssan import analyses, reported
-from experiments.ssan.analyses import of_each
+from experiments.ssan.analyses import for_each_data_set
 from experiments.ssan.bleu import Difference, difference
 from experiments.ssan.config import (
     BASE,
@@ -54,8 +54,8 @@ from experiments.ssan.config import (
     MENDED,
     START,
     RunConfig,
-    bounded,
-    local,
+    bounded_name,
+    local_name,
     with_budget,
 )
 from experiments.ssan.experiment import experiment
@@ -67,7 +67,7 @@ from gatedjax._utils.terminal import say
 Mode = Literal["st", "soft", "expect", "reinforce"]
 LAYERS = {n: f"ssan_layer{n}" for n in reported.LAYERS}
 NETWORKS = (BASE, *LAYERS.values())
-"""Without a selector, and with one in each layer."""
+"""The networks without a selector, and with a selector in each layer."""
 REWARDED = "ssan_reinforce"
 MODES = {
     BASE: "none (SAN)",
@@ -81,7 +81,7 @@ SHARING = {
     FULL: "a selection for every head (authors' code)",
     "ssan_shared": "one selection for all heads (paper's text)",
 }
-# 0.5 is that of the network that the other tables have
+# The other tables have networks with the temperature 0.5.
 TEMPERATURES = {"ssan_tau0.1": "0.1", FULL: "0.5", "ssan_tau1": "1", "ssan_tau2": "2"}
 DENSITIES = {
     BASE: "none (SAN)",
@@ -101,16 +101,24 @@ HALVES: dict[str, tuple[str, Changes]] = {
         {"model.head_hidden": (128, 128)},
     ),
 }
-"""Networks with one of the two changes: what they change of the SAN by `MENDED`."""
+"""The networks with only part of the recipe `MENDED`, as changes to SAN with that recipe."""
 
 
-def _drawn(mode: Mode, title: str) -> Variant:
+def _mode_variant(mode: Mode, title: str) -> Variant:
     changes = {"model.gates.select_layers": (1,), "model.gates.selector": mode}
     return Variant(f"ssan_{mode}", f"SSAN, {title}", changes)
 
 
-def _of_layers(named: Callable[[str], str], how: str, changes: Changes) -> Iterator[Variant]:
-    """A selector in each layer, by a recipe."""
+def _variants_by_layer(
+    named: Callable[[str], str], how: str, changes: Changes
+) -> Iterator[Variant]:
+    """Yields a network with a selector for each layer, trained by a recipe.
+
+    Args:
+      named: from the name of the network to its name with the recipe.
+      how: the recipe, as the end of the title.
+      changes: the changes that the recipe makes to the preset.
+    """
     for n, name in LAYERS.items():
         yield Variant(
             named(name), f"SSAN, layer {n}{how}", {"model.gates.select_layers": (n,), **changes}
@@ -119,10 +127,10 @@ def _of_layers(named: Callable[[str], str], how: str, changes: Changes) -> Itera
 
 VARIANTS = by_name(
     Variant(BASE, "SAN", {"model.gates.select_layers": (0,)}),
-    *_of_layers(str, "", {}),
-    _drawn("soft", "soft samples"),
-    _drawn("expect", "probabilities"),
-    _drawn("reinforce", "REINFORCE"),
+    *_variants_by_layer(str, "", {}),
+    _mode_variant("soft", "soft samples"),
+    _mode_variant("expect", "probabilities"),
+    _mode_variant("reinforce", "REINFORCE"),
     Variant("ssan_shared", "SSAN, one selection for all heads", {"model.share_heads": True}),
     *(
         Variant(name, f"SSAN, temperature {tau}", {"model.gates.temperature": float(tau)})
@@ -134,14 +142,16 @@ VARIANTS = by_name(
         for name, share in DENSITIES.items()
         if name not in (BASE, FULL)
     ),
-    Variant(local(BASE), "SAN, local heads", {"model.gates.select_layers": (0,), **MENDED}),
-    *_of_layers(local, ", local heads", MENDED),
+    Variant(local_name(BASE), "SAN, local heads", {"model.gates.select_layers": (0,), **MENDED}),
+    *_variants_by_layer(local_name, ", local heads", MENDED),
     *(
         Variant(name, title, {"model.gates.select_layers": (0,), **MENDED, **back})
         for name, (title, back) in HALVES.items()
     ),
-    *_of_layers(bounded, ", bounded", BOUNDED),
-    *_of_layers(lambda name: bounded(local(name)), ", local heads, bounded", {**MENDED, **BOUNDED}),
+    *_variants_by_layer(bounded_name, ", bounded", BOUNDED),
+    *_variants_by_layer(
+        lambda name: bounded_name(local_name(name)), ", local heads, bounded", {**MENDED, **BOUNDED}
+    ),
 )
 
 
@@ -153,25 +163,26 @@ class SSANOptions(Options):
     """Options of the tables of this paper."""
 
     layers: tuple[int, ...] = reported.LAYERS
-    """The layers that get a selector, one at a time, in table2, table3 and bound."""
+    """The layers that get a selector, a network for each, in table2, table3 and bound."""
     modes: tuple[Mode, ...] = ("st", "soft", "expect", "reinforce")
-    """The modes that are trained for modes."""
+    """The modes of the selector that the table modes trains."""
     layer: int = 1
-    """The layer of the encoder whose attention table6, table7 and the figures show."""
+    """The layer of the encoder that table6, table7 and the figures look into, from 1."""
     head: Unset[int] = None
-    """The head whose attention they show, from 0 (default: the mean over heads)."""
+    """The head that they look into, from 0 (default: the mean over heads)."""
     local: bool = True
-    """For BShift, show the networks of table2, which have local heads."""
+    """For BShift, look into the networks of table2, which have local heads."""
     sentence: int = 0
-    """The number of the sentence of 8 to 14 words in figure3, figure5 and figure6."""
+    """The index, from 0, of the sentence in figure3, figure5 and figure6, among the sentences of 8
+    to 14 words."""
     seeds: int = 1
     """The number of runs per cell, with seeds 0, 1, ..."""
     num_steps: Unset[int] = None
-    """The number of steps per run, with as many fewer of warm-up (default: the preset's)."""
+    """The number of steps per run (default: the preset's). At most a quarter of them is warm-up."""
     embeddings: Unset[str] = None
     """The GloVe file for inference and semantic roles (default: random vectors)."""
     note: Unset[str] = None
-    """What the files are, if they are not the published ones. Tables name it."""
+    """A description of the files if they are not the published files. Tables show it."""
     owned: ClassVar = {
         "layers": ("table2", "table3", "bound"),
         "modes": ("modes",),
@@ -180,7 +191,11 @@ class SSANOptions(Options):
     }
 
     def changes(self, preset: RunConfig) -> Changes:
-        """What the files are, and the width of their word vectors where it is not the preset's."""
+        """Returns the changes that the options make to a preset.
+
+        These are the note about the files, and the width of the word vectors if it differs from the
+        preset's.
+        """
         changes: Json = {} if self.note is None else {"data.note": self.note}
         if self.embeddings is None or not hasattr(preset.data, "embeddings"):
             return changes
@@ -193,7 +208,10 @@ class SSANOptions(Options):
         return changes
 
     def check(self) -> None:
-        """Refuses unknown layers, and a preset that tables have as networks of another preset."""
+        """Exits with status 2 for an unknown layer, and for the preset bshift_local.
+
+        The tables have the networks of that preset under the data set bshift.
+        """
         if "bshift_local" in self.data:
             cli.fail(
                 "--data bshift_local is for single runs; table2 trains these networks on bshift"
@@ -206,7 +224,7 @@ class SSANOptions(Options):
         return with_changes(config, {"train": with_budget(config.train, steps)})
 
 
-# tables of networks against the standard one -----------------------------------------------------
+# Tables of networks against the standard network -------------------------------------------------
 
 TESTS = (
     "Mean ± sample standard deviation over seeds, parameters of the best validation. "
@@ -218,38 +236,52 @@ STEPS = columns.parameters("steps", "steps")
 
 
 def last_loss(row: Row) -> str:
-    """The last training loss that was a number, that of runs that collapsed too."""
+    """Returns the mean of the last finite training losses of all runs, collapsed runs included."""
     curves = [record.get("train_curve", ()) for record in row.records]
-    known = [[loss for _, loss, *_ in curve if loss is not None] for curve in curves]
-    losses = [curve[-1] for curve in known if curve]
+    finite = [[loss for _, loss, *_ in curve if loss is not None] for curve in curves]
+    losses = [curve[-1] for curve in finite if curve]
     return mean_std(losses, 3) if losses else NOT_RUN
 
 
 Pair = Callable[[str, str], tuple[str, str] | None]
 
 
-def with_san(_: str, variant: str, san: str = BASE) -> tuple[str, str] | None:
-    """What a network is compared with; networks without a selector are what others are."""
+def pair_with_san(_: str, variant: str, san: str = BASE) -> tuple[str, str] | None:
+    """Returns the pair of a network and the standard network, or None for the standard network.
+
+    Args:
+      variant: the name of the network.
+      san: the name of the standard network.
+    """
     return None if variant == san else (variant, san)
 
 
-def that_learns(data: str, network: str) -> str:
-    """The network by the recipe that learns a set of data."""
-    return local(network) if data == "bshift" else network
+def learning_name(data: str, network: str) -> str:
+    """Returns the name of a network with the recipe that learns a data set."""
+    return local_name(network) if data == "bshift" else network
 
 
-def with_san_that_learns(data: str, variant: str) -> tuple[str, str] | None:
-    """The same, by these recipes."""
-    return with_san(data, variant, that_learns(data, BASE))
+def pair_with_learning_san(data: str, variant: str) -> tuple[str, str] | None:
+    """Returns the pair of `pair_with_san` for the recipe that learns the data set."""
+    return pair_with_san(data, variant, learning_name(data, BASE))
 
 
-def verdicts(store: Store, rows: Sequence[Row], pair: Pair = with_san) -> Iterator[str]:
-    """For every data set: which networks beat the standard one? Then what the data are instead."""
+def verdicts(store: Store, rows: Sequence[Row], pair: Pair = pair_with_san) -> Iterator[str]:
+    """Yields a paragraph for each data set: comparisons with the standard network, and the data.
+
+    A line for each network compares it with the standard network; lines with the accuracy of the
+    linear classifier of neighbours and with the differences from the paper's data follow.
+
+    Args:
+      store: the records of the paper.
+      rows: the rows of the table.
+      pair: from data set and network to the two networks of the comparison.
+    """
     for name, label in {row.data: row.label for row in rows}.items():
-        here = [row for row in rows if row.data == name and row.records]
+        data_rows = [row for row in rows if row.data == name and row.records]
         lines = [
             f"- {sentence(label, row.title, VARIANTS[names[1]].title, row.comparison)}"
-            for row in here
+            for row in data_rows
             if (names := pair(name, row.variant)) is not None
         ]
         if (path := analyses.file_of(store, "neighbours", name)).exists():
@@ -258,48 +290,56 @@ def verdicts(store: Store, rows: Sequence[Row], pair: Pair = with_san) -> Iterat
                 f"- {label}: a linear classifier of pairs of neighbouring words is right on "
                 f"{reached:.2f} % of the test sentences (`tables neighbours`)."
             )
-        records = [record for row in here for record in row.records]
+        records = [record for row in data_rows for record in row.records]
         notes = {note for record in records if (note := substitute_of(record))}
         lines += [f"- {label}: substitute: {note}." for note in sorted(notes)]
         yield "\n".join(lines)
 
 
 def show(job: Job) -> None:
-    """Prints the table, and which of its data sets it leaves out."""
+    """Prints the table, and a line for each data set that it leaves out."""
     table = job.table
     assert isinstance(table, Table)
     say(table.text(job.paper, job.store))
     if table.body is None:
-        there = {data for data, _ in table.grid(job.paper, job.store)}
+        data_with_rows = {data for data, _ in table.grid(job.paper, job.store)}
         for name in job.data:
-            if name not in there:
+            if name not in data_with_rows:
                 say(f"{name}: no row, its runs collapsed; `tables recipe` shows how")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Networks(Table):
-    """A table of networks, some of whose test examples are moves of one sentence."""
+    """A table of networks in which several test examples can be moves of a single sentence."""
 
     quoted: Sequence[Sequence[str]] = ()
-    """Rows of the paper alone."""
+    """Rows that contain only numbers of the paper."""
 
     def quoted_rows(self) -> Sequence[Sequence[str]]:
-        """Returns the rows of the paper alone."""
+        """Returns the rows that contain only numbers of the paper."""
         return self.quoted
 
     def groups(self, record: Record) -> Array:
-        """Returns the sentence of each test example, because its moves depend on one another."""
+        """Returns the sentence of each test example, because the moves of a sentence are
+        dependent."""
         return sentence_of_each(record)
 
 
 def against_san(
-    *ahead: Column, more: Sequence[Column] = (), pair: Pair = with_san, **fields: Any
+    *ahead: Column, after_tests: Sequence[Column] = (), pair: Pair = pair_with_san, **fields: Any
 ) -> Table:
-    """Networks and what the tests say of each against the standard one, between other columns."""
+    """Returns a table that tests each network against the standard network.
+
+    Args:
+      *ahead: the columns before the tests.
+      after_tests: the columns after the tests.
+      pair: from data set and network to the two networks of the comparison.
+      **fields: other fields of the table.
+    """
     headings = ("minus SAN", "95 % interval", "bootstrap p", "McNemar p (each seed)")
     tests = columns.paired_tests(headings, seeds=False)
     return Networks(
-        columns=(*ahead, *tests, *more, STEPS),
+        columns=(*ahead, *tests, *after_tests, STEPS),
         pair=pair,
         below=functools.partial(verdicts, pair=pair),
         after=show,
@@ -307,24 +347,24 @@ def against_san(
     )
 
 
-def of_layers(job: Job, _: str) -> list[str]:
-    """The networks that --layers asks for."""
+def choose_by_layers(job: Job, _: str) -> list[str]:
+    """Returns the standard network and the networks of --layers."""
     return [BASE, *(name for layer, name in LAYERS.items() if layer in job.options.layers)]
 
 
-def of_local_layers(job: Job, data: str) -> list[str]:
-    """The same by the recipe that learns BShift."""
-    return [*map(local, of_layers(job, data))]
+def choose_local_by_layers(job: Job, data: str) -> list[str]:
+    """Returns the networks of `choose_by_layers` by the recipe that learns BShift."""
+    return [*map(local_name, choose_by_layers(job, data))]
 
 
 TABLE2 = against_san(
     columns.variant("network"),
     columns.paper_number(
-        "{theirs} (%)", dict(zip(map(local, NETWORKS), reported.BSHIFT, strict=True)), ".2f"
+        "{theirs} (%)", dict(zip(map(local_name, NETWORKS), reported.BSHIFT, strict=True)), ".2f"
     ),
     percent("{other}validation (%)", "validation.accuracy"),
     *columns.with_last("test (%)", 2, times=100),
-    pair=with_san_that_learns,
+    pair=pair_with_learning_san,
     title="Table 2: BShift, selector in one layer",
     note="Ours not by the paper's recipe, [by which nothing was learned](#bshift-recipes) of our "
     "sentences in 3,000 steps: here, in every layer one head starts at the word before and one at "
@@ -332,9 +372,9 @@ TABLE2 = against_san(
     "on the mean of the states, with no rectified layers that may fall silent. " + TESTS,
     about="BShift without a selector and with one in layer 1 to 6, by a recipe that learns it",
     data=("bshift",),
-    variants=tuple(map(local, NETWORKS)),
+    variants=tuple(map(local_name, NETWORKS)),
     seen=(),
-    trained=of_local_layers,
+    trained=choose_local_by_layers,
     quoted=(("SAN, earlier report", f"{reported.BSHIFT_EARLIER:.2f}", "quoted, not trained here"),),
 )
 
@@ -343,16 +383,20 @@ BOUND_ON = ("bshift", "wrd_small")
 
 
 def bounded_layers(data: str, layers: Iterable[int] = reported.LAYERS) -> list[str]:
-    """The standard network, and selectors with a bounded gradient, by the recipe that learns."""
-    networks = (that_learns(data, LAYERS[layer]) for layer in layers)
-    return [that_learns(data, BASE), *map(bounded, networks)]
+    """Returns the networks of the table with bounded gradients for a data set.
+
+    These are the standard network and a selector with a bounded gradient in each of the layers, all
+    by the recipe that learns the data set.
+    """
+    networks = (learning_name(data, LAYERS[layer]) for layer in layers)
+    return [learning_name(data, BASE), *map(bounded_name, networks)]
 
 
 BOUND = against_san(
     columns.data(),
     columns.variant("network"),
     *columns.ACCURACY,
-    pair=with_san_that_learns,
+    pair=pair_with_learning_san,
     title="A selector whose gradient is bounded",
     note="Keys that a hard draw does not select have a gradient, which grows by e with every nat "
     "that they stand above those it selects: without a bound in the authors' code, for 10 nats "
@@ -365,16 +409,19 @@ BOUND = against_san(
     list_rows=lambda store: [
         (data, name)
         for data in reported.NAMES
-        if data in BOUND_ON or any(store.all(data, one) for one in bounded_layers(data)[1:])
+        if data in BOUND_ON or any(store.all(data, name) for name in bounded_layers(data)[1:])
         for name in bounded_layers(data)
     ],
     trained=lambda job, data: bounded_layers(data, job.options.layers),
 )
-RECIPES = (BASE, FULL, "ssan_soft", "ssan_expect", *HALVES, local(BASE))
+RECIPES = (BASE, FULL, "ssan_soft", "ssan_expect", *HALVES, local_name(BASE))
 
 
-def as_the_paper(_: str, variant: str) -> tuple[str, str] | None:
-    """What is compared of recipes with the paper's sinusoids alone: its selector with none."""
+def pair_of_recipes(_: str, variant: str) -> tuple[str, str] | None:
+    """Returns the pair that is tested in the table of recipes, or None.
+
+    Only networks with the paper's sinusoids are tested: the selector against no selector.
+    """
     end = variant.removeprefix(FULL)
     return (variant, BASE + end) if variant in (FULL, f"{FULL}_linear") else None
 
@@ -397,8 +444,8 @@ RECIPE = Table(
     data=("bshift",),
     variants=RECIPES,
     seen=(),
-    pair=as_the_paper,
-    below=functools.partial(verdicts, pair=as_the_paper),
+    pair=pair_of_recipes,
+    below=functools.partial(verdicts, pair=pair_of_recipes),
     after=show,
 )
 REORDERED = ("wrd", "wrd_small", "wrd_published")
@@ -420,7 +467,7 @@ TABLE3 = against_san(
         if name != "wrd" or store.all(name, BASE) + store.all(name, FULL)
         for network in NETWORKS
     ],
-    trained=of_layers,
+    trained=choose_by_layers,
     quoted=[
         ("WMT14, paper", VARIANTS[name].title, *(f"{value:.2f}" for value in values))
         for name, values in zip(NETWORKS, reported.WRD, strict=True)
@@ -428,17 +475,24 @@ TABLE3 = against_san(
 )
 
 
-def selectors(titles: Mapping[str, str], what: str, data: str, **fields: Any) -> Table:
-    """Forms of the selector on one set, and on others where one of them was run and learned."""
+def selectors(titles: Mapping[str, str], heading: str, data: str, **fields: Any) -> Table:
+    """Returns a table of selectors on a data set, and on any data set where a selector learned.
+
+    Args:
+      titles: name of the network -> title of its selector.
+      heading: the heading of the titles.
+      data: the data set.
+      **fields: other fields of the table.
+    """
 
     def of_selector(heading: str, path: str) -> Column:
         return metric(heading, path, 2, times=100, where=lambda row: row.variant != BASE)
 
     return against_san(
         columns.data(),
-        Column(what, lambda row: titles[row.variant], "both"),
+        Column(heading, lambda row: titles[row.variant], "both"),
         *columns.ACCURACY,
-        more=(
+        after_tests=(
             of_selector("selected in layer 1 (%)", "test.selected_1"),
             of_selector("empty (%)", "test.empty_1"),
         ),
@@ -449,10 +503,10 @@ def selectors(titles: Mapping[str, str], what: str, data: str, **fields: Any) ->
     )
 
 
-def of_modes(job: Job, _: str) -> list[str]:
-    """The networks that --modes asks for."""
-    asked = {FULL if mode == "st" else f"ssan_{mode}" for mode in job.options.modes}
-    return [name for name in MODES if name == BASE or name in asked]
+def choose_by_modes(job: Job, _: str) -> list[str]:
+    """Returns the standard network and the networks of --modes."""
+    networks = {FULL if mode == "st" else f"ssan_{mode}" for mode in job.options.modes}
+    return [name for name in MODES if name == BASE or name in networks]
 
 
 DRAWS = selectors(
@@ -462,7 +516,7 @@ DRAWS = selectors(
     title="How selections are drawn",
     note="In evaluation all of them select what is more likely selected than not. " + TESTS,
     about="how selections are drawn",
-    trained=of_modes,
+    trained=choose_by_modes,
 )
 HEADS = selectors(
     SHARING,
@@ -491,11 +545,11 @@ DENSITY = selectors(
     about="what it costs to hold the selector at a share of the pairs",
 )
 
-# tables of numbers that no column has -----------------------------------------------------------
+# Tables that no columns describe -----------------------------------------------------------------
 
 
 def number(value: float | None) -> str:
-    """A number of the paper, or a dash."""
+    """Formats a number of the paper; None gives a dash."""
     return "-" if value is None else f"{value:.2f}"
 
 
@@ -503,7 +557,13 @@ Score = str | Callable[[Record], float | None]
 
 
 def mean(records: Records, score: Score, times: float = 100) -> str:
-    """Mean and deviation over the seeds of a figure of the records."""
+    """Formats the mean and deviation of a score over the seeds.
+
+    Args:
+      records: the records of the seeds.
+      score: the path of the score in a record, or a function of the record.
+      times: the factor of the score, 100 for percent.
+    """
     row = Row(data="", label="", variant="", title="", records=records)
     return metric("", score, 2, times=times).text(row)
 
@@ -513,27 +573,40 @@ TASKS: dict[str, tuple[str, str, float]] = {
     "srl": ("F1", "test_roles_greedy.f1", 100),
     "mt_": ("BLEU", "test_bleu", 1),
 }
-"""By how names of data sets begin: metric, where records have it, and what makes it percent."""
+"""The metric of each kind of task, its path in the records, and its factor to percent. The keys are
+the first three letters of the names of data sets."""
 
 
 QUOTED = {FULL: reported.TABLE1, REWARDED: reported.REINFORCE}
-"""By how the selector is trained: what the paper has of the tasks, without and with it."""
+"""The paper's results on the tasks (SAN, SSAN) for a selector that is trained by its relaxation or
+by reward."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskRow:
-    """A task and a network of table 1."""
+    """A task and a network of table 1.
+
+    Attributes:
+      data: the data set.
+      variant: the network with a selector.
+      pair: the records of the standard network and of that network.
+      shift: their difference; None without common seeds.
+    """
 
     data: str
     variant: str
     pair: tuple[Records, Records]
     shift: Difference | None
     p_values: tuple[float, ...]
-    """Corrected together with those of the other rows."""
+    """The p-values, corrected together with the p-values of the other rows."""
 
 
 def task_rows(store: Store) -> list[TaskRow]:
-    """All tasks with the paper's selector; with a rewarded one, those that the paper or we ran."""
+    """Returns the rows of table 1.
+
+    All tasks have a row for the paper's selector; tasks with results of the paper or records of
+    ours also have a row for the selector that is trained by reward.
+    """
     pairs = {
         (data, variant): (store.all(data, BASE), records)
         for data in reported.NAMES
@@ -549,6 +622,7 @@ def task_rows(store: Store) -> list[TaskRow]:
         for key, shift in shifts.items()
     }
     p_values = [boot.p_value for some in boots.values() for boot in some]
+    # Holm's correction needs all p-values of the table at once.
     corrected = iter(map(float, analysis.holm(p_values)))
     return [
         TaskRow(*key, pair, shifts[key], tuple(next(corrected) for _ in boots[key]))
@@ -557,37 +631,37 @@ def task_rows(store: Store) -> list[TaskRow]:
 
 
 def four_tasks(store: Store) -> str:
-    """The four tasks without and with a selector in layer 1."""
+    """Renders table 1, the four tasks without and with a selector in layer 1, as Markdown."""
     headings = ["task", "metric", "SAN, paper", "SSAN, paper", "SAN, ours", "SSAN, ours"]
     headings += [f"SAN, {LAST}", f"SSAN, {LAST}"]
     headings += ["difference", "95 % interval", "p"]
-    shown = task_rows(store)
+    table_rows = task_rows(store)
     lines, notes = [], []
-    for row in shown:
+    for row in table_rows:
         of, path, times = TASKS[row.data[:3]]
         label = reported.NAMES[row.data]
         records = [*row.pair[0], *row.pair[1]]
         theirs = [number(value) for value in QUOTED[row.variant].get(row.data, (None, None))]
-        ours = [mean(one, path, times) for one in row.pair]
-        ours += [at_last_step(one) if of == "accuracy" else "-" for one in row.pair]
+        ours = [mean(runs, path, times) for runs in row.pair]
+        ours += [at_last_step(runs) if of == "accuracy" else "-" for runs in row.pair]
         ours += ["-"] * 3 if row.shift is None else row.shift.cells(row.p_values)
         title = label + ", selector trained by reward" * (row.variant == REWARDED)
         lines += [[line[0], of, *line[1:]] for line in beside(title, theirs, ours, records)]
         if row.variant != FULL or not records:
-            continue  # a task is noted once
+            continue  # Each task has its notes from a single row.
         first = records[0]
         if first.get("substitute"):
             notes.append(f"- {label}: substitute: {substitute_of(first)}.")
         if "bleu_signature" in first:
             notes.append(f"- {label}: {first['bleu_signature']}")
-    tests = sum(len(row.p_values) for row in shown)
+    tests = sum(len(row.p_values) for row in table_rows)
     together = f"The p of this table are corrected together (Holm), {tests} in all."
     table = analysis.render_table(headings, lines)
     return paragraphs(table, "\n".join(notes), together if tests else "")
 
 
-def of_tasks(store: Store) -> Iterator[Finding]:
-    """What came of the four tasks, with the p-values of table 1."""
+def find_task_results(store: Store) -> Iterator[Finding]:
+    """Yields the finding of each task, with the p-values of table 1."""
     for row in task_rows(store):
         if row.variant != FULL:
             continue
@@ -620,12 +694,12 @@ TABLE1 = Table(
     after=show,
 )
 Part = tuple[Sequence[str], Sequence[float | None], Sequence[Score]]
-"""A row of tables 4 and 5: first cells, the paper's numbers, what of the records it shows."""
+"""A row of tables 4 and 5: first cells, the paper's numbers, and the scores of the records."""
 
 
 def probe(name: str) -> Table:
-    """A probe without and with a selector."""
-    return Table(list_rows=lambda store: [(name, BASE), (name, FULL)], pair=with_san)
+    """Returns the comparison of a probe without and with a selector."""
+    return Table(list_rows=lambda store: [(name, BASE), (name, FULL)], pair=pair_with_san)
 
 
 def f1_table(
@@ -636,26 +710,35 @@ def f1_table(
     merged: Sequence[str] = (),
     **fields: Any,
 ) -> Table:
-    """F1 of parts of a probe without and with a selector; `average` of the paper is by support."""
+    """Returns a table of F1 for parts of a probe, without and with a selector.
+
+    Args:
+      name: the data set.
+      headings: the headings of the first columns.
+      parts: from the records to the rows.
+      average: the paper's averages by support (SAN, SSAN).
+      merged: the headings of further scores.
+      **fields: other fields of the table.
+    """
     grid = probe(name)
 
     def body(store: Store) -> str:
         rows = grid.rows(PAPER, store)
         pair = [row.records for row in rows]
-        theirs, mine = whose(pair[0] + pair[1])
-        texts = [one.format(theirs=theirs, mine=mine) for one in headings]
-        texts += [f"{one}, {of}" for of in (theirs, mine) for one in ("SAN", "SSAN")]
+        theirs, mine = origins(pair[0] + pair[1])
+        texts = [text.format(theirs=theirs, mine=mine) for text in headings]
+        texts += [f"{text}, {of}" for of in (theirs, mine) for text in ("SAN", "SSAN")]
         texts += merged
-        shown = [*parts(pair[0] + pair[1])]
+        table_parts = [*parts(pair[0] + pair[1])]
         for way in ("weighted", "micro", "macro"):
             dashes = ["-"] * (len(headings) - 1)
             quoted = average if way == "weighted" else (None, None)
-            shown.append(([f"All, {way}", *dashes], quoted, [f"f1_{way}"]))
-        # every sentence has one class, so its F1 by count is the accuracy
+            table_parts.append(([f"All, {way}", *dashes], quoted, [f"f1_{way}"]))
+        # The micro average is the accuracy, because each sentence has exactly one class.
         last = ([f"All, micro, {LAST}", *dashes], (None, None), ["test_last.accuracy"])
-        shown.append(last)
+        table_parts.append(last)
         lines = []
-        for ahead, paper, scores in shown:
+        for ahead, paper, scores in table_parts:
             ours = [mean(records, score) for score in scores for records in pair]
             line: list[str] = [*ahead, *map(number, paper), *ours]
             lines.append([*line, *["-"] * (len(texts) - len(line))])
@@ -667,9 +750,9 @@ def f1_table(
 
 
 def depths(records: Records) -> Iterator[Part]:
-    """Rows of table 4."""
-    one = records[0] if records else {"class_names": [], "support": []}
-    classes, support = one["class_names"], one["support"]
+    """Yields the rows of table 4."""
+    record = records[0] if records else {"class_names": [], "support": []}
+    classes, support = record["class_names"], record["support"]
     for depth in dict.fromkeys((*reported.TREE_DEPTH, *classes)):
         *paper, ratio = reported.TREE_DEPTH.get(depth, (None, None, None))
         place = classes.index(depth) if depth in classes else None
@@ -678,7 +761,7 @@ def depths(records: Records) -> Iterator[Part]:
 
 
 def groups(_: Records) -> Iterator[Part]:
-    """Rows of table 5; names of groups have dots."""
+    """Yields the rows of table 5. The scores are functions because names of groups contain dots."""
 
     def score(record: Record, group: str, way: int) -> float | None:
         return record["groups"][group][way] if "groups" in record else None
@@ -713,7 +796,7 @@ TABLE5 = f1_table(
     about="TopConst by groups of classes",
 )
 
-# what finished runs show -------------------------------------------------------------------------
+# The attention of finished runs ------------------------------------------------------------------
 
 TABLE6 = Table(
     title="Table 6: brackets of trees from attention",
@@ -723,7 +806,7 @@ TABLE6 = Table(
     about="of finished runs, brackets of trees from attention",
     data=("mt_multi30k",),
     body=analyses.table6,
-    after=of_each(analyses.brackets, show),
+    after=for_each_data_set(analyses.brackets, show),
 )
 TABLE7 = Table(
     title="Table 7: attention by part of speech",
@@ -731,7 +814,7 @@ TABLE7 = Table(
     about="of finished runs, attention by part of speech",
     data=("tree_depth", "top_const", "mt_multi30k"),
     body=analyses.table7,
-    after=of_each(analyses.tag_shares, show),
+    after=for_each_data_set(analyses.tag_shares, show),
 )
 TABLES = (TABLE1, TABLE2, TABLE3, TABLE4, TABLE5, TABLE6, TABLE7)
 FIGURES = Table(
@@ -748,8 +831,11 @@ DRAWINGS = {
 }
 
 
-def selected(store: Store) -> str:
-    """What selectors select on the test sentences, by layer and head, but for collapsed runs."""
+def selection_table(store: Store) -> str:
+    """Renders the selection rates on the test sentences by layer and head, as Markdown.
+
+    Collapsed runs are left out.
+    """
     headings = ["data", "network", "seed", "layer", "selected (%)", "of each head (%)"]
     headings += ["queries without a key (%)", "at the start of training (%)"]
     rows = [
@@ -763,7 +849,11 @@ def selected(store: Store) -> str:
 
 
 def rates(record: Record) -> Iterator[list[str]]:
-    """Layer, selection rate, that of each head, share of empty queries, rate at the start."""
+    """Yields a row for each selective layer of a run.
+
+    The cells are the layer, its selection rate, the rate of each head, the share of empty queries,
+    and the selection rate at the start of training.
+    """
     for layer, heads in record.get("selected_heads", {}).items():
         start = (record.get("selection_curve", {}).get(layer) or [[0, float("nan")]])[0]
         yield [
@@ -779,13 +869,13 @@ RATES = Table(
     title="What is selected",
     note="Of the pairs of real tokens of the test sentences, sentences counting alike.",
     about="of finished runs that learned, what they select",
-    body=selected,
+    body=selection_table,
     after=show,
 )
 
 
 def batch_of(record: Record) -> str:
-    """The size of a batch: examples, or tokens."""
+    """Returns the size of a training batch, in examples or in tokens."""
     sizes = record["config"]["data"]
     tokens = sizes.get("batch_tokens")
     return str(sizes.get("batch_size") or ("-" if tokens is None else f"{tokens:,} tokens"))
@@ -799,14 +889,14 @@ RUNS = columns.runs(
     columns.each_value("best steps", "best_step", ","),
     columns.seconds(),
     columns.milliseconds(),
-    columns.first("parameters", lambda one: one.get("parameters_without_embeddings", 0), ","),
+    columns.first("parameters", lambda record: record.get("parameters_without_embeddings", 0), ","),
 )
 
-# the commands ------------------------------------------------------------------------------------
+# The commands ------------------------------------------------------------------------------------
 
 
 def report(console: Console, records: Records, workdir: Path) -> None:
-    """Prints the metrics of validation and test, what was selected, parameters and time."""
+    """Prints the metrics of validation and test, the number of parameters and the time."""
     (record,) = records
     layers = [layer for layer in record["config"]["model"]["select_layers"] if layer]
     where = f" (selector in layer {', '.join(map(str, layers))})" if layers else ""
@@ -823,8 +913,8 @@ def report(console: Console, records: Records, workdir: Path) -> None:
     for way in ("greedy", "constrained"):
         if f"test_roles_{way}" in record:
             scores = record[f"test_roles_{way}"]
-            shown = ", ".join(f"{name} {100 * value:.2f}" for name, value in scores.items())
-            console.print(f"test arguments, {way}: {shown}")
+            texts = ", ".join(f"{name} {100 * value:.2f}" for name, value in scores.items())
+            console.print(f"test arguments, {way}: {texts}")
     print_parameters(console, record, f", {record['parameters_of_selectors']:,} of selectors")
     print_time(console, record, workdir)
 
@@ -838,7 +928,7 @@ PAPER = Paper(
     tables={
         **{f"table{number}": table for number, table in enumerate(TABLES, 1)},
         **{
-            name: Figure(about=about, draw=of_each(draw), data=(analyses.FIGURES[name],))
+            name: Figure(about=about, draw=for_each_data_set(draw), data=(analyses.FIGURES[name],))
             for name, (about, draw) in DRAWINGS.items()
         },
         "recipe": RECIPE,
@@ -851,12 +941,12 @@ PAPER = Paper(
         "curves": Figure(
             about="of finished runs that learned, validation and selected pairs while training",
             data=("bshift",),
-            draw=of_each(analyses.curves),
+            draw=for_each_data_set(analyses.curves),
         ),
         "neighbours": Figure(
             about="what a linear classifier of pairs of neighbouring words makes of the probes",
             data=analyses.PROBES,
-            draw=of_each(analyses.linear_reference),
+            draw=for_each_data_set(analyses.linear_reference),
         ),
     },
     page=(
@@ -872,12 +962,14 @@ PAPER = Paper(
         RUNS,
     ),
     claims=(
-        Claim(says="SSAN is better than SAN on tasks (selector in layer 1)", find=of_tasks),
+        Claim(
+            says="SSAN is better than SAN on tasks (selector in layer 1)", find=find_task_results
+        ),
         Claim(says="SSAN is better than SAN at swapped words", table=RECIPE, rows=(FULL,)),
         Claim(
             says="SSAN is better than SAN at swapped words, by a recipe that learns them",
             table=TABLE2,
-            rows=(local(FULL),),
+            rows=(local_name(FULL),),
         ),
         Claim(says="SSAN is better than SAN at moved words", table=TABLE3, rows=(FULL,)),
         Claim(

@@ -1,4 +1,4 @@
-"""What Geng et al. (2020) report, and what our data are instead of theirs."""
+"""The results that Geng et al. (2020) report, and the differences between their data and ours."""
 
 NAMES = {
     "bshift": "BShift",
@@ -17,10 +17,10 @@ NAMES = {
     "mt_en_ja": "KFTT En-Ja",
     "mt_en_de": "WMT14 En-De",
 }
-"""Data sets in the order of tables."""
+"""The titles of data sets, in the order of tables."""
 LAYERS = (1, 2, 3, 4, 5, 6)
 
-# Table 2: BShift test accuracy in percent, without a selector and with one in each layer.
+# Table 2: BShift test accuracy in percent, without a selector and with a selector in each layer.
 BSHIFT = (52.23, 62.55, 53.73, 54.65, 54.29, 54.78, 54.23)
 BSHIFT_EARLIER = 49.30
 """The standard network as earlier work reported it; quoted in the paper."""
@@ -75,7 +75,8 @@ TOP_GROUPS = {
     "Clau.": ("SBAR_NP_VP_.", "SBAR_VP_.", "S_CC_S_.", "S_NP_VP_.", "S_VP_."),
     "Other": ("OTHER",),
 }
-"""Which classes a group has is inferred: the paper names groups and their sizes."""
+"""The classes of each group. They are inferred, because the paper only has the names and sizes of
+groups."""
 
 SMALL_PROBE = "fewer sentences than SentEval's 100,000, 10,000 and 10,000"
 REORDERING_SUBSTITUTES = {
@@ -94,7 +95,7 @@ TABLE1 = {
     "mt_en_de": (27.60, 28.50),
 }
 REINFORCE = {"mt_en_de": (27.60, 27.90)}
-"""The same with a selector trained by reward; from the text."""
+"""The results of a selector that is trained by reward, from the paper's text."""
 
 # Table 6: brackets of trees from the attention of the En-De encoder, in percent (SAN, SSAN).
 TABLE6 = {"precision": (21.09, 22.07), "recall": (22.05, 23.07), "f1": (21.56, 22.56)}

@@ -1,4 +1,4 @@
-"""Semantic roles by the rules of the CoNLL shared tasks."""
+"""Scores of semantic roles by the rules of the CoNLL shared tasks."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,14 +10,19 @@ from gatedjax.analysis._chunks import chunks
 from gatedjax.analysis._scores import MatchCounts, MatchScores
 
 Argument = tuple[str, tuple[tuple[int, int], ...]]
-"""A role and its spans (first word, word after the last); several if it goes on after a break."""
+"""A role and its spans (first word, word after the last). An argument that continues after a break
+has several spans."""
 
 
 def arguments(labels: Sequence[str]) -> list[Argument]:
-    """The arguments of a predicate as the CoNLL-2005 scorer counts them.
+    """Returns the arguments of a predicate as the CoNLL-2005 scorer counts them.
 
-    C-X goes on the last argument X before it, and the two are right or wrong as one; without an X
-    before it, it is an argument C-X of its own. The predicate itself (V, C-V) is no argument.
+    A span C-X continues the last argument X before it, and both are right or wrong together.
+    Without an X before it, it is a separate argument C-X. The predicate itself (V, C-V) is not an
+    argument.
+
+    Args:
+      labels: the BIO labels of the words.
     """
     roles: list[tuple[str, list[tuple[int, int]]]] = []
     for first, past, role in chunks(labels):
@@ -31,57 +36,65 @@ def arguments(labels: Sequence[str]) -> list[Argument]:
 
 
 class RoleScores(MatchScores):
-    """What `RoleCounts.value` returns, of arguments."""
+    """Precision, recall and F1 of arguments."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RoleCounts(MatchCounts):
-    """Counts of arguments; those of the predicates of a corpus are added.
+    """Counts of arguments; the counts of the predicates of a corpus can be added.
 
     Attributes:
-      matched: predicted arguments that have a gold role and exactly its words.
+      matched: predicted arguments with the role and exactly the words of a gold argument.
       predicted: predicted arguments.
       gold: gold arguments.
     """
 
     def value(self) -> RoleScores:
-        """The scores of the corpus (micro)."""
+        """Returns the scores of all arguments pooled (micro)."""
         return RoleScores(*self._shares())
 
 
 def role_counts(gold: Sequence[str], predicted: Sequence[str]) -> RoleCounts:
-    """Compares the labels of the words of one predicate with the gold ones.
+    """Counts the arguments in the gold and the predicted labels of a predicate.
 
     Args:
-      gold: BIO labels.
+      gold: BIO labels of the words.
       predicted: BIO labels of the same words.
 
-    Reference: Carreras and Marquez 2005, whose scorer the paper uses; libraries for BIO labels join
-      no C- and score the predicate, too.
+    Returns:
+      The counts of matched, predicted and gold arguments.
+
+    Raises:
+      ValueError: if the numbers of labels differ.
+
+    Reference: Carreras and Marquez 2005, the scorer of the paper. Libraries for BIO labels differ:
+    they do not join C-, and they score the predicate.
     """
     if len(gold) != len(predicted):
         raise ValueError(
             f"gold and predicted must have one label per word, got {len(gold)} and {len(predicted)}"
         )
     theirs, ours = arguments(gold), arguments(predicted)
-    left = list(theirs)
+    unmatched = list(theirs)
     matched = 0
     for argument in ours:
-        if argument in left:
-            left.remove(argument)  # each counts once
+        if argument in unmatched:
+            unmatched.remove(argument)  # A gold argument matches only once.
             matched += 1
     return RoleCounts(matched, len(ours), len(theirs))
 
 
 def constrained_labels(scores: ArrayLike, names: Sequence[str]) -> np.ndarray:
-    """The best sequence of labels in which I-X only stands after B-X or I-X (Viterbi).
+    """Finds the best sequence of labels in which I-X only follows B-X or I-X (Viterbi).
 
     Args:
-      scores: log-probabilities or logits of the labels of every word [N, L].
-      names: of the labels; with "O" or a "B-" among them.
+      scores: log-probabilities or logits of the labels of each word [N, L].
+      names: the names of the L labels; "O" or a "B-" must be among them.
 
     Returns:
-      int [N]. Of equal sequences the one whose last labels come first.
+      The indices of the labels, int [N]. Of equally good sequences it is the sequence with the
+      lowest
+      index at the last word at which they differ.
 
     Raises:
       ValueError: also if no label may stand at the beginning.
@@ -94,7 +107,7 @@ def constrained_labels(scores: ArrayLike, names: Sequence[str]) -> np.ndarray:
         raise ValueError("names must have a label that may begin a sentence")
     role = np.array([name[2:] for name in names])
     follows = ~inside[None, :] | (role[:, None] == role[None, :])
-    follows[np.array([name == "O" for name in names])] = ~inside  # "O" has the role ""
+    follows[np.array([name == "O" for name in names])] = ~inside  # The role of "O" is "".
     allowed = np.where(follows, 0.0, -np.inf)
     if not len(scores):
         return np.zeros(0, int)

@@ -1,4 +1,4 @@
-"""Sentences of runs, and batches of them; the tasks of probes and of word reordering detection."""
+"""The sentences of runs and their batches; the runs of probes and of word reordering detection."""
 
 import dataclasses
 import functools
@@ -25,14 +25,20 @@ from gatedjax import analysis, models
 from gatedjax import data as gdata
 
 TRAINED_SHARE = 0.9
-"""Share of the published validation sentences that the training text is made of."""
+"""The share of the published validation sentences that become training sentences."""
 SEED = 0
-"""Of the moves: every run has the same sentences."""
+"""The seed of the moves, so that all runs have the same sentences."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split:
-    """Examples of a split, looked up: the ids of its sequences, and numbers, by name."""
+    """The encoded examples of a split.
+
+    Attributes:
+      source: the examples.
+      sequences: name -> the ids of each example.
+      columns: name -> a number for each example.
+    """
 
     source: gdata.Source
     sequences: dict[str, list[np.ndarray]]
@@ -40,12 +46,16 @@ class Split:
 
     @property
     def info(self) -> gdata.SourceInfo:
-        """Name and classes."""
+        """Returns the name and the classes of the data set."""
         return self.source.info
 
 
 def without_batches(config: Config) -> Any:
-    """The configuration of data as far as it decides what is read, for caches of it."""
+    """Returns a configuration of data with all batch sizes equal to 1.
+
+    Configurations that differ only in batch sizes become equal, so that a cache reads their data
+    once.
+    """
     names = ("batch_size", "eval_batch_size", "batch_tokens", "eval_batch_tokens", "max_buckets")
     return dataclasses.replace(config, **{n: 1 for n in names if hasattr(config, n)})
 
@@ -53,7 +63,17 @@ def without_batches(config: Config) -> Any:
 def load(
     name: str, config: Config, splits: Sequence[str] = SPLITS, **options: Any
 ) -> dict[str, gdata.Source]:
-    """Splits of a data set, by name."""
+    """Loads the splits of a data set.
+
+    Args:
+      name: the data set.
+      config: has `data_dir` and `manual_dir`.
+      splits: the names of the splits.
+      **options: options of the data set.
+
+    Returns:
+      Name of the split -> its examples.
+    """
     folders = {"data_dir": config.data_dir, "manual_dir": config.manual_dir}
     return {split: gdata.load(name, split, **folders, **options) for split in splits}
 
@@ -66,10 +86,17 @@ def sequence_batches(
     rows: Any = None,
     edges: Sequence[int] | None = None,
 ) -> Json:
-    """Batches of examples with several sequences each, by split, as an experiment has them.
+    """Returns the batches of an experiment in which examples have several sequences each.
 
-    `rows` are the training examples that are used, None uses all; `edges` are those of the buckets,
-    None plans them for every split.
+    Args:
+      splits: the encoded splits.
+      lengths: name of the lengths in a batch -> name of the sequences.
+      config: has the batch sizes (in examples or tokens) and `max_buckets`.
+      rows: the training examples to use; None uses all.
+      edges: the edges of the length buckets; None plans them for each split.
+
+    Returns:
+      "train", a function from a seed to training batches, and the batches "validation" and "test".
     """
 
     def batches(name: str, seed: int = 0) -> gdata.SequenceBatches:
@@ -89,12 +116,12 @@ def sequence_batches(
             **{to: getattr(config, part + of) for of, to in sizes.items() if hasattr(config, of)},
         )
 
-    held = {name: batches(name).eval() for name in SPLITS[1:]}
-    return {"train": functools.partial(batches, "train"), **held}
+    evaluation = {name: batches(name).eval() for name in SPLITS[1:]}
+    return {"train": functools.partial(batches, "train"), **evaluation}
 
 
 def probe_texts(config: ProbeConfig) -> Texts:
-    """The sentences of a probe."""
+    """Reads and encodes the sentences of a probe, and builds their vocabulary."""
     data = config.data
     return read_texts(
         "senteval_probing", data, vocabulary={"min_count": data.min_count}, load={"task": data.name}
@@ -102,7 +129,7 @@ def probe_texts(config: ProbeConfig) -> Texts:
 
 
 def probe(config: ProbeConfig) -> Experiment:
-    """The run of a probe."""
+    """Returns the run of a probe."""
     texts = probe_texts(config)
     train, validation, test = in_batches(texts.splits, config.data)
     training = texts.splits["train"]
@@ -128,7 +155,17 @@ def probe(config: ProbeConfig) -> Experiment:
 
 
 def scores(predictions: Predictions, classes: tuple[str, ...]) -> Json:
-    """F1 by class, of groups where the paper has them, and the confusion matrix."""
+    """Computes the scores of a probe for its record.
+
+    Args:
+      predictions: "label" and "predicted" of the test sentences.
+      classes: the names of the classes.
+
+    Returns:
+      F1 by class and its averages, the support, the confusion matrix, and F1 of the paper's groups
+      of
+      classes if the probe has them.
+    """
     label, predicted = predictions["label"], predictions["predicted"]
     by_class = analysis.class_scores(label, predicted, len(classes))
     confusion = np.zeros((len(classes), len(classes)), int)
@@ -151,8 +188,8 @@ def scores(predictions: Predictions, classes: tuple[str, ...]) -> Json:
     return record
 
 
-def _of_files(files: gdata.Source, moved: gdata.Source) -> gdata.Source:
-    """Reordered sentences, with what differs in the files that they were made of."""
+def _with_note_of_files(files: gdata.Source, moved: gdata.Source) -> gdata.Source:
+    """Returns the reordered sentences, with the note about the files that they came from."""
     info = dataclasses.replace(moved.info, substitute=files.info.substitute)
     return gdata.Source(moved, info)
 
@@ -165,11 +202,11 @@ def restore_word(tokens: Sequence[str], insert: int, original: int) -> tuple[str
     return tuple(words)
 
 
-def reordered(config: ReorderingData) -> dict[str, gdata.Source]:
-    """The three splits, reordered."""
+def reorder_splits(config: ReorderingData) -> dict[str, gdata.Source]:
+    """Reads and reorders the sentences of the three splits."""
     if config.text == "multi30k":
         return {
-            split: _of_files(
+            split: _with_note_of_files(
                 texts,
                 gdata.word_reordering(
                     [gdata.tokenize(example["text"]) for example in texts],
@@ -177,6 +214,7 @@ def reordered(config: ReorderingData) -> dict[str, gdata.Source]:
                     copies=config.copies if split == "train" else config.eval_copies,
                     name="multi30k_reordered",
                     split=split,
+                    # Splits have separate ranges of example ids.
                     base=number * 100_000_000,
                 ),
             )
@@ -186,7 +224,7 @@ def reordered(config: ReorderingData) -> dict[str, gdata.Source]:
     size = int(TRAINED_SHARE * len(validation))
     restored = [restore_word(e["tokens"], e["insert"], e["original"]) for e in validation[:size]]
     return {
-        "train": _of_files(
+        "train": _with_note_of_files(
             validation, gdata.word_reordering(restored, seed=SEED, copies=config.copies)
         ),
         "validation": gdata.Source(validation[size:], validation.info),
@@ -196,8 +234,8 @@ def reordered(config: ReorderingData) -> dict[str, gdata.Source]:
 
 @functools.lru_cache(maxsize=1)
 def _reordering_texts(config: ReorderingData) -> Texts:
-    sources = reordered(config)
-    # every sentence has its moves: a word of one sentence occurs so often
+    sources = reorder_splits(config)
+    # Each sentence occurs once per move, so that the words of a single sentence count `copies`.
     often = (config.min_count - 1) * config.copies + 1
     vocabulary = gdata.Vocabulary.build([sources["train"]], min_count=often)
     encoded = {split: gdata.encode(source, vocabulary) for split, source in sources.items()}
@@ -205,19 +243,22 @@ def _reordering_texts(config: ReorderingData) -> Texts:
 
 
 def reordering_texts(config: ReorderingConfig) -> Texts:
-    """The sentences of which a word was moved; those of the last call are kept."""
+    """Returns the reordered and encoded sentences of a run; the last result is cached."""
     return _reordering_texts(without_batches(config.data))
 
 
 def reordering(config: ReorderingConfig) -> Experiment:
-    """The run of a detector."""
+    """Returns the run of a detector of reordered words."""
     texts = reordering_texts(config)
     places = ("insert", "original")
     splits = {
         name: Split(
             part.source,
             {"tokens": part.ids},
-            {place: np.array([one[place] for one in part.source], np.int32) for place in places},
+            {
+                place: np.array([example[place] for example in part.source], np.int32)
+                for place in places
+            },
         )
         for name, part in texts.splits.items()
     }
@@ -242,7 +283,10 @@ def reordering(config: ReorderingConfig) -> Experiment:
 
 
 def positions(predictions: Predictions) -> Json:
-    """Which of the two positions of every test sentence are right, in the order of the file."""
+    """Returns the correctness of both positions as strings of "1" and "0".
+
+    The test sentences are in the order of the file.
+    """
     order = np.argsort(predictions["example_id"], kind="stable")
     return {
         f"{name}_string": "".join("1" if c > 0 else "0" for c in predictions[key][order])
@@ -251,10 +295,13 @@ def positions(predictions: Predictions) -> Json:
 
 
 def sentence_of_each(record: Record) -> np.ndarray | None:
-    """Which sentence every test example of a record was made of; None if each has one of its own.
+    """Returns the number of the source sentence of each test example of a record.
 
-    The moves of a sentence have successive example ids, the order of a record's examples. The
-    published test sentences have one move each, and no other data have moves.
+    The moves of a sentence have successive example ids, in the order of a record's examples.
+    Published test sentences have a single move each, and the other data sets have no moves.
+
+    Returns:
+      int [test_n], or None if the examples are independent.
     """
     data = record["config"]["data"]
     if data.get("text") != "multi30k":
@@ -263,5 +310,5 @@ def sentence_of_each(record: Record) -> np.ndarray | None:
 
 
 def sentences(config: ProbeConfig | ReorderingConfig) -> Texts:
-    """The texts of a run whose encoder reads whole sentences."""
+    """Returns the texts of a run with an encoder of whole sentences."""
     return probe_texts(config) if isinstance(config, ProbeConfig) else reordering_texts(config)

@@ -1,4 +1,4 @@
-"""Reproduces the paper's tables and figures: `python -m experiments.ssan.tables table2`."""
+"""The command `python -m experiments.ssan.tables TABLE`, which reproduces tables and figures."""
 
 import functools
 import sys

@@ -1,4 +1,4 @@
-"""Table 7: attention by the part of speech of the key."""
+"""Attention by the part of speech of the key, for table 7."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _PREFIX = {"NN": "Noun", "VB": "Verb", "JJ": "Adj"}
 
 
 def tag_class(tag: str) -> str:
-    """The row of the paper's table 7 that a Penn tag belongs to; MD is among "Others"."""
+    """Returns the row of the paper's table 7 for a Penn tag; MD belongs to "Others"."""
     if tag in _EXACT:
         return _EXACT[tag]
     return _PREFIX.get(tag[:2], "Others")
@@ -43,9 +43,9 @@ class TagCounts:
         return TagCounts({name: self.mass[name] + other.mass[name] for name in TAG_CLASSES})
 
     def shares(self) -> dict[str, float]:
-        """The share of all mass that each class has, and "Content" and "Content-free" in all.
+        """Returns each class's share of all attention, and the sums "Content" and "Content-free".
 
-        0 everywhere if there is no mass.
+        All shares are 0 if there is no attention.
         """
         total = sum(self.mass.values())
         shares = {name: self.mass[name] / total if total else 0.0 for name in TAG_CLASSES}
@@ -55,11 +55,14 @@ class TagCounts:
 
 
 def tag_counts(weights: ArrayLike, tags: Sequence[str]) -> TagCounts:
-    """Sums the attention of a sentence by the tag of the key.
+    """Sums the attention within a sentence by the tag of the key.
 
     Args:
-      weights: W [N', N'] of one sentence; what follows the last word is padding and ignored.
-      tags: Penn tags of its words.
+      weights: W [N', N'] of the sentence; rows and columns after its last word are padding.
+      tags: the Penn tags of its words.
+
+    Returns:
+      The sums.
 
     Reference: Geng et al. 2020 (SSAN), table 7.
     """

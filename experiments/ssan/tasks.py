@@ -1,4 +1,4 @@
-"""Inference between sentences, and semantic role labelling: the examples of a run and its task."""
+"""The runs of inference between sentences and of semantic role labelling, with their examples."""
 
 import dataclasses
 import functools
@@ -29,7 +29,8 @@ from gatedjax.models import SSANNLI, SSANNLITask, SSANTagger, SSANTaggingTask
 
 PAIR = {"lengths": "tokens", "hypothesis_lengths": "hypothesis"}
 UNKNOWN = -1
-"""A label that the training text does not have: no guess is right."""
+"""The number of a label that is not in the training text, so that all predictions of it are
+wrong."""
 
 
 def read_words(
@@ -38,14 +39,21 @@ def read_words(
     dim: int,
     texts: Callable[[gdata.Source], Iterable[gdata.Source]] = lambda source: [source],
 ) -> tuple[dict[str, gdata.Source], Texts[Split]]:
-    """Loads a data set, counts its words and reads their vectors; no split is looked up yet.
+    """Loads a data set, counts its words and reads their vectors; the splits are not encoded yet.
 
-    `texts` gives those texts of a split whose words count.
+    Args:
+      name: the data set.
+      config: has the folders, `min_count` and `embeddings`, and optionally `vector_std`.
+      dim: width of the word vectors.
+      texts: from a split to the texts with the words to count.
+
+    Returns:
+      The splits by name, and the vocabulary with word vectors.
     """
     path = find_embeddings(config.embeddings, config.manual_dir)
     check_embeddings(path, dim)
     sources = load(name, config)
-    # words of the other splits have a vector in the file, as those of any new text would
+    # With a file of vectors the words of the other splits are known, like the words of new texts.
     counted = SPLITS if path is not None else SPLITS[:1]
     vocabulary = gdata.Vocabulary.build(
         [text for split in counted for text in texts(sources[split])], min_count=config.min_count
@@ -59,21 +67,22 @@ def read_words(
     return sources, Texts({}, vocabulary, matrix, vectors.coverage)
 
 
-# inference ---------------------------------------------------------------------------------------
+# Inference ---------------------------------------------------------------------------------------
 
 
 def _sentences(source: gdata.Source) -> tuple[gdata.Source, gdata.Source]:
-    """First and second sentences, each as a source of texts."""
+    """Returns the first and the second sentences of a split, each as a source of texts."""
     second = [{**example, "tokens": example["hypothesis"]} for example in source]
     return source, gdata.Source(second, source.info)
 
 
 @functools.lru_cache(maxsize=1)
 def _pairs(config: NLIData, dim: int) -> Texts[Split]:
-    """Pairs of sentences, looked up."""
+    """Reads and encodes pairs of sentences."""
     sources, words = read_words(config.name, config, dim, _sentences)
 
     def ids(example: Any, name: str) -> np.ndarray:
+        # A sentence without words becomes a single unknown word, so that no sentence is empty.
         return np.array(words.vocabulary.encode(example[name]) or [1], np.int32)
 
     splits = {
@@ -87,17 +96,17 @@ def _pairs(config: NLIData, dim: int) -> Texts[Split]:
     return dataclasses.replace(words, splits=splits)
 
 
-def not_long(split: Split, quantile: float) -> np.ndarray:
-    """The pairs whose sentences are both no longer than those of this share."""
+def find_short_pairs(split: Split, quantile: float) -> np.ndarray:
+    """Returns the indices of pairs in which both sentences are at most as long as the quantile."""
     lengths = np.array([[len(x) for x in split.sequences[name]] for name in PAIR.values()])
     return np.flatnonzero(np.all(lengths <= np.quantile(lengths, quantile), axis=0))
 
 
 def inference(config: NLIConfig) -> Experiment:
-    """The run of a classifier of pairs."""
+    """Returns the run of a classifier of pairs of sentences."""
     texts = _pairs(without_batches(config.data), config.model.embedding_dim)
     train, info = texts.splits["train"], texts.info
-    rows = not_long(train, config.data.length_quantile)
+    rows = find_short_pairs(train, config.data.length_quantile)
     model = SSANNLI(config.model, len(texts.vocabulary), len(info.class_names), texts.embeddings)
     return Experiment(
         task=SSANNLITask(model),
@@ -105,12 +114,14 @@ def inference(config: NLIConfig) -> Experiment:
         **vocabulary_parts(texts.vocabulary, info.class_names),
         facts={"train_n": len(rows), **texts.facts(), "class_names": list(info.class_names)},
         labels=train.columns["label"][rows],
-        substitute=join_remarks([config.data.note, texts.substitute, *_other_than_snli(config)]),
+        substitute=join_remarks(
+            [config.data.note, texts.substitute, *_describe_differences(config)]
+        ),
     )
 
 
-def _other_than_snli(config: NLIConfig) -> Iterable[str]:
-    """What differs from the paper's data and word vectors."""
+def _describe_differences(config: NLIConfig) -> Iterable[str]:
+    """Yields the differences from the paper's data and word vectors."""
     if config.data.name != "snli":
         yield reported.SICK_SUBSTITUTE
     width = config.model.embedding_dim
@@ -120,17 +131,23 @@ def _other_than_snli(config: NLIConfig) -> Iterable[str]:
         yield f"word vectors of width {width} where the paper has 300"
 
 
-# semantic roles ----------------------------------------------------------------------------------
+# Semantic roles ----------------------------------------------------------------------------------
 
 
 def label_names(source: gdata.Source) -> tuple[str, ...]:
-    """The labels of a source: "O" first, then B- and I- of every role that occurs."""
+    """Returns the labels of a source: "O" first, then B- and I- of each role."""
     roles = sorted({role for example in source for _, _, role in example["spans"]})
     return ("O", *(f"{kind}-{role}" for role in roles for kind in "BI"))
 
 
 def encode_labels(labels: Sequence[str], names: Sequence[str], *, strict: bool) -> np.ndarray:
-    """The numbers of BIO labels; one that is not there is refused (strict) or `UNKNOWN`."""
+    """Returns the numbers of BIO labels, int32 [n].
+
+    Args:
+      labels: the labels.
+      names: the labels of training, in the order of their numbers.
+      strict: True raises ValueError for a label outside of names; False gives it `UNKNOWN`.
+    """
     number = {name: i for i, name in enumerate(names)}
     if strict and (outside := [label for label in labels if label not in number]):
         raise ValueError(f"label {outside[0]!r} is not one of the {len(names)} labels of training")
@@ -138,7 +155,7 @@ def encode_labels(labels: Sequence[str], names: Sequence[str], *, strict: bool) 
 
 
 Predicates = tuple[Texts[Split], tuple[str, ...]]
-"""Predicates of sentences, looked up, and the names of labels."""
+"""The encoded predicates of sentences, and the names of labels."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -156,24 +173,26 @@ def _predicates(config: SRLData, dim: int) -> Predicates:
 
 
 def predicates(config: SRLData, dim: int) -> Predicates:
-    """The predicates of a run; those of the last call are kept."""
+    """Returns the encoded predicates of a run; the last result is cached."""
     return _predicates(without_batches(config), dim)
 
 
 def roles(config: SRLConfig) -> Experiment:
-    """The run of a tagger."""
+    """Returns the run of a tagger of semantic roles."""
     texts, labels = predicates(config.data, config.model.embedding_dim)
     tokens = texts.splits["train"].sequences["tokens"]
-    rows = [i for i, one in enumerate(tokens) if len(one) <= config.data.max_len]
+    rows = [i for i, text in enumerate(tokens) if len(text) <= config.data.max_len]
     batches = sequence_batches(texts.splits, {"lengths": "tokens"}, config.data, rows=rows)
-    held = {name: batches[name] for name in SPLITS[1:]}
+    evaluation = {name: batches[name] for name in SPLITS[1:]}
     model = SSANTagger(config.model, len(texts.vocabulary), len(labels), texts.embeddings)
-    width = max(one.edges[-1] for one in (batches["train"](config.train.seed), *held.values()))
-    # records of the English Web Treebank say how its test part differs, and nothing of the others
+    width = max(
+        part.edges[-1] for part in (batches["train"](config.train.seed), *evaluation.values())
+    )
+    # Records of the English Web Treebank only have the note about its test part, so it comes first.
     files = texts.info.substitute or texts.substitute
-    drawn = None
+    vector_note = None
     if config.data.embeddings == "none":
-        drawn = "random word vectors where the paper has GloVe 100-d"
+        vector_note = "random word vectors where the paper has GloVe 100-d"
 
     def measure(params: Params) -> Json:
         run: Any = model.apply
@@ -181,7 +200,7 @@ def roles(config: SRLConfig) -> Experiment:
             jax.jit(lambda p, batch: run({"params": p}, batch).logits), params
         )
         record: Record = {}
-        for name, one_pass in held.items():
+        for name, one_pass in evaluation.items():
             source = texts.splits[name].source
             record |= arguments(config, name, source, one_pass, apply, labels)
         return record
@@ -191,7 +210,7 @@ def roles(config: SRLConfig) -> Experiment:
         **batches,
         **vocabulary_parts(texts.vocabulary, labels),
         facts={"train_n": len(rows), "labels": len(labels), **texts.facts()},
-        substitute=join_remarks([config.data.note, files, drawn]),
+        substitute=join_remarks([config.data.note, files, vector_note]),
         measure=measure,
     )
 
@@ -204,10 +223,22 @@ def arguments(
     apply: Callable[[Any], Any],
     labels: Sequence[str],
 ) -> Json:
-    """F1 of arguments of a split by the rules of the CoNLL scorer.
+    """Scores the arguments of a split by the rules of the CoNLL scorer.
 
-    "role_counts" has matched, predicted and gold arguments of every test predicate, in the order of
-    the file, for paired tests.
+    Args:
+      config: the configuration of the run.
+      split: the name of the split.
+      source: its predicates.
+      batches: an ordered pass over them.
+      apply: from a batch to logits [B, N, L].
+      labels: the names of the L labels.
+
+    Returns:
+      F1 of the greedy labels, and of the constrained labels if the configuration has them. For the
+      test
+      split also "role_counts", the counts (matched, predicted, gold) of each predicate in the order
+      of
+      the file, for paired tests.
     """
     by_id = {example["example_id"]: example for example in source}
     counts: dict[str, dict[int, RoleCounts]] = {"greedy": {}, "constrained": {}}

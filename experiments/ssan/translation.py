@@ -1,4 +1,4 @@
-"""Translation: the pairs of a run and its task; and `python -m experiments.ssan translate`."""
+"""The run of a translator, and the command `python -m experiments.ssan translate`."""
 
 import dataclasses
 import functools
@@ -35,7 +35,7 @@ LENGTHS = {"lengths": "tokens", "target_lengths": "targets"}
 
 @functools.lru_cache(maxsize=1)
 def _corpus(config: TranslationData) -> tuple[dict[str, Split], gdata.BytePairs]:
-    """A parallel corpus in pieces, each text with the stop token at its end."""
+    """Reads a parallel corpus and encodes it as byte pairs, with the stop token after each text."""
     options = {"source": config.source} if config.source else {}
     sources = load(config.name, config, **options)
     if config.bpe is not None:
@@ -54,21 +54,29 @@ def _corpus(config: TranslationData) -> tuple[dict[str, Split], gdata.BytePairs]
 
 
 def experiment(config: TranslationConfig) -> Experiment:
-    """The run of a translator; refuses to begin with a run of another vocabulary."""
+    """Returns the run of a translator.
+
+    Raises:
+      ValueError: if all training pairs are too long, or if the run whose parameters this run starts
+        with has another vocabulary.
+    """
     data = config.data
     if config.init_from is not None and data.bpe is None:
+        # The parameters of the other run only fit the pieces of its vocabulary.
         data = dataclasses.replace(data, bpe=str(Path(config.init_from) / BYTE_PAIRS))
     splits, bpe = _corpus(without_batches(data))
     both = zip(*splits["train"].sequences.values(), strict=True)
+    # Long pairs are left out of training only; validation and test keep all pairs.
     rows = [i for i, pair in enumerate(both) if max(map(len, pair)) <= data.max_len]
     if not rows:
         raise ValueError(f"data.max_len {data.max_len}: every training pair is longer")
     model = models.SSANTranslator(config.model, len(bpe))
     task, facts = models.SSANTranslationTask(model), Json()
     if config.init_from is not None:
-        task, facts = begun(model, Path(config.init_from), bpe)
+        task, facts = start_from(model, Path(config.init_from), bpe)
 
     def choose(result: FitResult, workdir: Path) -> tuple[Any, Json]:
+        # Without averaging the best checkpoint is used as it is.
         if config.search.average == 1:
             return best(result, workdir)
         params, steps = average_params(workdir, result.best_params, config.search.average)
@@ -93,7 +101,11 @@ def experiment(config: TranslationConfig) -> Experiment:
 
 
 def keep_vocabulary(bpe: gdata.BytePairs, workdir: Path) -> None:
-    """Writes the vocabulary into the work folder; refuses where another one is there."""
+    """Writes the vocabulary into the work folder.
+
+    Raises:
+      ValueError: if another vocabulary is there.
+    """
     place = workdir / BYTE_PAIRS
     if not place.exists():
         bpe.save(place)
@@ -106,23 +118,35 @@ def keep_vocabulary(bpe: gdata.BytePairs, workdir: Path) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BegunTask(models.SSANTranslationTask):
-    """Begins with the given parameters; those that are only shapes are drawn."""
+    """A task that starts with given parameters; leaves that are only shapes are drawn."""
 
     given: Any
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns parameters."""
+        """Returns the initial parameters."""
 
-        def leaf(given: Any, fresh: Any) -> Any:
-            return fresh if isinstance(given, jax.ShapeDtypeStruct) else jax.numpy.asarray(given)
+        def leaf(start: Any, fresh: Any) -> Any:
+            return fresh if isinstance(start, jax.ShapeDtypeStruct) else jax.numpy.asarray(start)
 
         return jax.tree.map(leaf, self.given, super().init(key, batch))
 
 
-def begun(
+def start_from(
     model: models.SSANTranslator, other: Path, bpe: gdata.BytePairs
 ) -> tuple[BegunTask, Json]:
-    """The task with the parameters of another run, and which of its own it keeps."""
+    """Returns the task that starts with the parameters of another run.
+
+    Args:
+      model: the network.
+      other: the work folder of the other run.
+      bpe: the byte pairs of this run.
+
+    Returns:
+      The task, and a record of the run and the parameters that were not loaded from it.
+
+    Raises:
+      ValueError: if that run has another vocabulary.
+    """
     if open_folder(other, "translation", BYTE_PAIRS).config["vocabulary"] != bpe.digest():
         raise ValueError(f"init_from {other}: that run has another vocabulary than data.bpe")
     params, fresh = load_params(other, parameters_like(model), partial=True)
@@ -130,9 +154,16 @@ def begun(
 
 
 def measure(translator: Translator, splits: dict[str, Split]) -> Json:
-    """BLEU of validation and test texts, by sacrebleu.
+    """Translates the validation and test texts and computes BLEU by sacrebleu.
 
-    "bleu_statistics" has the counts of every test sentence, for paired tests, see `bleu.Scored`.
+    Args:
+      translator: the trained translator.
+      splits: the encoded splits.
+
+    Returns:
+      BLEU, the signature of sacrebleu, examples of translations, and "bleu_statistics", the counts
+      of
+      each test sentence for paired tests (see `bleu.bleu_of`).
     """
     record: Record = {}
     for name in ("validation", "test"):
@@ -150,7 +181,7 @@ def measure(translator: Translator, splits: dict[str, Split]) -> Json:
     return record
 
 
-# the command --------------------------------------------------------------------------------------
+# The command -------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -162,7 +193,13 @@ class TranslateConfig(_translate.TranslateOptions):
 
 
 def main(args: list[str], lines: TextIO = sys.stdin, out: TextIO = sys.stdout) -> int:
-    """Runs the command; returns its exit status."""
+    """Runs the command and returns its exit status.
+
+    Args:
+      args: the arguments.
+      lines: the texts to translate.
+      out: the file for the translations.
+    """
     prog = "python -m experiments.ssan translate"
     return _translate.run(
         TranslateConfig, args, prog, open_translator, called=RUN_OPTIONS, lines=lines, out=out

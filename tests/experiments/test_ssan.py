@@ -13,7 +13,7 @@ from experiments.core.records import differences
 from experiments.ssan import analyses, tables
 from experiments.ssan.__main__ import main
 from experiments.ssan.config import PRESETS, with_budget
-from experiments.ssan.paper import PAPER, VARIANTS, of_tasks, task_rows
+from experiments.ssan.paper import PAPER, VARIANTS, find_task_results, task_rows
 from experiments.ssan.sentences import scores, sentence_of_each
 from gatedjax import analysis
 from gatedjax import data as gdata
@@ -77,13 +77,13 @@ def test_figures_look_into_the_networks_that_tables_train(
         lambda config, workdir: opened.setdefault(workdir.name, config.model),
     )
     options = options_of(PAPER)(what="figure2", runs=tmp_path, local=asked)
-    found = analyses.encoders(Job(PAPER, options), data)
+    found = analyses.load_encoders(Job(PAPER, options), data)
     end = "_local" if local else ""
     assert list(opened) == [f"{data}-san{end}-seed0", f"{data}-ssan_layer1{end}-seed0"]
     assert list(found) == ["san", "ssan_layer1"]  # tables know them by these names
     assert {model.relative for model in opened.values()} == {"local" if local else "none"}
     assert [model.selective for model in opened.values()] == [(), (1,)]
-    shown = analyses.shown_as("bshift", {"local": local})
+    shown = analyses.title_of("bshift", {"local": local})
     assert shown == ("BShift, local heads and a linear head" if local else "BShift")
 
 
@@ -333,7 +333,7 @@ def test_a_selector_trained_by_reward_has_a_row_of_table1_where_somebody_ran_it(
     assert "corrected together (Holm), 2 in all" in text
     (line,) = (line for line in text.splitlines() if "SICK, selector trained by reward" in line)
     assert "+100.00" in line
-    (claim,) = (one for one in of_tasks(store) if one.data.startswith("SICK"))
+    (claim,) = (one for one in find_task_results(store) if one.data.startswith("SICK"))
     assert claim.state == "shown"
 
     # a second seed that turns the difference round: the mean is as sure, and nothing is shown
@@ -341,7 +341,7 @@ def test_a_selector_trained_by_reward_has_a_row_of_table1_where_somebody_ran_it(
     path.write_text(json.dumps(json.loads(path.read_text()) | {"correct": "0" * 53 + "1" * 7}))
     path = store.path("nli_sick", "ssan_layer1", seeds[0])
     path.write_text(json.dumps(json.loads(path.read_text()) | {"correct": "0" * 20 + "1" * 40}))
-    (claim,) = (one for one in of_tasks(store) if one.data.startswith("SICK"))
+    (claim,) = (one for one in find_task_results(store) if one.data.startswith("SICK"))
     assert claim.state == "neither"
     assert claim.size.endswith(", the seeds disagree")
     (row,) = (

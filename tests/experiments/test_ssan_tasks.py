@@ -268,17 +268,17 @@ def test_paired_tests_see_a_difference_and_none_where_there_is_none(np_rng):
     gold = np_rng.integers(1, 5, 300)
     good = [[g, g, g] for g in gold]
     bad = [[g // 2, g, g] for g in gold]
-    boot = bleu.paired(good, bad, bleu.f1_of, samples=200)
+    boot = bleu.paired_bootstrap(good, bad, bleu.f1_of, samples=200)
     assert boot.difference == pytest.approx(
         bleu.f1_of(np.sum(good, 0)) - bleu.f1_of(np.sum(bad, 0))
     )
     assert boot.low < boot.difference < boot.high
     assert boot.low > 0
     assert boot.p_value < 0.02
-    same = bleu.paired(good, good, bleu.f1_of, samples=50)
+    same = bleu.paired_bootstrap(good, good, bleu.f1_of, samples=50)
     assert (same.difference, same.p_value) == (0.0, 1.0)
     with pytest.raises(ValueError, match="the same examples"):
-        bleu.paired(good, bad[:-1], bleu.f1_of)
+        bleu.paired_bootstrap(good, bad[:-1], bleu.f1_of)
 
 
 def test_a_label_outside_the_set_is_refused_in_training_and_wrong_elsewhere():

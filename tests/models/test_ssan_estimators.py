@@ -14,7 +14,7 @@ import pytest
 from gatedjax import functional as F
 from gatedjax import models, nn
 from gatedjax.gates import DisARM, Pathwise, Reinforce, ReinMax
-from gatedjax.gates._named import KINDS, EstimatorName
+from gatedjax.gates._named import KINDS, EstimatorName, create_estimator
 from gatedjax.gates._score import MultiPass
 from gatedjax.nn._selection import NOT_OF_PAIRS
 from tests._drawn import drawn
