@@ -1,4 +1,4 @@
-"""Attention a block of queries at a time, without arrays over all pairs."""
+"""Attention in blocks of queries, without arrays over all pairs of tokens."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,19 @@ def in_blocks(
     block: int,
     pairs: Array | None,
 ) -> tuple[Array, dict[str, Array]]:
-    """The attention of a few queries at a time, without the arrays over pairs."""
+    """Runs an attention for a block of queries at a time, and each block again for the gradient.
+
+    Args:
+      attend: `SelectiveSelfAttention._attend` with its keywords: a function of (heads, positions,
+        dropout bytes, pairs) that returns the attended values [B, M, block, H] and a record.
+      heads: projections by name, each [B, M, N, H].
+      block: queries per block.
+      pairs: True where a query may see a key [B, M, Q, N]; None means all pairs.
+
+    Returns:
+      The attended values [B, M, Q, H], and the arrays of the record with a single axis of tokens;
+      arrays over pairs are left out.
+    """
     size = heads["query"].shape[2]
     queries = [name for name in ("query", "selector_query") if name in heads]
 
