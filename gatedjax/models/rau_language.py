@@ -1,9 +1,9 @@
-"""RAU (Zhong et al. 2018), section on language modelling: the next word of a running text.
+"""RAU (Zhong et al. 2018), section on language modelling: prediction of the next word of a text.
 
     p(w_{t+1} | w_1 .. w_t) = softmax(W h_t + b),    h_t of the last of two recurrent layers
 
-The text is read in windows; the state at the end of one is where the next begins, and gradients
-stay within a window (truncated back-propagation through time).
+The text is read in windows. Each window starts with the state at the end of the window before, and
+gradients stay within a window (truncated back-propagation through time).
 """
 
 import dataclasses
@@ -31,12 +31,12 @@ from gatedjax.training import Ratio
 @exportable
 @struct.dataclass
 class RAULanguageOutput:
-    """What one window computed.
+    """The output of an `RAULanguageModel` for a window of text.
 
     Attributes:
       logits: scores of the next word [B, T, V], float32.
-      states: h of the last layer [B, T, H] as the softmax reads it: after dropout, 0 at padding.
-      carry: the state after the window, for the next one.
+      states: h of the last layer [B, T, H], the input of the softmax: after dropout, 0 at padding.
+      carry: the state after the window, to be passed with the next window.
     """
 
     logits: Array
@@ -45,17 +45,24 @@ class RAULanguageOutput:
 
 
 class RAULanguageModel(nn.Module):
-    """Word vectors, recurrent layers, and a softmax over the vocabulary.
+    """A language model: word vectors, recurrent layers, and a softmax over the vocabulary.
+
+        >>> model = RAULanguageModel(RAUConfig(hidden=4, embedding_dim=4), vocab_size=50)
+        >>> batch = {"tokens": jnp.array([[7, 9, 3]]), "lengths": jnp.array([3])}
+        >>> init = model.init_with_output
+        >>> output, variables = jax.eval_shape(init, jax.random.key(0), batch)
+        >>> print(output.logits.shape, output.states.shape)
+        (1, 3, 50) (1, 3, 4)
+
+    Call the network with a batch {"tokens": int [B, T], "lengths": int [B]} and optionally "reset":
+    bool [B], True for rows that begin a text. Training with dropout needs the stream "dropout"; its
+    bits belong to "example_id": int [B] (row numbers by default). Dropout acts on word vectors,
+    between layers and before the softmax, and on the recurrent connections only with
+    recurrent_dropout.
 
     Attributes:
-      config: the network; `init_scale`, where it is set, holds for word vectors and softmax, too.
-      vocab_size: V; every id is a word, 0 included.
-
-    Call with a batch {"tokens": int [B, T], "lengths": int [B]}, optionally "reset": bool [B], True
-    for rows that begin a text; training with dropout keys its bits to "example_id": int [B] (row
-    numbers if absent) and needs the stream "dropout". Dropout acts on word vectors, between layers
-    and before the softmax, never (unless recurrent_dropout asks for it) on the recurrent
-    connections.
+      config: the options of the network; `init_scale` also applies to word vectors and softmax.
+      vocab_size: V, the number of words; the id 0 is a word like all other ids.
 
     Reference: Zhong, Yue and Ling 2018, "Recurrent Attention Unit".
     """
@@ -81,12 +88,16 @@ class RAULanguageModel(nn.Module):
     def __call__(
         self, batch: Batch, carry: Carry = None, *, train: bool = False
     ) -> RAULanguageOutput:
-        """Reads a window.
+        """Reads a window of text.
 
         Args:
           batch: see the class.
-          carry: the state before it, as an output holds it; None is the beginning of a text.
-          train: dropout if True.
+          carry: the state before the window, `carry` of the last output; None means the beginning
+            of a text.
+          train: True runs the network with dropout.
+
+        Returns:
+          The scores of the next words, the states, and the state after the window.
         """
         states, carry = self._read(batch, carry, train)
         kernel = self.kernel.astype(states.dtype)
@@ -96,9 +107,15 @@ class RAULanguageModel(nn.Module):
     def score(
         self, batch: Batch, carry: Carry = None, *, train: bool = False
     ) -> tuple[Float[Array, "B T"], Carry]:
-        """Negative log-likelihoods of batch["targets"] in nats, and the carry; faster than logits.
+        """Computes the negative log-likelihoods of the next words without storing their logits.
 
-        What stands beyond a row's length has no part in it: 0 there.
+        Args:
+          batch: see the class, with "targets": int [B, T], the next words.
+          carry: the state before the window; None means the beginning of a text.
+          train: True runs the network with dropout.
+
+        Returns:
+          Negative log-likelihoods in nats, 0 at padding, and the state after the window.
         """
         check_batch(batch, tokens="B T", lengths="B", targets="B T")
         states, carry = self._read(batch, carry, train)
@@ -146,10 +163,14 @@ class RAULanguageModel(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class RAULanguageTask:
-    """How an `RAULanguageModel` is trained and evaluated; a `StatefulTask`.
+    """The `StatefulTask` of training and evaluating an `RAULanguageModel`.
 
-    Minimised is the sum over the steps of a window of the mean over its rows: T times the mean per
-    token, which is what the usual learning rates (SGD, 1) and clipping norms are made for.
+    The loss is the sum over the steps of a window of the mean over its rows, which is T times the
+    mean per token. The usual learning rates (SGD, 1) and clipping norms are chosen for this loss.
+
+        >>> task = RAULanguageTask(RAULanguageModel(RAUConfig(hidden=4), vocab_size=50))
+        >>> task.init_carry({"tokens": jnp.array([[7, 9, 3]])})[0].shape
+        (1, 4)
 
     Attributes:
       model: the network.
@@ -159,11 +180,11 @@ class RAULanguageTask:
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
+        """Paths of the parameters that training does not change: frozen word vectors."""
         return frozen_embeddings(self.model, "embed/embedding")
 
     def init(self, key: Array, batch: Batch) -> Tree:
-        """Returns parameters."""
+        """Draws initial parameters, for batches with the shapes of this batch."""
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 
@@ -174,7 +195,18 @@ class RAULanguageTask:
     def loss(
         self, params: Params, batch: Batch, rngs: dict[str, Array], carry: Carry
     ) -> tuple[Array, tuple[Metrics, Carry]]:
-        """Returns T times the summed likelihood of the real tokens, metrics, and the carry."""
+        """Computes the training loss of a window.
+
+        Args:
+          params: the parameters.
+          batch: the window, with "targets" and "token_weight" [B, T], 0 at padding.
+          rngs: PRNG keys of the stream "dropout".
+          carry: the state before the window.
+
+        Returns:
+          T times the summed negative log-likelihood of the real tokens, the metrics, and the state
+          after the window.
+        """
         nll, carry = self._score(params, batch, carry, train=True, rngs=rngs)
         metrics = _metrics(nll, batch["token_weight"])
         return metrics["loss"].total * nll.shape[1], (metrics, carry)
@@ -182,7 +214,17 @@ class RAULanguageTask:
     def evaluate(
         self, params: Params, batch: Batch, carry: Carry
     ) -> tuple[Metrics, Predictions, Carry]:
-        """Returns "loss" (nats per token) and "perplexity", per row what it cost, and the carry."""
+        """Evaluates a window.
+
+        Args:
+          params: the parameters.
+          batch: the window, with "targets", "token_weight" [B, T] and "example_id" [B].
+          carry: the state before the window.
+
+        Returns:
+          "loss" (nats per token) and "perplexity"; "nll" of each row, with its "example_id" and
+          number of "tokens"; and the state after the window.
+        """
         nll, carry = self._score(params, batch, carry)
         real = batch["token_weight"] > 0
         predictions = {

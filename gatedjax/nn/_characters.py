@@ -22,7 +22,8 @@ class CharacterEncoder(nn.Module):
         >>> import jax
         >>> encoder = CharacterEncoder(num_characters=30, features=8, hidden=4)
         >>> characters, lengths = jnp.array([[5, 7, 2], [9, 0, 0]]), jnp.array([3, 1])
-        >>> vectors, _ = encoder.init_with_output(jax.random.key(0), characters, lengths)
+        >>> init = encoder.init_with_output
+        >>> vectors, _ = jax.eval_shape(init, jax.random.key(0), characters, lengths)
         >>> vectors.shape
         (2, 8)
 

@@ -37,7 +37,7 @@ class GatedAttentionHop(nn.Module):
         >>> import jax
         >>> document, query = jnp.ones((1, 6, 8)), jnp.ones((1, 3, 8))
         >>> hop = GatedAttentionHop(features=5)
-        >>> output, _ = hop.init_with_output(jax.random.key(0), document, query)
+        >>> output, _ = jax.eval_shape(hop.init_with_output, jax.random.key(0), document, query)
         >>> print(output.gated.shape, output.attention.shape)
         (1, 6, 10) (1, 6, 3)
 

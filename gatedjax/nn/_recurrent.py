@@ -337,11 +337,10 @@ class RAU(_Recurrent):
     Input kernels and the kernels of the attention are Glorot-uniform, recurrent kernels orthogonal
     per block; biases are 0.
 
-        >>> rau, xs = RAU(features=5), jnp.ones((1, 4, 3))
-        >>> variables = rau.init(jax.random.key(0), xs)
-        >>> weights = rau.apply(variables, xs, method="attention_weights")
-        >>> print(weights.shape, rau.apply(variables, xs)[1].shape)
-        (1, 4, 5) (1, 4, 5)
+        >>> rau, xs = RAU(features=5, attention="concat"), jnp.ones((1, 4, 3))
+        >>> (_, outputs), variables = jax.eval_shape(rau.init_with_output, jax.random.key(0), xs)
+        >>> print(outputs.shape, variables["params"]["layer_0_score"].shape)
+        (1, 4, 5) (8, 8)
 
     Attributes:
       attention: the form of the attention, see `functional.rau_step`.

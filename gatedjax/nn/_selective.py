@@ -54,8 +54,8 @@ class SelectiveSelfAttention(nn.Module):
         (1, 4, 8) (1, 2, 4, 4)
 
     Streams: "gate" (training with a selector that draws) and "dropout" (training with dropout),
-    with a key per example. With the same key, a stream "antithetic" in place of "gate" draws the same
-    noise with the opposite sign.
+    with a key per example. With the same key, a stream "antithetic" in place of "gate" draws the
+    same noise with the opposite sign.
 
     Attributes:
       num_heads: M, the number of heads; must divide D.

@@ -21,7 +21,7 @@ class AttentionGatedTransform(nn.Module):
     (candidate).
 
         >>> layers, words = AttentionGatedTransform(num_layers=3), jnp.ones((1, 5, 8))
-        >>> outputs, _ = layers.init_with_output(jax.random.key(0), words)
+        >>> outputs, _ = jax.eval_shape(layers.init_with_output, jax.random.key(0), words)
         >>> print([output.shape for output in outputs])
         [(1, 3, 8), (1, 2, 8), (1, 3, 5)]
 

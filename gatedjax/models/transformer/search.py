@@ -1,4 +1,4 @@
-"""Search for the best target, whatever the model: greedy, and with a beam."""
+"""Greedy search and beam search for the best target of any autoregressive model."""
 
 import math
 from collections.abc import Callable
@@ -13,16 +13,17 @@ from gatedjax._utils.types import Tree
 from gatedjax.functional._export import exportable
 
 Step = Callable[[Int[Array, "B K"], Tree, Int[Array, ""]], tuple[Float[Array, "B K V"], Tree]]
-"""(last token of every target, cache, its position) -> (log-probabilities of the next, cache)."""
+"""A function (last tokens, cache, position) that returns (log-probabilities of the next, cache)."""
 
 
 @exportable
 class Found(NamedTuple):
-    """The targets that a search ended with, the best first.
+    """The targets of a search, the best first.
 
     Attributes:
       tokens: int32 [B, K, T], the stop token included, 0 after it.
-      scores: [B, K] log-probability over the length penalty; -inf where there are fewer targets.
+      scores: log-probabilities divided by the length penalty [B, K]; -inf if a row has fewer than
+        K targets.
     """
 
     tokens: Int[Array, "B K T"]
@@ -30,7 +31,7 @@ class Found(NamedTuple):
 
 
 def length_penalty(length: Array | int, alpha: float) -> Array:
-    """((5 + length) / 6)^alpha, by which the log-probability of a target is divided.
+    """Computes ((5 + length) / 6)^alpha, the divisor of the log-probability of a target.
 
     Reference: Wu et al. 2016, eq. 14.
     """
@@ -38,7 +39,7 @@ def length_penalty(length: Array | int, alpha: float) -> Array:
 
 
 def check_search(beam_size: int, alpha: float, size: int) -> None:
-    """Refuses a search that cannot find anything."""
+    """Raises ValueError if an option of a search is out of range."""
     if beam_size < 1:
         raise ValueError(f"beam_size must be at least 1, got {beam_size}")
     if not 0 <= alpha < math.inf:
@@ -60,24 +61,36 @@ def beam_search(
 ) -> Found:
     """Searches for the targets with the highest penalised log-probability.
 
-    Every step extends the K targets of a row by every token. Of the 2K best, the stop tokens among
-    the first K end targets, which are kept (the K best of them); the first K others go on. A row
-    is done when K targets have ended, or at its limit, where only the stop token is left. With K
-    = 1 this is greedy search; with K as large as the number of targets it is exhaustive. No row
-    depends on another.
+    Each step extends the K unfinished targets of a row by all tokens. Among the best 2K extensions,
+    stop tokens among the first K finish their targets, of which the search remembers the best K;
+    the first K extensions without a stop token go on. A row is done when K targets are finished, or
+    at its limit, where only the stop token is allowed. With K = 1 this is greedy search; with K as
+    large as the number of targets the search is exhaustive. Rows do not depend on each other.
+
+        >>> def step(tokens, cache, position):  # 0 is the stop token
+        ...     chances = jnp.array([0.25, 0.5, 0.25])
+        ...     return jnp.broadcast_to(jnp.log(chances), (*tokens.shape, 3)), cache
+        >>> options = {"size": 3, "beam_size": 2, "alpha": 0.0, "start": 2, "stop": 0}
+        >>> targets = beam_search(step, {}, jnp.array([2]), **options)
+        >>> print(targets.tokens[0], jnp.exp(targets.scores[0]).round(3))
+        [[0 0 0]
+         [1 0 0]] [0.25  0.125]
 
     Args:
       step: the model.
-      cache: what it needs, leaves [B, K, ...].
-      limits: longest target of every row, the stop token included, in [1, size].
-      size: T, the longest of all.
-      beam_size: K.
-      alpha: of the `length_penalty`.
+      cache: the first cache of `step`, with leaves [B, K, ...].
+      limits: maximum length of the targets of each row, the stop token included, in [1, size].
+      size: T, the maximum length of all targets.
+      beam_size: K, the number of targets per row.
+      alpha: exponent of the `length_penalty`.
       start: token before the first.
       stop: token after the last.
 
     Returns:
-      The targets. Every row has at least one.
+      The targets, at least one for each row, with their scores.
+
+    Raises:
+      ValueError: if an option is out of range.
     """
     check_search(beam_size, alpha, size)
     rows = limits.shape[0]
@@ -123,7 +136,7 @@ def beam_search(
 
 
 def _beginning(cache: Tree, rows: int, beam_size: int, size: int, start: int) -> dict[str, Tree]:
-    """No target has a token, and the first of every row is the only one."""
+    """Returns the state before the first step, with a single empty target in each row."""
     nothing = jnp.full((rows, beam_size), -jnp.inf)
     return {
         "position": jnp.zeros((), jnp.int32),
@@ -141,12 +154,28 @@ def _beginning(cache: Tree, rows: int, beam_size: int, size: int, start: int) ->
 def greedy_search(
     step: Step, cache: Tree, limits: Int[Array, " B"], *, size: int, start: int, stop: int
 ) -> Found:
-    """Takes the most probable token at every step; of equal ones the first.
+    """Searches for a target by the most probable token at each step.
 
-    Args: as of `beam_search`, with K = 1.
+        >>> def step(tokens, cache, position):  # 0 is the stop token
+        ...     chances = jnp.where(position < 2, jnp.array([0.25, 0.75]), jnp.array([0.5, 0.5]))
+        ...     return jnp.broadcast_to(jnp.log(chances), (*tokens.shape, 2)), cache
+        >>> targets = greedy_search(step, {}, jnp.array([4]), size=4, start=1, stop=0)
+        >>> print(targets.tokens[0])
+        [[1 1 0 0]]
+
+    Args:
+      step: the model. If tokens are equally probable, the first is chosen.
+      cache: the first cache of `step`, with leaves [B, 1, ...].
+      limits: maximum length of the target of each row, the stop token included, in [1, size].
+      size: T, the maximum length of all targets.
+      start: token before the first.
+      stop: token after the last.
 
     Returns:
-      One target per row, with its log-probability.
+      A target per row, with its log-probability.
+
+    Raises:
+      ValueError: if size is below 1.
     """
     check_search(1, 0.0, size)
     rows = limits.shape[0]
@@ -183,13 +212,13 @@ def greedy_search(
 
 
 def _only_stop(log_probs: Array, at_limit: Array, stop: int) -> Array:
-    """At its limit a target can only end."""
+    """Leaves only the stop token to targets at their limit."""
     other = jnp.arange(log_probs.shape[-1]) != stop
     return jnp.where(at_limit[:, None, None] & other[None, None], -jnp.inf, log_probs)
 
 
 def _pick(array: Array, index: Int[Array, "B K"]) -> Array:
-    """Of every row the entries of axis 1 at some places."""
+    """Returns for each row the entries of axis 1 at the given indices."""
     return jax.vmap(lambda row, places: row[places])(array, index)
 
 
