@@ -49,8 +49,8 @@ def check_dict(batch: object, **axes: str) -> None:
     if not isinstance(batch, Mapping):
         shape = getattr(batch, "shape", None)
         got = type(batch).__name__ if shape is None else f"an array of shape {shape}"
-        wanted = ", ".join(f'"{name}": [{its.replace(" ", ", ")}]' for name, its in axes.items())
-        raise TypeError(f"batch must be a dict of arrays {{{wanted}}}, got {got}")
+        arrays = ", ".join(f'"{name}": [{its.replace(" ", ", ")}]' for name, its in axes.items())
+        raise TypeError(f"batch must be a dict of arrays {{{arrays}}}, got {got}")
 
 
 def check_batch(batch: Mapping[str, Array], **axes: str) -> None:
@@ -76,7 +76,7 @@ def check_batch(batch: Mapping[str, Array], **axes: str) -> None:
     shapes = [batch[name].shape for name in axes]
     for letters, shape in zip(map(str.split, axes.values()), shapes, strict=True):
         pairs = list(zip(letters, shape, strict=False))
-        if len(letters) != len(shape) or any(sizes.setdefault(*one) != one[1] for one in pairs):
+        if len(letters) != len(shape) or any(sizes.setdefault(*pair) != pair[1] for pair in pairs):
             alike: dict[str, list[str]] = {}
             for name, names in axes.items():
                 alike.setdefault(names.replace(" ", ", "), []).append(name)

@@ -158,9 +158,9 @@ class ClozeTask(ClassifierTask):
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
         """Returns the loss summed over the examples with an answer, and metrics."""
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
-        each, _ = _answers(output.logits, batch["label"])
+        losses, _ = _answers(output.logits, batch["label"])
         weight = batch["weight"]
-        return jnp.sum(jnp.where(weight > 0, each, 0) * weight), _scored(output.logits, batch)[0]
+        return jnp.sum(jnp.where(weight > 0, losses, 0) * weight), _score(output.logits, batch)[0]
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
         """Returns metrics, and the predictions for the examples.
@@ -169,16 +169,16 @@ class ClozeTask(ClassifierTask):
         and "unanswerable" the share of the examples without an answer.
         """
         output: Output = self.model.apply({"params": params}, batch)
-        return _scored(output.logits, batch)
+        return _score(output.logits, batch)
 
 
-def _scored(log_probs: Float[Array, "B C"], batch: Batch) -> tuple[Metrics, Predictions]:
+def _score(log_probs: Float[Array, "B C"], batch: Batch) -> tuple[Metrics, Predictions]:
     label, weight = batch["label"], batch["weight"]
-    each, answerable = _answers(log_probs, label)
+    losses, answerable = _answers(log_probs, label)
     predicted = predicted_candidates(log_probs, batch["candidate_mask"])
     correct = ((predicted == label) & answerable).astype(jnp.float32)
     metrics = {
-        "loss": Ratio.of(each, weight * answerable),
+        "loss": Ratio.of(losses, weight * answerable),
         "accuracy": Ratio.of(correct, weight),
         "unanswerable": Ratio.of(1.0 - answerable, weight),
     }

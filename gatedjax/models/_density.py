@@ -32,7 +32,7 @@ def constraint(
       optimiser of the network also trains the multiplier, and averages over steps in the place of
       the paper's moving average.
     """
-    held = jax.lax.stop_gradient(multiplier)
-    off = share - density
-    ascent = (held - multiplier) * jax.lax.stop_gradient(off)
-    return held * off + off**2 + ascent, jnp.broadcast_to(held, share.shape)
+    constant = jax.lax.stop_gradient(multiplier)
+    excess = share - density
+    ascent = (constant - multiplier) * jax.lax.stop_gradient(excess)
+    return constant * excess + excess**2 + ascent, jnp.broadcast_to(constant, share.shape)

@@ -91,8 +91,8 @@ class GateConfig:
         if self.estimator is not None and self.relax != "soft":
             raise ValueError(f"relax must be 'soft' where estimator={self.estimator!r} says it")
         if self.gates_on == "input" and needs_closed_words(KINDS[self.estimation]):
-            said = "relax" if self.estimator is None else "estimator"
-            raise unread_error(f"{said}={getattr(self, said)!r}")
+            option = "relax" if self.estimator is None else "estimator"
+            raise unread_error(f"{option}={getattr(self, option)!r}")
 
     @property
     def estimation(self) -> EstimatorName:

@@ -51,8 +51,8 @@ def read_scaled_words(
       `encoded` with states and scores.
     """
     values = gates.values
-    xs = _draws_of(encoded, values) * values[..., None].astype(encoded.words.dtype)
-    return _read(net, encoded, xs, like(encoded.mask, values), batch, train=train)
+    xs = _repeat_words(encoded, values) * values[..., None].astype(encoded.words.dtype)
+    return _run_backbone(net, encoded, xs, like(encoded.mask, values), batch, train=train)
 
 
 def read_open_words(
@@ -73,14 +73,14 @@ def read_open_words(
     Returns:
       The output, with attention and scores in the order of the text.
     """
-    values, kept, closed = _words_read(net, encoded, gates)
+    values, is_open, closed = _select_words(net, encoded, gates)
     axes = values.ndim - 1
-    xs, packed, slots = on_rows(_packed, _draws_of(encoded, values), kept, axes=axes)
-    short = _read(net, encoded, xs, packed, batch, train=train)
+    xs, packed, slots = on_rows(_pack, _repeat_words(encoded, values), is_open, axes=axes)
+    short = _run_backbone(net, encoded, xs, packed, batch, train=train)
     weights = F.masked_softmax(short.scores, packed)
     pooled = pool_states(net.config, short.states, weights)
     logits = net.classify(pooled, batch, train=train)
-    attention, scores = on_rows(_unpacked, (weights, short.scores), slots, kept, axes=axes)
+    attention, scores = on_rows(_unpack, (weights, short.scores), slots, is_open, axes=axes)
     return GANetOutput(
         logits=logits,
         attention=attention,
@@ -107,25 +107,25 @@ def read_into_slots(
     Returns:
       The output of `read_open_words`, without scores.
     """
-    values, kept, closed = _words_read(net, encoded, gates)
-    size = kept.shape[-1]
-    indices, valid, excess = F.open_indices(kept, min(capacity, size))
+    values, is_open, closed = _select_words(net, encoded, gates)
+    size = is_open.shape[-1]
+    indices, valid, excess = F.open_indices(is_open, min(capacity, size))
 
-    def pooled(net: Any, words: Array, valid: Array) -> tuple[Array, Array]:
+    def pool(net: Any, words: Array, valid: Array) -> tuple[Array, Array]:
         words = jnp.where(valid[..., None], words, 0)
-        short = _read(net, encoded, words, valid, batch)
+        short = _run_backbone(net, encoded, words, valid, batch)
         weights = F.masked_softmax(short.scores, valid)
         return pool_states(net.config, short.states, weights), weights
 
     def short(net: Any) -> tuple[Array, Array]:
         words = jnp.take_along_axis(encoded.words, indices[..., None], axis=1)
-        vector, weights = pooled(net, words, valid)
-        return vector, _unpacked(weights, jnp.cumsum(kept, axis=-1) - 1, kept)
+        vector, weights = pool(net, words, valid)
+        return vector, _unpack(weights, jnp.cumsum(is_open, axis=-1) - 1, is_open)
 
     def long(net: Any) -> tuple[Array, Array]:
-        words, packed, slots = _packed(encoded.words, kept)
-        vector, weights = pooled(net, words, packed)
-        return vector, _unpacked(weights, slots, kept)
+        words, packed, slots = _pack(encoded.words, is_open)
+        vector, weights = pool(net, words, packed)
+        return vector, _unpack(weights, slots, is_open)
 
     if capacity >= size:
         vector, attention = long(net)
@@ -140,19 +140,19 @@ def read_into_slots(
     )
 
 
-def _words_read(
+def _select_words(
     net: Any, encoded: Encoded, gates: Gates
 ) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B T"], Bool[Array, "*S B"] | None]:
     """Returns the gates after the `empty` rule, True for the open words, and the empty rows."""
     values, closed = open_one(net.config, encoded, gates)
     mask = like(encoded.mask, values)
-    kept = mask & (values > 0)
+    is_open = mask & (values > 0)
     if net.config.gates.empty == "soft" and closed is not None:
-        kept = jnp.where(closed[..., None], mask, kept)
-    return values, kept, closed
+        is_open = jnp.where(closed[..., None], mask, is_open)
+    return values, is_open, closed
 
 
-def _read(
+def _run_backbone(
     net: Any,
     encoded: Encoded,
     xs: Float[Array, "*S B T E"],
@@ -164,8 +164,8 @@ def _read(
     """Returns `encoded` with the states and scores of gated words, for all draws."""
     if xs.ndim == 3:
         ids = batch.get("example_id")
-        found = net.backbone(xs, mask, deterministic=not train, example_id=ids)
-        states, last = merge_directions(net.config.merge, *found)
+        outputs = net.backbone(xs, mask, deterministic=not train, example_id=ids)
+        states, last = merge_directions(net.config.merge, *outputs)
         return dataclasses.replace(
             encoded, states=states, last=last, mask=mask, scores=net.score(states)
         )
@@ -177,13 +177,13 @@ def _read(
     return dataclasses.replace(encoded, states=states, mask=mask, scores=net.score(states))
 
 
-def _draws_of(encoded: Encoded, gates: Float[Array, "*S B T"]) -> Float[Array, "*S B T E"]:
+def _repeat_words(encoded: Encoded, gates: Float[Array, "*S B T"]) -> Float[Array, "*S B T E"]:
     """Repeats the word vectors for each draw of the gates."""
     return jnp.broadcast_to(encoded.words, (*gates.shape, encoded.words.shape[-1]))
 
 
-def _packed(
-    words: Float[Array, "*B T E"], kept: Bool[Array, "*B T"]
+def _pack(
+    words: Float[Array, "*B T E"], is_open: Bool[Array, "*B T"]
 ) -> tuple[Float[Array, "*B T E"], Bool[Array, "*B T"], Array]:
     """Moves the open words to the front.
 
@@ -191,13 +191,13 @@ def _packed(
       The open words, followed by 0; True at the positions of open words after the move; and the
       new position of each word.
     """
-    order = jnp.argsort(~kept, axis=-1, stable=True)
-    packed = jnp.take_along_axis(kept, order, axis=-1)
+    order = jnp.argsort(~is_open, axis=-1, stable=True)
+    packed = jnp.take_along_axis(is_open, order, axis=-1)
     moved = jnp.take_along_axis(words, order[..., None], axis=-2)
     return jnp.where(packed[..., None], moved, 0), packed, jnp.argsort(order, axis=-1)
 
 
-def _unpacked(values: Tree, slots: Array, kept: Bool[Array, "*B T"]) -> Tree:
+def _unpack(values: Tree, slots: Array, is_open: Bool[Array, "*B T"]) -> Tree:
     """Returns the values of moved words in the order of the text, 0 at closed words."""
-    back = lambda x: jnp.where(kept, jnp.take_along_axis(x, slots, axis=-1), 0)  # noqa: E731
+    back = lambda x: jnp.where(is_open, jnp.take_along_axis(x, slots, axis=-1), 0)  # noqa: E731
     return jax.tree.map(back, values)

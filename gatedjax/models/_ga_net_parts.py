@@ -108,10 +108,10 @@ def open_one(
     values = gates.values
     if not gates.hard:
         return values, None
-    opened, closed = F.ensure_open(
+    open_gates, closed = F.ensure_open(
         values, like(encoded.gate_logits, values), like(encoded.mask, values)
     )
-    return (opened if config.gates.empty == "max_gate" else values), closed
+    return (open_gates if config.gates.empty == "max_gate" else values), closed
 
 
 def keys_of(module: nn.Module, batch: Batch, stream: str) -> Key[Array, " B"]:

@@ -80,10 +80,10 @@ class GANetTask:
         if config.system != "ganet":
             raise gateless_error(config.system)
         if config.gates.estimator is not None or config.gates.relax != "soft":
-            said = "estimator" if config.gates.estimator else "relax"
+            option = "estimator" if config.gates.estimator else "relax"
             raise ValueError(
-                f"estimator must be None, or the configuration's {said} not set: got {name} and "
-                f"{said}={getattr(config, said)!r}"
+                f"estimator must be None, or the configuration's {option} not set: got {name} and "
+                f"{option}={getattr(config, option)!r}"
             )
         if config.gates.gates_on == "input" and needs_closed_words(self.estimator):
             raise unread_error(f"estimator={name}")
@@ -137,7 +137,7 @@ class GANetTask:
             )
             likelihood = cross_entropy(output.logits, batch["label"])
         else:
-            output, likelihood = self._estimated(params, batch, rngs, estimator)
+            output, likelihood = self._estimate_loss(params, batch, rngs, estimator)
         loss = likelihood
         metrics = {}
         if config.system == "ganet":
@@ -171,7 +171,7 @@ class GANetTask:
             schedule(config.gates, batch.get("step"), self.temperature)
         )
 
-    def _estimated(
+    def _estimate_loss(
         self, params: Params, batch: Batch, rngs: dict[str, Array], estimator: Estimator
     ) -> tuple[Output, Float[Array, " B"]]:
         """Returns the output under the first draw of the gates, and an estimate per example."""
@@ -181,14 +181,14 @@ class GANetTask:
         )
         encoded, keys = started
         # The keys are folded, because the dropout of words has used their bits.
-        later = {name: jax.random.fold_in(key, 1) for name, key in rngs.items()}
+        head_rngs = {name: jax.random.fold_in(key, 1) for name, key in rngs.items()}
 
         def reader(gates, encoded, rows):
             """Reads the k-th patterns of gates [B, k, T] of all rows as a draw."""
 
-            def run(one):
-                given = {"params": params}, encoded, one, rows
-                return self.model.apply(*given, train=True, rngs=later, method=GANet.read)
+            def run(pattern):
+                arguments = {"params": params}, encoded, pattern, rows
+                return self.model.apply(*arguments, train=True, rngs=head_rngs, method=GANet.read)
 
             outputs = jax.vmap(run, in_axes=1)(gates)
             values = jax.vmap(cross_entropy, in_axes=(0, None), out_axes=1)(
@@ -272,5 +272,5 @@ class GANetTask:
         return metrics
 
     def _predictions(self, batch: Batch, logits: Array, attended: Array) -> Predictions:
-        more = {"attended": attended, "length": batch["lengths"]}
-        return class_predictions(logits, batch) | more
+        columns = {"attended": attended, "length": batch["lengths"]}
+        return class_predictions(logits, batch) | columns

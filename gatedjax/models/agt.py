@@ -31,7 +31,7 @@ from gatedjax.models._checks import (
 )
 from gatedjax.models._classification import ClassifierTask, word_vectors
 from gatedjax.models._types import Batch
-from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.nn._types import Table
 
 System = Literal["agt", "highway", "average"]
@@ -212,7 +212,7 @@ class AGT(nn.Module):
         for number, layer in enumerate((*self.head, self.classifier)):
             if keys is not None:
                 rate = self.config.dropout
-                features = F.example_dropout(features, rate, folded(keys, number + 1))
+                features = F.example_dropout(features, rate, fold_keys(keys, number + 1))
             features = layer(features)
             if layer is not self.classifier:
                 features = jnp.tanh(features)

@@ -28,7 +28,7 @@ from gatedjax.models._checks import check_at_least, check_rates
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._cloze import ClozeBatch, ClozeTask
 from gatedjax.models._types import Batch
-from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.nn._types import Table
 from gatedjax.training import OptimizerConfig
 
@@ -244,8 +244,8 @@ class GAReader(nn.Module):
           ValueError: also if a cloze is outside its query, outside of `jit`.
         """
         c = self.config
-        given = ClozeBatch.of(batch, characters=c.characters.char_dim > 0)
-        document_mask, query_mask = given.document_mask, given.query_mask
+        cloze_batch = ClozeBatch.of(batch, characters=c.characters.char_dim > 0)
+        document_mask, query_mask = cloze_batch.document_mask, cloze_batch.query_mask
         noisy = train and (c.dropout > 0 or c.embed_dropout > 0)
         keys: Any = None
         if noisy:
@@ -258,20 +258,20 @@ class GAReader(nn.Module):
             if c.gating == "none":
                 _, xs = hop(xs, document_mask)
             else:
-                _, _, _, xs, seen = hop(xs, query, document_mask, query_mask)
-                attention.append(seen)
+                _, _, _, xs, hop_attention = hop(xs, query, document_mask, query_mask)
+                attention.append(hop_attention)
             if keys is not None:
-                xs = F.example_dropout(xs, c.dropout, folded(keys, number + 1))
+                xs = F.example_dropout(xs, c.dropout, fold_keys(keys, number + 1))
         if c.feature:
             shared = _shared_tokens(batch, document_mask, query_mask).astype(jnp.int32)
             feature = take_rows(self.feature_table, shared).astype(xs.dtype)
             xs = jnp.concatenate([xs, feature], axis=-1)
-        states, asked, summary, _, _ = self.hop[-1](xs, query, document_mask, query_mask)
-        pointer = summary if c.query_vector == "final" else given.at_cloze(asked)
+        states, query_states, summary, _, _ = self.hop[-1](xs, query, document_mask, query_mask)
+        pointer = summary if c.query_vector == "final" else cloze_batch.at_cloze(query_states)
         wide = wide_dtype(states)
         logits = jnp.einsum("bnd,bd->bn", states, pointer, preferred_element_type=wide)
         return GAReaderOutput(
-            logits=given.log_probabilities(logits, c.aggregation),
+            logits=cloze_batch.log_probabilities(logits, c.aggregation),
             attention=tuple(attention),
             document_attention=F.masked_softmax(logits, document_mask),
         )
@@ -290,7 +290,7 @@ class GAReader(nn.Module):
                 vectors = jnp.concatenate([vectors, spelled.astype(vectors.dtype)], axis=-1)
             if keys is not None:
                 rate = self.config.embed_dropout
-                vectors = F.example_dropout(vectors, rate, folded(keys, -1 - number))
+                vectors = F.example_dropout(vectors, rate, fold_keys(keys, -1 - number))
             both.append(vectors)
         return both[0], both[1]
 

@@ -26,7 +26,7 @@ from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_finite, check_rates
 from gatedjax.models._classification import ClassifierTask, word_vectors
 from gatedjax.models._types import Batch
-from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.nn._types import Table
 
 
@@ -232,7 +232,7 @@ class RAUClassifier(nn.Module):
         state = last if isinstance(last, jax.Array) else last.hidden
         pooled = state.astype(states.dtype)
         if keys is not None:
-            pooled = F.example_dropout(pooled, config.dropouts.state_dropout, folded(keys, 1))
+            pooled = F.example_dropout(pooled, config.dropouts.state_dropout, fold_keys(keys, 1))
         logits = self.classifier(pooled).astype(jnp.float32)
         return RAUOutput(logits=logits, state=state, states=states, attention=weights)
 

@@ -24,7 +24,7 @@ from gatedjax.models._checks import check_batch
 from gatedjax.models._classification import frozen_embeddings
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.rau import RAUConfig, recurrent_layers
-from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.training import Ratio
 
 
@@ -99,7 +99,7 @@ class RAULanguageModel(nn.Module):
         Returns:
           The scores of the next words, the states, and the state after the window.
         """
-        states, carry = self._read(batch, carry, train)
+        states, carry = self._run(batch, carry, train)
         kernel = self.kernel.astype(states.dtype)
         logits = jnp.matmul(states, kernel, preferred_element_type=jnp.float32)
         return RAULanguageOutput(logits + self.bias[None, None], states, carry)
@@ -118,13 +118,13 @@ class RAULanguageModel(nn.Module):
           Negative log-likelihoods in nats, 0 at padding, and the state after the window.
         """
         check_batch(batch, tokens="B T", lengths="B", targets="B T")
-        states, carry = self._read(batch, carry, train)
+        states, carry = self._run(batch, carry, train)
         kernel = self.kernel.astype(states.dtype)
         targets = batch["targets"]
         mask = F.length_mask(batch["lengths"], targets.shape[1])
         return F.linear_cross_entropy(states, kernel, self.bias, targets, mask=mask), carry
 
-    def _read(self, batch: Batch, carry: Carry, train: bool) -> tuple[Array, Tree]:
+    def _run(self, batch: Batch, carry: Carry, train: bool) -> tuple[Array, Tree]:
         config = self.config
         check_batch(batch, tokens="B T", lengths="B")
         tokens, lengths = batch["tokens"], batch["lengths"]
@@ -157,7 +157,7 @@ class RAULanguageModel(nn.Module):
             example_id=batch.get("example_id"),
         )
         if keys is not None:
-            states = F.example_dropout(states, config.dropouts.state_dropout, folded(keys, 1))
+            states = F.example_dropout(states, config.dropouts.state_dropout, fold_keys(keys, 1))
         return states, carry
 
 

@@ -46,8 +46,8 @@ def check_attention(
     check_relative(module.relative, module.max_offset, module.num_heads)
     if module.block is not None and module.block < 1:
         raise ValueError(f"block must be at least 1, got {module.block}")
-    made = source is None or isinstance(source, F.AttentionCache)
-    if made and source_mask is not None:
+    excludes_mask = source is None or isinstance(source, F.AttentionCache)
+    if excludes_mask and source_mask is not None:
         raise ValueError("source_mask must be None without source, or with a cache of it")
     if source is None:
         return features

@@ -80,17 +80,19 @@ class GatedAttentionHop(nn.Module):
           The states, the gated document and the attention.
         """
         options = {"dtype": self.dtype, "param_dtype": self.param_dtype, **(self.gru or {})}
-        read = {
+        grus = {
             name: GRU(self.features, bidirectional=True, name=name, **options)
             for name in ("document", "query")
         }
-        _, states = read["document"](document, document_mask)
-        ((ahead, back),), asked = read["query"](query, query_mask)
-        summary = jnp.concatenate([ahead, back], axis=-1).astype(asked.dtype)
+        _, states = grus["document"](document, document_mask)
+        ((ahead, back),), query_states = grus["query"](query, query_mask)
+        summary = jnp.concatenate([ahead, back], axis=-1).astype(query_states.dtype)
         if self.gating is None:
-            return HopOutput(states, asked, summary, None, None)
+            return HopOutput(states, query_states, summary, None, None)
         if self.token_attention:
-            gated, attention = F.gated_attention(states, asked, query_mask, gating=self.gating)
+            gated, attention = F.gated_attention(
+                states, query_states, query_mask, gating=self.gating
+            )
         else:
             gated, attention = F.gated_attention(states, summary, gating=self.gating)
-        return HopOutput(states, asked, summary, gated, attention)
+        return HopOutput(states, query_states, summary, gated, attention)

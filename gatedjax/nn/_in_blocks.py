@@ -33,14 +33,14 @@ def in_blocks(
     queries = [name for name in ("query", "selector_query") if name in heads]
 
     @jax.checkpoint
-    def one(inputs: tuple[dict[str, Array], Array, Any]) -> tuple[Array, dict[str, Array]]:
+    def attend_block(inputs: tuple[dict[str, Array], Array, Any]) -> tuple[Array, dict[str, Array]]:
         block_heads, positions, block_pairs = inputs
         mixed, record = attend(heads | block_heads, positions, None, block_pairs)
         return mixed, {k: v for k, v in record.items() if v.ndim == 3}
 
     if pairs is not None:
-        whole = jnp.broadcast_to(pairs, (*pairs.shape[:2], size, pairs.shape[3]))
-        pairs = split_queries(whole, block)
+        all_pairs = jnp.broadcast_to(pairs, (*pairs.shape[:2], size, pairs.shape[3]))
+        pairs = split_queries(all_pairs, block)
     of_queries = {name: split_queries(heads[name], block) for name in queries}
-    mixed, record = jax.lax.map(one, (of_queries, block_positions(size, block), pairs))
+    mixed, record = jax.lax.map(attend_block, (of_queries, block_positions(size, block), pairs))
     return join_queries(mixed, size), {k: join_queries(v, size) for k, v in record.items()}

@@ -27,6 +27,6 @@ def example_keys(
     return F.example_keys(module.make_rng(stream), ids)
 
 
-def folded(keys: Key[Array, " B"], number: int) -> Key[Array, " B"]:
+def fold_keys(keys: Key[Array, " B"], number: int) -> Key[Array, " B"]:
     """Folds a number into each key, so that each number gives different draws."""
     return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, np.uint32(number % 2**32))

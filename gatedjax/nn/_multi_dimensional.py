@@ -55,8 +55,8 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
             return pairs
         return both_allow(pairs, (positions[:, None] != jnp.arange(size)[None])[None, None])
 
-    def _mixed(self, weights: Array, value: Array) -> Array:
+    def _mix_values(self, weights: Array, value: Array) -> Array:
         return multi_dimensional_values(weights, value)[:, None]
 
-    def _shown(self, weights: Array) -> Array:
+    def _recorded_weights(self, weights: Array) -> Array:
         return jnp.mean(weights, axis=1, keepdims=True)

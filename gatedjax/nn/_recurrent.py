@@ -17,7 +17,7 @@ from gatedjax.functional._devices import rows_like
 from gatedjax.functional._rau_step import initial_state
 from gatedjax.functional._recurrence import check_width, step_mask
 from gatedjax.functional._types import Carry, Dtype
-from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.nn._types import Initializer
 
 # The initialisers are module constants and cached, because Flax traces the initialiser of each
@@ -151,8 +151,8 @@ class _Recurrent(nn.Module):
           rows: B, rows of the batch.
         """
         ways = 2 if self.bidirectional else 1
-        each = [tuple(self._zeros(rows) for _ in range(ways)) for _ in range(self.num_layers)]
-        return tuple(pair if self.bidirectional else pair[0] for pair in each)
+        layers = [tuple(self._zeros(rows) for _ in range(ways)) for _ in range(self.num_layers)]
+        return tuple(pair if self.bidirectional else pair[0] for pair in layers)
 
     def _direction(
         self,
@@ -169,7 +169,7 @@ class _Recurrent(nn.Module):
         options |= {"resets": resets, "reset_to": reset_to}
         if keys is not None and self.recurrent_dropout > 0:
             # The keys are folded so that the two directions drop different units.
-            its_keys = folded(keys, 1 + int(reverse))
+            its_keys = fold_keys(keys, 1 + int(reverse))
             ones = rows_like(jnp.ones((xs.shape[0], self.features), xs.dtype), xs)
             options["recurrent_dropout_mask"] = F.example_dropout(
                 ones, self.recurrent_dropout, its_keys
@@ -224,10 +224,10 @@ class _Recurrent(nn.Module):
                 raise ValueError(f"{name} must be at least 1, got {size}")
         check_rate(self.dropout, "dropout")
         check_rate(self.recurrent_dropout, "recurrent_dropout")
-        for given, its in {"initial": initial, "reset_to": reset_to}.items():
+        for argument, its in {"initial": initial, "reset_to": reset_to}.items():
             if its is not None and len(its) != self.num_layers:
                 raise ValueError(
-                    f"{given} must hold one carry per layer ({self.num_layers}), got {len(its)}"
+                    f"{argument} must hold one carry per layer ({self.num_layers}), got {len(its)}"
                 )
         mask = step_mask(xs.shape[:2], mask, lengths)
         xs = xs.astype(self.dtype or xs.dtype)
@@ -243,10 +243,17 @@ class _Recurrent(nn.Module):
                 carry, xs = run(f"layer_{layer}", carries=tuple(starts), reverse=False)
             else:
                 names = f"initial[{layer}]", f"reset_to[{layer}]"
-                first, second = zip(*map(_both_directions, names, starts), strict=True)
-                ahead, left = run(f"layer_{layer}_forward", carries=first, reverse=False)
-                back, right = run(f"layer_{layer}_backward", carries=second, reverse=True)
-                carry, xs = (ahead, back), jnp.concatenate([left, right], axis=-1)
+                forward_carries, backward_carries = zip(
+                    *map(_both_directions, names, starts), strict=True
+                )
+                ahead, forward_states = run(
+                    f"layer_{layer}_forward", carries=forward_carries, reverse=False
+                )
+                back, backward_states = run(
+                    f"layer_{layer}_backward", carries=backward_carries, reverse=True
+                )
+                carry = (ahead, back)
+                xs = jnp.concatenate([forward_states, backward_states], axis=-1)
             carries.append(carry)
         return tuple(carries), xs
 

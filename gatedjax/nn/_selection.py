@@ -73,7 +73,7 @@ def check_selector(selector: Selector) -> Any:
       ValueError: for an unknown name, and for an estimator that cannot train selections of pairs.
     """
     name = current_name("selector", selector) if isinstance(selector, str) else selector
-    able = ("none", *(one for one in KINDS if one not in NOT_OF_PAIRS))
+    able = ("none", *(kind for kind in KINDS if kind not in NOT_OF_PAIRS))
     if name not in able and not isinstance(name, Pathwise):
         names = (*able, *OLD_NAMES["selector"])
         raise ValueError(f"selector must be one of {names} or a gates.Pathwise, got {selector!r}")
@@ -155,7 +155,7 @@ def _threshold(logits: Array, uniform: Array) -> Array:
 
 def selection_record(
     logits: Float[Array, "B M Q N"],
-    drawn: Gates,
+    gates: Gates,
     mask: Bool[Array, "B N"] | None,
     pairs: Bool[Array, "B M Q N"] | None,
 ) -> dict[str, Array]:
@@ -163,7 +163,7 @@ def selection_record(
 
     Args:
       logits: s, the log-odds of a selection.
-      drawn: the gates of the pass.
+      gates: the gates of the pass.
       mask: True at real keys.
       pairs: True where a query may see a key; None means all pairs.
 
@@ -173,17 +173,17 @@ def selection_record(
     """
     count = functools.partial(F.selection_counts, mask=mask, pair_mask=pairs)
     record = {
-        "gates": drawn.values,
+        "gates": gates.values,
         "logits": logits,
-        "counts": count(drawn.values),
+        "counts": count(gates.values),
         "entropies": F.selection_entropy(logits, mask, pair_mask=pairs),
-        "log_probs": F.selection_log_prob(logits, drawn.values, mask, pair_mask=pairs),
+        "log_probs": F.selection_log_prob(logits, gates.values, mask, pair_mask=pairs),
         "probabilities": count(jax.nn.sigmoid(logits)),
     }
     if pairs is not None:
         record["keys"] = count(jnp.ones((logits.shape[0], *pairs.shape[1:]), logits.dtype))
-    if drawn.weights is not None:
-        record["score"] = count(jax.lax.stop_gradient(drawn.weights) * logits)
+    if gates.weights is not None:
+        record["score"] = count(jax.lax.stop_gradient(gates.weights) * logits)
     return record
 
 

@@ -297,14 +297,14 @@ class SelectiveSelfAttention(nn.Module):
         return check_attention(self, *arguments)
 
     @nn.compact
-    def _made(self, make: Callable[[], Array]) -> Array:
+    def _create(self, make: Callable[[], Array]) -> Array:
         """Calls a function that creates parameters, in the only compact method, as Flax demands."""
         return make()
 
     def _linear(self, name: str, inputs: Array, shape: Any, axis: Any = -1) -> Array:
         """Applies the linear projection `name`."""
         types: Options = {"dtype": self.dtype, "param_dtype": self.param_dtype}
-        return self._made(
+        return self._create(
             lambda: nn.DenseGeneral(
                 shape, axis=axis, kernel_init=self.kernel_init, name=name, **types
             )(inputs)
@@ -325,7 +325,7 @@ class SelectiveSelfAttention(nn.Module):
         if side == "query" and self.relative != "none":
             start = local_start if self.relative == "local" else nn.initializers.zeros_init()
             shape = (self.num_heads, 2 * self.max_offset + 1)
-            heads["relative_bias"] = self._made(
+            heads["relative_bias"] = self._create(
                 lambda: self.param("relative_bias", start, shape, self.param_dtype)
             )
         return heads
@@ -344,7 +344,10 @@ class SelectiveSelfAttention(nn.Module):
         streams = {name for name, is_needed in needed.items() if is_needed}
         if "gate" in streams and self.has_rng("antithetic") and not self.has_rng("gate"):
             streams = streams - {"gate"} | {"antithetic"}
-        return {one: example_keys(self, one, example_id, len(inputs)) for one in sorted(streams)}
+        return {
+            stream: example_keys(self, stream, example_id, len(inputs))
+            for stream in sorted(streams)
+        }
 
     def _attend(
         self,
@@ -375,21 +378,21 @@ class SelectiveSelfAttention(nn.Module):
                 heads["selector_key"],
                 preferred_element_type=scores.dtype,
             )
-            drawn = Gates(F.threshold_gates(logits), hard=True)
+            gates = Gates(F.threshold_gates(logits), hard=True)
             if estimator is not None:
-                drawn = draw_selection(estimator, logits, positions, keys)
-            weights = self._weights(scores, drawn, allowed, positions)
+                gates = draw_selection(estimator, logits, positions, keys)
+            weights = self._weights(scores, gates, allowed, positions)
             # A shared selection counts for a pair that any of the heads may see.
             if pairs is not None and self.share_heads:
                 pairs = jnp.any(pairs, axis=1, keepdims=True)
-            record = selection_record(logits, drawn, mask, pairs)
-        record["weights"] = self._shown(weights)
+            record = selection_record(logits, gates, mask, pairs)
+        record["weights"] = self._recorded_weights(weights)
         if "dropout" in keys:
             heads_of, size = weights.shape[1], weights.shape[-1]
             dropout_bytes = F.pair_bytes(keys["dropout"], heads_of, positions, size)
         if dropout_bytes is not None and not deterministic:
             weights = F.byte_dropout(weights, self.dropout, dropout_bytes)
-        return self._mixed(weights, value), record
+        return self._mix_values(weights, value), record
 
     def _scores(
         self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Array | None
@@ -406,30 +409,30 @@ class SelectiveSelfAttention(nn.Module):
         """Returns the pairs that the module allows, apart from the masks; None means all pairs."""
         return causal_pairs(positions, size)[None, None] if self.causal else None
 
-    def _mixed(self, weights: Array, value: Array) -> Array:
+    def _mix_values(self, weights: Array, value: Array) -> Array:
         """Averages the values with the weights of each query: [B, M, Q, H]."""
         return weighted_values(weights, value)
 
-    def _shown(self, weights: Array) -> Array:
+    def _recorded_weights(self, weights: Array) -> Array:
         """Returns the weights in the form of `Selection.weights`."""
         return weights
 
     def _weights(
         self,
         scores: Array,
-        drawn: Gates,
+        gates: Gates,
         allowed: Array | None,
         positions: Int[Array, " Q"],
     ) -> Array:
         """Computes the attention weights under gates."""
-        if drawn.logarithms is not None:
-            log_gates = jnp.broadcast_to(drawn.logarithms, scores.shape)
+        if gates.logarithms is not None:
+            log_gates = jnp.broadcast_to(gates.logarithms, scores.shape)
             return F.relaxed_gated_softmax(scores, log_gates, allowed)
         return F.selective_weights(
             scores,
-            drawn.values,
+            gates.values,
             allowed,
-            hard=drawn.hard,
+            hard=gates.hard,
             empty=self.empty,
             cap=self.cap,
             renormalise=self.renormalise,

@@ -89,14 +89,15 @@ class AttentionGatedTransform(nn.Module):
             words, kernels.astype(words.dtype), vectors, mask, keys=keys
         )
         if self.ablate_mode != "highway":
-            selected = self._extended(selected)
+            selected = self._extend(selected)
         states, gates = self._gated(selected)
         missing = self.num_layers - selected.shape[-2]
         if missing:
             weights = self._highway(missing, words.shape[-1])
-            more = F.highway_stack(states[..., -1, :].astype(words.dtype), weights)
+            highway = F.highway_stack(states[..., -1, :].astype(words.dtype), weights)
             states, gates = (
-                jnp.concatenate(pair, axis=-2) for pair in zip((states, gates), more, strict=True)
+                jnp.concatenate(pair, axis=-2)
+                for pair in zip((states, gates), highway, strict=True)
             )
         return states, gates, attention
 
@@ -110,7 +111,7 @@ class AttentionGatedTransform(nn.Module):
             self.param("attention_vector", normal, (layers, hidden), self.param_dtype),
         )
 
-    def _extended(self, selected: Float[Array, "*B S D"]) -> Float[Array, "*B L D"]:
+    def _extend(self, selected: Float[Array, "*B S D"]) -> Float[Array, "*B L D"]:
         missing = self.num_layers - selected.shape[-2]
         fill = selected[..., -1:, :]
         if self.ablate_mode == "zero":

@@ -230,11 +230,11 @@ class SSANEncoder(nn.Module):
         states = word_vectors(self, c.hidden, table_init=init, name="embed")(tokens)
         if self.embeddings is None:
             states = states * jnp.asarray(c.hidden**0.5, dtype)
-        states, selections = run_layers(self, self._placed(states), mask, batch, train)
+        states, selections = run_layers(self, self._add_positions(states), mask, batch, train)
         states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
         return SSANEncoderOutput(states=states, selections=selections)
 
-    def _placed(self, states: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
+    def _add_positions(self, states: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
         c, size = self.config, states.shape[1]
         if c.order.positions == "sinusoidal":
             return add_positions(states)
@@ -272,9 +272,9 @@ def run_layers(
     """
     c: SSANConfig = module.config
     ids, dtype, rates = batch.get("example_id"), jnp.dtype(c.dtype), c.dropouts
-    drawn: Sequence[LayerBytes | None] = [None] * c.num_layers
+    layer_bytes: Sequence[LayerBytes | None] = [None] * c.num_layers
     if train and max(rates.dropout, rates.attention_dropout, rates.relu_dropout) > 0:
-        first, drawn = draw_layer_bytes(
+        first, layer_bytes = draw_layer_bytes(
             module,
             ids,
             states.shape[:2],
@@ -304,7 +304,7 @@ def run_layers(
             deterministic=not train,
             example_id=ids,
             temperature=temperature,
-            dropout_bytes=drawn[layer - 1],
+            dropout_bytes=layer_bytes[layer - 1],
         )
         selections.append(selection)
     if c.norm == "pre":

@@ -184,18 +184,20 @@ class SSANNLI(nn.Module):
         check_batch(batch, tokens="B N", lengths="B", hypothesis="B N'", hypothesis_lengths="B")
         ids, c = batch.get("example_id"), self.config
         tau = schedule(c.gates, batch.get("step")) if train and c.gates.selective else None
-        premise, left = self._encode(batch["tokens"], batch["lengths"], ids, tau, train)
-        hypothesis, right = self._encode(
+        premise, premise_selection = self._encode(
+            batch["tokens"], batch["lengths"], ids, tau, train
+        )
+        hypothesis, hypothesis_selection = self._encode(
             batch["hypothesis"], batch["hypothesis_lengths"], ids, tau, train
         )
         both = [premise, hypothesis, premise - hypothesis, premise * hypothesis]
-        features = self._dropped(jnp.concatenate(both, axis=-1), ids, train)
+        features = self._dropout(jnp.concatenate(both, axis=-1), ids, train)
         hidden = nn.elu(self.compare(features))
-        logits = self.classifier(self._dropped(hidden, ids, train))
+        logits = self.classifier(self._dropout(hidden, ids, train))
         return SSANNLIOutput(
             logits=logits.astype(jnp.float32),
-            premise=left,
-            hypothesis=right,
+            premise=premise_selection,
+            hypothesis=hypothesis_selection,
             baseline=self.baseline,
         )
 
@@ -208,7 +210,7 @@ class SSANNLI(nn.Module):
         train: bool,
     ) -> tuple[Float[Array, "B D"], gnn.Selection]:
         mask = F.length_mask(lengths, tokens.shape[1])
-        vectors = self._dropped(self.embed(tokens), ids, train)
+        vectors = self._dropout(self.embed(tokens), ids, train)
         states = nn.elu(self.projection(vectors))
         if self.config.positions == "sinusoidal":
             states = add_positions(states)
@@ -219,10 +221,10 @@ class SSANNLI(nn.Module):
         if self.config.fusion:
             drive = self.fusion_token(states) + self.fusion_attended(attended)
             attended = F.highway_mix(states, attended, nn.sigmoid(drive))
-        attended = self._dropped(attended, ids, train)
+        attended = self._dropout(attended, ids, train)
         return self.pool(attended, mask), selection
 
-    def _dropped(self, inputs: Array, ids: Array | None, train: bool) -> Array:
+    def _dropout(self, inputs: Array, ids: Array | None, train: bool) -> Array:
         return dropout_rows(self, inputs, self.config.dropout, ids, not train)
 
 
@@ -252,7 +254,7 @@ class SSANNLITask(SelectorClassifierTask):
     def _selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
         return output.premise, output.hypothesis
 
-    def _shown(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
+    def _predicted_selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
         return (output.premise,)
 
     def _selector_metrics(self, output: SSANNLIOutput, weight: Float[Array, " B"]) -> Metrics:

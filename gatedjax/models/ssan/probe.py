@@ -109,7 +109,7 @@ class SSANProbe(nn.Module):
             batch, train=train
         )
         mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
-        features = self._pooled(encoded.states, mask, types)
+        features = self._pool(encoded.states, mask, types)
         for number, width in enumerate(c.head_hidden):
             features = nn.relu(nn.Dense(width, name=f"head_{number}", **types)(features))
             features = dropout_rows(
@@ -123,7 +123,7 @@ class SSANProbe(nn.Module):
             baseline=loss_parameters(self, c.gates),
         )
 
-    def _pooled(
+    def _pool(
         self, states: Float[Array, "B N D"], mask: Array, types: Options
     ) -> Float[Array, "B D"]:
         """Pools the states of each sentence; 0 for a sentence without words."""

@@ -93,8 +93,10 @@ class SelectorConfig:
         if not self.selective:
             raise ValueError(f"estimator must be None without a layer that selects, got {name!r}")
         if self.selector != "st":
-            wanted = f"'st', its default, where estimator={name!r} says how selections are trained"
-            raise ValueError(f"selector must be {wanted}, got {self.selector!r}")
+            expected = (
+                f"'st', its default, where estimator={name!r} says how selections are trained"
+            )
+            raise ValueError(f"selector must be {expected}, got {self.selector!r}")
         check_trains_pairs(name, self.selective)
 
     def _check_density(self, density: float) -> None:
@@ -300,14 +302,14 @@ class SelectorTask:
         """
         weight, config = batch["weight"], self.model.config.gates
         several = config.selective and issubclass(KINDS[config.estimation], OfPasses)
-        done = (self._estimated if several else self._passed)(params, batch, rngs)
-        metrics = self._metrics(done.output, batch) | self._trained(done.cost, weight)
-        metrics |= self._selector_metrics(done.output, weight)
-        if done.multiplier is not None:
-            metrics["multiplier"] = Ratio.of(done.multiplier, weight)
-        return jnp.sum(jnp.where(weight > 0, done.total * weight, 0)), metrics
+        result = (self._run_passes if several else self._run_pass)(params, batch, rngs)
+        metrics = self._metrics(result.output, batch) | self._training_metrics(result.cost, weight)
+        metrics |= self._selector_metrics(result.output, weight)
+        if result.multiplier is not None:
+            metrics["multiplier"] = Ratio.of(result.multiplier, weight)
+        return jnp.sum(jnp.where(weight > 0, result.total * weight, 0)), metrics
 
-    def _passed(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
+    def _run_pass(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
         config = self.model.config.gates
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         summed, units = self._cost(output, batch)
@@ -316,22 +318,22 @@ class SelectorTask:
         penalty, surrogate = selector_terms(config, selections, cost, output.baseline)
         multiplier = None
         if config.selective and config.density is not None:
-            held, multiplier = density_terms(config, selections, params["multiplier"])
-            penalty = penalty + held
+            constraint_term, multiplier = density_terms(config, selections, params["multiplier"])
+            penalty = penalty + constraint_term
         total = summed + (penalty + surrogate) * units
-        scores = [one.score for one in selections if one.score is not None]
+        scores = [selection.score for selection in selections if selection.score is not None]
         score = jnp.sum(jnp.stack(scores), axis=0) if scores else None
         return _Pass(output, total, cost + penalty, multiplier, score)
 
-    def _estimated(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
+    def _run_passes(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
         """Returns the means over several passes, with the output of the first pass."""
         config = self.model.config.gates
         estimator: Any = named(config.estimation, draws=config.estimator_draws)
-        others = {name: key for name, key in rngs.items() if name != "gate"}
+        other_rngs = {name: key for name, key in rngs.items() if name != "gate"}
 
         def run(gate: dict[str, Array]) -> tuple[Array, Array, _Pass]:
-            done = self._passed(params, batch, others | gate)
-            return done.total, cast(Array, done.score), done
+            result = self._run_pass(params, batch, other_rngs | gate)
+            return result.total, cast(Array, result.score), result
 
         total, passes = train_passes(estimator, rngs["gate"], run)
         first = jax.tree.map(lambda x: x[0], passes)
@@ -351,7 +353,7 @@ class SelectorTask:
         output: Output = self.model.apply({"params": params}, batch)
         metrics = self._metrics(output, batch) | self._selector_metrics(output, batch["weight"])
         predictions = self._predictions(output, batch)
-        return metrics, predictions | selector_predictions(self._shown(output))
+        return metrics, predictions | selector_predictions(self._predicted_selections(output))
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         """Returns the cost of each example, summed over its units, and its number of units."""
@@ -365,7 +367,7 @@ class SelectorTask:
         """Returns the predictions for the examples of a batch."""
         raise NotImplementedError
 
-    def _trained(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
+    def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
         """Returns the metrics that only training has: "loss", the cost with the penalties."""
         return {"loss": Ratio.of(cost, weight)}
 
@@ -373,7 +375,7 @@ class SelectorTask:
         """Returns all selections, which the loss may penalise."""
         return output.selections
 
-    def _shown(self, output: Output) -> tuple[gnn.Selection, ...]:
+    def _predicted_selections(self, output: Output) -> tuple[gnn.Selection, ...]:
         """Returns the selections for the predictions, a selection per layer."""
         return self._selections(output)
 

@@ -180,7 +180,7 @@ class SSANTaggingTask(SelectorTask):
         words = jnp.sum(labelled, axis=1).astype(jnp.float32)
         return jnp.sum(jnp.where(labelled, smoothed, 0), axis=1), words
 
-    def _trained(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
+    def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
         return {}  # The metric "loss" is per word, as in evaluation.
 
     def _predictions(self, output: SSANTaggerOutput, batch: Batch) -> Predictions:

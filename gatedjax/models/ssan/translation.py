@@ -171,18 +171,18 @@ class SSANTranslator(nn.Module):
         targets, lengths = batch["targets"], batch["target_lengths"]
         encoded = self.encode(batch, train=train)
         before = jnp.pad(targets, ((0, 0), (1, 0)), constant_values=START)[:, :-1]
-        states = self._placed(self._embed(before))
+        states = self._add_positions(self._embed(before))
         c = self.config
-        drawn: Sequence[LayerBytes | None] = [None] * c.decoder_layers
+        decoder_bytes: Sequence[LayerBytes | None] = [None] * c.decoder_layers
         if (
             train
             and max(c.dropouts.dropout, c.dropouts.attention_dropout, c.dropouts.relu_dropout) > 0
         ):
-            first, drawn = self._draw(batch)
+            first, decoder_bytes = self._draw(batch)
             states = F.byte_dropout(states, c.dropouts.dropout, first)
         mask = causal_mask(F.length_mask(lengths, targets.shape[1]))
         source_mask = self._source_mask(batch)
-        for layer, layer_bytes in zip(self.decoder, drawn, strict=True):
+        for layer, layer_bytes in zip(self.decoder, decoder_bytes, strict=True):
             states = layer(states, mask, layer.source(encoded.states), source_mask, layer_bytes)
         return SSANTranslatorOutput(
             logits=self._logits(states),
@@ -251,8 +251,8 @@ class SSANTranslator(nn.Module):
             states = states + self.positions[position].astype(states.dtype)[None, None]
         filled = []
         for layer, before, memory in zip(self.decoder, cache, source, strict=True):
-            states, one = layer.step(states, before, position, memory, mask)
-            filled.append(one)
+            states, new_cache = layer.step(states, before, position, memory, mask)
+            filled.append(new_cache)
         log_probs = jax.nn.log_softmax(self._logits(states), axis=-1)
         return log_probs, filled
 
@@ -282,7 +282,7 @@ class SSANTranslator(nn.Module):
         vectors = take_rows(self._table(), tokens).astype(jnp.dtype(self.config.dtype))
         return vectors * jnp.asarray(self.config.hidden**0.5, vectors.dtype)
 
-    def _placed(self, states: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+    def _add_positions(self, states: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
         if self.config.order.positions == "sinusoidal":
             return add_positions(states)
         if self.config.order.positions == "learned":
@@ -349,7 +349,7 @@ def translate(
     size = batch["tokens"].shape[1] + extra
     check_search(beam_size, length_penalty, size)
     variables = {"params": params}
-    begun: Tree = model.apply(variables, batch, beam_size, size, method=SSANTranslator.start)
+    arrays: Tree = model.apply(variables, batch, beam_size, size, method=SSANTranslator.start)
 
     def step(tokens: Array, cache: Tree, position: Array) -> tuple[Array, Tree]:
         log_probs, cache = model.apply(
@@ -357,8 +357,8 @@ def translate(
             tokens,
             cache,
             position,
-            begun["source"],
-            begun["mask"],
+            arrays["source"],
+            arrays["mask"],
             method=SSANTranslator.step,
         )
         return log_probs.at[..., jnp.array(NEVER)].set(-jnp.inf), cache
@@ -366,9 +366,9 @@ def translate(
     options: Options = {"size": size, "start": START, "stop": STOP}
     limits = batch["lengths"].astype(jnp.int32) + extra
     if beam_size == 1:
-        return greedy_search(step, begun["cache"], limits, **options)
+        return greedy_search(step, arrays["cache"], limits, **options)
     return beam_search(
-        step, begun["cache"], limits, beam_size=beam_size, alpha=length_penalty, **options
+        step, arrays["cache"], limits, beam_size=beam_size, alpha=length_penalty, **options
     )
 
 
@@ -396,7 +396,7 @@ class SSANTranslationTask(SelectorTask):
         smoothed = smoothed_cross_entropy(output.logits, batch["targets"], smoothing)
         return jnp.sum(jnp.where(real, smoothed, 0), axis=1), words
 
-    def _trained(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
+    def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
         return {}  # The metric "loss" is per word, as in evaluation.
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:

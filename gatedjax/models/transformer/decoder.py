@@ -54,7 +54,7 @@ class DecoderAttention(nn.Module):
         queries: Float[Array, "B Q D"],
         keys_and_values: KeyValue,
         mask: Bool[Array, "B 1 Q N"],
-        drawn: UInt[Array, "B M Q N"] | None = None,
+        dropout_bytes: UInt[Array, "B M Q N"] | None = None,
     ) -> Float[Array, "B Q D"]:
         """Attends from queries to projected keys and values.
 
@@ -62,13 +62,13 @@ class DecoderAttention(nn.Module):
           queries: a vector per query.
           keys_and_values: the result of `project`.
           mask: True where a query may see a key; axes of size 1 broadcast.
-          drawn: the random bytes of dropout in training; None turns dropout off.
+          dropout_bytes: the random bytes of dropout in training; None turns dropout off.
         """
         key, value = keys_and_values
         query = jnp.swapaxes(self.query(queries), 1, 2)
         weights = F.masked_softmax(F.scaled_dot_product(query, key), mask)
-        if drawn is not None:
-            weights = F.byte_dropout(weights, self.dropout, drawn)
+        if dropout_bytes is not None:
+            weights = F.byte_dropout(weights, self.dropout, dropout_bytes)
         mixed = jnp.einsum("bmqk,bmkd->bmqd", weights.astype(value.dtype), value)
         return self.out(jnp.swapaxes(mixed, 1, 2))
 
@@ -119,7 +119,7 @@ class DecoderLayer(nn.Module):
         mask: Bool[Array, "B 1 T T"],
         source: KeyValue,
         source_mask: Bool[Array, "B 1 1 N"],
-        drawn: LayerBytes | None = None,
+        dropout_bytes: LayerBytes | None = None,
     ) -> Float[Array, "B T D"]:
         """Computes the states of a whole target.
 
@@ -128,9 +128,9 @@ class DecoderLayer(nn.Module):
           mask: True where a target token may see another.
           source: the result of `source`.
           source_mask: True at real tokens of the source.
-          drawn: the random bytes of dropout in training; None turns dropout off.
+          dropout_bytes: the random bytes of dropout in training; None turns dropout off.
         """
-        (to_target, to_source), results, hidden = drawn or _NOTHING_DRAWN
+        (to_target, to_source), results, hidden = dropout_bytes or _NOTHING_DRAWN
 
         def to_itself(states: Array) -> Array:
             keys_and_values = self.self_attention.project(states)
@@ -188,11 +188,11 @@ class DecoderLayer(nn.Module):
         return inputs, (keys_and_values[0], keys_and_values[1])
 
     def _around(
-        self, inputs: Array, norm: nn.LayerNorm, sublayer: Any, drawn: Array | None = None
+        self, inputs: Array, norm: nn.LayerNorm, sublayer: Any, dropout_bytes: Array | None = None
     ) -> Array:
         change = sublayer(norm(inputs) if self.norm == "pre" else inputs)
-        if drawn is not None:
-            change = F.byte_dropout(change, self.dropout, drawn)
+        if dropout_bytes is not None:
+            change = F.byte_dropout(change, self.dropout, dropout_bytes)
         inputs = inputs + change
         return norm(inputs) if self.norm == "post" else inputs
 

@@ -90,13 +90,13 @@ def draw_layer_bytes(
     ]
     # Without the barrier the compiler would draw the bytes again for each layer.
     flat, pairs = jax.lax.optimization_barrier((flat, pairs))
-    drawn = []
+    layer_bytes = []
     for layer in range(layers):
         part = slice(layer * heads, (layer + 1) * heads)
         block = flat[..., features + layer * width :][..., :width]
         *results, inner = jnp.split(block, np.arange(1, sublayers + 1) * features, axis=-1)
-        drawn.append(LayerBytes(tuple(pair[:, part] for pair in pairs), results, inner))
-    return flat[..., :features], drawn
+        layer_bytes.append(LayerBytes(tuple(pair[:, part] for pair in pairs), results, inner))
+    return flat[..., :features], layer_bytes
 
 
 class FeedForward(nn.Module):
@@ -192,7 +192,7 @@ class EncoderLayer(nn.Module):
         Returns:
           The states, and the weights and selections of the attention.
         """
-        drawn = None if deterministic else dropout_bytes
+        layer_bytes = None if deterministic else dropout_bytes
         options: Options = {"deterministic": deterministic, "example_id": example_id}
         attend = gnn.SelectiveSelfAttention(
             **dict(self.attention), kernel_init=self.kernel_init, dtype=self.dtype, name="attention"
@@ -210,17 +210,19 @@ class EncoderLayer(nn.Module):
             norm = nn.LayerNorm(dtype=self.dtype, name=f"{name}_norm")
             before = norm(inputs) if self.norm == "pre" else inputs
             if name == "attention":
-                pairs = drawn.attention[0] if drawn and drawn.attention else None
+                pairs = layer_bytes.attention[0] if layer_bytes and layer_bytes.attention else None
                 change, selection = attend(
                     before, mask, temperature=temperature, dropout_bytes=pairs, **options
                 )
             else:
-                hidden = None if drawn is None else drawn.hidden
+                hidden = None if layer_bytes is None else layer_bytes.hidden
                 change = feed_forward(before, dropout_bytes=hidden, **options)
-            if drawn is None:
+            if layer_bytes is None:
                 change = dropout_rows(self, change, self.dropout, example_id, deterministic)
             else:
-                change = F.byte_dropout(change, self.dropout, drawn.results[name == "attention"])
+                change = F.byte_dropout(
+                    change, self.dropout, layer_bytes.results[name == "attention"]
+                )
             inputs = inputs + change
             if self.norm == "post":
                 inputs = norm(inputs)

@@ -112,7 +112,7 @@ def beam_search(
         scores = jnp.where(ending, best / length_penalty(at + 1, alpha), -jnp.inf)
         scores = jnp.concatenate([s["ended_scores"], scores], axis=1)
         best_scores, best_ended = lax.top_k(scores, beam_size)
-        ended = _pick(jnp.concatenate([s["ended"], longer], axis=1), best_ended)
+        ended_targets = _pick(jnp.concatenate([s["ended"], longer], axis=1), best_ended)
 
         alive_scores, going = lax.top_k(jnp.where(ends, -jnp.inf, best), beam_size)
         count = s["count"] + jnp.sum(ending, axis=1)
@@ -121,30 +121,30 @@ def beam_search(
             "last": jnp.take_along_axis(tokens, going, axis=1),
             "alive": _pick(longer, going),
             "alive_scores": alive_scores,
-            "ended": ended,
+            "ended": ended_targets,
             "ended_scores": best_scores,
             "count": count,
             "done": s["done"] | (count >= beam_size) | (at + 1 >= limits),
             "cache": _gather(cache, jnp.take_along_axis(parents, going, axis=1)),
         }
 
-    def more(s: dict[str, Tree]) -> Array:
+    def is_unfinished(s: dict[str, Tree]) -> Array:
         return (s["position"] < size) & ~jnp.all(s["done"])
 
-    state = lax.while_loop(more, body, state)
+    state = lax.while_loop(is_unfinished, body, state)
     return Found(state["ended"], state["ended_scores"])
 
 
 def _beginning(cache: Tree, rows: int, beam_size: int, size: int, start: int) -> dict[str, Tree]:
     """Returns the state before the first step, with a single empty target in each row."""
-    nothing = jnp.full((rows, beam_size), -jnp.inf)
+    no_scores = jnp.full((rows, beam_size), -jnp.inf)
     return {
         "position": jnp.zeros((), jnp.int32),
         "last": jnp.full((rows, beam_size), start, jnp.int32),
         "alive": jnp.zeros((rows, beam_size, size), jnp.int32),
-        "alive_scores": nothing.at[:, 0].set(0.0),
+        "alive_scores": no_scores.at[:, 0].set(0.0),
         "ended": jnp.zeros((rows, beam_size, size), jnp.int32),
-        "ended_scores": nothing,
+        "ended_scores": no_scores,
         "count": jnp.zeros((rows,), jnp.int32),
         "done": jnp.zeros((rows,), bool),
         "cache": cache,
@@ -204,10 +204,10 @@ def greedy_search(
             "cache": cache,
         }
 
-    def more(s: dict[str, Tree]) -> Array:
+    def is_unfinished(s: dict[str, Tree]) -> Array:
         return (s["position"] < size) & ~jnp.all(s["done"])
 
-    state = lax.while_loop(more, body, state)
+    state = lax.while_loop(is_unfinished, body, state)
     return Found(state["tokens"][:, None], state["score"][:, None])
 
 
