@@ -66,6 +66,9 @@ def word_vectors(model: Any, width: int | None = None, **options: Any) -> gnn.Wo
       model: the network, with `config`, `vocab_size` and `embeddings`.
       width: width of the vectors; None means `config.embedding_dim`.
       **options: further options of `nn.WordEmbedding`.
+
+    Returns:
+      The module, which the network calls with token ids.
     """
     c = model.config
     return gnn.WordEmbedding(

@@ -80,8 +80,10 @@ class ClozeBatch:
         """Returns the state at the gap of each query; 0 if the gap is outside of the query."""
         cloze = self.batch["cloze"]
         inside = (cloze >= 0) & (cloze < self.batch["query_lengths"])
+        # `take_along_axis` cannot index an axis of size 0.
         if not states.shape[1]:
             return jnp.zeros((states.shape[0], states.shape[2]), states.dtype)
+        # The index must be in range for all rows; rows without a gap are set to 0 below.
         place = jnp.where(inside, cloze, 0)[:, None, None]
         gap = jnp.take_along_axis(states, place, axis=1)[:, 0]
         return jnp.where(inside[:, None], gap, 0)
@@ -131,6 +133,7 @@ def _answers(
     """Returns -log Pr(answer), 0 without an answer, and True for examples with an answer."""
     place = jnp.clip(label, 0, log_probs.shape[1] - 1)[:, None]
     answer = jnp.take_along_axis(log_probs, place, axis=1)[:, 0]
+    # An answer with probability 0 does not occur in the document.
     answerable = (label >= 0) & (label < log_probs.shape[1]) & ~jnp.isneginf(answer)
     # The inner `where` keeps infinite values out of the derivative.
     return jnp.where(answerable, -jnp.where(answerable, answer, 0), 0), answerable
@@ -156,17 +159,32 @@ class ClozeTask(ClassifierTask):
     """
 
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
-        """Returns the loss summed over the examples with an answer, and metrics."""
+        """Computes the training loss of a batch.
+
+        Args:
+          params: the parameters.
+          batch: the batch.
+          rngs: PRNG keys of the streams of the network.
+
+        Returns:
+          The loss summed over the examples with an answer, and metrics as sums and counts.
+        """
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         losses, _ = _answers(output.logits, batch["label"])
         weight = batch["weight"]
         return jnp.sum(jnp.where(weight > 0, losses, 0) * weight), _score(output.logits, batch)[0]
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
-        """Returns metrics, and the predictions for the examples.
+        """Evaluates a batch.
 
-        "loss" is the mean over the examples with an answer, "accuracy" the mean over all examples,
-        and "unanswerable" the share of the examples without an answer.
+        Args:
+          params: the parameters.
+          batch: the batch.
+
+        Returns:
+          Metrics, and the predictions for the examples. "loss" is the mean over the examples with
+          an answer, "accuracy" the mean over all examples, and "unanswerable" the share of the
+          examples without an answer.
         """
         output: Output = self.model.apply({"params": params}, batch)
         return _score(output.logits, batch)

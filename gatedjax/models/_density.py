@@ -34,5 +34,6 @@ def constraint(
     """
     constant = jax.lax.stop_gradient(multiplier)
     excess = share - density
+    # This term has the value 0 and the gradient -e for lambda, which makes descent an ascent.
     ascent = (constant - multiplier) * jax.lax.stop_gradient(excess)
     return constant * excess + excess**2 + ascent, jnp.broadcast_to(constant, share.shape)

@@ -130,6 +130,8 @@ def read_into_slots(
     if capacity >= size:
         vector, attention = long(net)
     else:
+        # The compiled program has both branches, because only the data show if the open words have
+        # room.
         vector, attention = nn.cond(jnp.any(excess > 0), long, short, net)
     return GANetOutput(
         logits=net.classify(vector, batch),
@@ -147,6 +149,7 @@ def _select_words(
     values, closed = open_one(net.config, encoded, gates)
     mask = like(encoded.mask, values)
     is_open = mask & (values > 0)
+    # With the rule "soft" a text with all gates closed is read whole.
     if net.config.gates.empty == "soft" and closed is not None:
         is_open = jnp.where(closed[..., None], mask, is_open)
     return values, is_open, closed
@@ -191,6 +194,7 @@ def _pack(
       The open words, followed by 0; True at the positions of open words after the move; and the
       new position of each word.
     """
+    # A stable sort keeps the order of the open words.
     order = jnp.argsort(~is_open, axis=-1, stable=True)
     packed = jnp.take_along_axis(is_open, order, axis=-1)
     moved = jnp.take_along_axis(words, order[..., None], axis=-2)

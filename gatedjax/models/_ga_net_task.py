@@ -104,14 +104,28 @@ class GANetTask:
         return ("penalty",) * penalised + ("temperature",) * tempered
 
     def with_value(self, name: str, value: Tree) -> "GANetTask":
-        """Returns the task with another value, which may be traced, of a number in `sweepable`."""
+        """Returns the task with another value of a number.
+
+        Args:
+          name: "penalty" or "temperature", if it is in `sweepable`.
+          value: the value, which may be traced.
+        """
+        # A traced value cannot be a field of a configuration, which is checked and hashed.
         if is_traced(value):
             return dataclasses.replace(self, **{name: value})
         config = dataclasses.replace(self.model.config, **{name: value})
         return dataclasses.replace(self, model=self.model.clone(config=config))
 
     def init(self, key: Array, batch: Batch) -> Tree:
-        """Draws initial parameters, for batches with the widths of this batch."""
+        """Draws initial parameters.
+
+        Args:
+          key: a PRNG key.
+          batch: a batch with the widths of all later batches.
+
+        Returns:
+          The parameters.
+        """
         streams = dict(zip(("params", "dropout", "gate"), jax.random.split(key, 3), strict=True))
         # The schedule is not used, because the batch may have no step.
         tau = self.model.config.gates.temperature
@@ -152,6 +166,8 @@ class GANetTask:
                 loss = loss + term
                 metrics["multiplier"] = Ratio.of(multiplier, weight)
             else:
+                # Only pathwise estimators have a gradient of sampled gates; all others penalise the
+                # expectation.
                 sampled = config.gates.penalty_on == "gate" and isinstance(estimator, Pathwise)
                 strength = config.gates.penalty if self.penalty is None else self.penalty
                 penalised = output.gates if sampled else open_probability
@@ -175,6 +191,7 @@ class GANetTask:
         self, params: Params, batch: Batch, rngs: dict[str, Array], estimator: Estimator
     ) -> tuple[Output, Float[Array, " B"]]:
         """Returns the output under the first draw of the gates, and an estimate per example."""
+        # The noise belongs to examples, so that rows without an id need one.
         rows = {"example_id": jnp.arange(batch["tokens"].shape[0], dtype=jnp.int32), **batch}
         started: Output = self.model.apply(
             {"params": params}, rows, rngs=rngs, method=GANet.to_estimate
@@ -246,6 +263,7 @@ class GANetTask:
             metrics["loss"] = metrics[f"loss_{source}"]
         metrics["density"] = metrics[f"density_{source}"]
         attended = jnp.sum(draw.gates > 0, axis=-1)
+        # Attention sees all words of a text with closed gates under the rule "soft".
         if config.gates.empty == "soft":
             attended = jnp.where(draw.closed, batch["lengths"], attended)
         return metrics, self._predictions(batch, logits, attended)

@@ -183,6 +183,9 @@ class AGT(nn.Module):
         Args:
           batch: see the class.
           train: True runs the network with dropout.
+
+        Returns:
+          The class scores, and the attention, gates and states of the layers.
         """
         check_batch(batch, tokens="B N", lengths="B")
         tokens, lengths = batch["tokens"], batch["lengths"]
@@ -196,6 +199,7 @@ class AGT(nn.Module):
         if self.config.system == "average":
             if "words" in sites:
                 vectors = F.example_dropout(vectors, rate, keys)
+            # A text without words has the mean 0 instead of 0 / 0.
             count = jnp.maximum(lengths, 1).astype(jnp.float32)[:, None]
             mean = F.attention_pool(vectors, mask.astype(jnp.float32) / count)
             return AGTOutput(logits=self._classify(mean, keys if "head" in sites else None))

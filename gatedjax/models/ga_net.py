@@ -83,7 +83,8 @@ class GANet(nn.Module):
     Call the network with a batch {"tokens": int [B, T], "lengths": int [B]} and, for draws that
     belong to examples, "example_id": int [B]. The streams are "dropout" (training) and "gate"
     (training and sampled evaluation). Without the stream "gate" evaluation opens the gates with a
-    probability above 0.5.
+    probability above 0.5. In all methods `batch` is such a batch, `encoded` the result of `encode`
+    for it, and `train` is True for a pass with dropout.
 
     Attributes:
       config: the options of the network.
@@ -158,7 +159,9 @@ class GANet(nn.Module):
                 if temperature is None:
                     temperature = schedule(config.gates, batch.get("step"))
                 estimator = config.gates.make_estimator(temperature)
+            # Eqs. 7 and 8: with `SoftGumbel` g = sigmoid((a + L) / tau).
             gates = draw(estimator, logits, noise, encoded.mask)
+            # The `empty` rule is only for gates that can be exactly 0.
             may_close = config.gates.gates_on == "attention" and gates.logarithms is None
             gates = gates._replace(hard=gates.hard or may_close)
             return self.attend(encoded, gates, batch, train=True)
@@ -259,7 +262,7 @@ class GANet(nn.Module):
         """Draws the noise of `gates.test_samples` draws; it does not depend on the batch."""
         keys, size = keys_of(self, batch, "gate"), encoded.mask.shape[-1]
 
-        # `vmap` traces this function once, because there may be a hundred draws.
+        # `vmap` traces this function once, where a loop would trace it for each of many draws.
         def noise_of(draw: Array) -> Array:
             return F.example_noise(
                 jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, draw), size

@@ -240,6 +240,9 @@ class GAReader(nn.Module):
           batch: see the class.
           train: True runs the network with dropout.
 
+        Returns:
+          The log-probabilities of the candidates, and the attention.
+
         Raises:
           ValueError: also if a cloze is outside its query, outside of `jit`.
         """
@@ -268,6 +271,7 @@ class GAReader(nn.Module):
             xs = jnp.concatenate([xs, feature], axis=-1)
         states, query_states, summary, _, _ = self.hop[-1](xs, query, document_mask, query_mask)
         pointer = summary if c.query_vector == "final" else cloze_batch.at_cloze(query_states)
+        # Scores are float32 or wider, because their softmax is over hundreds of tokens.
         wide = wide_dtype(states)
         logits = jnp.einsum("bnd,bd->bn", states, pointer, preferred_element_type=wide)
         return GAReaderOutput(
@@ -289,6 +293,7 @@ class GAReader(nn.Module):
                 spelled = jnp.take_along_axis(words, rows, axis=1)
                 vectors = jnp.concatenate([vectors, spelled.astype(vectors.dtype)], axis=-1)
             if keys is not None:
+                # Negative numbers separate these draws from those between hops.
                 rate = self.config.embed_dropout
                 vectors = F.example_dropout(vectors, rate, fold_keys(keys, -1 - number))
             both.append(vectors)

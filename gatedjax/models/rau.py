@@ -141,7 +141,14 @@ class RAUOutput:
 
 
 def recurrent_layers(config: RAUConfig) -> Tree:
-    """Creates the recurrent layers of a configuration, which run forward only."""
+    """Creates the recurrent layers of a configuration, which run forward only.
+
+    Args:
+      config: the options of the network.
+
+    Returns:
+      An `nn.RAU`, `nn.GRU` or `nn.LSTM`.
+    """
     options: Options = {
         "num_layers": config.num_layers,
         "dropout": config.dropouts.layer_dropout,
@@ -209,6 +216,9 @@ class RAUClassifier(nn.Module):
           train: True runs the network with dropout.
           attention: True also returns the attention weights, from a second pass without dropout.
 
+        Returns:
+          The class scores, the states and, if asked for, the attention weights.
+
         Raises:
           ValueError: also if attention is True for a GRU or LSTM.
         """
@@ -227,8 +237,11 @@ class RAUClassifier(nn.Module):
         if attention:
             if config.cell != "rau":
                 raise ValueError(f"cell {config.cell!r} has no attention")
+            # The weights are computed without dropout, so that they describe the network of
+            # evaluation.
             weights = self.recurrent.attention_weights(self._inputs(batch), mask)
         last = carries[-1]
+        # The carries of an LSTM and of time_causal have further fields besides the state h.
         state = last if isinstance(last, jax.Array) else last.hidden
         pooled = state.astype(states.dtype)
         if keys is not None:

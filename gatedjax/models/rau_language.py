@@ -139,8 +139,10 @@ class RAULanguageModel(nn.Module):
                     f"reset must have shape {lengths.shape}, got {batch['reset'].shape}"
                 )
             new = batch["reset"][:, None]
+            # The carries must be sharded like the batch, because `where` needs equal shardings.
             begin = rows_like(begin, tokens)
             carry = jax.tree.map(lambda old, first: jnp.where(new, first, old), carry, begin)
+        # `take_rows` replaces the call of `nn.Embed`, because it also supports sharded batches.
         table = self.embed.embedding.astype(self.embed.dtype)
         if config.freeze_embeddings:
             table = jax.lax.stop_gradient(table)
@@ -184,12 +186,20 @@ class RAULanguageTask:
         return frozen_embeddings(self.model, "embed/embedding")
 
     def init(self, key: Array, batch: Batch) -> Tree:
-        """Draws initial parameters, for batches with the shapes of this batch."""
+        """Draws initial parameters.
+
+        Args:
+          key: a PRNG key.
+          batch: a window of text.
+
+        Returns:
+          The parameters.
+        """
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 
     def init_carry(self, batch: Batch) -> Tree:
-        """Returns the state at the beginning of a text."""
+        """Returns the state at the beginning of a text, for the rows of a batch."""
         return recurrent_layers(self.model.config).initial_carry(batch["tokens"].shape[0])
 
     def loss(

@@ -59,6 +59,7 @@ class TokenScore(nn.Module):
             1, use_bias=False, kernel_init=nn.initializers.glorot_uniform(),
             dtype=self.dtype, param_dtype=self.param_dtype,
         )(jnp.tanh(states))  # fmt: skip
+        # Scores are float32 or wider, because a softmax of bfloat16 scores loses digits.
         return score[..., 0].astype(wide_dtype(score))
 
 
@@ -191,6 +192,7 @@ class GatePredictor(nn.Module):
             **types,
         )(hidden)[..., 0]
         logits = logits.astype(wide_dtype(logits))
+        # Log-odds of -inf close the gates of padding under all relaxations.
         return jnp.where(mask, logits, -jnp.inf)
 
     def _self_attention(self, xs: Array, mask: Array, types: Options) -> Array:

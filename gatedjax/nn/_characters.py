@@ -93,5 +93,6 @@ class CharacterEncoder(nn.Module):
             param_dtype=self.param_dtype,
             name="projection",
         )
+        # Words without characters fill up a batch, and the bias b would give them a vector.
         words = jnp.where((lengths > 0)[:, None], dense(both), 0)
         return words.reshape(*lead, self.features)

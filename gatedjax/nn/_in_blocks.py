@@ -32,10 +32,13 @@ def in_blocks(
     size = heads["query"].shape[2]
     queries = [name for name in ("query", "selector_query") if name in heads]
 
+    # The weights of a block are computed again for the gradient, because storing them for all
+    # blocks would take as much memory as an attention without blocks.
     @jax.checkpoint
     def attend_block(inputs: tuple[dict[str, Array], Array, Any]) -> tuple[Array, dict[str, Array]]:
         block_heads, positions, block_pairs = inputs
         mixed, record = attend(heads | block_heads, positions, None, block_pairs)
+        # Arrays over pairs have four axes and are dropped, because blocks are there to save them.
         return mixed, {k: v for k, v in record.items() if v.ndim == 3}
 
     if pairs is not None:

@@ -43,6 +43,7 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     def _scores(
         self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Bool[Array, "B N"] | None
     ) -> tuple[Array, Array, Array]:
+        # The axis of heads has size 1 and is dropped.
         query, key, value = (heads[name][:, 0] for name in ("query", "key", "value"))
         scores = multi_dimensional_scores(query, key, self.score_scale)
         size = key.shape[1]
@@ -59,4 +60,5 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
         return multi_dimensional_values(weights, value)[:, None]
 
     def _recorded_weights(self, weights: Array) -> Array:
+        # The weights have an axis of features in the place of heads: the record has their mean.
         return jnp.mean(weights, axis=1, keepdims=True)

@@ -124,6 +124,7 @@ class _Recurrent(nn.Module):
     def _unroll(self) -> Callable[..., Tree]:
         raise NotImplementedError
 
+    # Carries are float32 in all dtypes, because they add up small changes over many steps.
     def _zeros(self, rows: int) -> Tree:
         return jnp.zeros((rows, self.features))
 
@@ -234,6 +235,7 @@ class _Recurrent(nn.Module):
         noisy = not deterministic and (self.dropout > 0 or self.recurrent_dropout > 0)
         carries = []
         for layer in range(self.num_layers):
+            # Each layer takes new keys, because equal dropout in all layers would be correlated.
             keys = example_keys(self, "dropout", example_id, xs.shape[0]) if noisy else None
             if keys is not None and layer > 0:
                 xs = F.example_dropout(xs, self.dropout, keys)
@@ -327,6 +329,7 @@ class GRU(_Recurrent):
             input=self.param(f"{name}_input", glorot, (width, 3 * h), d),
             recurrent=self.param(f"{name}_recurrent", orthogonal, (h, 3 * h), d),
             bias=self.param(f"{name}_bias", _bias(self.gate_bias, -self.gate_bias, 0), (3 * h,), d),
+            # Without reset_after the two biases of the candidate would only be added.
             recurrent_bias=self.param(f"{name}_recurrent_bias", zeros, (h,), d)
             if self.reset_after and self.recurrent_bias
             else None,
@@ -378,6 +381,8 @@ class RAU(_Recurrent):
             raise ValueError(
                 f"attn_hidden must be 0 for attention={self.attention!r}, got {self.attn_hidden}"
             )
+        # The form of the attention decides the fields: feature forms without a hidden layer have
+        # their attention as a block of the kernels, all other forms have separate kernels.
         timed = self.attention == "time_causal"
         inner = self.attn_hidden or (h if timed else 0)
         kind = self._kind()
@@ -397,6 +402,7 @@ class RAU(_Recurrent):
         gates = _bias(self.gate_bias, -self.gate_bias, *[0] * (blocks - 2))
 
         def param(field: str, init: Initializer, shape: tuple[int, ...]) -> Array:
+            # The shape distinguishes biases and kernels, because only biases have a single axis.
             if len(shape) == 1:
                 init = gates if field == "bias" else nn.initializers.zeros_init()
             return self.param(f"{name}_{field}", init, shape, self.param_dtype)

@@ -127,11 +127,13 @@ def draw_selection(
     Returns:
       The gates A, with the weights of the estimator if it needs values of the loss.
     """
+    # The mean field has no noise: probabilities take the place of the gates.
     if isinstance(estimator, MeanField):
         return Gates(jax.nn.sigmoid(logits), jax.nn.log_sigmoid(logits))
     mirrored = "antithetic" in keys
     key = keys["antithetic" if mirrored else "gate"]
     uniform = F.pair_uniform(key, logits.shape[1], positions, logits.shape[-1])
+    # The logistic noise of 1 - u is the negative noise of u.
     uniform = 1 - uniform if mirrored else uniform
     if isinstance(estimator, STGumbel):
         tau = estimator.tau
@@ -140,6 +142,7 @@ def draw_selection(
     noise = jnp.log(uniform) - jnp.log1p(-uniform)
     if isinstance(estimator, Pathwise):
         return draw(estimator, logits, noise)
+    # The other estimators are trained by values of the loss and need no derivative of the draws.
     constant = jax.lax.stop_gradient(logits)
     gates = _threshold(constant, uniform)
     if not isinstance(estimator, OfPasses):
@@ -180,6 +183,7 @@ def selection_record(
         "log_probs": F.selection_log_prob(logits, gates.values, mask, pair_mask=pairs),
         "probabilities": count(jax.nn.sigmoid(logits)),
     }
+    # Queries that see different numbers of keys need counts of keys for their means.
     if pairs is not None:
         record["keys"] = count(jnp.ones((logits.shape[0], *pairs.shape[1:]), logits.dtype))
     if gates.weights is not None:
@@ -193,6 +197,9 @@ def selection_of(record: dict[str, Array], mask: Bool[Array, "B Q"] | None) -> S
     Args:
       record: arrays of `selection_record`, with "weights"; only the latter without a selector.
       mask: True at real queries.
+
+    Returns:
+      The selection; without a selector it has only the weights.
     """
     if "counts" not in record:
         return Selection(weights=record.get("weights"))

@@ -151,6 +151,7 @@ class SelectiveSelfAttention(nn.Module):
           flax.errors.InvalidRngError: if a stream that is needed is missing.
         """
         features = self._check(inputs, mask, source, source_mask)
+        # Padding is set to 0 first, because NaN at padding would spread by products.
         queries = zero_padding(self.dtype, inputs, mask)
         heads, read_mask = self._heads(queries, features, "query"), mask
         if isinstance(source, F.AttentionCache):
@@ -219,6 +220,8 @@ class SelectiveSelfAttention(nn.Module):
         clean = zero_padding(self.dtype, inputs, mask)
         heads = self._heads(clean, features, "query")
         new = self._heads(clean, features, "key")
+        # Positions count from the first token of the sequence, so that causal masks and relative
+        # biases are those of the whole sequence.
         positions = cache.position + jnp.arange(inputs.shape[1])
         cache = F.append_to_cache(cache, **new, mask=mask)
         mixed, _ = self._attend(
@@ -342,6 +345,7 @@ class SelectiveSelfAttention(nn.Module):
     ) -> dict[str, Array]:
         """Returns the keys per example of the streams that this pass draws from."""
         streams = {name for name, is_needed in needed.items() if is_needed}
+        # Either stream is enough, because both draw the same noise up to the sign.
         if "gate" in streams and self.has_rng("antithetic") and not self.has_rng("gate"):
             streams = streams - {"gate"} | {"antithetic"}
         return {
@@ -386,6 +390,7 @@ class SelectiveSelfAttention(nn.Module):
             if pairs is not None and self.share_heads:
                 pairs = jnp.any(pairs, axis=1, keepdims=True)
             record = selection_record(logits, gates, mask, pairs)
+        # The record has the weights without dropout, which is noise of training and not attention.
         record["weights"] = self._recorded_weights(weights)
         if "dropout" in keys:
             heads_of, size = weights.shape[1], weights.shape[-1]

@@ -91,6 +91,7 @@ class AttentionGatedTransform(nn.Module):
         if self.ablate_mode != "highway":
             selected = self._extend(selected)
         states, gates = self._gated(selected)
+        # Highway layers take the place of the layers without a selection vector.
         missing = self.num_layers - selected.shape[-2]
         if missing:
             weights = self._highway(missing, words.shape[-1])
@@ -104,6 +105,7 @@ class AttentionGatedTransform(nn.Module):
     def _attentions(self, layers: int, width: int) -> tuple[Array, Array]:
         hidden = self.attention_features or width
         shape = (1 if self.share_attention_matrix else layers, width, hidden)
+        # The first axis stacks layers and has no part in the fans of a kernel.
         glorot = nn.initializers.glorot_uniform(batch_axis=(0,))
         normal = nn.initializers.normal(hidden**-0.5)
         return (

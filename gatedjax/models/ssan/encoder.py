@@ -218,6 +218,9 @@ class SSANEncoder(nn.Module):
           batch: see the class.
           train: True runs the network with dropout and drawn selections.
 
+        Returns:
+          The states, and the weights and selections of all layers.
+
         Raises:
           ValueError: also if a text is longer than the table of learned positions.
         """
@@ -228,6 +231,7 @@ class SSANEncoder(nn.Module):
         dtype = jnp.dtype(c.dtype)
         init = scaled_embedding(c.hidden)
         states = word_vectors(self, c.hidden, table_init=init, name="embed")(tokens)
+        # Drawn vectors are scaled to unit variance, whereas pretrained vectors keep their scale.
         if self.embeddings is None:
             states = states * jnp.asarray(c.hidden**0.5, dtype)
         states, selections = run_layers(self, self._add_positions(states), mask, batch, train)
@@ -307,6 +311,7 @@ def run_layers(
             dropout_bytes=layer_bytes[layer - 1],
         )
         selections.append(selection)
+    # With normalisation before the sublayers the last sum is not normalised yet.
     if c.norm == "pre":
         states = nn.LayerNorm(dtype=dtype, name="norm")(states)
     return states, tuple(selections)

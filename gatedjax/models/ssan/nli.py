@@ -148,6 +148,7 @@ class SSANNLI(nn.Module):
             "dtype": jnp.dtype(c.dtype),
             "kernel_init": nn.initializers.glorot_uniform(),
         }
+        # Vectors that are drawn must be trained, even if pretrained vectors would be frozen.
         frozen = c.freeze_embeddings and self.embeddings is not None
         self.embed = word_vectors(self, frozen=frozen)
         self.projection = nn.Dense(c.hidden, **types)
@@ -180,6 +181,9 @@ class SSANNLI(nn.Module):
         Args:
           batch: see the class.
           train: True runs the network with dropout and drawn selections.
+
+        Returns:
+          The class scores, and the selections in both sentences.
         """
         check_batch(batch, tokens="B N", lengths="B", hypothesis="B N'", hypothesis_lengths="B")
         ids, c = batch.get("example_id"), self.config

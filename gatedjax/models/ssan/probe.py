@@ -102,6 +102,9 @@ class SSANProbe(nn.Module):
         Args:
           batch: see the class.
           train: True runs the network with dropout and drawn selections.
+
+        Returns:
+          The class scores, and the states and selections of the encoder.
         """
         c = self.config
         types: Options = {"dtype": jnp.dtype(c.dtype)}
@@ -134,6 +137,7 @@ class SSANProbe(nn.Module):
             return states[:, 0]
         column = mask[..., None]
         if pool == "max":
+            # The maximum must ignore padding, so padding has the lowest number.
             lowest = jnp.finfo(states.dtype).min
             top = jnp.max(jnp.where(column, states, lowest), axis=1)
             return jnp.where(jnp.any(column, axis=1), top, jnp.zeros_like(top))

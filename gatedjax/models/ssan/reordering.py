@@ -89,6 +89,9 @@ class WordReorderingDetector(nn.Module):
         Args:
           batch: see the class.
           train: True runs the network with dropout and drawn selections.
+
+        Returns:
+          The scores of both positions, and the states and selections of the encoder.
         """
         c = self.config
         types: Options = {"dtype": jnp.dtype(c.dtype)}
@@ -96,6 +99,7 @@ class WordReorderingDetector(nn.Module):
             batch, train=train
         )
         states = encoded.states
+        # The encoder has no gradient and its parameters are in `WordReorderingTask.frozen`.
         if c.freeze_encoder:
             states = jax.lax.stop_gradient(states)
         mask = F.length_mask(batch["lengths"], states.shape[1])

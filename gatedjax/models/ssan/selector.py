@@ -127,6 +127,10 @@ def loss_parameters(module: nn.Module, config: SelectorConfig) -> Float[Array, "
 
     They are "multiplier" for the constraint on the density, and "reward_baseline", the mean reward.
 
+    Args:
+      module: the network that owns the parameters.
+      config: the options of the selector.
+
     Returns:
       "reward_baseline" for the estimator "reinforce", else None.
     """
@@ -180,10 +184,12 @@ def selector_terms(
             if baseline is None or selection.rate is None:
                 raise ValueError("the estimator 'reinforce' needs a baseline")
             reward = -(cost + config.reward_penalty * jnp.mean(selection.rate, axis=1))
+            # The reward weights the gradient of log p and is no path of the gradient.
             reward = jax.lax.stop_gradient(reward)
             bound = jnp.broadcast_to(baseline, reward.shape)
             log_prob: Any = selection.log_prob
             surrogate = surrogate + F.score_function_loss(log_prob, reward, bound)
+            # The squared error trains the baseline towards the mean reward.
             surrogate = surrogate + (bound - reward) ** 2 / 2
     return penalty, surrogate
 
@@ -210,6 +216,10 @@ def density_terms(
 
 def selector_metrics(selections: tuple[gnn.Selection, ...], weight: Float[Array, " B"]) -> Metrics:
     """Computes the metrics of selections as sums and counts.
+
+    Args:
+      selections: the selections of all layers; layers without a selector are ignored.
+      weight: 1 for examples and 0 for filler rows.
 
     Returns:
       "selected_L", the share of pairs that layer L selects, and "empty_L", the share of tokens that
@@ -282,7 +292,15 @@ class SelectorTask:
         return frozen_embeddings(self.model, self.table)
 
     def init(self, key: Array, batch: Batch) -> Tree:
-        """Draws initial parameters, for batches with the widths of this batch."""
+        """Draws initial parameters.
+
+        Args:
+          key: a PRNG key.
+          batch: a batch with the widths of all later batches.
+
+        Returns:
+          The parameters.
+        """
         return self.model.init({"params": key}, batch)["params"]
 
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
@@ -307,6 +325,7 @@ class SelectorTask:
         metrics |= self._selector_metrics(result.output, weight)
         if result.multiplier is not None:
             metrics["multiplier"] = Ratio.of(result.multiplier, weight)
+        # `where` keeps infinite losses of filler rows out of the sum, because 0 * inf is NaN.
         return jnp.sum(jnp.where(weight > 0, result.total * weight, 0)), metrics
 
     def _run_pass(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
@@ -329,6 +348,7 @@ class SelectorTask:
         """Returns the means over several passes, with the output of the first pass."""
         config = self.model.config.gates
         estimator: Any = named(config.estimation, draws=config.estimator_draws)
+        # All passes have equal dropout, so that their losses differ only by the selections.
         other_rngs = {name: key for name, key in rngs.items() if name != "gate"}
 
         def run(gate: dict[str, Array]) -> tuple[Array, Array, _Pass]:

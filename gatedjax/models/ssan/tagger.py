@@ -121,6 +121,9 @@ class SSANTagger(nn.Module):
         Args:
           batch: see the class.
           train: True runs the network with dropout and drawn selections.
+
+        Returns:
+          The label scores of each word, and the selections of the layers.
         """
         c = self.config
         check_batch(batch, tokens="B N", is_predicate="B N", lengths="B")
@@ -198,6 +201,7 @@ class SSANTaggingTask(SelectorTask):
         """Returns the labels, True at words with a label in [0, L), and True at real words."""
         labels = batch["labels"]
         real = F.length_mask(batch["lengths"], labels.shape[1])
+        # Labels that the network cannot predict have no loss.
         labelled = real & (labels >= 0) & (labels < self.model.num_labels)
         return jnp.where(labelled, labels, 0), labelled, real
 

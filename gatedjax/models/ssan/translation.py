@@ -164,6 +164,9 @@ class SSANTranslator(nn.Module):
           batch: see the class.
           train: True runs the network with dropout and drawn selections.
 
+        Returns:
+          The scores of the target words, and the states and selections of the encoder.
+
         Raises:
           ValueError: also if a text is longer than the table of learned positions.
         """
@@ -192,7 +195,7 @@ class SSANTranslator(nn.Module):
         )
 
     def encode(self, batch: Batch, *, train: bool = False) -> SSANEncoderOutput:
-        """Encodes the sources of a batch."""
+        """Encodes the sources of a batch; see `SSANEncoder` for arguments and result."""
         return self.encoder(batch, train=train)
 
     def start(self, batch: Batch, beams: int, size: int) -> dict[str, Tree]:
@@ -361,9 +364,11 @@ def translate(
             arrays["mask"],
             method=SSANTranslator.step,
         )
+        # Training never has these ids as next words, but the softmax gives them a probability.
         return log_probs.at[..., jnp.array(NEVER)].set(-jnp.inf), cache
 
     options: Options = {"size": size, "start": START, "stop": STOP}
+    # The limit of a target depends on its source and not on the padding of the batch.
     limits = batch["lengths"].astype(jnp.int32) + extra
     if beam_size == 1:
         return greedy_search(step, arrays["cache"], limits, **options)

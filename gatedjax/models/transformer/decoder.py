@@ -63,6 +63,9 @@ class DecoderAttention(nn.Module):
           keys_and_values: the result of `project`.
           mask: True where a query may see a key; axes of size 1 broadcast.
           dropout_bytes: the random bytes of dropout in training; None turns dropout off.
+
+        Returns:
+          The attended values of each query, projected to D features.
         """
         key, value = keys_and_values
         query = jnp.swapaxes(self.query(queries), 1, 2)
@@ -129,6 +132,9 @@ class DecoderLayer(nn.Module):
           source: the result of `source`.
           source_mask: True at real tokens of the source.
           dropout_bytes: the random bytes of dropout in training; None turns dropout off.
+
+        Returns:
+          The states of the target.
         """
         (to_target, to_source), results, hidden = dropout_bytes or _NOTHING_DRAWN
 
@@ -171,6 +177,7 @@ class DecoderLayer(nn.Module):
         keys_and_values: list[Array] = []
 
         def to_itself(states: Array) -> Array:
+            # Targets become rows, because each target has separate keys and values.
             flat = states.reshape(rows * beams, 1, -1)
             for old, new in zip(cache, self.self_attention.project(flat), strict=True):
                 new = new.reshape(rows, beams, *new.shape[1:])
@@ -229,6 +236,7 @@ def smoothed_cross_entropy(
 
     Reference: Szegedy et al. 2016; Vaswani et al. 2017.
     """
+    # The sum over the vocabulary needs float32.
     logits = logits.astype(jnp.float32)
     total = jax.nn.logsumexp(logits, axis=-1)
     of_target = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]

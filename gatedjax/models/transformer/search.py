@@ -102,6 +102,7 @@ def beam_search(
         classes = log_probs.shape[-1]
         log_probs = _only_stop(log_probs, at + 1 >= limits, stop)
         totals = (s["alive_scores"][..., None] + log_probs).reshape(rows, beam_size * classes)
+        # At most K of the best 2K extensions are stop tokens, so that K unfinished targets remain.
         best, index = lax.top_k(totals, min(2 * beam_size, beam_size * classes))
         parents, tokens = index // classes, (index % classes).astype(jnp.int32)
         longer = _pick(s["alive"], parents).at[:, :, at].set(tokens)
@@ -115,6 +116,7 @@ def beam_search(
         ended_targets = _pick(jnp.concatenate([s["ended"], longer], axis=1), best_ended)
 
         alive_scores, going = lax.top_k(jnp.where(ends, -jnp.inf, best), beam_size)
+        # The search of a row ends after K finished targets, also if better ones could follow.
         count = s["count"] + jnp.sum(ending, axis=1)
         return {
             "position": at + 1,
@@ -137,6 +139,7 @@ def beam_search(
 
 def _beginning(cache: Tree, rows: int, beam_size: int, size: int, start: int) -> dict[str, Tree]:
     """Returns the state before the first step, with a single empty target in each row."""
+    # All targets but the first have -inf, because equal targets would fill the beam with copies.
     no_scores = jnp.full((rows, beam_size), -jnp.inf)
     return {
         "position": jnp.zeros((), jnp.int32),
@@ -194,6 +197,7 @@ def greedy_search(
         log_probs = _only_stop(log_probs, at + 1 >= limits, stop)[:, 0]
         token = jnp.argmax(log_probs, axis=-1).astype(jnp.int32)
         gained = jnp.take_along_axis(log_probs, token[:, None], axis=1)[:, 0]
+        # A finished target is followed by padding.
         token = jnp.where(s["done"], 0, token)
         return {
             "position": at + 1,
