@@ -1,7 +1,8 @@
 """The networks of the papers, their baselines, and the tasks that train them.
 
-A ValueError names an array that a batch lacks or whose shape does not fit, or a field of a
-configuration that no run could use; a section "Raises" tells only what is beyond that.
+All networks raise ValueError for an array of a batch that is missing or has an unexpected shape,
+and all configurations for a field that is out of range; the message names the array or the field.
+A section "Raises" lists only further errors.
 """
 
 import typing as _typing

@@ -1,4 +1,4 @@
-"""Checks of configurations and batches, the same for all networks; ValueErrors name the field."""
+"""Checks of configurations and batches for all networks. The messages name the field."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _MOST = {
 
 
 def check_at_least(config: object, least: int, *names: str) -> None:
-    """Raises unless each field is at least `least` and within the limits of `_utils.limits`."""
+    """Raises ValueError unless the fields are at least `least` and within `_utils.limits`."""
     for name in names:
         value = getattr(config, name)
         if value < least:
@@ -25,38 +25,45 @@ def check_at_least(config: object, least: int, *names: str) -> None:
 
 
 def check_widths(name: str, widths: Sequence[int]) -> None:
-    """Raises unless these can be the widths of the layers of a head."""
+    """Raises ValueError unless these can be the widths of the layers of a head."""
     check_most(f"the layers of {name}", len(widths), MOST_LAYERS)
     if any(not 1 <= width <= MOST_WIDTH for width in widths):
         raise ValueError(f"{name} must be widths from 1 to {MOST_WIDTH:,}, got {widths}")
 
 
 def check_rates(config: object, *names: str) -> None:
-    """Raises unless the fields are in [0, 1)."""
+    """Raises ValueError unless the fields are in [0, 1)."""
     for name in names:
         check_rate(getattr(config, name), name)
 
 
 def check_finite(config: object, *names: str) -> None:
-    """Raises unless the fields are finite."""
+    """Raises ValueError unless the fields are finite."""
     for name in names:
         if not math.isfinite(getattr(config, name)):
             raise ValueError(f"{name} must be finite, got {getattr(config, name)}")
 
 
 def check_dict(batch: object, **axes: str) -> None:
-    """Raises TypeError unless the batch is a dict; an array alone is told its place in it."""
+    """Raises TypeError unless the batch is a dict; the message lists the arrays that it needs."""
     if not isinstance(batch, Mapping):
         shape = getattr(batch, "shape", None)
         got = type(batch).__name__ if shape is None else f"an array of shape {shape}"
-        wanted = ", ".join(f'"{name}": [{its.replace(" ", ", ")}]' for name, its in axes.items())
-        raise TypeError(f"batch must be a dict of arrays {{{wanted}}}, got {got}")
+        arrays = ", ".join(f'"{name}": [{its.replace(" ", ", ")}]' for name, its in axes.items())
+        raise TypeError(f"batch must be a dict of arrays {{{arrays}}}, got {got}")
 
 
 def check_batch(batch: Mapping[str, Array], **axes: str) -> None:
-    """Raises unless the batch has arrays with these axes, such as tokens="B N", lengths="B".
+    """Checks the arrays of a batch.
 
-    Axes of one name are of one size.
+    Args:
+      batch: the arrays by name.
+      **axes: the axes of each array, such as tokens="B N", lengths="B". Axes with equal names must
+        have equal sizes.
+
+    Raises:
+      TypeError: if the batch is not a dict, or an entry is not an array.
+      ValueError: if an array is missing or has other axes.
     """
     check_dict(batch, **axes)
     if missing := sorted(axes.keys() - batch.keys()):
@@ -69,7 +76,7 @@ def check_batch(batch: Mapping[str, Array], **axes: str) -> None:
     shapes = [batch[name].shape for name in axes]
     for letters, shape in zip(map(str.split, axes.values()), shapes, strict=True):
         pairs = list(zip(letters, shape, strict=False))
-        if len(letters) != len(shape) or any(sizes.setdefault(*one) != one[1] for one in pairs):
+        if len(letters) != len(shape) or any(sizes.setdefault(*pair) != pair[1] for pair in pairs):
             alike: dict[str, list[str]] = {}
             for name, names in axes.items():
                 alike.setdefault(names.replace(" ", ", "), []).append(name)

@@ -1,4 +1,4 @@
-"""What the tasks of all classifiers share."""
+"""The base class of the tasks of classifiers, with their loss and metrics."""
 
 import dataclasses
 from typing import Any
@@ -15,19 +15,19 @@ from gatedjax.training import Ratio
 
 
 def cross_entropy(logits: Float[Array, "B C"], label: Int[Array, " B"]) -> Float[Array, " B"]:
-    """Negative log-likelihood of every label, in nats."""
+    """Computes the negative log-likelihood of each label, in nats."""
     return optax.softmax_cross_entropy_with_integer_labels(logits, label)
 
 
 def accuracy(logits: Float[Array, "B C"], label: Int[Array, " B"]) -> Float[Array, " B"]:
-    """1 where the highest score is that of the label, else 0."""
+    """Returns 1 where the label has the highest score, else 0."""
     return (jnp.argmax(logits, axis=-1) == label).astype(jnp.float32)
 
 
 def class_metrics(
     logits: Float[Array, "B C"], label: Int[Array, " B"], weight: Float[Array, " B"]
 ) -> Metrics:
-    """ "loss" and "accuracy" as sums and counts."""
+    """Computes "loss" and "accuracy" as sums and counts; weight is 0 at filler rows."""
     return {
         "loss": Ratio.of(cross_entropy(logits, label), weight),
         "accuracy": Ratio.of(accuracy(logits, label), weight),
@@ -35,7 +35,15 @@ def class_metrics(
 
 
 def class_predictions(logits: Float[Array, "B C"], batch: Batch) -> Predictions:
-    """What was predicted of every example of a batch, and whether it is right."""
+    """Returns the predictions for the examples of a batch.
+
+    Args:
+      logits: class scores.
+      batch: the batch, with "example_id" and "label".
+
+    Returns:
+      "example_id", "label", "predicted" (the class with the highest score) and "correct" (1 or 0).
+    """
     return {
         "example_id": batch["example_id"],
         "label": batch["label"],
@@ -45,14 +53,23 @@ def class_predictions(logits: Float[Array, "B C"], batch: Batch) -> Predictions:
 
 
 def frozen_embeddings(model: Any, table: str = "embed/table") -> tuple[str, ...]:
-    """The table of word vectors, where a network has one and its configuration freezes it."""
+    """Returns the path of the word vectors if a network has them and freezes them, else ()."""
     has_words = getattr(model, "vocab_size", None) is not None
     frozen = has_words and getattr(model.config, "freeze_embeddings", False)
     return (table,) if frozen else ()
 
 
 def word_vectors(model: Any, width: int | None = None, **options: Any) -> gnn.WordEmbedding:
-    """The word vectors of a network with `vocab_size` and `embeddings`, as its config has them."""
+    """Creates the word vectors of a network.
+
+    Args:
+      model: the network, with `config`, `vocab_size` and `embeddings`.
+      width: width of the vectors; None means `config.embedding_dim`.
+      **options: further options of `nn.WordEmbedding`.
+
+    Returns:
+      The module, which the network calls with token ids.
+    """
     c = model.config
     return gnn.WordEmbedding(
         model.vocab_size,
@@ -65,33 +82,61 @@ def word_vectors(model: Any, width: int | None = None, **options: Any) -> gnn.Wo
 
 @dataclasses.dataclass(frozen=True)
 class ClassifierTask:
-    """How a network whose output has `logits` is trained and evaluated: cross-entropy of the class.
+    """The task of a classifier: cross-entropy as the loss, and accuracy.
+
+    A batch has "label" int [B], "weight" [B] (1 for examples and 0 for filler rows) and
+    "example_id" int [B], besides the arrays of the network.
 
     Attributes:
-      model: the network.
+      model: the network; its output has `logits`.
     """
 
     model: Any
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
+        """Paths of the parameters that training does not change, such as frozen word vectors."""
         return frozen_embeddings(self.model)
 
     def init(self, key: Array, batch: Batch) -> Tree:
-        """Returns parameters for batches with the widths of this one."""
+        """Draws initial parameters.
+
+        Args:
+          key: a PRNG key.
+          batch: a batch with the widths of all later batches.
+
+        Returns:
+          The parameters.
+        """
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
-        """Returns the loss summed over the real rows, and metrics as sums and counts."""
+        """Computes the training loss of a batch.
+
+        Args:
+          params: the parameters.
+          batch: the batch.
+          rngs: PRNG keys of the streams of the network.
+
+        Returns:
+          The loss summed over the real rows, and metrics as sums and counts.
+        """
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         label, weight = batch["label"], batch["weight"]
         metrics = class_metrics(output.logits, label, weight)
         return jnp.sum(cross_entropy(output.logits, label) * weight), metrics
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
-        """Returns "loss" and "accuracy", and per example what was predicted."""
+        """Evaluates a batch.
+
+        Args:
+          params: the parameters.
+          batch: the batch.
+
+        Returns:
+          "loss" and "accuracy" as sums and counts, and the predictions for the examples.
+        """
         output: Output = self.model.apply({"params": params}, batch)
         metrics = class_metrics(output.logits, batch["label"], batch["weight"])
         return metrics, class_predictions(output.logits, batch)

@@ -1,4 +1,4 @@
-"""What a question with a gap is made of, and the task of networks that answer it."""
+"""Questions with a gap: the checked batch, and the task of networks that fill the gap."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ _WORDS |= {"document_words": "B N", "query_words": "B Q"}
 
 @dataclasses.dataclass(frozen=True)
 class ClozeBatch:
-    """The checked masks and candidates of a batch; see `GAReader` for its arrays.
+    """A checked batch of questions with its masks; see `GAReader` for the arrays.
 
     Attributes:
       batch: the arrays.
@@ -37,10 +37,18 @@ class ClozeBatch:
 
     @classmethod
     def of(cls, batch: Batch, *, characters: bool) -> "ClozeBatch":
-        """Checks names, dtypes and shapes, and the values where they are known.
+        """Checks names, dtypes and shapes, and outside of `jit` also the values.
+
+        Args:
+          batch: the arrays.
+          characters: True if the network needs the characters of words.
+
+        Returns:
+          The batch with its masks.
 
         Raises:
-          ValueError: also if a cloze that is known is outside its query.
+          TypeError: if ids, lengths or positions are not integers.
+          ValueError: also if a cloze is outside its query, outside of `jit`.
         """
         axes = _TEXTS | (_WORDS if characters else {})
         check_dict(batch, **axes)
@@ -69,11 +77,13 @@ class ClozeBatch:
         )
 
     def at_cloze(self, states: Float[Array, "B Q D"]) -> Float[Array, "B D"]:
-        """The state at the gap; 0 where there is no gap inside the query."""
+        """Returns the state at the gap of each query; 0 if the gap is outside of the query."""
         cloze = self.batch["cloze"]
         inside = (cloze >= 0) & (cloze < self.batch["query_lengths"])
+        # `take_along_axis` cannot index an axis of size 0.
         if not states.shape[1]:
             return jnp.zeros((states.shape[0], states.shape[2]), states.dtype)
+        # The index must be in range for all rows; rows without a gap are set to 0 below.
         place = jnp.where(inside, cloze, 0)[:, None, None]
         gap = jnp.take_along_axis(states, place, axis=1)[:, 0]
         return jnp.where(inside[:, None], gap, 0)
@@ -81,7 +91,17 @@ class ClozeBatch:
     def log_probabilities(
         self, logits: Float[Array, "B N"], aggregation: F.Aggregation
     ) -> Float[Array, "B C"]:
-        """Those of the candidates, from either form of their places."""
+        """Computes the log-probabilities of the candidates.
+
+        The positions of the candidates are "occurrence" or "candidate_positions" of the batch.
+
+        Args:
+          logits: e, the score of each token of the document.
+          aggregation: see `functional.pointer_sum`.
+
+        Returns:
+          Log-probabilities; -inf for padding and for candidates that do not occur.
+        """
         masks = self.document_mask, self.batch["candidate_mask"]
         if "occurrence" in self.batch:
             places = self.batch["occurrence"]
@@ -91,7 +111,7 @@ class ClozeBatch:
 
 
 def _check_cloze(batch: Batch) -> None:
-    """Raises ValueError for a gap outside of its query, where values are known."""
+    """Raises ValueError for a gap outside of its query, unless the values are traced."""
     needed = [batch[name] for name in ("cloze", "query_lengths")]
     weight = batch.get("weight")
     if not is_known(needed, weight):
@@ -110,56 +130,73 @@ def _check_cloze(batch: Batch) -> None:
 def _answers(
     log_probs: Float[Array, "B C"], label: Int[Array, " B"]
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """-log Pr(answer), 0 where there is none, and whether there is one."""
+    """Returns -log Pr(answer), 0 without an answer, and True for examples with an answer."""
     place = jnp.clip(label, 0, log_probs.shape[1] - 1)[:, None]
     answer = jnp.take_along_axis(log_probs, place, axis=1)[:, 0]
+    # An answer with probability 0 does not occur in the document.
     answerable = (label >= 0) & (label < log_probs.shape[1]) & ~jnp.isneginf(answer)
-    # the first `where` is for the derivative
+    # The inner `where` keeps infinite values out of the derivative.
     return jnp.where(answerable, -jnp.where(answerable, answer, 0), 0), answerable
 
 
 def predicted_candidates(log_probs: Float[Array, "B C"], mask: Array) -> Int[Array, " B"]:
-    """The most probable candidate, and the first one where none occurs in the document."""
+    """Returns the most probable candidate, or the first if none occurs in the document."""
     some = jnp.any(~jnp.isneginf(log_probs), axis=-1)
     return jnp.where(some, jnp.argmax(log_probs, axis=-1), jnp.argmax(mask, axis=-1))
 
 
 @dataclasses.dataclass(frozen=True)
 class ClozeTask(ClassifierTask):
-    """How a network whose `logits` are log-probabilities of candidates is trained and evaluated.
+    """The task of a network that chooses an answer among candidates: -log Pr(answer) as the loss.
 
-    The batch also has "label" int [B], the answer's place among the candidates, -1 where it is none
-    of them, and "weight" [B], 1 for examples and 0 for filler rows. An example whose answer is no
-    candidate, or does not occur in the document, has no part in the loss and is counted wrong.
+    The batch also has "label" int [B], the index of the answer among the candidates or -1 if it is
+    not a candidate, and "weight" [B], 1 for examples and 0 for filler rows. If the answer of an
+    example is not a candidate, or does not occur in the document, the loss ignores the example and
+    the accuracy counts it as wrong.
 
     Attributes:
-      model: the network.
+      model: the network; its `logits` are log-probabilities of candidates.
     """
 
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
-        """Returns the loss summed over the examples that have an answer, and metrics."""
+        """Computes the training loss of a batch.
+
+        Args:
+          params: the parameters.
+          batch: the batch.
+          rngs: PRNG keys of the streams of the network.
+
+        Returns:
+          The loss summed over the examples with an answer, and metrics as sums and counts.
+        """
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
-        each, _ = _answers(output.logits, batch["label"])
+        losses, _ = _answers(output.logits, batch["label"])
         weight = batch["weight"]
-        return jnp.sum(jnp.where(weight > 0, each, 0) * weight), _scored(output.logits, batch)[0]
+        return jnp.sum(jnp.where(weight > 0, losses, 0) * weight), _score(output.logits, batch)[0]
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
-        """Returns metrics, and per example what was predicted.
+        """Evaluates a batch.
 
-        "loss" is over the examples that have an answer, "accuracy" over all, "unanswerable" the
-        share of the others.
+        Args:
+          params: the parameters.
+          batch: the batch.
+
+        Returns:
+          Metrics, and the predictions for the examples. "loss" is the mean over the examples with
+          an answer, "accuracy" the mean over all examples, and "unanswerable" the share of the
+          examples without an answer.
         """
         output: Output = self.model.apply({"params": params}, batch)
-        return _scored(output.logits, batch)
+        return _score(output.logits, batch)
 
 
-def _scored(log_probs: Float[Array, "B C"], batch: Batch) -> tuple[Metrics, Predictions]:
+def _score(log_probs: Float[Array, "B C"], batch: Batch) -> tuple[Metrics, Predictions]:
     label, weight = batch["label"], batch["weight"]
-    each, answerable = _answers(log_probs, label)
+    losses, answerable = _answers(log_probs, label)
     predicted = predicted_candidates(log_probs, batch["candidate_mask"])
     correct = ((predicted == label) & answerable).astype(jnp.float32)
     metrics = {
-        "loss": Ratio.of(each, weight * answerable),
+        "loss": Ratio.of(losses, weight * answerable),
         "accuracy": Ratio.of(correct, weight),
         "unanswerable": Ratio.of(1.0 - answerable, weight),
     }

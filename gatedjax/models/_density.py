@@ -1,4 +1,4 @@
-"""A share of open gates that is held: the constraint as terms of a loss."""
+"""A constraint on the share of open gates, as terms of a loss."""
 
 import jax
 import jax.numpy as jnp
@@ -8,27 +8,32 @@ from jaxtyping import Array, Float
 def constraint(
     multiplier: Float[Array, ""], share: Float[Array, " B"], density: float
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """(term, lambda) of every example: gradient descent and ascent on an augmented Lagrangian.
+    """Computes the terms of an augmented Lagrangian for gradient descent and ascent.
 
         e = p - density,  term = lambda e + e^2
         gradient of p: lambda + 2 e;  of lambda: -e
 
-    The multiplier rises while more than wanted is open, and falls below 0 where too little is. Adam
-    moves it by about the learning rate a step, as it moves the gates' logits; a faster multiplier
-    swings, and takes the gates with it. The square damps what is left of that, and asks of every
-    text what lambda asks of all of them together.
+    The multiplier rises while too many gates are open, and falls, also below 0, while too few are.
+    Adam changes it by about the learning rate per step, like the logits of the gates; a faster
+    multiplier would oscillate, and the gates with it. The square damps the remaining oscillation,
+    and it constrains each text, where lambda constrains only their mean.
 
     Args:
       multiplier: lambda, a parameter.
       share: p, the mean probability of an open gate in each example.
-      density: what p is to be.
+      density: the target of p.
+
+    Returns:
+      (term, lambda) for each example.
 
     Reference: Bastings et al. 2019, "Interpretable Neural Predictions with Differentiable Binary
       Variables", section 3.4.
-    Deviations: an equality, with the square of the augmented Lagrangian; the multiplier is a
-      parameter under the optimiser of the others; their average over steps is left to it.
+    Deviations: the constraint is an equality, with the square of the augmented Lagrangian; the
+      optimiser of the network also trains the multiplier, and averages over steps in the place of
+      the paper's moving average.
     """
-    held = jax.lax.stop_gradient(multiplier)
-    off = share - density
-    ascent = (held - multiplier) * jax.lax.stop_gradient(off)
-    return held * off + off**2 + ascent, jnp.broadcast_to(held, share.shape)
+    constant = jax.lax.stop_gradient(multiplier)
+    excess = share - density
+    # This term has the value 0 and the gradient -e for lambda, which makes descent an ascent.
+    ascent = (constant - multiplier) * jax.lax.stop_gradient(excess)
+    return constant * excess + excess**2 + ascent, jnp.broadcast_to(constant, share.shape)

@@ -1,4 +1,4 @@
-"""The options of GA-Net."""
+"""The configuration of GA-Net."""
 
 import dataclasses
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from gatedjax.models._schedule import check_schedule
 
 
 def needs_closed_words(estimator: Any) -> bool:
-    """Returns whether an estimator, or its class, takes the derivative at closed gates."""
+    """Returns True if an estimator, or its class, needs the derivative at closed gates."""
     return estimator.needs_gradient and getattr(estimator, "hard", True)
 
 
@@ -27,7 +27,7 @@ def gateless_error(system: str) -> ValueError:
 
 
 def unread_error(option: str) -> ValueError:
-    """Returns the error for an option that needs the derivative at a closed word of the input."""
+    """Returns the error for an option that needs the derivative at closed words of the input."""
     return ValueError(
         f"gates_on must be 'attention' for {option}: a word that is not read has no gradient"
     )
@@ -35,39 +35,47 @@ def unread_error(option: str) -> ValueError:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GateConfig:
-    """How the gates of GA-Net are trained, penalised and evaluated."""
+    """The options for training, penalising and evaluating the gates of GA-Net.
+
+    >>> GateConfig(estimator="leave_one_out", density=0.25).estimation
+    'leave_one_out'
+    """
 
     gate_bias_init: float = 0.0
-    """Gate bias at the start; 0 opens about half of the gates."""
+    """Initial bias of the gates. With 0 about half of the gates are open."""
     temperature: float = 1.0
-    """tau of the Gumbel relaxation (paper: 0.5, 1.0, 1.5 or 2.0)."""
+    """Temperature tau of the Gumbel relaxation. The paper uses 0.5, 1.0, 1.5 or 2.0."""
     final_temperature: float | None = None
-    """tau after temperature-steps, reached geometrically; None keeps tau."""
+    """Temperature after temperature-steps, approached geometrically. None keeps the temperature."""
     temperature_steps: int = 1
-    """Steps from temperature to final-temperature."""
+    """Number of steps from temperature to final-temperature."""
     penalty: float = 1e-4
-    """lambda, weight of the mean gate in the loss (paper: 4e-6 to 1e-3)."""
+    """Weight lambda of the mean gate in the loss. The paper uses 4e-6 to 1e-3."""
     density: float | None = None
-    """Hold the mean open probability at this by a Lagrange multiplier, in place of the penalty."""
+    """Target of the mean open probability. A Lagrange multiplier enforces it in place of the
+    penalty. None trains with the penalty."""
     gates_on: Literal["attention", "input"] = "attention"
-    """What the gates close words to: attention, as in the paper, or the backbone too, which then
-    reads soft gates times their words, and under hard gates the open words alone."""
+    """Where the gates act. With "attention" they remove words from the attention, as in the paper.
+    With "input" they also remove words from the input of the backbone, which reads the words times
+    their soft gates, or only the open words under hard gates."""
     penalty_on: Literal["gate", "prob"] = "gate"
-    """Penalise the sampled soft gates, or the open probabilities (lower variance)."""
+    """The penalised quantity: the sampled soft gates, or the open probabilities with lower
+    variance."""
     relax: Literal["soft", "straight_through"] = "soft"
-    """Older names of the estimators "soft_gumbel" and "st_gumbel"."""
+    """Older option for the estimators "soft_gumbel" and "st_gumbel"."""
     estimator: EstimatorName | None = None
-    """How the gates' gradient is estimated (see `gatedjax.gates`); None is what `relax` says:
-    "soft_gumbel" where soft, "st_gumbel" where straight-through."""
+    """Estimator of the gradient of the gates, see `gatedjax.gates`. None means "soft_gumbel", or
+    "st_gumbel" with relax "straight_through"."""
     estimator_draws: int = 2
-    """Draws of "leave_one_out"."""
+    """Number of draws of the estimator "leave_one_out"."""
     test_gate: Literal["sample", "threshold", "multi_sample"] = "sample"
-    """Evaluation gates behind "accuracy"; all gate modes are always reported. "multi_sample"
-    averages class probabilities over the draws."""
+    """Gates with which "accuracy" is evaluated. "multi_sample" averages class probabilities over
+    the draws. The accuracies of all gate modes are reported in any case."""
     test_samples: int = 5
-    """Draws of the gates in evaluation."""
+    """Number of draws of the gates in evaluation."""
     empty: Literal["max_gate", "soft", "zeros"] = "max_gate"
-    """If all gates close: open the likeliest, attend to everything, or pool nothing."""
+    """Rule for a text with all gates closed: open the gate with the highest probability, attend to
+    all words, or pool zeros."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -83,12 +91,12 @@ class GateConfig:
         if self.estimator is not None and self.relax != "soft":
             raise ValueError(f"relax must be 'soft' where estimator={self.estimator!r} says it")
         if self.gates_on == "input" and needs_closed_words(KINDS[self.estimation]):
-            said = "relax" if self.estimator is None else "estimator"
-            raise unread_error(f"{said}={getattr(self, said)!r}")
+            option = "relax" if self.estimator is None else "estimator"
+            raise unread_error(f"{option}={getattr(self, option)!r}")
 
     @property
     def estimation(self) -> EstimatorName:
-        """The name of the estimator that trains the gates."""
+        """Name of the estimator that trains the gates."""
         return self.estimator or current_name("relax", self.relax)
 
     def make_estimator(self, temperature: float | Array) -> Estimator:
@@ -103,13 +111,13 @@ class GANetDropout:
     """Dropout rates of GA-Net."""
 
     embedding_dropout: float = 0.3
-    """Dropout on word vectors."""
+    """Dropout rate on word vectors."""
     layer_dropout: float = 0.0
-    """Dropout between the backbone layers."""
+    """Dropout rate between the layers of the backbone."""
     recurrent_dropout: float = 0.0
-    """Dropout on the recurrent connections of the backbone, one mask per example."""
+    """Dropout rate on the recurrent connections of the backbone, with a single mask per example."""
     pool_dropout: float = 0.3
-    """Dropout on the pooled state."""
+    """Dropout rate on the pooled state."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -119,40 +127,46 @@ class GANetDropout:
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GANetConfig:
-    """Everything that the paper fixes or leaves open about the network."""
+    """The configuration of GA-Net and its baselines.
+
+    >>> config = GANetConfig(hidden=50, gates=GateConfig(density=0.25))
+    >>> config.gates.density
+    0.25
+    """
 
     system: Literal["ganet", "soft", "local", "bilstm"] = "ganet"
-    """GA-Net, or one of its baselines: global attention, local attention, last hidden state."""
+    """The network: GA-Net, or a baseline with soft attention, local attention or the last state of
+    the BiLSTM."""
     embedding_dim: int = 100
     """Width of the word vectors."""
     hidden: int = 100
-    """Backbone LSTM width per direction."""
+    """Width of the backbone LSTM per direction."""
     num_layers: int = 2
-    """Backbone layers."""
+    """Number of layers of the backbone."""
     merge: Literal["concat", "sum"] = "concat"
-    """How the two directions become one state."""
+    """Merging of the two directions: concatenation or sum of their states."""
     score: Literal["zhou", "mlp1"] = "zhou"
-    """Attention score: w . tanh(h), or w . tanh(W h + b)."""
+    """Attention score: w . tanh(h) for "zhou", w . tanh(W h + b) for "mlp1"."""
     post_tanh: bool = True
-    """Apply tanh to the pooled state before the classifier."""
+    """True applies tanh to the pooled state before the classifier."""
     aux: Literal["lstm", "fnn", "att"] = "lstm"
     """Auxiliary network that predicts the gates."""
     aux_hidden: int = 100
     """Width of the auxiliary network."""
     aux_positions: bool = True
-    """Add sinusoidal positions to the input of the "att" auxiliary network."""
+    """True adds sinusoidal positions to the input of the auxiliary network "att"."""
     gates: GateConfig = GateConfig()
-    """How the gates are trained, penalised and evaluated."""
+    """Options for training, penalising and evaluating the gates."""
     local_half_width: float = 4.0
-    """Local attention: half of the window, in tokens."""
+    """Half of the window of local attention, in tokens."""
     local_renormalise: bool = False
-    """Local attention: make the weights sum to 1 after the Gaussian."""
+    """True rescales the weights of local attention to sum 1 after the Gaussian."""
     dropouts: GANetDropout = GANetDropout()
     """Dropout rates."""
     freeze_embeddings: bool = False
-    """Keep word vectors as they are."""
+    """True does not train the word vectors."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Compute dtype; parameters, softmax, noise, carries and the loss stay float32."""
+    """Dtype of the computation. Parameters, softmax, noise, carries and the loss stay float32."""
 
     def __post_init__(self) -> None:
         make_plain(self)

@@ -1,15 +1,15 @@
-"""GA-Net whose gates act on the input: the backbone reads the open words alone.
+"""GA-Net with gates on the input: the backbone reads only the open words.
 
-In the network of the paper the backbone reads every word and tells its neighbours of it, so what
-attention sees of the open words rests on the closed ones too. Here
+In the network of the paper the backbone reads all words, so that the states of the open words,
+which attention sees, also depend on the closed words. Here
 
-    h = BiLSTM(g_1 x_1, ..., g_T x_T)           where gates are soft: training, "expected"
-    h = BiLSTM(x_{t_1}, ..., x_{t_K}),  g_{t_k} = 1   where they are hard
+    h = BiLSTM(g_1 x_1, ..., g_T x_T)                 soft gates: training, "expected"
+    h = BiLSTM(x_{t_1}, ..., x_{t_K}),  g_{t_k} = 1   hard gates
 
-and the rest as in `ga_net`. With hard gates nothing behind the auxiliary network has read a closed
-word: it computes what it would compute had the words been deleted. (The auxiliary network reads
-them all; it chooses.) A soft gate near 0 leaves a step of the LSTM on a vector near 0, which a
-closed gate does not: the two agree in what attention sees, and better where tau is low in training.
+and the rest is equal to `ga_net`. With hard gates the output is the output for the text without the
+closed words; only the auxiliary network, which chooses, reads all words. A soft gate near 0 is a
+step of the LSTM with an input near 0, whereas a closed gate removes the step. Both hide the word
+from attention, and they agree better after training with a low tau.
 """
 
 import dataclasses
@@ -38,37 +38,49 @@ from gatedjax.models._types import Batch
 def read_scaled_words(
     net: Any, encoded: Encoded, gates: Gates, batch: Batch, *, train: bool = False
 ) -> Encoded:
-    """Computes states and scores of the words times their soft gates.
+    """Computes the states and scores of words that are multiplied with their soft gates.
 
     Args:
-      net: a `GANet`, bound.
-      encoded: what its `encode` returned.
-      gates: of one pass or of several draws.
-      batch, train: as of a call.
+      net: a bound `GANet`.
+      encoded: the result of `net.encode`.
+      gates: the gates of a pass or of several draws.
+      batch: the batch of a call.
+      train: True runs the backbone with dropout.
+
+    Returns:
+      `encoded` with states and scores.
     """
     values = gates.values
-    xs = _draws_of(encoded, values) * values[..., None].astype(encoded.words.dtype)
-    return _read(net, encoded, xs, like(encoded.mask, values), batch, train=train)
+    xs = _repeat_words(encoded, values) * values[..., None].astype(encoded.words.dtype)
+    return _run_backbone(net, encoded, xs, like(encoded.mask, values), batch, train=train)
 
 
 def read_open_words(
     net: Any, encoded: Encoded, gates: Gates, batch: Batch, *, train: bool = False
 ) -> GANetOutput:
-    """Computes the output of the open words: they move to the front, and the rest is padding.
+    """Computes the output of a text from its open words.
 
-    So it is what the network computes of a text without the other words, to the last bit.
+    The open words move to the front and padding takes the place of the closed words. The output is
+    therefore equal, to the last bit, to the output for the text without its closed words.
 
     Args:
-      net, encoded, gates, batch, train: as of `read_scaled_words`; the gates are 0 or 1.
+      net: a bound `GANet`.
+      encoded: the result of `net.encode`.
+      gates: gates of 0 and 1, of a pass or of several draws.
+      batch: the batch of a call.
+      train: True runs the network with dropout.
+
+    Returns:
+      The output, with attention and scores in the order of the text.
     """
-    values, kept, closed = _words_read(net, encoded, gates)
+    values, is_open, closed = _select_words(net, encoded, gates)
     axes = values.ndim - 1
-    xs, packed, slots = on_rows(_packed, _draws_of(encoded, values), kept, axes=axes)
-    short = _read(net, encoded, xs, packed, batch, train=train)
+    xs, packed, slots = on_rows(_pack, _repeat_words(encoded, values), is_open, axes=axes)
+    short = _run_backbone(net, encoded, xs, packed, batch, train=train)
     weights = F.masked_softmax(short.scores, packed)
     pooled = pool_states(net.config, short.states, weights)
     logits = net.classify(pooled, batch, train=train)
-    attention, scores = on_rows(_unpacked, (weights, short.scores), slots, kept, axes=axes)
+    attention, scores = on_rows(_unpack, (weights, short.scores), slots, is_open, axes=axes)
     return GANetOutput(
         logits=logits,
         attention=attention,
@@ -82,35 +94,44 @@ def read_open_words(
 def read_into_slots(
     net: Any, encoded: Encoded, gates: Gates, capacity: int, batch: Batch
 ) -> GANetOutput:
-    """Computes the output of the open words by a backbone of `capacity` steps.
+    """Computes the output of a text in evaluation with a backbone of `capacity` steps.
 
     Args:
-      net, encoded, gates, batch: as of `read_open_words`, in evaluation.
-      capacity: a batch with a text of more open words is read by as many steps as it has words.
-    """
-    values, kept, closed = _words_read(net, encoded, gates)
-    size = kept.shape[-1]
-    indices, valid, excess = F.open_indices(kept, min(capacity, size))
+      net: a bound `GANet`.
+      encoded: the result of `net.encode`.
+      gates: gates of 0 and 1.
+      capacity: number of steps of the backbone. If a text has more open words, the backbone takes
+        as many steps as the batch has columns.
+      batch: the batch of a call.
 
-    def pooled(net: Any, words: Array, valid: Array) -> tuple[Array, Array]:
+    Returns:
+      The output of `read_open_words`, without scores.
+    """
+    values, is_open, closed = _select_words(net, encoded, gates)
+    size = is_open.shape[-1]
+    indices, valid, excess = F.open_indices(is_open, min(capacity, size))
+
+    def pool(net: Any, words: Array, valid: Array) -> tuple[Array, Array]:
         words = jnp.where(valid[..., None], words, 0)
-        short = _read(net, encoded, words, valid, batch)
+        short = _run_backbone(net, encoded, words, valid, batch)
         weights = F.masked_softmax(short.scores, valid)
         return pool_states(net.config, short.states, weights), weights
 
     def short(net: Any) -> tuple[Array, Array]:
         words = jnp.take_along_axis(encoded.words, indices[..., None], axis=1)
-        vector, weights = pooled(net, words, valid)
-        return vector, _unpacked(weights, jnp.cumsum(kept, axis=-1) - 1, kept)
+        vector, weights = pool(net, words, valid)
+        return vector, _unpack(weights, jnp.cumsum(is_open, axis=-1) - 1, is_open)
 
     def long(net: Any) -> tuple[Array, Array]:
-        words, packed, slots = _packed(encoded.words, kept)
-        vector, weights = pooled(net, words, packed)
-        return vector, _unpacked(weights, slots, kept)
+        words, packed, slots = _pack(encoded.words, is_open)
+        vector, weights = pool(net, words, packed)
+        return vector, _unpack(weights, slots, is_open)
 
     if capacity >= size:
         vector, attention = long(net)
     else:
+        # The compiled program has both branches, because only the data show if the open words have
+        # room.
         vector, attention = nn.cond(jnp.any(excess > 0), long, short, net)
     return GANetOutput(
         logits=net.classify(vector, batch),
@@ -121,19 +142,20 @@ def read_into_slots(
     )
 
 
-def _words_read(
+def _select_words(
     net: Any, encoded: Encoded, gates: Gates
 ) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B T"], Bool[Array, "*S B"] | None]:
-    """Returns the gates after the `empty` rule, the words that are read, and the empty rows."""
+    """Returns the gates after the `empty` rule, True for the open words, and the empty rows."""
     values, closed = open_one(net.config, encoded, gates)
     mask = like(encoded.mask, values)
-    kept = mask & (values > 0)
+    is_open = mask & (values > 0)
+    # With the rule "soft" a text with all gates closed is read whole.
     if net.config.gates.empty == "soft" and closed is not None:
-        kept = jnp.where(closed[..., None], mask, kept)
-    return values, kept, closed
+        is_open = jnp.where(closed[..., None], mask, is_open)
+    return values, is_open, closed
 
 
-def _read(
+def _run_backbone(
     net: Any,
     encoded: Encoded,
     xs: Float[Array, "*S B T E"],
@@ -142,15 +164,15 @@ def _read(
     *,
     train: bool = False,
 ) -> Encoded:
-    """Returns `encoded` with the states and scores of gated words, of every draw of them."""
+    """Returns `encoded` with the states and scores of gated words, for all draws."""
     if xs.ndim == 3:
         ids = batch.get("example_id")
-        found = net.backbone(xs, mask, deterministic=not train, example_id=ids)
-        states, last = merge_directions(net.config.merge, *found)
+        outputs = net.backbone(xs, mask, deterministic=not train, example_id=ids)
+        states, last = merge_directions(net.config.merge, *outputs)
         return dataclasses.replace(
             encoded, states=states, last=last, mask=mask, scores=net.score(states)
         )
-    # rows first: their axis may be sharded
+    # The axis of rows comes first when draws and rows are merged, because it may be sharded.
     by_row = [jnp.swapaxes(x, 0, 1) for x in (xs, mask)]
     flat = [x.reshape(-1, *x.shape[2:]) for x in by_row]
     states, _ = merge_directions(net.config.merge, *net.backbone(*flat))
@@ -158,26 +180,28 @@ def _read(
     return dataclasses.replace(encoded, states=states, mask=mask, scores=net.score(states))
 
 
-def _draws_of(encoded: Encoded, gates: Float[Array, "*S B T"]) -> Float[Array, "*S B T E"]:
-    """Returns the word vectors, once for every draw of the gates."""
+def _repeat_words(encoded: Encoded, gates: Float[Array, "*S B T"]) -> Float[Array, "*S B T E"]:
+    """Repeats the word vectors for each draw of the gates."""
     return jnp.broadcast_to(encoded.words, (*gates.shape, encoded.words.shape[-1]))
 
 
-def _packed(
-    words: Float[Array, "*B T E"], kept: Bool[Array, "*B T"]
+def _pack(
+    words: Float[Array, "*B T E"], is_open: Bool[Array, "*B T"]
 ) -> tuple[Float[Array, "*B T E"], Bool[Array, "*B T"], Array]:
-    """Moves the words that are kept to the front.
+    """Moves the open words to the front.
 
     Returns:
-      The words, with 0 behind them; which places hold one; the place of every word.
+      The open words, followed by 0; True at the positions of open words after the move; and the
+      new position of each word.
     """
-    order = jnp.argsort(~kept, axis=-1, stable=True)
-    packed = jnp.take_along_axis(kept, order, axis=-1)
+    # A stable sort keeps the order of the open words.
+    order = jnp.argsort(~is_open, axis=-1, stable=True)
+    packed = jnp.take_along_axis(is_open, order, axis=-1)
     moved = jnp.take_along_axis(words, order[..., None], axis=-2)
     return jnp.where(packed[..., None], moved, 0), packed, jnp.argsort(order, axis=-1)
 
 
-def _unpacked(values: Tree, slots: Array, kept: Bool[Array, "*B T"]) -> Tree:
-    """Returns the values of moved words in the order of the text, 0 where a word is not kept."""
-    back = lambda x: jnp.where(kept, jnp.take_along_axis(x, slots, axis=-1), 0)  # noqa: E731
+def _unpack(values: Tree, slots: Array, is_open: Bool[Array, "*B T"]) -> Tree:
+    """Returns the values of moved words in the order of the text, 0 at closed words."""
+    back = lambda x: jnp.where(is_open, jnp.take_along_axis(x, slots, axis=-1), 0)  # noqa: E731
     return jax.tree.map(back, values)

@@ -1,4 +1,4 @@
-"""The arrays that the parts of GA-Net pass on, and the rules that they share."""
+"""The arrays that pass between the parts of GA-Net, and the functions that the parts share."""
 
 from typing import Any
 
@@ -21,15 +21,15 @@ from gatedjax.nn._keys import example_keys
 @exportable
 @struct.dataclass
 class GANetOutput:
-    """What one pass computed. Gate fields are None for the baselines.
+    """The output of a `GANet`; the fields of gates are None for the baselines.
 
     Attributes:
       logits: class scores [B, C], float32.
       attention: alpha [B, T]; None for "bilstm".
-      gates: g [B, T] used in this pass, 0 at padding.
+      gates: g of this pass [B, T], 0 at padding.
       gate_logits: a [B, T], -inf at padding.
       scores: e [B, T]; None for "bilstm".
-      closed: bool [B], rows in which every gate was closed before the `empty` rule.
+      closed: bool [B], True for texts with all gates closed before the `empty` rule.
     """
 
     logits: Array
@@ -43,16 +43,16 @@ class GANetOutput:
 @exportable
 @struct.dataclass
 class Encoded:
-    """The arrays of a batch that do not depend on the gates, so that every gate mode shares them.
+    """The arrays of a batch that do not depend on the gates, so that all gate modes share them.
 
     Attributes:
-      states: h [B, T, D]; with its scores None until the gates are known, where those act on the
-        input.
+      states: h [B, T, D]; if the gates act on the input, None until the gates are drawn, like
+        scores.
       last: the last states of both directions [B, D].
       mask: True at real words [B, T].
       scores: e [B, T]; None for "bilstm".
       gate_logits: a [B, T], -inf at padding; None for the baselines.
-      words: word vectors [B, T, E], where the gates act on them.
+      words: word vectors [B, T, E] if the gates act on the input, else None.
     """
 
     states: Any
@@ -66,12 +66,15 @@ class Encoded:
 def merge_directions(
     merge: str, carries: Carry, states: Float[Array, "B T 2H"]
 ) -> tuple[Float[Array, "B T D"], Float[Array, "B D"]]:
-    """Returns one state per word, and the last state, of both directions of an LSTM.
+    """Merges the two directions of an LSTM.
 
     Args:
       merge: "concat" or "sum".
-      carries: of every layer, in both directions.
-      states: of the top layer, forward then backward features.
+      carries: the final carries of all layers, in both directions.
+      states: the states of the top layer, forward then backward features.
+
+    Returns:
+      A state per word, and the last state.
     """
     forward, backward = (carry.hidden.astype(states.dtype) for carry in carries[-1])
     if merge == "concat":
@@ -83,9 +86,9 @@ def merge_directions(
 def pool_states(
     config: GANetConfig, states: Float[Array, "*S B T D"], weights: Float[Array, "*S B T"]
 ) -> Float[Array, "*S B D"]:
-    """Returns c = sum_t alpha_t h_t, or tanh(c), of one pass or of several draws."""
+    """Computes c = sum_t alpha_t h_t, or tanh(c), for a pass or for several draws."""
     pool = F.attention_pool
-    if weights.ndim == states.ndim:  # several draws over the same states
+    if weights.ndim == states.ndim:  # The weights of several draws share their states.
         pool = jax.vmap(pool, (None, 0))
     pooled = pool(states, weights)
     return jnp.tanh(pooled) if config.post_tanh else pooled
@@ -94,32 +97,35 @@ def pool_states(
 def open_one(
     config: GANetConfig, encoded: Encoded, gates: Gates
 ) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B"] | None]:
-    """Opens the likeliest gate of a row without an open one, where `gates.empty` says so.
+    """Opens the gate with the highest probability in each text with all gates closed.
+
+    With another `gates.empty` than "max_gate" the gates stay closed.
 
     Returns:
-      The gates, and which rows had no open one; None for gates that are never closed.
+      The gates, and True for the texts with all gates closed; None instead for soft gates, which
+      never close.
     """
     values = gates.values
     if not gates.hard:
         return values, None
-    opened, closed = F.ensure_open(
+    open_gates, closed = F.ensure_open(
         values, like(encoded.gate_logits, values), like(encoded.mask, values)
     )
-    return (opened if config.gates.empty == "max_gate" else values), closed
+    return (open_gates if config.gates.empty == "max_gate" else values), closed
 
 
 def keys_of(module: nn.Module, batch: Batch, stream: str) -> Key[Array, " B"]:
-    """Returns the PRNG key of every example of a stream."""
+    """Returns a PRNG key of a stream for each example."""
     return example_keys(module, stream, batch.get("example_id"), batch["tokens"].shape[0])
 
 
 def like(array: Array, other: Array) -> Array:
-    """Returns the array with the leading axes of the other."""
+    """Broadcasts an array to the shape of the other, which has more leading axes."""
     return jnp.broadcast_to(array, other.shape)
 
 
 def first_draw(output: Output) -> Tree:
-    """Returns the output of the first of several draws."""
+    """Returns the output of the first draw, from the output of several draws."""
     names = ("logits", "attention", "gates", "closed")
     values = {name: getattr(output, name) for name in names}
     return output.replace(**{k: None if v is None else v[0] for k, v in values.items()})

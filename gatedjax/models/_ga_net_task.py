@@ -1,4 +1,4 @@
-"""How GA-Net and its baselines are trained and evaluated."""
+"""Training and evaluation of GA-Net and its baselines."""
 
 import dataclasses
 from typing import Any
@@ -33,22 +33,34 @@ from gatedjax.training import Ratio
 
 @dataclasses.dataclass(frozen=True)
 class GANetTask:
-    """How a `GANet` (or a baseline) is trained and evaluated.
+    """The task of training and evaluating a `GANet` or a baseline.
 
-    Loss per example: cross-entropy + lambda * mean gate over the true length. With
-    `gates.density` lambda is a multiplier that gradient ascent fits to the constraint, and what it
-    multiplies is the mean open probability less that density (Bastings et al. 2019).
+    The loss of an example is cross-entropy + lambda * mean gate over the true length (eq. 10). With
+    `gates.density` lambda is a multiplier that gradient ascent fits to the constraint, and its
+    factor is the mean open probability less the density (Bastings et al. 2019).
 
-    An estimator that is not a `gates.Pathwise` is given the cross-entropy behind one pass of the
-    encoder, and the penalty is its exact expectation. In the metrics the cross-entropy is then the
-    mean over the draws; accuracy and density are of the first draw.
+    An estimator that is not a `gates.Pathwise` reads the words once and evaluates the cross-entropy
+    for several draws of the gates; the penalty is then its exact expectation. In the metrics the
+    cross-entropy is the mean over the draws, and accuracy and density belong to the first draw.
+
+        >>> from gatedjax.models import GANetConfig
+        >>> task = GANetTask(GANet(GANetConfig(hidden=4, num_layers=1), 50, 2))
+        >>> batch = {"tokens": jnp.array([[7, 9]]), "lengths": jnp.array([2])}
+        >>> batch |= {"label": jnp.array([1]), "weight": jnp.ones(1)}
+        >>> params = jax.eval_shape(task.init, jax.random.key(0), batch)
+        >>> rngs = {"gate": jax.random.key(1), "dropout": jax.random.key(2)}
+        >>> loss, metrics = jax.eval_shape(task.loss, params, batch, rngs)
+        >>> sorted(metrics)
+        ['accuracy', 'cross_entropy', 'density', 'loss']
 
     Attributes:
       model: the network.
-      eval_seed: seed of the gates drawn in evaluation.
-      penalty, temperature: lambda and tau instead of the configuration's; they may be traced.
-        Where tau changes by the step, it is what it starts from.
-      estimator: any `gates.Estimator` of the gates' gradient instead of the configuration's.
+      eval_seed: seed of the gates that are drawn in evaluation.
+      penalty: lambda instead of that of the configuration; may be traced.
+      temperature: tau instead of that of the configuration, or the start of its schedule; may be
+        traced.
+      estimator: any `gates.Estimator` of the gradient of the gates, instead of that of the
+        configuration.
 
     Raises:
       ValueError: if the estimator cannot train this network.
@@ -68,22 +80,22 @@ class GANetTask:
         if config.system != "ganet":
             raise gateless_error(config.system)
         if config.gates.estimator is not None or config.gates.relax != "soft":
-            said = "estimator" if config.gates.estimator else "relax"
+            option = "estimator" if config.gates.estimator else "relax"
             raise ValueError(
-                f"estimator must be None, or the configuration's {said} not set: got {name} and "
-                f"{said}={getattr(config, said)!r}"
+                f"estimator must be None, or the configuration's {option} not set: got {name} and "
+                f"{option}={getattr(config, option)!r}"
             )
         if config.gates.gates_on == "input" and needs_closed_words(self.estimator):
             raise unread_error(f"estimator={name}")
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
+        """Paths of the parameters that training does not change: frozen word vectors."""
         return frozen_embeddings(self.model)
 
     @property
     def sweepable(self) -> tuple[str, ...]:
-        """Numbers of which `with_value` takes others: those that the loss has."""
+        """Names of the numbers in the loss that `with_value` can change."""
         config = self.model.config
         if config.system != "ganet":
             return ()
@@ -92,21 +104,44 @@ class GANetTask:
         return ("penalty",) * penalised + ("temperature",) * tempered
 
     def with_value(self, name: str, value: Tree) -> "GANetTask":
-        """The task with another value of a number in `sweepable`, which may be traced."""
+        """Returns the task with another value of a number.
+
+        Args:
+          name: "penalty" or "temperature", if it is in `sweepable`.
+          value: the value, which may be traced.
+        """
+        # A traced value cannot be a field of a configuration, which is checked and hashed.
         if is_traced(value):
             return dataclasses.replace(self, **{name: value})
         config = dataclasses.replace(self.model.config, **{name: value})
         return dataclasses.replace(self, model=self.model.clone(config=config))
 
     def init(self, key: Array, batch: Batch) -> Tree:
-        """Returns parameters for batches with the widths of this one."""
+        """Draws initial parameters.
+
+        Args:
+          key: a PRNG key.
+          batch: a batch with the widths of all later batches.
+
+        Returns:
+          The parameters.
+        """
         streams = dict(zip(("params", "dropout", "gate"), jax.random.split(key, 3), strict=True))
-        # not that of a schedule: no step is known yet
+        # The schedule is not used, because the batch may have no step.
         tau = self.model.config.gates.temperature
         return self.model.init(streams, batch, train=True, temperature=tau)["params"]
 
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
-        """Returns the loss summed over the real rows, and metrics as sums and counts."""
+        """Computes the training loss of a batch.
+
+        Args:
+          params: the parameters.
+          batch: the arrays of `GANet` with "label" int [B] and "weight" [B], 0 at filler rows.
+          rngs: PRNG keys of the streams "dropout" and "gate".
+
+        Returns:
+          The loss summed over the real rows, and metrics as sums and counts.
+        """
         config, weight = self.model.config, batch["weight"]
         estimator = self._estimator(batch)
         output: Output
@@ -116,7 +151,7 @@ class GANetTask:
             )
             likelihood = cross_entropy(output.logits, batch["label"])
         else:
-            output, likelihood = self._estimated(params, batch, rngs, estimator)
+            output, likelihood = self._estimate_loss(params, batch, rngs, estimator)
         loss = likelihood
         metrics = {}
         if config.system == "ganet":
@@ -131,6 +166,8 @@ class GANetTask:
                 loss = loss + term
                 metrics["multiplier"] = Ratio.of(multiplier, weight)
             else:
+                # Only pathwise estimators have a gradient of sampled gates; all others penalise the
+                # expectation.
                 sampled = config.gates.penalty_on == "gate" and isinstance(estimator, Pathwise)
                 strength = config.gates.penalty if self.penalty is None else self.penalty
                 penalised = output.gates if sampled else open_probability
@@ -142,7 +179,7 @@ class GANetTask:
         return jnp.sum(loss * weight), metrics
 
     def _estimator(self, batch: Batch) -> Estimator | None:
-        """Returns the estimator of the gates' gradient in a step; None for a baseline."""
+        """Returns the estimator of the gradient of the gates in a step; None for a baseline."""
         config = self.model.config
         if self.estimator is not None or config.system != "ganet":
             return self.estimator
@@ -150,24 +187,25 @@ class GANetTask:
             schedule(config.gates, batch.get("step"), self.temperature)
         )
 
-    def _estimated(
+    def _estimate_loss(
         self, params: Params, batch: Batch, rngs: dict[str, Array], estimator: Estimator
     ) -> tuple[Output, Float[Array, " B"]]:
-        """Returns a pass under the gates of the first draw, and the estimate of every example."""
+        """Returns the output under the first draw of the gates, and an estimate per example."""
+        # The noise belongs to examples, so that rows without an id need one.
         rows = {"example_id": jnp.arange(batch["tokens"].shape[0], dtype=jnp.int32), **batch}
         started: Output = self.model.apply(
             {"params": params}, rows, rngs=rngs, method=GANet.to_estimate
         )
         encoded, keys = started
-        # other bits than those that dropped the words
-        later = {name: jax.random.fold_in(key, 1) for name, key in rngs.items()}
+        # The keys are folded, because the dropout of words has used their bits.
+        head_rngs = {name: jax.random.fold_in(key, 1) for name, key in rngs.items()}
 
         def reader(gates, encoded, rows):
-            """Reads every pattern [B, k, T] as a draw of all rows."""
+            """Reads the k-th patterns of gates [B, k, T] of all rows as a draw."""
 
-            def run(one):
-                given = {"params": params}, encoded, one, rows
-                return self.model.apply(*given, train=True, rngs=later, method=GANet.read)
+            def run(pattern):
+                arguments = {"params": params}, encoded, pattern, rows
+                return self.model.apply(*arguments, train=True, rngs=head_rngs, method=GANet.read)
 
             outputs = jax.vmap(run, in_axes=1)(gates)
             values = jax.vmap(cross_entropy, in_axes=(0, None), out_axes=1)(
@@ -181,12 +219,18 @@ class GANetTask:
         return output.replace(gate_logits=encoded.gate_logits), likelihood
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
-        """Returns metrics and per-example predictions; for GA-Net under every gate mode.
+        """Evaluates a batch; GA-Net under all gate modes.
 
-        Metrics: "loss" (cross-entropy) and "accuracy" under `gates.test_gate`; for GA-Net also
-        accuracy_*, density_* (sentence mean), density_tok_* (token-pooled) per gate mode, each
-        averaged over the draws, and closed_* (rows whose gates were all closed).
-        Predictions: "label", "predicted", "correct" and, per example, "attended" tokens.
+        Args:
+          params: the parameters.
+          batch: the arrays of `GANet` with "label", "weight" and "example_id".
+
+        Returns:
+          Metrics and predictions. The metrics are "loss" (cross-entropy) and "accuracy" under
+          `gates.test_gate`. For GA-Net they also have, per gate mode and averaged over the draws,
+          accuracy_*, density_* (mean over sentences), density_tok_* (mean over tokens) and closed_*
+          (share of texts with all gates closed). The predictions are "label", "predicted",
+          "correct" and "attended", the number of tokens that attention sees.
         """
         config, label, weight = self.model.config, batch["label"], batch["weight"]
         rngs = {"gate": jax.random.key(self.eval_seed)}
@@ -199,7 +243,7 @@ class GANetTask:
                 attended = jnp.sum(output.attention > 0, axis=-1)
             return metrics, self._predictions(batch, output.logits, attended)
 
-        # at the end of a schedule it does not matter what it started from
+        # None means the final temperature of a schedule, which does not depend on its start.
         tau = self.temperature if config.gates.final_temperature is None else None
         modes: Any = self.model.apply(variables, batch, tau, rngs=rngs, method=GANet.gate_modes)
         metrics = {
@@ -219,12 +263,13 @@ class GANetTask:
             metrics["loss"] = metrics[f"loss_{source}"]
         metrics["density"] = metrics[f"density_{source}"]
         attended = jnp.sum(draw.gates > 0, axis=-1)
+        # Attention sees all words of a text with closed gates under the rule "soft".
         if config.gates.empty == "soft":
             attended = jnp.where(draw.closed, batch["lengths"], attended)
         return metrics, self._predictions(batch, logits, attended)
 
     def _gate_metrics(self, output: Output, batch: Batch) -> Metrics:
-        """Means over examples and draws: every draw counts every example once."""
+        """Computes means over examples and draws; all draws of all examples have equal weights."""
         draws = output.logits.shape[0]
         repeat = lambda values: jnp.tile(values, draws)  # noqa: E731
         label, weight = repeat(batch["label"]), repeat(batch["weight"])
@@ -245,5 +290,5 @@ class GANetTask:
         return metrics
 
     def _predictions(self, batch: Batch, logits: Array, attended: Array) -> Predictions:
-        more = {"attended": attended, "length": batch["lengths"]}
-        return class_predictions(logits, batch) | more
+        columns = {"attended": attended, "length": batch["lengths"]}
+        return class_predictions(logits, batch) | columns

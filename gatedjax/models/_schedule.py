@@ -1,4 +1,4 @@
-"""A temperature that changes from step to step."""
+"""A schedule of the temperature over the training steps."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from gatedjax.models._checks import check_at_least
 
 
 def check_schedule(config: Any) -> None:
-    """Raises unless `final_temperature` and `temperature_steps` of a configuration can be used."""
+    """Raises ValueError if `final_temperature` or `temperature_steps` is out of range."""
     check_at_least(config, 1, "temperature_steps")
     if config.final_temperature is not None:
         check_positive(final_temperature=config.final_temperature)
@@ -19,13 +19,19 @@ def check_schedule(config: Any) -> None:
 def schedule(
     config: Any, step: Int[Array, " B"] | None, start: float | Array | None = None
 ) -> float | Array:
-    """tau of a step: tau_0 (tau_1 / tau_0)^min(step / steps, 1).
+    """Computes the temperature of a step: tau_0 (tau_1 / tau_0)^min(step / steps, 1).
 
     Args:
-      config: tau_0 as `temperature`, tau_1 as `final_temperature` (None keeps tau_0), and
-        `temperature_steps`.
+      config: a configuration with `temperature` (tau_0), `final_temperature` (tau_1; None means
+        tau_0) and `temperature_steps`.
       step: number of the step, the same in all rows.
-      start: tau_0 instead of the configuration's; it may be traced.
+      start: tau_0 instead of `config.temperature`; may be traced.
+
+    Returns:
+      tau.
+
+    Raises:
+      ValueError: if tau changes and step is None.
     """
     start = config.temperature if start is None else start
     if config.final_temperature is None:

@@ -1,4 +1,4 @@
-"""Names for what the tasks of all networks take and return."""
+"""Type aliases for the arguments and results of all tasks."""
 
 from typing import TypeAlias
 
@@ -7,8 +7,8 @@ from jax import Array
 from gatedjax.training import Ratio
 
 Batch: TypeAlias = dict[str, Array]
-"""The arrays of a batch; every network says which."""
+"""The arrays of a batch by name; the docstring of each network lists its arrays."""
 Metrics: TypeAlias = dict[str, Ratio]
-"""Sums and counts by name."""
+"""Metrics by name, as sums and counts."""
 Predictions: TypeAlias = dict[str, Array]
-"""What is told of every example."""
+"""Arrays by name, with an entry for each example."""

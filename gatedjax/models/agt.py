@@ -1,10 +1,10 @@
-"""AGT (Guo 2017): every layer selects words, and a gate lets its selection into the text so far.
+"""AGT (Guo 2017): each layer attends to the words, and a gate mixes the result into the state.
 
     M_n = tanh(W_p x_n + b_p),  a_l = softmax_n(w_l . tanh(W_l M_n)),  s_l = sum_n a_ln M_n
     y_0 = s_0,  T_l = sigmoid(Wt_l s_l + bt_l),  f_l = tanh(Wf_l [y_{l-1}; s_l] + bf_l)
     y_l = T_l f_l + (1 - T_l) y_{l-1}
 
-The baselines, a highway network on s_0 and the mean word vector, are the same head under another
+The baselines, a highway network on s_0 and the mean word vector, have the same head and another
 `system`.
 """
 
@@ -31,7 +31,7 @@ from gatedjax.models._checks import (
 )
 from gatedjax.models._classification import ClassifierTask, word_vectors
 from gatedjax.models._types import Batch
-from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.nn._types import Table
 
 System = Literal["agt", "highway", "average"]
@@ -41,12 +41,16 @@ DropoutSite = Literal["words", "head"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AGTConfig:
-    """Everything that the paper fixes or leaves open about the network."""
+    """The configuration of AGT and its baselines.
+
+    >>> AGTConfig(num_layers=5, ablate_above=2).ablate_mode
+    'highway'
+    """
 
     system: System = "agt"
-    """AGT, or a baseline: a plain highway network on s_0, or the mean of the word vectors."""
+    """The network: AGT, or a baseline, a plain highway network on s_0 or the mean word vector."""
     num_layers: int = 15
-    """Layers L, the first of which only selects: L attentions, L - 1 gates."""
+    """Number of layers L. The first layer has no gate: there are L attentions and L - 1 gates."""
     hidden: int = 200
     """Width of words and layers."""
     attention_hidden: int = 200
@@ -54,26 +58,26 @@ class AGTConfig:
     embedding_dim: int = 300
     """Width of the word vectors."""
     gate_bias: float = 1.0
-    """Bias of every gate at the start; it is trained like the others."""
+    """Initial bias of the gates. It is trained like all other biases."""
     head_hidden: tuple[int, ...] = (200,)
     """Widths of the tanh layers between the last state and the class layer."""
     dropout: float = 0.2
-    """Dropout at each of the dropout-sites."""
+    """Dropout rate at the dropout-sites."""
     dropout_sites: tuple[DropoutSite, ...] = ("words", "head")
-    """Where: "words" after their projection, "head" on the input of each of its layers."""
+    """Places with dropout: "words" after their projection, "head" on the inputs of its layers."""
     share_attention_matrix: bool = False
-    """One W for the attentions of all layers; the paper has one each."""
+    """True shares a single W between the attentions of all layers. The paper has a W per layer."""
     attend_raw: bool = False
-    """Let the attentions look at the word vectors instead of the projected words."""
+    """True computes the attentions from the word vectors instead of the projected words."""
     ablate_above: int | None = None
-    """Take the selection vectors away from the layers above this one; None keeps all."""
+    """Index of the last layer with a selection vector. None means the top layer."""
     ablate_mode: AblateMode = "highway"
-    """What those layers become: plain highway layers, or the same layers with the last selection
-    vector that is left, or with 0."""
+    """Replacement of the layers above: plain highway layers, or the same layers with the last
+    selection vector or with zeros."""
     freeze_embeddings: bool = False
-    """Keep word vectors as they are."""
+    """True does not train the word vectors."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Compute dtype; parameters, softmax, gates, states and the loss stay float32."""
+    """Dtype of the computation. Parameters, softmax, gates, states and the loss stay float32."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -105,14 +109,14 @@ class AGTConfig:
 @exportable
 @struct.dataclass
 class AGTOutput:
-    """What one pass computed; "average" has logits alone.
+    """The output of an `AGT`; for "average" all fields but the logits are None.
 
     Attributes:
       logits: class scores [B, C], float32.
-      attention: a [B, S, N] of the S layers that have one, 0 at padding: all L, or 1 for "highway"
-        and ablate_above + 1 for an ablation.
+      attention: a of the S layers with a selection vector [B, S, N], 0 at padding; S is L, or 1 for
+        "highway", or ablate_above + 1.
       gates: T of the layers 1 .. L-1 [B, L-1, D].
-      states: y of every layer [B, L, D].
+      states: y of all layers [B, L, D].
     """
 
     logits: Array
@@ -122,21 +126,29 @@ class AGTOutput:
 
 
 class AGT(nn.Module):
-    """An attention gated transformation network or one of its baselines, for classifying texts.
+    """An attention gated transformation network or one of its baselines: a classifier of texts.
+
+        >>> import jax
+        >>> config = AGTConfig(num_layers=3, hidden=4, embedding_dim=8)
+        >>> model = AGT(config, vocab_size=50, num_classes=2)
+        >>> batch = {"tokens": jnp.array([[7, 9, 3]]), "lengths": jnp.array([3])}
+        >>> init = model.init_with_output
+        >>> output, variables = jax.eval_shape(init, jax.random.key(0), batch)
+        >>> print(output.logits.shape, output.attention.shape, output.gates.shape)
+        (1, 2) (1, 3, 3) (1, 2, 4)
+
+    Call the network with a batch {"tokens": int [B, N], "lengths": int [B]}. Training with dropout
+    needs the stream "dropout"; its bits belong to "example_id": int [B] (row numbers by default).
+    Another order of the words changes only the order of the attention.
 
     Attributes:
-      config: the network.
+      config: the options of the network.
       vocab_size: rows of the embedding table, padding included.
-      num_classes: C.
-      embeddings: a pretrained table to start from, or None.
-
-    Call with a batch {"tokens": int [B, N], "lengths": int [B]}; training with dropout keys its
-    bits to "example_id": int [B] (row numbers if absent) and needs the stream "dropout".
-
-    The order of the words has no effect on any output but the order of the attention.
+      num_classes: C, the number of classes.
+      embeddings: a pretrained table as the initial word vectors, or None.
 
     Reference: Guo 2017, "A Deep Network with Visual Text Composition Behavior".
-    Deviation: the candidates have a bias, which the paper does not write.
+    Deviation: the candidates have a bias, which the equations of the paper omit.
     """
 
     config: AGTConfig
@@ -152,7 +164,7 @@ class AGT(nn.Module):
         self.embed = word_vectors(self)
         if c.system != "average":
             self.projection = nn.Dense(c.hidden, **dense)
-            # the highway network is the ablation that leaves the first selection vector alone
+            # The highway network is the ablation of all selection vectors but the first.
             self.transform = gnn.AttentionGatedTransform(
                 c.num_layers,
                 attention_features=c.attention_hidden,
@@ -166,7 +178,15 @@ class AGT(nn.Module):
         self.classifier = nn.Dense(self.num_classes, name="classifier", **dense)
 
     def __call__(self, batch: Batch, *, train: bool = False) -> AGTOutput:
-        """Runs the network; to train, with dropout."""
+        """Runs the network.
+
+        Args:
+          batch: see the class.
+          train: True runs the network with dropout.
+
+        Returns:
+          The class scores, and the attention, gates and states of the layers.
+        """
         check_batch(batch, tokens="B N", lengths="B")
         tokens, lengths = batch["tokens"], batch["lengths"]
         mask = F.length_mask(lengths, tokens.shape[1])
@@ -179,6 +199,7 @@ class AGT(nn.Module):
         if self.config.system == "average":
             if "words" in sites:
                 vectors = F.example_dropout(vectors, rate, keys)
+            # A text without words has the mean 0 instead of 0 / 0.
             count = jnp.maximum(lengths, 1).astype(jnp.float32)[:, None]
             mean = F.attention_pool(vectors, mask.astype(jnp.float32) / count)
             return AGTOutput(logits=self._classify(mean, keys if "head" in sites else None))
@@ -191,11 +212,11 @@ class AGT(nn.Module):
         return AGTOutput(logits=logits, attention=attention, gates=gates, states=states)
 
     def _classify(self, features: Float[Array, "B D"], keys: Array | None) -> Float[Array, "B C"]:
-        """The head, with dropout on the input of each layer where keys are given."""
+        """Computes the class scores, with dropout before each layer unless keys are None."""
         for number, layer in enumerate((*self.head, self.classifier)):
             if keys is not None:
                 rate = self.config.dropout
-                features = F.example_dropout(features, rate, folded(keys, number + 1))
+                features = F.example_dropout(features, rate, fold_keys(keys, number + 1))
             features = layer(features)
             if layer is not self.classifier:
                 features = jnp.tanh(features)
@@ -204,7 +225,10 @@ class AGT(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class AGTTask(ClassifierTask):
-    """How an `AGT` (or a baseline) is trained and evaluated: cross-entropy of the class.
+    """The task of training and evaluating an `AGT` or a baseline, with cross-entropy as the loss.
+
+        >>> AGTTask(AGT(AGTConfig(freeze_embeddings=True), vocab_size=50, num_classes=2)).frozen
+        ('embed/table',)
 
     Attributes:
       model: the network.

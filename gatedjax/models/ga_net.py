@@ -1,15 +1,17 @@
-"""GA-Net (Xue et al. 2020): a network of gates decides which words attention may see.
+"""GA-Net (Xue et al. 2020): attention sees only the words that a network of gates opens.
 
     h = BiLSTM(x),  e_t = w . tanh(h_t)              eq. 1, `GANet.encode`
     a = AuxiliaryNetwork(x),  p_t = sigmoid(a_t)     eq. 4, `GANet.encode`
     g_t ~ Bernoulli(p_t) in evaluation               eqs. 5 and 6, `draw_gates`
-    g_t = sigmoid((a_t + L_t) / tau) in training     eqs. 7 and 8, `gates.draw`
+    g_t = sigmoid((a_t + L_t) / tau) in training     eqs. 7 and 8, `gates.draw` with `SoftGumbel`
     alpha_t = g_t exp(e_t) / sum_s g_s exp(e_s)      eqs. 2 and 9, `GANet.attend`
     c = sum_t alpha_t h_t,  y = W tanh(c) + b        eq. 3, `GANet.attend` and `classify`
 
-L is the difference of two Gumbel variables, so eq. 8 with two classes is this sigmoid. The three
-baselines of the paper are the same backbone with another `system`. The loss, eq. 10, is that of
-`GANetTask`. With `gates_on="input"` the gates close words to the backbone, too: `_ga_net_input`.
+L is the difference of two Gumbel variables, so that eq. 8 with two classes is this sigmoid. Eqs. 7
+and 8 are not in this file: `GANet.__call__` passes the estimator of the configuration, by default
+`gates.SoftGumbel`, to `gatedjax.gates.draw`, which computes the sigmoid. The loss, eq. 10, is in
+`GANetTask`. The three baselines of the paper have the same backbone and another `system`. With
+`gates_on="input"` the gates also remove words from the input of the backbone, see `_ga_net_input`.
 """
 
 from typing import TYPE_CHECKING
@@ -54,22 +56,41 @@ GATE_MODES = ("sample", "threshold", "expected", "relaxed")
 def draw_gates(
     logits: Float[Array, "B T"], noise: Float[Array, "*S B T"]
 ) -> Float[Array, "*S B T"]:
-    """Draws g_t ~ Bernoulli(sigmoid(a_t)) (eqs. 5 and 6): 1 where a + L > 0."""
+    """Draws g_t ~ Bernoulli(sigmoid(a_t)) (eqs. 5 and 6): 1 where a + L > 0.
+
+        >>> print(draw_gates(jnp.array([[1.0, 1.0, -1.0]]), jnp.array([[0.0, -2.0, 2.0]])))
+        [[1. 0. 1.]]
+
+    Args:
+      logits: a, the log-odds that a gate is open.
+      noise: L, logistic noise, with a leading axis for several draws.
+
+    Returns:
+      The gates, 0 or 1, with the shape of noise.
+    """
     return binarize(like(logits, noise) + noise).astype(jnp.float32)
 
 
 class GANet(nn.Module):
-    """GA-Net or one of its baselines, for classifying sequences.
+    """GA-Net or one of its baselines: a classifier of sequences.
+
+        >>> model = GANet(GANetConfig(hidden=4, num_layers=1), vocab_size=50, num_classes=2)
+        >>> batch = {"tokens": jnp.array([[7, 9, 3]]), "lengths": jnp.array([3])}
+        >>> output, variables = jax.eval_shape(model.init_with_output, jax.random.key(0), batch)
+        >>> print(output.logits.shape, output.gates.shape)
+        (1, 2) (1, 3)
+
+    Call the network with a batch {"tokens": int [B, T], "lengths": int [B]} and, for draws that
+    belong to examples, "example_id": int [B]. The streams are "dropout" (training) and "gate"
+    (training and sampled evaluation). Without the stream "gate" evaluation opens the gates with a
+    probability above 0.5. In all methods `batch` is such a batch, `encoded` the result of `encode`
+    for it, and `train` is True for a pass with dropout.
 
     Attributes:
-      config: the network.
+      config: the options of the network.
       vocab_size: rows of the embedding table, padding included.
-      num_classes: C.
-      embeddings: a pretrained table to start from, or None.
-
-    Call with a batch {"tokens": int [B, T], "lengths": int [B]} and, where noise is drawn,
-    "example_id": int [B]. Streams: "dropout" (train) and "gate" (train and sampled evaluation).
-    Evaluation without the stream "gate" takes the gates that are likelier open than closed.
+      num_classes: C, the number of classes.
+      embeddings: a pretrained table as the initial word vectors, or None.
 
     Reference: Xue et al. 2020, "Not All Attention Is Needed".
     """
@@ -120,13 +141,13 @@ class GANet(nn.Module):
 
         Args:
           batch: "tokens" [B, T], "lengths" [B], "example_id" [B] (row numbers if absent).
-          train: relaxed gates and dropout if True.
-          temperature: tau instead of the configuration's; it may be traced.
-          estimator: of the gates in training, instead of the configuration's.
+          train: True runs the network with relaxed gates and dropout.
+          temperature: tau instead of that of the configuration; may be traced.
+          estimator: estimator of the gates in training, instead of that of the configuration.
 
         Returns:
-          The output; for `test_gate="multi_sample"` it holds the first draw's gates, and the log
-          of the class probabilities averaged over the draws.
+          The output. With `test_gate="multi_sample"` the gates are those of the first draw, and the
+          logits are the log of the class probabilities averaged over the draws.
         """
         config, encoded = self.config, self.encode(batch, train=train)
         if config.system != "ganet":
@@ -138,7 +159,9 @@ class GANet(nn.Module):
                 if temperature is None:
                     temperature = schedule(config.gates, batch.get("step"))
                 estimator = config.gates.make_estimator(temperature)
+            # Eqs. 7 and 8: with `SoftGumbel` g = sigmoid((a + L) / tau).
             gates = draw(estimator, logits, noise, encoded.mask)
+            # The `empty` rule is only for gates that can be exactly 0.
             may_close = config.gates.gates_on == "attention" and gates.logarithms is None
             gates = gates._replace(hard=gates.hard or may_close)
             return self.attend(encoded, gates, batch, train=True)
@@ -157,7 +180,8 @@ class GANet(nn.Module):
         if train and config.dropouts.embedding_dropout > 0:
             keys = keys_of(self, batch, "dropout")
             xs = F.example_dropout(xs, config.dropouts.embedding_dropout, keys)
-        if config.gates.gates_on == "input":  # the backbone has to wait for the gates
+        # The backbone has to wait for the gates, because it reads gated words.
+        if config.gates.gates_on == "input":
             logits = self.auxiliary(xs, mask)
             return Encoded(None, None, mask, scores=None, gate_logits=logits, words=xs)
         ids = batch.get("example_id")
@@ -171,7 +195,7 @@ class GANet(nn.Module):
     def attend(
         self, encoded: Encoded, gates: Gates, batch: Batch, *, train: bool = False
     ) -> GANetOutput:
-        """Computes alpha, c and y (eqs. 2, 3 and 9) under the gates of one pass or of all draws."""
+        """Computes alpha, c and y (eqs. 2, 3 and 9) under the gates of a pass or of all draws."""
         config = self.config
         if config.gates.gates_on == "input":
             if gates.hard:
@@ -196,7 +220,7 @@ class GANet(nn.Module):
         )
 
     def classify(self, features: Array, batch: Batch, *, train: bool = False) -> Array:
-        """Computes class scores, float32 or wider; with dropout of the features in training."""
+        """Computes class scores y in float32 or wider, with dropout of the features in training."""
         if train and self.config.dropouts.pool_dropout > 0:
             keys = keys_of(self, batch, "dropout")
             features = F.example_dropout(features, self.config.dropouts.pool_dropout, keys)
@@ -225,9 +249,9 @@ class GANet(nn.Module):
         return GANetOutput(logits=logits, attention=weights, scores=encoded.scores)
 
     def test_gates(self, encoded: Encoded, batch: Batch) -> Gates:
-        """Returns the gates of evaluation: one draw, all draws, or the likelier of open and closed.
+        """Returns the gates of evaluation: a draw, all draws, or thresholded probabilities.
 
-        Without the stream "gate" nothing is drawn.
+        The probabilities are thresholded at 0.5, also if the stream "gate" is missing.
         """
         if self.config.gates.test_gate == "threshold" or not self.has_rng("gate"):
             return Gates(F.threshold_gates(encoded.gate_logits), hard=True)
@@ -235,10 +259,11 @@ class GANet(nn.Module):
         return Gates(draws[0] if self.config.gates.test_gate == "sample" else draws, hard=True)
 
     def test_noise(self, encoded: Encoded, batch: Batch) -> Float[Array, "S B T"]:
-        """Draws the noise of `gates.test_samples` draws, the same of an example in any batch."""
+        """Draws the noise of `gates.test_samples` draws; it does not depend on the batch."""
         keys, size = keys_of(self, batch, "gate"), encoded.mask.shape[-1]
 
-        def noise_of(draw: Array) -> Array:  # traced once: there may be a hundred draws
+        # `vmap` traces this function once, where a loop would trace it for each of many draws.
+        def noise_of(draw: Array) -> Array:
             return F.example_noise(
                 jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, draw), size
             )
@@ -252,17 +277,18 @@ class GANet(nn.Module):
         *,
         encoded: Encoded | None = None,
     ) -> dict[str, GANetOutput]:
-        """Computes the outputs under every kind of gate, from one pass over the sequence.
+        """Computes the outputs under all kinds of gates, from a single pass over the sequence.
 
         Args:
-          batch, temperature: as of a call.
-          encoded: what `encode` returned of the batch, which is then not read again.
+          batch: the batch of a call.
+          temperature: tau of "relaxed", instead of the last temperature of the configuration.
+          encoded: the result of `encode` for the batch, if it is computed already.
 
         Returns:
           "sample" and "relaxed" (`gates.test_samples` draws with the same noise), "threshold" and
-          "expected" (the open probabilities as gates). Every field but gate_logits and scores has
-          a leading axis over the draws, of size 1 where nothing is drawn; scores too, where the
-          gates act on the input: then every draw is a pass of its own over the sequence.
+          "expected" (the open probabilities as gates). All fields but gate_logits and scores have
+          a leading axis over the draws, of size 1 for the latter two modes. If the gates act on
+          the input, scores have it too, because each draw is a separate pass over the sequence.
 
         Raises:
           ValueError: if the system has no gates.
@@ -290,17 +316,18 @@ class GANet(nn.Module):
         soft: bool = False,
         encoded: Encoded | None = None,
     ) -> GANetOutput:
-        """Computes the output under given gates, from one pass over the sequence.
+        """Computes the outputs under given gates, from a single pass over the sequence.
 
         Args:
-          batch: as of a call.
-          gates: 0 or 1 for every word, S times; `gates.empty` says what happens if all are 0.
-          soft: gates are any numbers from 0 to 1, as of "expected" and "relaxed"; where all are 0,
-            nothing is pooled.
-          encoded: what `encode` returned of the batch, which is then not read again.
+          batch: the batch of a call.
+          gates: S patterns of gates, 0 or 1 for each word; `gates.empty` is the rule for a text
+            with all gates closed.
+          soft: True if gates are numbers from 0 to 1, as for "expected" and "relaxed"; a text with
+            all gates 0 is pooled to 0.
+          encoded: the result of `encode` for the batch, if it is computed already.
 
         Returns:
-          As `gate_modes`, with the leading axis S.
+          The outputs, with a leading axis S as in `gate_modes`.
 
         Raises:
           ValueError: if the system has no gates.
@@ -312,30 +339,30 @@ class GANet(nn.Module):
     def read(
         self, encoded: Encoded, gates: Float[Array, "B T"], batch: Batch, *, train: bool = False
     ) -> GANetOutput:
-        """Computes the output of encoded words under gates of 0 and 1, as `attend`."""
+        """Computes the output of encoded words under gates of 0 and 1, like `attend`."""
         return self.attend(encoded, Gates(gates, hard=True), batch, train=train)
 
     def to_estimate(self, batch: Batch) -> tuple[Encoded, Key[Array, " B"]]:
-        """Returns what `encode` gives in training, and the keys of the gates' noise.
+        """Returns the arrays of `encode` in training, and the keys of the noise of the gates.
 
-        An estimator of the gates' gradient starts from both.
+        An estimator of the gradient of the gates needs both.
         """
         return self.encode(batch, train=True), keys_of(self, batch, "gate")
 
     def from_pooled(self, pooled: Float[Array, "... D"]) -> Float[Array, "... C"]:
-        """Computes class scores, float32, of pooled states of any leading axes, in evaluation."""
+        """Computes the class scores of pooled states with any leading axes, in evaluation."""
         return self.classify(jnp.tanh(pooled) if self.config.post_tanh else pooled, {})
 
     def compact(self, batch: Batch, *, capacity: int) -> GANetOutput:
-        """Computes the output of evaluation by a backbone that reads the open words alone.
+        """Computes the output of evaluation with a backbone that reads only the open words.
 
         Args:
-          batch: as of a call.
-          capacity: slots for the open words of a text, see `functional.plan_capacity`, and steps of
-            the backbone. A batch with a text that has more is computed as by a call.
+          batch: the batch of a call.
+          capacity: number of open words for which a text has room, see `functional.plan_capacity`,
+            and of steps of the backbone. The full backbone reads a batch with more open words.
 
         Returns:
-          As a call; `scores` is None.
+          The output of a call, except that `scores` is None.
 
         Raises:
           ValueError: if the gates do not act on the input, or test_gate is "multi_sample".

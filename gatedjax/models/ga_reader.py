@@ -1,9 +1,9 @@
-"""GA Reader (Dhingra et al. 2017): a query gates the document's tokens, hop after hop.
+"""GA Reader (Dhingra et al. 2017): in each hop a query gates the tokens of a document.
 
     D_k = BiGRU(X_{k-1}),  Q_k = BiGRU(Y),  X_k = GA(D_k, Q_k) for k < K
-    e_i = D_K[i] . Q_K[cloze],  Pr(c) = sum of softmax(e) over the places of c, normalised
+    e_i = D_K[i] . Q_K[cloze],  Pr(c) = sum of softmax(e) over the positions of c, normalised
 
-The mathematics is `functional.gated_attention` and `functional.pointer_sum`. The AS Reader, the
+The mathematics is in `functional.gated_attention` and `functional.pointer_sum`. The AS Reader, the
 reader without gating and GA-- are the same network with other options.
 """
 
@@ -28,7 +28,7 @@ from gatedjax.models._checks import check_at_least, check_rates
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._cloze import ClozeBatch, ClozeTask
 from gatedjax.models._types import Batch
-from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.nn._types import Table
 from gatedjax.training import OptimizerConfig
 
@@ -39,14 +39,14 @@ QueryVector = Literal["cloze", "final"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GAReaderCharacters:
-    """The characters of a word, which add to its vector."""
+    """The options of word vectors that are computed from characters."""
 
     char_dim: int = 25
-    """Width of the character vectors; 0 takes the characters away."""
+    """Width of the character vectors. With 0 the network does not read characters."""
     char_hidden: int = 25
-    """Width of the character GRU per direction (the paper's text says 50, its program 25)."""
+    """Width of the character GRU per direction. The paper's text has 50, its program 25."""
     char_features: int = 50
-    """Width of what the characters add to a word vector."""
+    """Width of the features from characters that are appended to a word vector."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -58,47 +58,53 @@ class GAReaderCharacters:
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GAReaderConfig:
-    """Everything that the paper fixes or leaves open about the network."""
+    """The configuration of the GA Reader and its baselines.
+
+    >>> GAReaderConfig(hops=1, query_vector="final").gru_options()["reset_after"]
+    True
+    """
 
     hops: int = 3
-    """Hops K; 1 has no gating and no dropout between hops."""
+    """Number of hops K. With 1 there is neither gating nor dropout between hops."""
     hidden: int = 128
-    """Width H of every GRU per direction."""
+    """Width H of the GRUs per direction."""
     embedding_dim: int = 100
     """Width of the word vectors."""
     characters: GAReaderCharacters = GAReaderCharacters()
-    """What the characters of a word add to its vector."""
+    """Options of word vectors that are computed from characters."""
     gating: GatingName = "multiply"
-    """How document and query are joined between hops; "none" hands the document states on."""
+    """Operation that joins document and query between hops. With "none" the next hop reads the
+    states of the document."""
     token_attention: bool = True
-    """Attend to the query for every document token; False gives all the same view of it, the final
-    states of its GRU (the paper's ablation and GA--)."""
+    """True attends to the query separately for each token of the document. False gates all tokens
+    with the final states of the query's GRU, as in the paper's ablation and GA--."""
     feature: bool = False
-    """Tell the last hop which document tokens also occur in the query (qe-comm)."""
+    """True adds a feature to the last hop that marks document tokens which also occur in the query
+    (qe-comm)."""
     query_vector: QueryVector = "cloze"
-    """What points at the document: the query's state at the placeholder, or its final states (with
-    one hop: the AS Reader)."""
+    """Query vector that scores the document tokens: the query's state at the placeholder, or its
+    final states. The latter with a single hop is the AS Reader."""
     aggregation: F.Aggregation = "paper"
-    """How places of a candidate become its probability, see `functional.pointer_sum`."""
+    """Aggregation of the positions of a candidate, see `functional.pointer_sum`."""
     dropout: float = 0.4
-    """Dropout between hops; the paper tunes it for each data set, from 0.1 to 0.4."""
+    """Dropout rate between hops. The paper tunes it for each data set, from 0.1 to 0.4."""
     embed_dropout: float = 0.0
-    """Dropout on the word vectors of document and query; the paper has none."""
+    """Dropout rate on the word vectors of document and query. The paper has no such dropout."""
     freeze_embeddings: bool = False
-    """Keep word vectors as they are, those of words without a pretrained vector too; they take no
-    memory of the optimiser."""
+    """True does not train the word vectors, not even of words without a pretrained vector. The
+    optimiser stores nothing for them."""
     reset_after: bool = True
-    """Apply the GRU's reset gate after the recurrent product, as the paper's program did; False is
-    the paper's equation."""
+    """True applies the GRU's reset gate after the recurrent product, as in the paper's program.
+    False is the paper's equation."""
     init: InitName = "lasagne"
-    """GRU kernels from normal(0, 0.1), as the paper's program drew them, or Glorot-uniform and
-    orthogonal ones."""
+    """Initial kernels of the GRUs: from normal(0, 0.1) as in the paper's program, or Glorot-uniform
+    and orthogonal."""
     step_clip: float | None = None
-    """Clip gradients to [-step-clip, step-clip] inside every step of every GRU, as the paper's
-    program did with 10; None does not."""
+    """Bound of the gradients inside each step of each GRU: they are clipped to [-step-clip,
+    step-clip]. The paper's program has 10. None does not clip."""
     dtype: Literal["float32", "bfloat16", "float64"] = "float32"
-    """Compute dtype; parameters, softmax, carries, log-probabilities and the loss stay float32.
-    float64 is for checks, and needs jax_enable_x64."""
+    """Dtype of the computation. Parameters, softmax, carries, log-probabilities and the loss stay
+    float32. The dtype float64 is for checks and needs jax_enable_x64."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -111,7 +117,7 @@ class GAReaderConfig:
             check_positive(step_clip=self.step_clip)
 
     def gru_options(self) -> dict[str, Tree]:
-        """Options of every `nn.GRU` of the network."""
+        """Returns the options of all `nn.GRU` of the network."""
         options: Options = {
             "reset_after": self.reset_after,
             "recurrent_bias": False,
@@ -125,13 +131,13 @@ class GAReaderConfig:
 @exportable
 @struct.dataclass
 class GAReaderOutput:
-    """What one pass computed.
+    """The output of a `GAReader`.
 
     Attributes:
-      logits: log-probabilities of the candidates [B, C], float32; -inf for one that is padding or
-        does not occur in the document.
-      attention: A of the hops 1 .. K-1, [B, N, Q] each, 0 at padded query tokens; [B, N, 1] of ones
-        without token_attention; none without gating.
+      logits: log-probabilities of the candidates [B, C], float32; -inf for padding and for
+        candidates that do not occur in the document.
+      attention: A of the hops 1 .. K-1, [B, N, Q] each, 0 at padded query tokens; ones [B, N, 1]
+        without token_attention; an empty tuple without gating.
       document_attention: softmax of e over the document [B, N], 0 at padding.
     """
 
@@ -141,37 +147,49 @@ class GAReaderOutput:
 
 
 class GAReader(nn.Module):
-    """A gated-attention reader, or one of its baselines, for questions with a gap.
+    """A gated-attention reader or one of its baselines: answers questions with a gap.
+
+        >>> import jax
+        >>> config = GAReaderConfig(hidden=4, characters=GAReaderCharacters(char_dim=0))
+        >>> batch = {"document": jnp.array([[5, 6, 7]]), "document_lengths": jnp.array([3])}
+        >>> batch |= {"query": jnp.array([[2, 6]]), "query_lengths": jnp.array([2])}
+        >>> batch |= {"cloze": jnp.array([0]), "candidate_mask": jnp.array([[True, True]])}
+        >>> batch["candidate_positions"] = jnp.array([[[0, -1], [1, 2]]])
+        >>> init = GAReader(config, vocab_size=50).init_with_output
+        >>> output, variables = jax.eval_shape(init, jax.random.key(0), batch)
+        >>> print(output.logits.shape, output.document_attention.shape)
+        (1, 2) (1, 3)
+
+    Call the network with a batch. All arrays have the leading axis B, and padding is on the right:
+      "document" int [B, N], "document_lengths" [B], "query" int [B, Q], "query_lengths" [B];
+      "cloze" int [B], the position of the gap in the query;
+      "occurrence" bool [B, N, C], True where a token belongs to a candidate, or instead
+      "candidate_positions" int [B, C, P], the positions of each candidate, filled up with -1;
+      "candidate_mask" bool [B, C], True at real candidates.
+    With characters the batch also has the distinct words of each example, "word_characters" int
+    [B, W, L] and "word_lengths" [B, W], and the index of each token among them, "document_words"
+    [B, N] and "query_words" [B, Q]. Training with dropout needs the stream "dropout"; its bits
+    belong to "example_id" [B] (row numbers by default).
+
+    If "cloze" is outside of the query, so that the query has no gap, all real tokens get equal
+    attention under `jit`. Outside of `jit`, where values are known, this raises ValueError.
+
+    Memory of a training step, in floats: each GRU over the document stores 10 B N H for its
+    gradient, each gating 6 B N H ("concat" 8) and 2 B N Q, the answer 2 B C P (or 2 B N C). With
+    B 32, N 512, Q 32, H 128, K 3 that is 0.36 GB. The compiled step needs 0.69 GB, including
+    temporary arrays, parameters and Adam's moments; `experiments.benchmarks.ga_reader` measures
+    it.
 
     Attributes:
-      config: the network.
+      config: the options of the network.
       vocab_size: rows of the embedding table, padding included.
       num_characters: rows of the character table, padding included; 0 without characters.
-      embeddings: a pretrained table to start from, or None.
-
-    Call with a batch; all arrays have the leading axis B, padding is on the right:
-      "document" int [B, N], "document_lengths" [B], "query" int [B, Q], "query_lengths" [B];
-      "cloze" int [B]: the place of the gap in the query;
-      "occurrence" bool [B, N, C], whether a token belongs to a candidate, or instead
-      "candidate_positions" int [B, C, P], the places of each candidate, -1 where there are no more;
-      "candidate_mask" bool [B, C].
-    With characters also "word_characters" int [B, W, L] and "word_lengths" [B, W], the distinct
-    words of each example, and "document_words" [B, N], "query_words" [B, Q], their rows of them.
-    Training with dropout keys its bits to "example_id" [B] (row numbers if absent) and needs the
-    stream "dropout".
-
-    Where a query has no gap, that is, "cloze" is not inside it, all real tokens are attended to
-    alike; outside of `jit`, where values are known, that raises.
-
-    Memory of a training step, in floats: each document GRU keeps 10 B N H for its gradient, each
-    gating 6 B N H ("concat" 8) and 2 B N Q, the answer 2 B C P (or 2 B N C). With B 32, N 512,
-    Q 32, H 128, K 3 that is 0.36 GB; the compiled step takes 0.69 GB with what it needs meanwhile,
-    parameters and Adam's moments included (`experiments.benchmarks.ga_reader` measures it).
+      embeddings: a pretrained table as the initial word vectors, or None.
 
     Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension".
-    Deviations: as in its authors' program, the reset gate acts after the product (`reset_after`)
-      and the feature is a vector that joins the input of the last hop alone; a candidate that does
-      not occur cannot be predicted; only real tokens of the query count for the feature.
+    Deviations: as in the authors' program, the reset gate acts after the product (`reset_after`),
+      and the feature is a vector that joins only the input of the last hop. A candidate that does
+      not occur cannot be predicted. Only real tokens of the query count for the feature.
     """
 
     config: GAReaderConfig
@@ -216,14 +234,21 @@ class GAReader(nn.Module):
         self.hop = [*below, gnn.GatedAttentionHop(c.hidden, gating=None, gru=gru, **types)]
 
     def __call__(self, batch: Batch, *, train: bool = False) -> GAReaderOutput:
-        """Runs the network; to train, with dropout.
+        """Runs the network.
+
+        Args:
+          batch: see the class.
+          train: True runs the network with dropout.
+
+        Returns:
+          The log-probabilities of the candidates, and the attention.
 
         Raises:
-          ValueError: also if a cloze that is known is outside its query.
+          ValueError: also if a cloze is outside its query, outside of `jit`.
         """
         c = self.config
-        given = ClozeBatch.of(batch, characters=c.characters.char_dim > 0)
-        document_mask, query_mask = given.document_mask, given.query_mask
+        cloze_batch = ClozeBatch.of(batch, characters=c.characters.char_dim > 0)
+        document_mask, query_mask = cloze_batch.document_mask, cloze_batch.query_mask
         noisy = train and (c.dropout > 0 or c.embed_dropout > 0)
         keys: Any = None
         if noisy:
@@ -236,26 +261,27 @@ class GAReader(nn.Module):
             if c.gating == "none":
                 _, xs = hop(xs, document_mask)
             else:
-                _, _, _, xs, seen = hop(xs, query, document_mask, query_mask)
-                attention.append(seen)
+                _, _, _, xs, hop_attention = hop(xs, query, document_mask, query_mask)
+                attention.append(hop_attention)
             if keys is not None:
-                xs = F.example_dropout(xs, c.dropout, folded(keys, number + 1))
+                xs = F.example_dropout(xs, c.dropout, fold_keys(keys, number + 1))
         if c.feature:
             shared = _shared_tokens(batch, document_mask, query_mask).astype(jnp.int32)
             feature = take_rows(self.feature_table, shared).astype(xs.dtype)
             xs = jnp.concatenate([xs, feature], axis=-1)
-        states, asked, summary, _, _ = self.hop[-1](xs, query, document_mask, query_mask)
-        pointer = summary if c.query_vector == "final" else given.at_cloze(asked)
+        states, query_states, summary, _, _ = self.hop[-1](xs, query, document_mask, query_mask)
+        pointer = summary if c.query_vector == "final" else cloze_batch.at_cloze(query_states)
+        # Scores are float32 or wider, because their softmax is over hundreds of tokens.
         wide = wide_dtype(states)
         logits = jnp.einsum("bnd,bd->bn", states, pointer, preferred_element_type=wide)
         return GAReaderOutput(
-            logits=given.log_probabilities(logits, c.aggregation),
+            logits=cloze_batch.log_probabilities(logits, c.aggregation),
             attention=tuple(attention),
             document_attention=F.masked_softmax(logits, document_mask),
         )
 
     def _vectors(self, batch: Batch, keys: Any) -> tuple[Array, Array]:
-        """X_0 and Y."""
+        """Returns X_0 and Y, the word vectors of document and query."""
         words = None
         if self.config.characters.char_dim:
             words = self.characters(batch["word_characters"], batch["word_lengths"])
@@ -267,21 +293,25 @@ class GAReader(nn.Module):
                 spelled = jnp.take_along_axis(words, rows, axis=1)
                 vectors = jnp.concatenate([vectors, spelled.astype(vectors.dtype)], axis=-1)
             if keys is not None:
+                # Negative numbers separate these draws from those between hops.
                 rate = self.config.embed_dropout
-                vectors = F.example_dropout(vectors, rate, folded(keys, -1 - number))
+                vectors = F.example_dropout(vectors, rate, fold_keys(keys, -1 - number))
             both.append(vectors)
         return both[0], both[1]
 
 
 def _shared_tokens(batch: Batch, document_mask: Array, query_mask: Array) -> Bool[Array, "B N"]:
-    """True at document tokens that are also tokens of the query."""
+    """Returns True at document tokens that are also tokens of the query."""
     same = batch["document"][:, :, None] == batch["query"][:, None, :]
     return jnp.any(same & query_mask[:, None, :], axis=-1) & document_mask
 
 
 @dataclasses.dataclass(frozen=True)
 class GAReaderTask(ClozeTask):
-    """How a `GAReader` (or a baseline) is trained and evaluated: -log Pr(answer).
+    """The task of training and evaluating a `GAReader` or a baseline: -log Pr(answer) as the loss.
+
+        >>> GAReaderTask(GAReader(GAReaderConfig(freeze_embeddings=True), vocab_size=50)).frozen
+        ('embed/table',)
 
     Attributes:
       model: the network.
@@ -298,15 +328,25 @@ def ga_reader_optimizer(
     clip_norm: float | None = 10.0,
     reset_moments: bool = False,
 ) -> OptimizerConfig:
-    """The optimiser of the GA Reader: Adam whose rate is halved before every later epoch.
+    """Returns the optimiser of the GA Reader: Adam with a learning rate that is halved each epoch.
+
+        >>> ga_reader_optimizer(steps_per_epoch=100, halve_after=2).decay_begin
+        200
 
     Args:
-      steps_per_epoch: updates of one epoch.
-      learning_rate: that of the first epochs.
-      halve_after: epochs at that rate: 3 in the authors' program, 2 in the paper's text.
-      clip_norm: clip the global norm of the gradient; None does not, as with the authors' own way,
-        `GAReaderConfig.step_clip`.
-      reset_moments: forget Adam's moments at every halving, as the authors' program does.
+      steps_per_epoch: updates per epoch.
+      learning_rate: learning rate of the first epochs.
+      halve_after: number of first epochs without halving: 3 in the authors' program, 2 in the
+        paper's text.
+      clip_norm: bound of the global norm of the gradient. None does not clip, which suits the
+        authors' way of clipping, `GAReaderConfig.step_clip`.
+      reset_moments: True resets Adam's moments at each halving, as in the authors' program.
+
+    Returns:
+      The options of the optimiser.
+
+    Raises:
+      ValueError: if steps_per_epoch or halve_after is below 1.
 
     Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension", appendix.
     """

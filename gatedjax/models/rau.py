@@ -1,9 +1,9 @@
-"""RAU (Zhong et al. 2018): classifying sequences with recurrent attention units.
+"""RAU (Zhong et al. 2018): classification of sequences with recurrent attention units.
 
     h_t = (1 - z_t) h_{t-1} + z_t c_t / 2 + z_t s_t / 2,    y = W h_T + b
 
-The mathematics of the cell is `functional.rau_step`. The baselines of the paper, GRU and LSTM, are
-the same network with another `cell`.
+The mathematics of the cell is in `functional.rau_step`. The baselines of the paper, GRU and LSTM,
+are the same network with another `cell`.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_finite, check_rates
 from gatedjax.models._classification import ClassifierTask, word_vectors
 from gatedjax.models._types import Batch
-from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.nn._types import Table
 
 
@@ -35,13 +35,13 @@ class RAUDropout:
     """Dropout rates of the network."""
 
     embedding_dropout: float = 0.0
-    """Text: dropout on word vectors."""
+    """Dropout rate on word vectors, for texts."""
     layer_dropout: float = 0.0
-    """Dropout between recurrent layers."""
+    """Dropout rate between recurrent layers."""
     recurrent_dropout: float = 0.0
-    """Dropout on the recurrent connections, one mask per example."""
+    """Dropout rate on the recurrent connections, with a single mask per example."""
     state_dropout: float = 0.0
-    """Dropout on the states that the output layer reads."""
+    """Dropout rate on the states that the output layer reads."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -52,37 +52,42 @@ class RAUDropout:
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RAUConfig:
-    """Everything that the paper fixes or leaves open about the network."""
+    """The configuration of networks with recurrent attention units, and of their baselines.
+
+    >>> RAUConfig(hidden=64, num_layers=2).cell
+    'rau'
+    """
 
     cell: Literal["rau", "gru", "lstm"] = "rau"
-    """RAU, or one of its baselines."""
+    """Recurrent cell: RAU, or a baseline."""
     hidden: int = 128
-    """Width of the state (the paper's text; its Table 2 says 28 for images)."""
+    """Width of the state. The default is that of the paper's text; its Table 2 has 28 for
+    images."""
     attention: F.RAUAttention = "feature_proj"
-    """RAU: form of the attention, see `functional.rau_step`."""
+    """Form of the attention of a RAU, see `functional.rau_step`."""
     attn_hidden: int = 0
-    """RAU: width of a tanh layer before the attention logits; 0 is none."""
+    """Width of a tanh layer before the attention logits of a RAU. With 0 there is no such layer."""
     rescale: bool = False
-    """RAU: give the attention weights mean 1; the paper does not."""
+    """True scales the attention weights of a RAU to mean 1, which the paper does not do."""
     reset_after: bool = False
-    """RAU and GRU: apply the reset gate after the recurrent product; the paper does not."""
+    """True applies the reset gate of a RAU or GRU after the recurrent product, unlike the paper."""
     forget_bias: float = 0.0
-    """LSTM: forget bias at the start; 0 as all other biases."""
+    """Initial bias of the forget gate of an LSTM. All other biases start at 0."""
     gate_bias: float = 0.0
-    """RAU and GRU: bias of the reset gate at the start and, negated, that of the update gate."""
+    """Initial bias of the reset gate of a RAU or GRU and, negated, of the update gate."""
     num_layers: int = 1
-    """Recurrent layers; the paper's language models have 2."""
+    """Number of recurrent layers. The paper's language models have 2."""
     init_scale: float | None = None
-    """Draw every kernel from uniform(-init-scale, init-scale), as for the language models; None is
-    Glorot for inputs and orthogonal for recurrences."""
+    """Bound of the initial kernels, which are drawn from uniform(-init-scale, init-scale) for the
+    language models. None means Glorot for inputs and orthogonal for recurrences."""
     embedding_dim: int = 100
-    """Text: width of the word vectors."""
+    """Width of the word vectors, for texts."""
     freeze_embeddings: bool = False
-    """Text: keep word vectors as they are."""
+    """True does not train the word vectors of texts."""
     dropouts: RAUDropout = RAUDropout()
     """Dropout rates."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Compute dtype; parameters, softmax, carries and the loss stay float32."""
+    """Dtype of the computation. Parameters, softmax, carries and the loss stay float32."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -119,13 +124,14 @@ class RAUConfig:
 @exportable
 @struct.dataclass
 class RAUOutput:
-    """What one pass computed.
+    """The output of an `RAUClassifier`.
 
     Attributes:
       logits: class scores [B, C], float32.
       state: h after the last real step [B, H], float32.
-      states: h of every step [B, T, H], 0 at padding.
-      attention: U of every step as `functional.rau_attention` returns it, if it was asked for.
+      states: h of all steps [B, T, H], 0 at padding.
+      attention: U of all steps, with the shapes of `functional.rau_attention`; None unless the call
+        has attention=True.
     """
 
     logits: Array
@@ -135,7 +141,14 @@ class RAUOutput:
 
 
 def recurrent_layers(config: RAUConfig) -> Tree:
-    """The recurrent layers that a configuration asks for, from the first step to the last."""
+    """Creates the recurrent layers of a configuration, which run forward only.
+
+    Args:
+      config: the options of the network.
+
+    Returns:
+      An `nn.RAU`, `nn.GRU` or `nn.LSTM`.
+    """
     options: Options = {
         "num_layers": config.num_layers,
         "dropout": config.dropouts.layer_dropout,
@@ -158,17 +171,25 @@ def recurrent_layers(config: RAUConfig) -> Tree:
 
 
 class RAUClassifier(nn.Module):
-    """A recurrent layer over rows of an image or over words, and a dense layer on its last state.
+    """Recurrent layers over the rows of an image or over words, and a dense layer on the last
+    state.
+
+        >>> model = RAUClassifier(RAUConfig(hidden=4), num_classes=10)
+        >>> batch = {"rows": jnp.ones((2, 28, 28)), "lengths": jnp.array([28, 28])}
+        >>> init = model.init_with_output
+        >>> output, variables = jax.eval_shape(init, jax.random.key(0), batch)
+        >>> print(output.logits.shape, output.states.shape)
+        (2, 10) (2, 28, 4)
+
+    Call the network with a batch {"rows": float [B, T, D], "lengths": int [B]} or, with a
+    vocab_size, {"tokens": int [B, T], "lengths": int [B]}. Training with dropout needs the stream
+    "dropout"; its bits belong to "example_id": int [B] (row numbers by default).
 
     Attributes:
-      config: the network.
-      num_classes: C.
-      vocab_size: rows of the embedding table, padding included; None for inputs that are vectors.
-      embeddings: a pretrained table to start from, or None.
-
-    Call with a batch {"rows": float [B, T, D]} or, with a vocab_size, {"tokens": int [B, T]}, and
-    "lengths": int [B]; training with dropout keys its bits to "example_id": int [B] (row numbers if
-    absent) and needs the stream "dropout".
+      config: the options of the network.
+      num_classes: C, the number of classes.
+      vocab_size: rows of the embedding table, padding included; None for vectors as inputs.
+      embeddings: a pretrained table as the initial word vectors, or None.
 
     Reference: Zhong, Yue and Ling 2018, "Recurrent Attention Unit".
     """
@@ -192,11 +213,14 @@ class RAUClassifier(nn.Module):
 
         Args:
           batch: see the class.
-          train: dropout if True.
-          attention: also return the attention weights, from a second, undropped pass.
+          train: True runs the network with dropout.
+          attention: True also returns the attention weights, from a second pass without dropout.
+
+        Returns:
+          The class scores, the states and, if asked for, the attention weights.
 
         Raises:
-          ValueError: also if attention is asked of a GRU or LSTM.
+          ValueError: also if attention is True for a GRU or LSTM.
         """
         config = self.config
         xs = self._inputs(batch)
@@ -213,12 +237,15 @@ class RAUClassifier(nn.Module):
         if attention:
             if config.cell != "rau":
                 raise ValueError(f"cell {config.cell!r} has no attention")
+            # The weights are computed without dropout, so that they describe the network of
+            # evaluation.
             weights = self.recurrent.attention_weights(self._inputs(batch), mask)
         last = carries[-1]
+        # The carries of an LSTM and of time_causal have further fields besides the state h.
         state = last if isinstance(last, jax.Array) else last.hidden
         pooled = state.astype(states.dtype)
         if keys is not None:
-            pooled = F.example_dropout(pooled, config.dropouts.state_dropout, folded(keys, 1))
+            pooled = F.example_dropout(pooled, config.dropouts.state_dropout, fold_keys(keys, 1))
         logits = self.classifier(pooled).astype(jnp.float32)
         return RAUOutput(logits=logits, state=state, states=states, attention=weights)
 
@@ -232,7 +259,10 @@ class RAUClassifier(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class RAUTask(ClassifierTask):
-    """How an `RAUClassifier` is trained and evaluated: cross-entropy of the class.
+    """The task of training and evaluating an `RAUClassifier`: cross-entropy of the class.
+
+        >>> RAUTask(RAUClassifier(RAUConfig(), num_classes=10)).frozen
+        ()
 
     Attributes:
       model: the network.

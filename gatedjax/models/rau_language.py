@@ -1,9 +1,9 @@
-"""RAU (Zhong et al. 2018), section on language modelling: the next word of a running text.
+"""RAU (Zhong et al. 2018), section on language modelling: prediction of the next word of a text.
 
     p(w_{t+1} | w_1 .. w_t) = softmax(W h_t + b),    h_t of the last of two recurrent layers
 
-The text is read in windows; the state at the end of one is where the next begins, and gradients
-stay within a window (truncated back-propagation through time).
+The text is read in windows. Each window starts with the state at the end of the window before, and
+gradients stay within a window (truncated back-propagation through time).
 """
 
 import dataclasses
@@ -24,19 +24,19 @@ from gatedjax.models._checks import check_batch
 from gatedjax.models._classification import frozen_embeddings
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.rau import RAUConfig, recurrent_layers
-from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.training import Ratio
 
 
 @exportable
 @struct.dataclass
 class RAULanguageOutput:
-    """What one window computed.
+    """The output of an `RAULanguageModel` for a window of text.
 
     Attributes:
       logits: scores of the next word [B, T, V], float32.
-      states: h of the last layer [B, T, H] as the softmax reads it: after dropout, 0 at padding.
-      carry: the state after the window, for the next one.
+      states: h of the last layer [B, T, H], the input of the softmax: after dropout, 0 at padding.
+      carry: the state after the window, to be passed with the next window.
     """
 
     logits: Array
@@ -45,17 +45,24 @@ class RAULanguageOutput:
 
 
 class RAULanguageModel(nn.Module):
-    """Word vectors, recurrent layers, and a softmax over the vocabulary.
+    """A language model: word vectors, recurrent layers, and a softmax over the vocabulary.
+
+        >>> model = RAULanguageModel(RAUConfig(hidden=4, embedding_dim=4), vocab_size=50)
+        >>> batch = {"tokens": jnp.array([[7, 9, 3]]), "lengths": jnp.array([3])}
+        >>> init = model.init_with_output
+        >>> output, variables = jax.eval_shape(init, jax.random.key(0), batch)
+        >>> print(output.logits.shape, output.states.shape)
+        (1, 3, 50) (1, 3, 4)
+
+    Call the network with a batch {"tokens": int [B, T], "lengths": int [B]} and optionally "reset":
+    bool [B], True for rows that begin a text. Training with dropout needs the stream "dropout"; its
+    bits belong to "example_id": int [B] (row numbers by default). Dropout acts on word vectors,
+    between layers and before the softmax, and on the recurrent connections only with
+    recurrent_dropout.
 
     Attributes:
-      config: the network; `init_scale`, where it is set, holds for word vectors and softmax, too.
-      vocab_size: V; every id is a word, 0 included.
-
-    Call with a batch {"tokens": int [B, T], "lengths": int [B]}, optionally "reset": bool [B], True
-    for rows that begin a text; training with dropout keys its bits to "example_id": int [B] (row
-    numbers if absent) and needs the stream "dropout". Dropout acts on word vectors, between layers
-    and before the softmax, never (unless recurrent_dropout asks for it) on the recurrent
-    connections.
+      config: the options of the network; `init_scale` also applies to word vectors and softmax.
+      vocab_size: V, the number of words; the id 0 is a word like all other ids.
 
     Reference: Zhong, Yue and Ling 2018, "Recurrent Attention Unit".
     """
@@ -81,14 +88,18 @@ class RAULanguageModel(nn.Module):
     def __call__(
         self, batch: Batch, carry: Carry = None, *, train: bool = False
     ) -> RAULanguageOutput:
-        """Reads a window.
+        """Reads a window of text.
 
         Args:
           batch: see the class.
-          carry: the state before it, as an output holds it; None is the beginning of a text.
-          train: dropout if True.
+          carry: the state before the window, `carry` of the last output; None means the beginning
+            of a text.
+          train: True runs the network with dropout.
+
+        Returns:
+          The scores of the next words, the states, and the state after the window.
         """
-        states, carry = self._read(batch, carry, train)
+        states, carry = self._run(batch, carry, train)
         kernel = self.kernel.astype(states.dtype)
         logits = jnp.matmul(states, kernel, preferred_element_type=jnp.float32)
         return RAULanguageOutput(logits + self.bias[None, None], states, carry)
@@ -96,18 +107,24 @@ class RAULanguageModel(nn.Module):
     def score(
         self, batch: Batch, carry: Carry = None, *, train: bool = False
     ) -> tuple[Float[Array, "B T"], Carry]:
-        """Negative log-likelihoods of batch["targets"] in nats, and the carry; faster than logits.
+        """Computes the negative log-likelihoods of the next words without storing their logits.
 
-        What stands beyond a row's length has no part in it: 0 there.
+        Args:
+          batch: see the class, with "targets": int [B, T], the next words.
+          carry: the state before the window; None means the beginning of a text.
+          train: True runs the network with dropout.
+
+        Returns:
+          Negative log-likelihoods in nats, 0 at padding, and the state after the window.
         """
         check_batch(batch, tokens="B T", lengths="B", targets="B T")
-        states, carry = self._read(batch, carry, train)
+        states, carry = self._run(batch, carry, train)
         kernel = self.kernel.astype(states.dtype)
         targets = batch["targets"]
         mask = F.length_mask(batch["lengths"], targets.shape[1])
         return F.linear_cross_entropy(states, kernel, self.bias, targets, mask=mask), carry
 
-    def _read(self, batch: Batch, carry: Carry, train: bool) -> tuple[Array, Tree]:
+    def _run(self, batch: Batch, carry: Carry, train: bool) -> tuple[Array, Tree]:
         config = self.config
         check_batch(batch, tokens="B T", lengths="B")
         tokens, lengths = batch["tokens"], batch["lengths"]
@@ -122,8 +139,10 @@ class RAULanguageModel(nn.Module):
                     f"reset must have shape {lengths.shape}, got {batch['reset'].shape}"
                 )
             new = batch["reset"][:, None]
+            # The carries must be sharded like the batch, because `where` needs equal shardings.
             begin = rows_like(begin, tokens)
             carry = jax.tree.map(lambda old, first: jnp.where(new, first, old), carry, begin)
+        # `take_rows` replaces the call of `nn.Embed`, because it also supports sharded batches.
         table = self.embed.embedding.astype(self.embed.dtype)
         if config.freeze_embeddings:
             table = jax.lax.stop_gradient(table)
@@ -140,16 +159,20 @@ class RAULanguageModel(nn.Module):
             example_id=batch.get("example_id"),
         )
         if keys is not None:
-            states = F.example_dropout(states, config.dropouts.state_dropout, folded(keys, 1))
+            states = F.example_dropout(states, config.dropouts.state_dropout, fold_keys(keys, 1))
         return states, carry
 
 
 @dataclasses.dataclass(frozen=True)
 class RAULanguageTask:
-    """How an `RAULanguageModel` is trained and evaluated; a `StatefulTask`.
+    """The `StatefulTask` of training and evaluating an `RAULanguageModel`.
 
-    Minimised is the sum over the steps of a window of the mean over its rows: T times the mean per
-    token, which is what the usual learning rates (SGD, 1) and clipping norms are made for.
+    The loss is the sum over the steps of a window of the mean over its rows, which is T times the
+    mean per token. The usual learning rates (SGD, 1) and clipping norms are chosen for this loss.
+
+        >>> task = RAULanguageTask(RAULanguageModel(RAUConfig(hidden=4), vocab_size=50))
+        >>> task.init_carry({"tokens": jnp.array([[7, 9, 3]])})[0].shape
+        (1, 4)
 
     Attributes:
       model: the network.
@@ -159,22 +182,41 @@ class RAULanguageTask:
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
+        """Paths of the parameters that training does not change: frozen word vectors."""
         return frozen_embeddings(self.model, "embed/embedding")
 
     def init(self, key: Array, batch: Batch) -> Tree:
-        """Returns parameters."""
+        """Draws initial parameters.
+
+        Args:
+          key: a PRNG key.
+          batch: a window of text.
+
+        Returns:
+          The parameters.
+        """
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 
     def init_carry(self, batch: Batch) -> Tree:
-        """Returns the state at the beginning of a text."""
+        """Returns the state at the beginning of a text, for the rows of a batch."""
         return recurrent_layers(self.model.config).initial_carry(batch["tokens"].shape[0])
 
     def loss(
         self, params: Params, batch: Batch, rngs: dict[str, Array], carry: Carry
     ) -> tuple[Array, tuple[Metrics, Carry]]:
-        """Returns T times the summed likelihood of the real tokens, metrics, and the carry."""
+        """Computes the training loss of a window.
+
+        Args:
+          params: the parameters.
+          batch: the window, with "targets" and "token_weight" [B, T], 0 at padding.
+          rngs: PRNG keys of the stream "dropout".
+          carry: the state before the window.
+
+        Returns:
+          T times the summed negative log-likelihood of the real tokens, the metrics, and the state
+          after the window.
+        """
         nll, carry = self._score(params, batch, carry, train=True, rngs=rngs)
         metrics = _metrics(nll, batch["token_weight"])
         return metrics["loss"].total * nll.shape[1], (metrics, carry)
@@ -182,7 +224,17 @@ class RAULanguageTask:
     def evaluate(
         self, params: Params, batch: Batch, carry: Carry
     ) -> tuple[Metrics, Predictions, Carry]:
-        """Returns "loss" (nats per token) and "perplexity", per row what it cost, and the carry."""
+        """Evaluates a window.
+
+        Args:
+          params: the parameters.
+          batch: the window, with "targets", "token_weight" [B, T] and "example_id" [B].
+          carry: the state before the window.
+
+        Returns:
+          "loss" (nats per token) and "perplexity"; "nll" of each row, with its "example_id" and
+          number of "tokens"; and the state after the window.
+        """
         nll, carry = self._score(params, batch, carry)
         real = batch["token_weight"] > 0
         predictions = {

@@ -1,6 +1,7 @@
 """Thin Flax Linen modules: they own parameters and call `gatedjax.functional`.
 
-Errors are those of `gatedjax.functional`: a section "Raises" tells only what a module adds.
+The modules raise the errors of the functions that they call. A section "Raises" lists only the
+errors that a module adds.
 """
 
 import typing as _typing

@@ -1,4 +1,4 @@
-"""Scores, gates and pooling over a sequence."""
+"""Modules that score, gate and pool the positions of a sequence."""
 
 from typing import Literal
 
@@ -16,13 +16,20 @@ from gatedjax.nn._types import Initializer
 
 
 class TokenScore(nn.Module):
-    """One unnormalised attention score per token.
+    """An unnormalised attention score for each token.
 
     zhou: e_t = w . tanh(h_t);  mlp1: e_t = w . tanh(W h_t + b).
 
+        >>> import jax
+        >>> scores, _ = TokenScore("mlp1").init_with_output(jax.random.key(0), jnp.ones((2, 5, 8)))
+        >>> scores.shape
+        (2, 5)
+
     Attributes:
-      kind: "zhou" (Zhou et al. 2016, no further parameters) or "mlp1".
-      features: width of the hidden layer of "mlp1"; None takes that of the states.
+      kind: "zhou" (Zhou et al. 2016), which has no parameters but w, or "mlp1".
+      features: width of the hidden layer of "mlp1"; None means the width of the states.
+      dtype: dtype of the products; None means the common dtype of inputs and parameters.
+      param_dtype: dtype of the parameters.
     """
 
     kind: Literal["zhou", "mlp1"] = "zhou"
@@ -32,7 +39,17 @@ class TokenScore(nn.Module):
 
     @nn.compact
     def __call__(self, states: Float[Array, "*B T D"]) -> Float[Array, "*B T"]:
-        """Returns scores in float32 or wider."""
+        """Computes the scores of states.
+
+        Args:
+          states: h, a vector per token.
+
+        Returns:
+          e, in float32 or wider.
+
+        Raises:
+          ValueError: for an unknown `kind`.
+        """
         if self.kind not in ("zhou", "mlp1"):
             raise ValueError(f"kind must be 'zhou' or 'mlp1', got {self.kind!r}")
         if self.kind == "mlp1":
@@ -42,14 +59,25 @@ class TokenScore(nn.Module):
             1, use_bias=False, kernel_init=nn.initializers.glorot_uniform(),
             dtype=self.dtype, param_dtype=self.param_dtype,
         )(jnp.tanh(states))  # fmt: skip
+        # Scores are float32 or wider, because a softmax of bfloat16 scores loses digits.
         return score[..., 0].astype(wide_dtype(score))
 
 
 class AttentionPool(nn.Module):
-    """Attention over states, optionally gated: scores, weights and the weighted sum.
+    """Attention that pools the states of a sequence, with or without gates.
+
+        >>> import jax
+        >>> states, gates = jnp.ones((1, 4, 8)), jnp.array([[1.0, 0.0, 1.0, 0.0]])
+        >>> pool = AttentionPool()
+        >>> variables = pool.init(jax.random.key(0), states)
+        >>> pooled, weights = pool.apply(variables, states, gates=gates)
+        >>> print(pooled.shape, weights)
+        (1, 8) [[0.5 0.  0.5 0. ]]
 
     Attributes:
-      score: kind of `TokenScore`.
+      score: the `kind` of the `TokenScore` that computes the scores.
+      dtype: dtype of the products; None means the common dtype of inputs and parameters.
+      param_dtype: dtype of the parameters.
     """
 
     score: Literal["zhou", "mlp1"] = "zhou"
@@ -65,20 +93,28 @@ class AttentionPool(nn.Module):
         gates: Float[Array, "*B T"] | None = None,
         log_gates: Float[Array, "*B T"] | None = None,
     ) -> tuple[Float[Array, "*B D"], Float[Array, "*B T"]]:
-        """Returns (pooled, weights).
+        """Pools the states of each row.
 
         Args:
-          states: h.
-          mask: True at real positions. What stands elsewhere, NaN included, has no effect.
-          gates: hard gates, or None: in evaluation those of `functional.hard_gates`, which leaves
-            no row without an open gate.
-          log_gates: logarithms of soft gates, or None: in training those of
-            `functional.log_gumbel_sigmoid`. At most one of the two is given.
+          states: h, a vector per position.
+          mask: True at real positions. States at padding, NaN included, have no effect.
+          gates: hard gates, for the softmax over the open positions; None means that all are open.
+            In evaluation `functional.hard_gates` computes them, with at least one open gate per
+            row.
+          log_gates: logarithms of soft gates instead of `gates`, from
+            `functional.log_gumbel_sigmoid` in training.
+
+        Returns:
+          The weighted sums of the states, and the attention weights.
+
+        Raises:
+          ValueError: if both `gates` and `log_gates` are given.
         """
         if gates is not None and log_gates is not None:
             raise ValueError("give gates or log_gates, not both")
         check_mask(mask, states.shape[:-1])
-        if mask is not None:  # the derivatives of the scores meet padding, too
+        # Padding must be finite, because the derivatives of the scores multiply it with 0.
+        if mask is not None:
             states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
         scores = TokenScore(self.score, dtype=self.dtype, param_dtype=self.param_dtype)(states)
         if gates is not None:
@@ -91,17 +127,26 @@ class AttentionPool(nn.Module):
 
 
 class GatePredictor(nn.Module):
-    """The auxiliary network of GA-Net: the log-odds that each gate is open.
+    """The auxiliary network of GA-Net, which predicts the log-odds that each gate is open.
 
     lstm: a_t = u . h'_t + b with h' a one-layer bidirectional LSTM;
     fnn:  a_t = u . tanh(W_1 x_t + b_1) + b;
     att:  a_t = u . s_t + b with s single-head self-attention of width `features`.
 
+        >>> import jax
+        >>> xs, mask = jnp.ones((1, 4, 8)), jnp.array([[True, True, True, False]])
+        >>> predictor = GatePredictor("fnn", features=16)
+        >>> logits, _ = predictor.init_with_output(jax.random.key(0), xs, mask)
+        >>> print(logits.shape, F.hard_gates(logits, mask)[0, 3])
+        (1, 4) 0.0
+
     Attributes:
-      kind: which of the three.
+      kind: the network, "lstm", "fnn" or "att".
       features: hidden width (per direction for "lstm").
-      positions: add sinusoidal positions to the input of "att".
-      bias_init: b at the start; 0 opens about half of the gates.
+      positions: True if sinusoidal positions are added to the input of "att".
+      bias_init: initial value of b; 0 opens about half of the gates.
+      dtype: dtype of the products; None means the common dtype of inputs and parameters.
+      param_dtype: dtype of the parameters.
 
     Reference: Xue et al. 2020 (GA-Net), eq. 4 and "Auxiliary Network".
     """
@@ -115,10 +160,18 @@ class GatePredictor(nn.Module):
 
     @nn.compact
     def __call__(self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"]) -> Float[Array, "B T"]:
-        """Returns gate logits in float32 or wider; -inf (closed) at padding.
+        """Computes the gate logits, which `functional.log_gumbel_sigmoid` turns into soft gates in
+        training and `functional.hard_gates` into hard gates at test time.
 
-        What stands at padding, NaN included, has no effect. `functional.log_gumbel_sigmoid` takes
-        the logits in training, `functional.hard_gates` at test time.
+        Args:
+          xs: x, a vector per token.
+          mask: True at real tokens. Vectors at padding, NaN included, have no effect.
+
+        Returns:
+          a, in float32 or wider; -inf (closed) at padding.
+
+        Raises:
+          ValueError: for an unknown `kind`.
         """
         check_mask(mask, xs.shape[:-1])
         xs = jnp.where(mask[..., None], xs, jnp.zeros_like(xs))
@@ -139,6 +192,7 @@ class GatePredictor(nn.Module):
             **types,
         )(hidden)[..., 0]
         logits = logits.astype(wide_dtype(logits))
+        # Log-odds of -inf close the gates of padding under all relaxations.
         return jnp.where(mask, logits, -jnp.inf)
 
     def _self_attention(self, xs: Array, mask: Array, types: Options) -> Array:
@@ -153,7 +207,17 @@ class GatePredictor(nn.Module):
 
 
 class LocalPosition(nn.Module):
-    """The centre of local attention: (len - 1) * sigmoid(v . tanh(W h_last)), 0-based.
+    """The predicted centre of local attention, (len - 1) * sigmoid(v . tanh(W h_last)), from 0.
+
+        >>> import jax
+        >>> last, lengths = jnp.zeros((2, 8)), jnp.array([5, 3])
+        >>> centres, _ = LocalPosition().init_with_output(jax.random.key(0), last, lengths)
+        >>> print(centres)
+        [2. 1.]
+
+    Attributes:
+      dtype: dtype of the products; None means the common dtype of inputs and parameters.
+      param_dtype: dtype of the parameters.
 
     Reference: Luong et al. 2015, eq. 9, with the last hidden state as the query.
     """
@@ -163,22 +227,38 @@ class LocalPosition(nn.Module):
 
     @nn.compact
     def __call__(self, last: Float[Array, "*B D"], lengths: Int[Array, "*B"]) -> Float[Array, "*B"]:
-        """Returns a real-valued position inside the sequence, float32 or wider."""
+        """Computes the centre of each row.
+
+        Args:
+          last: h_last, the last state of each row.
+          lengths: len, the number of real positions of each row.
+
+        Returns:
+          Real-valued positions inside the sequences, in float32 or wider; 0 for a length of 0.
+        """
         types: Options = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         hidden = jnp.tanh(nn.Dense(last.shape[-1], use_bias=False, **types)(last))
         share = nn.Dense(1, use_bias=False, **types)(hidden)[..., 0]
         share = share.astype(wide_dtype(share))
-        # in this order, for unsigned lengths of 0
+        # The maximum comes first, because an unsigned 0 - 1 would be the largest integer.
         return (jnp.maximum(lengths, 1) - 1) * nn.sigmoid(share)
 
 
 class SourceToToken(nn.Module):
-    """Pools tokens into one vector with a softmax of its own for every feature.
+    """Attention that pools tokens into a vector, with a separate softmax for each feature.
 
         l = W_2 elu(W_1 h + b_1) + b_2,  s_d = sum_n softmax_n(l_nd) h_nd
 
+        >>> import jax
+        >>> pooled, _ = SourceToToken().init_with_output(jax.random.key(0), jnp.ones((2, 5, 8)))
+        >>> pooled.shape
+        (2, 8)
+
     Attributes:
-      features: width of the hidden layer; None takes that of the states.
+      features: width of the hidden layer; None means the width of the states.
+      kernel_init: initialiser of W_1 and W_2.
+      dtype: dtype of the products; None means the common dtype of inputs and parameters.
+      param_dtype: dtype of the parameters.
 
     Reference: Shen et al. 2018 (DiSAN), source2token; Geng et al. 2020 (SSAN) for NLI.
     """
@@ -192,7 +272,15 @@ class SourceToToken(nn.Module):
     def __call__(
         self, states: Float[Array, "*B N D"], mask: Bool[Array, "*B N"] | None = None
     ) -> Float[Array, "*B D"]:
-        """Returns s; 0 for a text without tokens. Padding, NaN included, has no effect."""
+        """Pools the tokens of each text.
+
+        Args:
+          states: h, a vector per token.
+          mask: True at real tokens. States at padding, NaN included, have no effect.
+
+        Returns:
+          s; 0 for a text without tokens.
+        """
         check_mask(mask, states.shape[:-1])
         if mask is not None:
             states = jnp.where(mask[..., None], states, jnp.zeros_like(states))

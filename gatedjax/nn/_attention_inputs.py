@@ -1,4 +1,4 @@
-"""The inputs of a multi-head attention: their checks, and how they are read."""
+"""Checks and preparation of the inputs of a multi-head attention."""
 
 from typing import Any
 
@@ -23,8 +23,19 @@ def check_attention(
 ) -> int:
     """Checks the options of a `SelectiveSelfAttention` and the arguments of a call.
 
+    Args:
+      module: the `SelectiveSelfAttention`.
+      inputs: the vectors of the queries [B, N, D].
+      mask: True at real queries.
+      source: the vectors of the keys, or a cache of the keys; None means the inputs.
+      source_mask: True at real vectors of source.
+
     Returns:
-      D, the width of its projections.
+      D, the width of the projections of the module.
+
+    Raises:
+      ValueError: if an option is out of range, a shape does not fit, or arguments exclude each
+        other.
     """
     check_that(inputs.ndim == 3, "inputs must be [B, N, D]", inputs)
     check_key_mask(mask, inputs.shape[:2])
@@ -35,8 +46,8 @@ def check_attention(
     check_relative(module.relative, module.max_offset, module.num_heads)
     if module.block is not None and module.block < 1:
         raise ValueError(f"block must be at least 1, got {module.block}")
-    made = source is None or isinstance(source, F.AttentionCache)
-    if made and source_mask is not None:
+    excludes_mask = source is None or isinstance(source, F.AttentionCache)
+    if excludes_mask and source_mask is not None:
         raise ValueError("source_mask must be None without source, or with a cache of it")
     if source is None:
         return features
@@ -59,7 +70,7 @@ def check_attention(
 
 
 def zero_padding(dtype: Dtype | None, inputs: Array, mask: Array | None) -> Array:
-    """Returns inputs [B, N, D] in the dtype of the products, 0 at padding."""
+    """Returns inputs [B, N, D] in the dtype of the products, with 0 at padding."""
     (inputs,) = nn.dtypes.promote_dtype(inputs, dtype=dtype)
     if mask is None:
         return inputs
@@ -67,6 +78,6 @@ def zero_padding(dtype: Dtype | None, inputs: Array, mask: Array | None) -> Arra
 
 
 def heads_of(cache: F.AttentionCache) -> dict[str, Array]:
-    """Returns the keys and values of a cache by the names of their projections."""
+    """Returns the keys and values of a cache, named like the projections that compute them."""
     heads = {"key": cache.key, "value": cache.value}
     return heads if cache.selector_key is None else heads | {"selector_key": cache.selector_key}

@@ -1,4 +1,4 @@
-"""Word vectors from the characters of words."""
+"""Word vectors that are computed from the characters of words."""
 
 from typing import Any
 
@@ -13,21 +13,28 @@ from gatedjax.nn._recurrent import GRU
 
 
 class CharacterEncoder(nn.Module):
-    """Reads a word with a GRU in both directions: C(w) = W [z_forward; z_backward] + b.
+    """A bidirectional GRU over the characters of a word: C(w) = W [z_forward; z_backward] + b.
 
-    z are the states after the last real character of each direction. Give every distinct word
-    once and look its vector up where it stands; that is most of the cost.
+    z are the states after the last real character of each direction. The GRU is most of the cost
+    of a network, so pass each distinct word once and look up its vector at each occurrence. The
+    table is drawn from normal(0, 0.01), W is Glorot-uniform.
+
+        >>> import jax
+        >>> encoder = CharacterEncoder(num_characters=30, features=8, hidden=4)
+        >>> characters, lengths = jnp.array([[5, 7, 2], [9, 0, 0]]), jnp.array([3, 1])
+        >>> init = encoder.init_with_output
+        >>> vectors, _ = jax.eval_shape(init, jax.random.key(0), characters, lengths)
+        >>> vectors.shape
+        (2, 8)
 
     Attributes:
-      num_characters: rows of the character table, padding included.
+      num_characters: rows of the character table, padding included; at least 2.
       features: width of C(w).
       hidden: width of the GRU per direction.
       char_features: width of a character's vector.
       gru: further options of `GRU`, such as {"reset_after": True}.
-      dtype: dtype of the products; None is float32.
+      dtype: dtype of the products; None means float32.
       param_dtype: dtype of the parameters.
-
-    The table is drawn from normal(0, 0.01), W is Glorot-uniform.
 
     Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension", section 3.1.4.
     """
@@ -44,11 +51,18 @@ class CharacterEncoder(nn.Module):
     def __call__(
         self, characters: Int[Array, "*B L"], lengths: Int[Array, "*B"]
     ) -> Float[Array, "*B E"]:
-        """Returns the vectors of words; a word of length 0 has the zero vector.
+        """Computes the vectors of words.
 
         Args:
-          characters: ids, right padded; words that are longer than L are cut.
-          lengths: characters of each word.
+          characters: ids, padded on the right; words that are longer than L are truncated.
+          lengths: number of characters of each word.
+
+        Returns:
+          C(w); the zero vector for a word of length 0.
+
+        Raises:
+          TypeError: if an argument has another dtype than integers.
+          ValueError: if shapes do not fit, or `num_characters` is below 2.
         """
         if self.num_characters < 2:
             raise ValueError(
@@ -65,7 +79,7 @@ class CharacterEncoder(nn.Module):
         lead, size = characters.shape[:-1], characters.shape[-1]
         shape = (self.num_characters, self.char_features)
         table = self.param("table", nn.initializers.normal(0.01), shape, self.param_dtype)
-        # the GRU has one batch axis: all words are its rows
+        # The words of all axes become rows, because the GRU has a single batch axis.
         ids, lengths = characters.reshape(-1, size), lengths.reshape(-1)
         vectors = take_rows(table, ids).astype(self.dtype or table.dtype)
         options = {"dtype": self.dtype, "param_dtype": self.param_dtype, **(self.gru or {})}
@@ -79,5 +93,6 @@ class CharacterEncoder(nn.Module):
             param_dtype=self.param_dtype,
             name="projection",
         )
+        # Words without characters fill up a batch, and the bias b would give them a vector.
         words = jnp.where((lengths > 0)[:, None], dense(both), 0)
         return words.reshape(*lead, self.features)

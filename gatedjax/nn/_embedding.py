@@ -1,4 +1,4 @@
-"""Word vectors."""
+"""A table of word vectors."""
 
 import flax.linen as nn
 import jax
@@ -13,18 +13,24 @@ from gatedjax.nn._types import Initializer
 
 
 class WordEmbedding(nn.Module):
-    """Looks up word vectors; the padding id 0 is always the zero vector.
+    """A table of word vectors, in which the padding id 0 always has the zero vector.
 
-    An id outside of the vocabulary gives NaN, and so does one below 0.
+    An id outside of the vocabulary, negative ids included, gives NaN.
+
+        >>> words = WordEmbedding(num_embeddings=100, features=4)
+        >>> vectors, _ = words.init_with_output(jax.random.key(0), jnp.array([[7, 99, 0]]))
+        >>> print(vectors.shape, vectors[0, 2])
+        (1, 3, 4) [0. 0. 0. 0.]
 
     Attributes:
       num_embeddings: size of the vocabulary, padding included.
       features: width E.
-      frozen: stop the gradient at the table.
-      initial: a table to start from (pretrained vectors) [num_embeddings, features]; None draws
-        uniform(-0.25, 0.25), or from `table_init`.
-      table_init: an initialiser for a table without `initial`.
-      dtype: dtype of the result.
+      frozen: True stops the gradient at the table, so that training does not change it.
+      initial: pretrained vectors [num_embeddings, features] as the initial table; None draws the
+        table from `table_init` or uniform(-0.25, 0.25).
+      table_init: an initialiser for a table without `initial`; None draws from
+        uniform(-0.25, 0.25).
+      dtype: dtype of the result; None means the dtype of the table.
       param_dtype: dtype of the table.
     """
 
@@ -38,7 +44,18 @@ class WordEmbedding(nn.Module):
 
     @nn.compact
     def __call__(self, tokens: Int[Array, "*B"]) -> Float[Array, "*B E"]:
-        """Returns the vectors of tokens."""
+        """Looks up the vectors of tokens.
+
+        Args:
+          tokens: word ids.
+
+        Returns:
+          The vectors, with E as an additional last axis.
+
+        Raises:
+          TypeError: if tokens are not integers.
+          ValueError: if `initial` has another shape than the table.
+        """
         check_integers(tokens=tokens)
         tokens = wide_integers(tokens)
         shape = (self.num_embeddings, self.features)
@@ -53,9 +70,11 @@ class WordEmbedding(nn.Module):
             return jax.random.uniform(key, shape, self.param_dtype, -0.25, 0.25)
 
         table = self.param("table", start)
-        # JAX counts an index below 0 from the end
+        # A negative id must not find a word, but JAX counts negative indices from the end.
         places = jnp.where(tokens < 0, self.num_embeddings, tokens)
         if self.frozen:
             table = lax.stop_gradient(table)
         vectors = take_rows(table, places).astype(self.dtype or table.dtype)
+        # The vectors of padding are set to 0 here, because training could change a row of the
+        # table.
         return jnp.where((tokens != 0)[..., None], vectors, jnp.zeros_like(vectors))

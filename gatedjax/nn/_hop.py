@@ -1,4 +1,4 @@
-"""One hop of a gated-attention reader."""
+"""A hop of a gated-attention reader."""
 
 from typing import Any, NamedTuple
 
@@ -14,14 +14,14 @@ from gatedjax.nn._recurrent import GRU
 
 @exportable
 class HopOutput(NamedTuple):
-    """What a hop computed.
+    """The result of a `GatedAttentionHop`.
 
     Attributes:
       document: D, states of the document [B, N, 2H].
       query: Q, states of the query [B, Q, 2H].
       summary: the final states of both directions over the query [B, 2H].
-      gated: X, what the next hop reads [B, N, 2H or 4H]; None for a hop without gating.
-      attention: A [B, N, Q], or [B, N, 1] of ones without attention of tokens; None with gated.
+      gated: X, the gated document [B, N, 2H or 4H], the input of the next hop; None without gating.
+      attention: A [B, N, Q], or ones [B, N, 1] if `token_attention` is False; None without gating.
     """
 
     document: Array
@@ -32,12 +32,20 @@ class HopOutput(NamedTuple):
 
 
 class GatedAttentionHop(nn.Module):
-    """Reads document and query with a bidirectional GRU each, then gates the one by the other.
+    """Two bidirectional GRUs, over document and query, and gates from the query on the document.
+
+        >>> import jax
+        >>> document, query = jnp.ones((1, 6, 8)), jnp.ones((1, 3, 8))
+        >>> hop = GatedAttentionHop(features=5)
+        >>> output, _ = jax.eval_shape(hop.init_with_output, jax.random.key(0), document, query)
+        >>> print(output.gated.shape, output.attention.shape)
+        (1, 6, 10) (1, 6, 3)
 
     Attributes:
       features: H, the width of a GRU per direction.
-      gating: see `functional.gated_attention`; None reads only, as the last hop does.
-      token_attention: False gates every token with the same vector, the final states of the query.
+      gating: the operation that gates, see `functional.gated_attention`; None omits the gates, as
+        in the last hop of the reader.
+      token_attention: False gates all tokens with the same vector, the final states of the query.
       gru: further options of both `GRU`s, such as {"reset_after": True}.
       dtype: dtype of the products; None follows the input.
       param_dtype: dtype of the parameters.
@@ -63,23 +71,28 @@ class GatedAttentionHop(nn.Module):
         """Runs the hop.
 
         Args:
-          document: what the hop below made of the document, or its word vectors.
+          document: X of the hop before, or the word vectors of the document.
           query: word vectors of the query.
-          document_mask: True at real tokens of the document.
-          query_mask: True at real tokens of the query.
+          document_mask: True at real tokens of the document; None means that all are real.
+          query_mask: True at real tokens of the query; None means that all are real.
+
+        Returns:
+          The states, the gated document and the attention.
         """
         options = {"dtype": self.dtype, "param_dtype": self.param_dtype, **(self.gru or {})}
-        read = {
+        grus = {
             name: GRU(self.features, bidirectional=True, name=name, **options)
             for name in ("document", "query")
         }
-        _, states = read["document"](document, document_mask)
-        ((ahead, back),), asked = read["query"](query, query_mask)
-        summary = jnp.concatenate([ahead, back], axis=-1).astype(asked.dtype)
+        _, states = grus["document"](document, document_mask)
+        ((ahead, back),), query_states = grus["query"](query, query_mask)
+        summary = jnp.concatenate([ahead, back], axis=-1).astype(query_states.dtype)
         if self.gating is None:
-            return HopOutput(states, asked, summary, None, None)
+            return HopOutput(states, query_states, summary, None, None)
         if self.token_attention:
-            gated, attention = F.gated_attention(states, asked, query_mask, gating=self.gating)
+            gated, attention = F.gated_attention(
+                states, query_states, query_mask, gating=self.gating
+            )
         else:
             gated, attention = F.gated_attention(states, summary, gating=self.gating)
-        return HopOutput(states, asked, summary, gated, attention)
+        return HopOutput(states, query_states, summary, gated, attention)

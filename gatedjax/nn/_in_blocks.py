@@ -1,4 +1,4 @@
-"""Attention a block of queries at a time, without arrays over all pairs."""
+"""Attention in blocks of queries, without arrays over all pairs of tokens."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,19 +16,34 @@ def in_blocks(
     block: int,
     pairs: Array | None,
 ) -> tuple[Array, dict[str, Array]]:
-    """The attention of a few queries at a time, without the arrays over pairs."""
+    """Runs an attention for a block of queries at a time, and each block again for the gradient.
+
+    Args:
+      attend: `SelectiveSelfAttention._attend` with its keywords: a function of (heads, positions,
+        dropout bytes, pairs) that returns the attended values [B, M, block, H] and a record.
+      heads: projections by name, each [B, M, N, H].
+      block: queries per block.
+      pairs: True where a query may see a key [B, M, Q, N]; None means all pairs.
+
+    Returns:
+      The attended values [B, M, Q, H], and the arrays of the record with a single axis of tokens;
+      arrays over pairs are left out.
+    """
     size = heads["query"].shape[2]
     queries = [name for name in ("query", "selector_query") if name in heads]
 
+    # The weights of a block are computed again for the gradient, because storing them for all
+    # blocks would take as much memory as an attention without blocks.
     @jax.checkpoint
-    def one(inputs: tuple[dict[str, Array], Array, Any]) -> tuple[Array, dict[str, Array]]:
+    def attend_block(inputs: tuple[dict[str, Array], Array, Any]) -> tuple[Array, dict[str, Array]]:
         block_heads, positions, block_pairs = inputs
         mixed, record = attend(heads | block_heads, positions, None, block_pairs)
+        # Arrays over pairs have four axes and are dropped, because blocks are there to save them.
         return mixed, {k: v for k, v in record.items() if v.ndim == 3}
 
     if pairs is not None:
-        whole = jnp.broadcast_to(pairs, (*pairs.shape[:2], size, pairs.shape[3]))
-        pairs = split_queries(whole, block)
+        all_pairs = jnp.broadcast_to(pairs, (*pairs.shape[:2], size, pairs.shape[3]))
+        pairs = split_queries(all_pairs, block)
     of_queries = {name: split_queries(heads[name], block) for name in queries}
-    mixed, record = jax.lax.map(one, (of_queries, block_positions(size, block), pairs))
+    mixed, record = jax.lax.map(attend_block, (of_queries, block_positions(size, block), pairs))
     return join_queries(mixed, size), {k: join_queries(v, size) for k, v in record.items()}

@@ -1,4 +1,4 @@
-"""Random keys of a module's streams, one per example."""
+"""PRNG keys of a module's streams, with a key for each example."""
 
 import flax.linen as nn
 import jax
@@ -12,11 +12,21 @@ from gatedjax import functional as F
 def example_keys(
     module: nn.Module, stream: str, example_id: Int[Array, " B"] | None, rows: int
 ) -> Key[Array, " B"]:
-    """The next keys of a stream for B rows; rows without an example_id take their numbers."""
+    """Returns the next keys of a stream for B rows.
+
+    Args:
+      module: the module that has the stream.
+      stream: name of the stream, such as "dropout".
+      example_id: the examples to which the keys belong; None means the numbers of the rows.
+      rows: B.
+
+    Returns:
+      A key for each row.
+    """
     ids = jnp.arange(rows) if example_id is None else example_id
     return F.example_keys(module.make_rng(stream), ids)
 
 
-def folded(keys: Key[Array, " B"], number: int) -> Key[Array, " B"]:
-    """Other keys of the same examples, for every number others."""
+def fold_keys(keys: Key[Array, " B"], number: int) -> Key[Array, " B"]:
+    """Folds a number into each key, so that each number gives different draws."""
     return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, np.uint32(number % 2**32))

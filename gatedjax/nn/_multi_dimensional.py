@@ -1,4 +1,4 @@
-"""Self-attention with a softmax of its own for every feature."""
+"""Self-attention with a separate softmax for each feature."""
 
 from typing import Any
 
@@ -14,18 +14,19 @@ from gatedjax.nn._selective import SelectiveSelfAttention
 
 
 class MultiDimensionalAttention(SelectiveSelfAttention):
-    """Self-attention with additive scores and a softmax of its own for every feature.
+    """Self-attention with additive scores and a separate softmax for each feature.
 
         e_ij = c tanh((W_q h_i + W_k h_j + b) / c) in R^D,  W_ijd = A_ij exp(e_ijd) / sum_k ..
         o_id = sum_j W_ijd h_jd
 
-    One selection A holds for all features. There is no head but one; "value" is a projection of
-    the states, and the output has one, where DiSAN has neither.
+    All features share a single selection A. There is a single head, so set `num_heads` to 1. The
+    projections "value" and "out" are additions: DiSAN averages the states themselves.
 
     Attributes:
       score_scale: c.
-      exclude_self: keep tokens from attending to themselves; `Selection` counts other pairs alone.
-      relative: not for this attention, to be left as it is.
+      exclude_self: True if tokens cannot attend to themselves; `Selection` does not count the pair
+        of a token with itself then.
+      relative: must stay "none", because a relative bias belongs to a head.
 
     Reference: Shen et al. 2018 (DiSAN), token2token attention.
     """
@@ -42,6 +43,7 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     def _scores(
         self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Bool[Array, "B N"] | None
     ) -> tuple[Array, Array, Array]:
+        # The axis of heads has size 1 and is dropped.
         query, key, value = (heads[name][:, 0] for name in ("query", "key", "value"))
         scores = multi_dimensional_scores(query, key, self.score_scale)
         size = key.shape[1]
@@ -54,8 +56,9 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
             return pairs
         return both_allow(pairs, (positions[:, None] != jnp.arange(size)[None])[None, None])
 
-    def _mixed(self, weights: Array, value: Array) -> Array:
+    def _mix_values(self, weights: Array, value: Array) -> Array:
         return multi_dimensional_values(weights, value)[:, None]
 
-    def _shown(self, weights: Array) -> Array:
+    def _recorded_weights(self, weights: Array) -> Array:
+        # The weights have an axis of features in the place of heads: the record has their mean.
         return jnp.mean(weights, axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Stacked, bidirectional recurrent layers over the fast masked scans."""
+"""Stacked and bidirectional recurrent layers, which run the masked scans of `functional`."""
 
 import functools
 import numbers
@@ -17,17 +17,20 @@ from gatedjax.functional._devices import rows_like
 from gatedjax.functional._rau_step import initial_state
 from gatedjax.functional._recurrence import check_width, step_mask
 from gatedjax.functional._types import Carry, Dtype
-from gatedjax.nn._keys import example_keys, folded
+from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.nn._types import Initializer
 
-# Flax asks for the shape of every parameter whenever a network is traced, and takes it from the
-# initialiser: one that is the same function every time is traced once for each shape
+# The initialisers are module constants and cached, because Flax traces the initialiser of each
+# parameter whenever it traces a network: JAX traces the same function only once for each shape.
 _glorot, _orthogonal = nn.initializers.glorot_uniform(), nn.initializers.orthogonal()
 
 
 @functools.cache
 def _per_gate(init: Initializer, gates: int) -> Initializer:
-    """Initialises every gate's block on its own: fans and orthogonality belong to one gate."""
+    """Returns an initialiser that applies `init` to the block of each gate separately.
+
+    Fans and orthogonality belong to a single gate.
+    """
 
     @functools.partial(jax.jit, static_argnums=(1, 2), inline=True)
     def blocks(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
@@ -53,7 +56,7 @@ def _normal(std: float) -> Initializer:
 
 @functools.cache
 def _bias(*values: float) -> Initializer:
-    """A value for every gate's block."""
+    """Returns an initialiser of a bias, with a constant for the block of each gate."""
 
     @functools.partial(jax.jit, static_argnums=(1, 2), inline=True)
     def bias(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
@@ -67,7 +70,12 @@ def _bias(*values: float) -> Initializer:
 
 
 def _both_directions(name: str, carries: Any) -> tuple[Any, Any]:
-    """The carries (forward, backward) of a layer; raises ValueError for that of one direction."""
+    """Returns the carries (forward, backward) of a layer; None for both without carries.
+
+    Raises:
+      ValueError: if carries are not a pair, such as the carry of a single direction; the message
+        names `name`.
+    """
     if carries is None:
         return None, None
     is_pair = isinstance(carries, tuple | list) and not hasattr(carries, "_fields")
@@ -80,16 +88,18 @@ def _both_directions(name: str, carries: Any) -> tuple[Any, Any]:
 
 
 class _Recurrent(nn.Module):
-    """What LSTM, GRU and RAU share: layers, directions, dropout. Subclasses own the weights.
+    """The base class of `LSTM`, `GRU` and `RAU`, with layers, directions and dropout.
+
+    A subclass defines the weights.
 
     Attributes:
       features: hidden width H per direction.
-      num_layers: stacked layers.
-      bidirectional: run both directions; outputs are [forward, backward] features.
-      dropout: on the input of every layer but the first.
-      recurrent_dropout: on the hidden state that enters the recurrent product, one mask per
-        example for all time steps.
-      init_scale: draw every kernel from uniform(-init_scale, init_scale) instead of the scheme of
+      num_layers: number of stacked layers.
+      bidirectional: True runs both directions; outputs are [forward, backward] features.
+      dropout: rate of dropout on the inputs of all layers but the first.
+      recurrent_dropout: rate of dropout on the hidden state that enters the recurrent product, with
+        the same mask for all time steps of an example.
+      init_scale: draws all kernels from uniform(-init_scale, init_scale) instead of the scheme of
         the class, as is usual for language models; must be positive and finite.
       init_distribution: "normal" makes init_scale the standard deviation of a normal distribution
         with mean 0, as in Lasagne.
@@ -114,11 +124,12 @@ class _Recurrent(nn.Module):
     def _unroll(self) -> Callable[..., Tree]:
         raise NotImplementedError
 
+    # Carries are float32 in all dtypes, because they add up small changes over many steps.
     def _zeros(self, rows: int) -> Tree:
         return jnp.zeros((rows, self.features))
 
     def _initializers(self) -> tuple[Initializer, Initializer]:
-        """Of input kernels and of recurrent kernels, for one gate."""
+        """Returns the initialisers of input kernels and of recurrent kernels, for a single gate."""
         distributions: Options = {"uniform": _uniform, "normal": _normal}
         if self.init_distribution not in distributions:
             names = tuple(distributions)
@@ -135,10 +146,14 @@ class _Recurrent(nn.Module):
 
     @nn.nowrap
     def initial_carry(self, rows: int) -> Tree:
-        """The carries before the first step, float32, as `initial` takes them: of no step yet."""
+        """Returns the carries before the first step: zeros in float32, in the form of `initial`.
+
+        Args:
+          rows: B, rows of the batch.
+        """
         ways = 2 if self.bidirectional else 1
-        each = [tuple(self._zeros(rows) for _ in range(ways)) for _ in range(self.num_layers)]
-        return tuple(pair if self.bidirectional else pair[0] for pair in each)
+        layers = [tuple(self._zeros(rows) for _ in range(ways)) for _ in range(self.num_layers)]
+        return tuple(pair if self.bidirectional else pair[0] for pair in layers)
 
     def _direction(
         self,
@@ -154,16 +169,18 @@ class _Recurrent(nn.Module):
         options: Options = {"initial": initial, "reverse": reverse}
         options |= {"resets": resets, "reset_to": reset_to}
         if keys is not None and self.recurrent_dropout > 0:
-            # bernoulli's key is folded so that the two directions drop different units
-            its_keys = folded(keys, 1 + int(reverse))
+            # The keys are folded so that the two directions drop different units.
+            its_keys = fold_keys(keys, 1 + int(reverse))
             ones = rows_like(jnp.ones((xs.shape[0], self.features), xs.dtype), xs)
             options["recurrent_dropout_mask"] = F.example_dropout(
                 ones, self.recurrent_dropout, its_keys
             )
         kernel = f"{name}_input"
-        if self.has_variable("params", kernel):  # Flax would name the parameter, which is right
+        # The check comes first, because the message of Flax would blame the parameter, not xs.
+        if self.has_variable("params", kernel):
             check_width(self.get_variable("params", kernel).shape[0], f"params[{kernel!r}]", xs=xs)
-        # as they are: the functions cast what they multiply, and biases and gradients stay wide
+        # The weights are not cast here, because the functions cast only the factors of products:
+        # biases and gradients stay wide.
         return self._unroll()(self._weights(name, xs.shape[-1]), xs, mask, **options)
 
     @nn.compact
@@ -182,20 +199,24 @@ class _Recurrent(nn.Module):
         """Runs the stack.
 
         Args:
-          xs: inputs.
-          mask: True at real positions.
-          lengths: instead of mask, the number of real positions of each row.
-          initial: carries as this call returns them (a tuple over layers, each a pair over
-            directions if bidirectional); None is zeros.
+          xs: inputs, a vector per position.
+          mask: True at real positions; None without lengths means that all are real.
+          lengths: the number of real positions of each row, instead of mask.
+          initial: the initial carries, in the form that this call returns (a tuple over layers,
+            each a pair over directions if bidirectional); None means zeros.
           resets: True at the first step of each segment of a row, for all layers and directions:
             segments do not see each other (see `functional.lstm`).
-          reset_to: the carries that segments start with, as initial; None is initial. They have no
-            part without resets.
-          deterministic: True turns dropout off; otherwise a "dropout" stream is needed.
-          example_id: keys the dropout bits to the example; None takes the row number.
+          reset_to: the initial carries of the segments, in the form of `initial`; None means
+            `initial`. Without resets they have no effect.
+          deterministic: True turns dropout off; False needs a "dropout" stream.
+          example_id: the examples to which the dropout bits belong; None means the row numbers.
 
         Returns:
-          (carries, outputs) with F = H, or 2H if bidirectional.
+          (carries, outputs): the final carries, and the states with F = H, or 2H if bidirectional.
+
+        Raises:
+          TypeError: if `features` or `num_layers` is not an integer.
+          ValueError: if an option is out of range, or carries have another number of layers.
         """
         for name in ("features", "num_layers"):
             if not isinstance(size := getattr(self, name), numbers.Integral):
@@ -204,16 +225,17 @@ class _Recurrent(nn.Module):
                 raise ValueError(f"{name} must be at least 1, got {size}")
         check_rate(self.dropout, "dropout")
         check_rate(self.recurrent_dropout, "recurrent_dropout")
-        for given, its in {"initial": initial, "reset_to": reset_to}.items():
+        for argument, its in {"initial": initial, "reset_to": reset_to}.items():
             if its is not None and len(its) != self.num_layers:
                 raise ValueError(
-                    f"{given} must hold one carry per layer ({self.num_layers}), got {len(its)}"
+                    f"{argument} must hold one carry per layer ({self.num_layers}), got {len(its)}"
                 )
         mask = step_mask(xs.shape[:2], mask, lengths)
         xs = xs.astype(self.dtype or xs.dtype)
         noisy = not deterministic and (self.dropout > 0 or self.recurrent_dropout > 0)
         carries = []
         for layer in range(self.num_layers):
+            # Each layer takes new keys, because equal dropout in all layers would be correlated.
             keys = example_keys(self, "dropout", example_id, xs.shape[0]) if noisy else None
             if keys is not None and layer > 0:
                 xs = F.example_dropout(xs, self.dropout, keys)
@@ -223,19 +245,35 @@ class _Recurrent(nn.Module):
                 carry, xs = run(f"layer_{layer}", carries=tuple(starts), reverse=False)
             else:
                 names = f"initial[{layer}]", f"reset_to[{layer}]"
-                first, second = zip(*map(_both_directions, names, starts), strict=True)
-                ahead, left = run(f"layer_{layer}_forward", carries=first, reverse=False)
-                back, right = run(f"layer_{layer}_backward", carries=second, reverse=True)
-                carry, xs = (ahead, back), jnp.concatenate([left, right], axis=-1)
+                forward_carries, backward_carries = zip(
+                    *map(_both_directions, names, starts), strict=True
+                )
+                ahead, forward_states = run(
+                    f"layer_{layer}_forward", carries=forward_carries, reverse=False
+                )
+                back, backward_states = run(
+                    f"layer_{layer}_backward", carries=backward_carries, reverse=True
+                )
+                carry = (ahead, back)
+                xs = jnp.concatenate([forward_states, backward_states], axis=-1)
             carries.append(carry)
         return tuple(carries), xs
 
 
 class LSTM(_Recurrent):
-    """LSTM layers: `functional.lstm` with parameters. Returns (carries, outputs).
+    """Layers of LSTM cells: `functional.lstm` with parameters.
 
-    Input kernels are Glorot-uniform and recurrent kernels orthogonal per gate; biases are 0, the
-    forget gate's 1.
+    Input kernels are Glorot-uniform and recurrent kernels orthogonal per gate; biases are 0, except
+    that of the forget gate.
+
+        >>> xs, mask = jnp.ones((1, 4, 3)), jnp.array([[True, True, True, False]])
+        >>> lstm = LSTM(features=5, bidirectional=True)
+        >>> (carries, outputs), _ = lstm.init_with_output(jax.random.key(0), xs, mask)
+        >>> print(outputs.shape, len(carries), carries[0][0].hidden.shape)
+        (1, 4, 10) 1 (1, 5)
+
+    Attributes:
+      forget_bias: initial bias of the forget gate.
     """
 
     forget_bias: float = 1.0
@@ -257,15 +295,25 @@ class LSTM(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """GRU layers: `functional.gru` with parameters. Returns (carries, outputs).
+    """Layers of GRU cells: `functional.gru` with parameters.
+
+    Input kernels are Glorot-uniform and recurrent kernels orthogonal per gate.
+
+        >>> gru = GRU(features=5, num_layers=2)
+        >>> variables = gru.init(jax.random.key(0), jnp.ones((1, 4, 3)))
+        >>> carries, outputs = gru.apply(variables, jnp.ones((1, 4, 3)), lengths=jnp.array([2]))
+        >>> print(outputs.shape, len(carries), outputs[0, 3])
+        (1, 4, 5) 2 [0. 0. 0. 0. 0.]
 
     Attributes:
-      reset_after: apply the reset gate after the recurrent product (cuDNN's form), which adds a
-        recurrent bias to the candidate.
+      reset_after: True applies the reset gate after the recurrent product (cuDNN's form), which
+        adds a recurrent bias to the candidate.
       recurrent_bias: False leaves that bias out, as Lasagne does.
-      gradient_clip: bounds the gradients inside every step, see `functional.gru_step`.
-      gate_bias: bias of the reset gate at the start and, negated, that of the update gate; the
-        others are 0. With 1, as in TensorFlow's cell, a new unit keeps more of its state.
+      gradient_clip: bound of the gradients inside each step, see `functional.gru_step`; None does
+        not clip.
+      gate_bias: initial bias of the reset gate; its negative is the initial bias of the update
+        gate. All other biases are 0. With 1, as in TensorFlow's cell, a new unit keeps more of its
+        state.
     """
 
     reset_after: bool = False
@@ -281,6 +329,7 @@ class GRU(_Recurrent):
             input=self.param(f"{name}_input", glorot, (width, 3 * h), d),
             recurrent=self.param(f"{name}_recurrent", orthogonal, (h, 3 * h), d),
             bias=self.param(f"{name}_bias", _bias(self.gate_bias, -self.gate_bias, 0), (3 * h,), d),
+            # Without reset_after the two biases of the candidate would only be added.
             recurrent_bias=self.param(f"{name}_recurrent_bias", zeros, (h,), d)
             if self.reset_after and self.recurrent_bias
             else None,
@@ -293,17 +342,23 @@ class GRU(_Recurrent):
 
 
 class RAU(_Recurrent):
-    """RAU layers: `functional.rau` with parameters, in place of a GRU. Returns (carries, outputs).
+    """Layers of recurrent attention units: `functional.rau` with parameters, in place of a `GRU`.
 
-    Input kernels and those of the attention are Glorot-uniform, recurrent kernels orthogonal per
-    block; biases are 0.
+    Input kernels and the kernels of the attention are Glorot-uniform, recurrent kernels orthogonal
+    per block; biases are 0.
+
+        >>> rau, xs = RAU(features=5, attention="concat"), jnp.ones((1, 4, 3))
+        >>> (_, outputs), variables = jax.eval_shape(rau.init_with_output, jax.random.key(0), xs)
+        >>> print(outputs.shape, variables["params"]["layer_0_score"].shape)
+        (1, 4, 5) (8, 8)
 
     Attributes:
       attention: the form of the attention, see `functional.rau_step`.
-      attn_hidden: width of a tanh layer before the attention logits; 0 is none (time_causal, which
-        needs one, takes H). Not for concat and matrix.
-      rescale: give the attention weights mean 1; the paper does not.
-      reset_after, gate_bias: as for `GRU`.
+      attn_hidden: width of a tanh layer before the attention logits; 0 omits the layer, except for
+        "time_causal", which needs it and takes H. Must be 0 for "concat" and "matrix".
+      rescale: True scales the attention weights to mean 1, which the paper does not do.
+      reset_after: True applies the reset gate after the recurrent product, as in `GRU`.
+      gate_bias: initial bias of the reset gate and, negated, of the update gate, as in `GRU`.
     """
 
     attention: F.RAUAttention = "feature_proj"
@@ -326,6 +381,8 @@ class RAU(_Recurrent):
             raise ValueError(
                 f"attn_hidden must be 0 for attention={self.attention!r}, got {self.attn_hidden}"
             )
+        # The form of the attention decides the fields: feature forms without a hidden layer have
+        # their attention as a block of the kernels, all other forms have separate kernels.
         timed = self.attention == "time_causal"
         inner = self.attn_hidden or (h if timed else 0)
         kind = self._kind()
@@ -345,6 +402,7 @@ class RAU(_Recurrent):
         gates = _bias(self.gate_bias, -self.gate_bias, *[0] * (blocks - 2))
 
         def param(field: str, init: Initializer, shape: tuple[int, ...]) -> Array:
+            # The shape distinguishes biases and kernels, because only biases have a single axis.
             if len(shape) == 1:
                 init = gates if field == "bias" else nn.initializers.zeros_init()
             return self.param(f"{name}_{field}", init, shape, self.param_dtype)
@@ -373,10 +431,19 @@ class RAU(_Recurrent):
         lengths: Int[Array, " B"] | None = None,
         resets: Bool[Array, "B T"] | None = None,
     ) -> Float[Array, "B T ..."]:
-        """The attention weights of every step (`functional.rau_attention`), without dropout.
+        """Computes the attention weights of all steps, without dropout.
+
+        Args:
+          xs: inputs, a vector per position.
+          mask: True at real positions.
+          lengths: the number of real positions of each row, instead of mask.
+          resets: True at the first step of each segment of a row.
+
+        Returns:
+          The weights, of the shapes of `functional.rau_attention`.
 
         Raises:
-          ValueError: with several layers or two directions.
+          ValueError: if the module has several layers or two directions.
         """
         if self.num_layers != 1 or self.bidirectional:
             raise ValueError("attention_weights needs one layer and one direction")

@@ -1,4 +1,4 @@
-"""The learned bias of attention scores by the offset of the key."""
+"""A learned bias of attention scores that depends on the offset of the key."""
 
 from typing import Literal
 
@@ -11,18 +11,21 @@ from gatedjax.functional._types import Dtype
 Relative = Literal["none", "learned", "local"]
 
 LOCAL_BIAS = 4.0
-"""Bias that a local head starts with, in nats: e^4 is the weight of 55 other words."""
+"""Initial bias of a local head in nats; e^4 is the weight of 55 words without a bias."""
 
 
 def local_start(key: Array, shape: tuple[int, int], dtype: Dtype = jnp.float32) -> Array:
-    """Biases [M, 2K + 1] of which head 0 starts at the word before and head 1 at the word after."""
+    """Initialises biases [M, 2K + 1] so that two heads look at the neighbours of a word.
+
+    Head 0 attends to the word before, head 1 to the word after; all other biases are 0.
+    """
     del key
     middle = shape[1] // 2
     return jnp.zeros(shape, dtype).at[[0, 1], [middle - 1, middle + 1]].set(LOCAL_BIAS)
 
 
 def check_relative(relative: str, max_offset: int, num_heads: int) -> None:
-    """Raises ValueError unless these options of `SelectiveSelfAttention` go together."""
+    """Raises ValueError unless these options of `SelectiveSelfAttention` are valid together."""
     check_choice(Relative, relative=relative)
     if max_offset < 1:
         raise ValueError(f"max_offset must be at least 1, got {max_offset}")

@@ -1,4 +1,4 @@
-"""The selections of an attention layer: how they are drawn, and what is recorded of them."""
+"""Selections of keys in an attention layer: how they are drawn, and their statistics."""
 
 import functools
 from typing import Any, Literal
@@ -16,36 +16,42 @@ from gatedjax.gates._score import MultiPass
 from gatedjax.gates._train import Gates, draw
 
 Selector = EstimatorName | Literal["none", "st", "soft", "expect"] | Pathwise
-"""The name of an estimator of `gates` (or its older name), one of your own, or no selector."""
+"""The name of an estimator of `gates`, an older name, a `gates.Pathwise` object, or "none"."""
 
 NOT_OF_PAIRS = {
     "local_expectation": "it runs the network once for every pair of tokens",
     "enumerate": "it runs the network for every subset of the pairs of tokens",
     "rebar": "it draws noise anew, given the gates, behind every layer",
 }
-"""The estimators that cannot train selections of pairs, and why; every other name of the table
-`gates._named.KINDS` can, and so can any `gates.Pathwise`."""
+"""The estimators that cannot train selections of pairs, with the reason. All other names in the
+table `gates._named.KINDS` can, and all `gates.Pathwise` objects."""
 
 
 @exportable
 @struct.dataclass
 class Selection:
-    """What one attention layer did. Fields of the selector are None where there is none.
+    """The attention weights and selections of a layer; selector fields are None without a selector.
+
+        >>> from gatedjax.nn import SelectiveSelfAttention
+        >>> attention, xs = SelectiveSelfAttention(num_heads=2), jnp.zeros((1, 4, 8))
+        >>> (_, selection), _ = attention.init_with_output(jax.random.key(0), xs)
+        >>> print(selection.weights.shape, selection.rate)
+        (1, 2, 4, 4) [[0. 0.]]
 
     Attributes:
       weights: W [B, M, Q, N], 0 at padded keys; None for an attention in blocks.
       gates: A of this pass [B, M, Q, N] (M = 1 for a shared selector), before the rule for queries
-        that select nothing; None as weights.
-      logits: log-odds of a selection, as gates.
-      rate: share of the pairs that may see each other that were selected [B, M].
-      empty: share of the real queries that selected nothing [B, M].
-      selected: mean number of keys that a real query selected [B, M].
+        that select no key; None for an attention in blocks.
+      logits: s, the log-odds of a selection, with the shape of gates, or None like them.
+      rate: share of the selected pairs among the pairs that may see each other [B, M].
+      empty: share of the real queries that select no key [B, M].
+      selected: mean number of keys that a real query selects [B, M].
       entropy: mean entropy of the selection over pairs and heads [B], in nats.
       log_prob: mean log-probability of the selection over pairs and heads [B], in nats.
       probability: mean probability of a selection over pairs and heads [B].
-      score: what a difference of the loss is multiplied with to train the selector [B]: its
-        derivative with respect to every logit is the weight of the estimator, its value means
-        nothing. None unless the selector is trained by values of the loss.
+      score: the factor of a difference of losses that trains the selector [B]. Its derivative with
+        respect to a logit is the weight of the estimator for that logit; its value has no meaning.
+        None unless the estimator trains the selector with values of the loss.
     """
 
     weights: Array | None = None
@@ -61,13 +67,13 @@ class Selection:
 
 
 def check_selector(selector: Selector) -> Any:
-    """Returns the current name of a selector, or the `Pathwise` that it is.
+    """Returns the current name of a selector; returns a `Pathwise` object as it is.
 
     Raises:
-      ValueError: for another name, and for an estimator that cannot train selections of pairs.
+      ValueError: for an unknown name, and for an estimator that cannot train selections of pairs.
     """
     name = current_name("selector", selector) if isinstance(selector, str) else selector
-    able = ("none", *(one for one in KINDS if one not in NOT_OF_PAIRS))
+    able = ("none", *(kind for kind in KINDS if kind not in NOT_OF_PAIRS))
     if name not in able and not isinstance(name, Pathwise):
         names = (*able, *OLD_NAMES["selector"])
         raise ValueError(f"selector must be one of {names} or a gates.Pathwise, got {selector!r}")
@@ -78,8 +84,8 @@ def selector_estimator(selector: Selector, temperature: float | Array) -> Estima
     """Returns the estimator that trains a selector; None for "none".
 
     Args:
-      selector: a name, or a `Pathwise`, which has a temperature of its own.
-      temperature: tau, where an estimator that is named has one.
+      selector: a name, or a `Pathwise`, which ignores `temperature`.
+      temperature: tau of a named estimator with a temperature.
     """
     name = check_selector(selector)
     if isinstance(name, Pathwise):
@@ -106,23 +112,28 @@ def draw_selection(
     positions: Int[Array, " Q"],
     keys: dict[str, Array],
 ) -> Gates:
-    """Draws the gates of a training pass, as `gates.draw` does.
+    """Draws the gates of a training pass, like `gates.draw`.
 
     Hard draws and the relaxation of "st_gumbel" are computed from uniform numbers, because the
     logarithms of the noise would cost as much as the attention.
 
     Args:
-      estimator: of the gradient, see `selector_estimator`.
+      estimator: the estimator of the gradient, see `selector_estimator`.
       logits: s, the log-odds of a selection.
-      positions: of the queries.
+      positions: the positions of the queries, to which the noise belongs.
       keys: PRNG keys per example of the stream "gate" or "antithetic"; the latter draws the same
         noise with the opposite sign.
+
+    Returns:
+      The gates A, with the weights of the estimator if it needs values of the loss.
     """
+    # The mean field has no noise: probabilities take the place of the gates.
     if isinstance(estimator, MeanField):
         return Gates(jax.nn.sigmoid(logits), jax.nn.log_sigmoid(logits))
     mirrored = "antithetic" in keys
     key = keys["antithetic" if mirrored else "gate"]
     uniform = F.pair_uniform(key, logits.shape[1], positions, logits.shape[-1])
+    # The logistic noise of 1 - u is the negative noise of u.
     uniform = 1 - uniform if mirrored else uniform
     if isinstance(estimator, STGumbel):
         tau = estimator.tau
@@ -131,6 +142,7 @@ def draw_selection(
     noise = jnp.log(uniform) - jnp.log1p(-uniform)
     if isinstance(estimator, Pathwise):
         return draw(estimator, logits, noise)
+    # The other estimators are trained by values of the loss and need no derivative of the draws.
     constant = jax.lax.stop_gradient(logits)
     gates = _threshold(constant, uniform)
     if not isinstance(estimator, MultiPass):
@@ -146,36 +158,49 @@ def _threshold(logits: Array, uniform: Array) -> Array:
 
 def selection_record(
     logits: Float[Array, "B M Q N"],
-    drawn: Gates,
+    gates: Gates,
     mask: Bool[Array, "B N"] | None,
     pairs: Bool[Array, "B M Q N"] | None,
 ) -> dict[str, Array]:
-    """Returns the arrays that a `Selection` is made of, over pairs or summed over the keys.
+    """Returns arrays for `selection_of`, over pairs or summed over the keys.
 
     Args:
-      logits: of the selector.
-      drawn: the gates of the pass.
+      logits: s, the log-odds of a selection.
+      gates: the gates of the pass.
       mask: True at real keys.
-      pairs: True where a query may see a key; None is everywhere.
+      pairs: True where a query may see a key; None means all pairs.
+
+    Returns:
+      "gates" and "logits" over pairs; "counts", "entropies", "log_probs", "probabilities", with
+      pairs "keys" and with weights "score", summed over the keys [B, M, Q].
     """
     count = functools.partial(F.selection_counts, mask=mask, pair_mask=pairs)
     record = {
-        "gates": drawn.values,
+        "gates": gates.values,
         "logits": logits,
-        "counts": count(drawn.values),
+        "counts": count(gates.values),
         "entropies": F.selection_entropy(logits, mask, pair_mask=pairs),
-        "log_probs": F.selection_log_prob(logits, drawn.values, mask, pair_mask=pairs),
+        "log_probs": F.selection_log_prob(logits, gates.values, mask, pair_mask=pairs),
         "probabilities": count(jax.nn.sigmoid(logits)),
     }
+    # Queries that see different numbers of keys need counts of keys for their means.
     if pairs is not None:
         record["keys"] = count(jnp.ones((logits.shape[0], *pairs.shape[1:]), logits.dtype))
-    if drawn.weights is not None:
-        record["score"] = count(jax.lax.stop_gradient(drawn.weights) * logits)
+    if gates.weights is not None:
+        record["score"] = count(jax.lax.stop_gradient(gates.weights) * logits)
     return record
 
 
 def selection_of(record: dict[str, Array], mask: Bool[Array, "B Q"] | None) -> Selection:
-    """Returns the means over pairs and queries of a record; of weights alone without a selector."""
+    """Computes the `Selection` of a record: means over pairs and queries.
+
+    Args:
+      record: arrays of `selection_record`, with "weights"; only the latter without a selector.
+      mask: True at real queries.
+
+    Returns:
+      The selection; without a selector it has only the weights.
+    """
     if "counts" not in record:
         return Selection(weights=record.get("weights"))
     keys = record.get("keys")

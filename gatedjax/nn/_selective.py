@@ -1,4 +1,4 @@
-"""Self-attention whose keys a selector chooses."""
+"""Self-attention with a selector of keys."""
 
 import functools
 from collections.abc import Callable
@@ -31,52 +31,68 @@ from gatedjax.nn._selection import (
 )
 from gatedjax.nn._types import Initializer
 
-# "uniform unit scaling" of the authors' code
+# The authors' code has this initialiser under the name "uniform unit scaling".
 unit_scaling = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform")
 
 
 class SelectiveSelfAttention(nn.Module):
-    """Multi-head attention in which every query attends to the keys that it selects.
+    """Multi-head attention in which each query attends to the keys that it selects.
 
         e = Q K^T / sqrt(D/M),  s = Q_s K_s^T,  A ~ Bernoulli(sigmoid(s))
         W_ij = A_ij exp(e_ij) / sum_k A_ik exp(e_ik),  out = concat_heads(W V) W_o + b_o
 
-    Parameters "query", "key", "value" and "out" have the shapes of flax's
-    `MultiHeadDotProductAttention`, and selector="none" computes the same.
+    The parameters "query", "key", "value" and "out" have the shapes of Flax's
+    `MultiHeadDotProductAttention`, and with selector="none" the output is the same.
 
-    Attributes:
-      num_heads: M.
-      features: D of the projections and of the output; None takes that of the inputs.
-      selector: the estimator of `gatedjax.gates` by which A is drawn in training, by its name:
-        "st_gumbel" ("st"), "soft_gumbel" ("soft"), "mean_field" ("expect"), "straight_through",
-        "reinmax", "hard_concrete" and "hard_kuma"; "reinforce", hard draws without a gradient
-        (train with `Selection.log_prob`); "leave_one_out", "arm" and "disarm", the same (train
-        with `Selection.score`, from several passes); or any `gates.Pathwise`, an object. In
-        evaluation A = [s > 0] for all of them. "none" has no selector.
-      share_heads: one selection for all heads.
-      causal: no query sees a key after its own; needed by `decode`.
-      empty: what a query that selects nothing attends to (see `functional.selective_weights`).
-      temperature: tau of the relaxation; a call may give another one.
-      relative: b, a learned bias of e per head and offset j - i of the key, in e = Q K^T /
-        sqrt(D/M) + b with or without a selector: "none", "learned" from 0, or "local" from a head
-        that looks at the word before and one that looks at the word after.
-      max_offset: K; keys that stand further away have the bias of this offset.
-      dropout: on the weights.
-      cap: bound of the gradient of keys that hard draws leave out, see
-        `functional.selective_weights`; give 0 to networks of many layers, which 10 lets explode.
-      renormalise: see `functional.selective_weights`.
-      block: queries at a time, whose weights are computed again for the gradient: no array of
-        [B, M, N, N] is ever stored. None takes all at once.
-      remat: compute scores, noise and weights again for the gradient instead of storing them; on a
-        CPU, whose compiler merges the two computations, use block.
+        >>> xs, mask = jnp.ones((1, 4, 8)), jnp.array([[True, True, True, False]])
+        >>> attention = SelectiveSelfAttention(num_heads=2)
+        >>> variables = attention.init(jax.random.key(0), xs, mask)
+        >>> output, selection = attention.apply(
+        ...     variables, xs, mask, deterministic=False, rngs={"gate": jax.random.key(1)}
+        ... )
+        >>> print(output.shape, selection.gates.shape)
+        (1, 4, 8) (1, 2, 4, 4)
 
     Streams: "gate" (training with a selector that draws) and "dropout" (training with dropout),
-    keyed by example. In place of "gate" there may be "antithetic": of one key, both draw the same
-    noise, with opposite signs.
+    with a key per example. With the same key, a stream "antithetic" in place of "gate" draws the
+    same noise with the opposite sign.
+
+    Attributes:
+      num_heads: M, the number of heads; must divide D.
+      features: D, the width of the projections and of the output; None means the width of the
+        inputs.
+      selector: the estimator of `gatedjax.gates` that draws A in training. Trained by the gradient
+        are "st_gumbel" ("st"), "soft_gumbel" ("soft"), "mean_field" ("expect"),
+        "straight_through", "reinmax", "hard_concrete", "hard_kuma" and any `gates.Pathwise`
+        object. "reinforce" draws hard gates without a gradient (train with `Selection.log_prob`),
+        and so do "leave_one_out", "arm" and "disarm" (train with `Selection.score`, from several
+        passes). In evaluation A = [s > 0] for all of them. "none" has no selector.
+      share_heads: True if all heads share a single selection.
+      causal: True if no query sees the keys of later positions; needed by `decode`.
+      empty: the rule for a query that selects no key (see `functional.selective_weights`).
+      temperature: tau of the relaxation; the argument of a call takes precedence.
+      relative: b, a learned bias of e per head and offset j - i of the key, in e = Q K^T /
+        sqrt(D/M) + b with or without a selector: "none"; "learned", initially 0; or "local", where
+        initially a head attends to the word before and another to the word after.
+      max_offset: K, the largest offset with a separate bias; keys further away have the bias of
+        this offset.
+      dropout: rate of dropout on the weights.
+      cap: bound of the gradient of keys that hard draws leave out, see
+        `functional.selective_weights`; use 0 for networks with many layers, because their gradients
+        explode with 10.
+      renormalise: see `functional.selective_weights`.
+      block: number of queries that are processed at a time. The weights of a block are computed
+        again for the gradient, so that no array [B, M, N, N] is ever stored. None processes all
+        queries at once.
+      remat: True computes scores, noise and weights again for the gradient instead of storing them.
+        Use block on a CPU, because its compiler merges the two computations.
+      kernel_init: initialiser of the projections.
+      dtype: dtype of the products; None means the common dtype of inputs and parameters.
+      param_dtype: dtype of the parameters.
 
     Reference: Geng et al. 2020, "How Does Selective Mechanism Improve Self-Attention Networks?",
-      eqs. 2 to 5; the authors' code for what it leaves open ("st", heads with a selector each,
-      temperature 0.5, no scaling of s).
+      eqs. 2 to 5. Details that the paper leaves open follow the authors' code ("st", a selector
+      per head, temperature 0.5, no scaling of s).
     """
 
     num_heads: int = 8
@@ -110,26 +126,32 @@ class SelectiveSelfAttention(nn.Module):
         temperature: float | Float[Array, ""] | None = None,
         dropout_bytes: UInt[Array, "B M Q N"] | None = None,
     ) -> tuple[Float[Array, "B Q D"], Selection]:
-        """Returns (output, what was selected); the output is 0 at padding.
+        """Attends from the inputs to the inputs, or to another sequence.
 
         Args:
-          inputs: one vector per token.
+          inputs: a vector per token.
           mask: True at real tokens.
-          source: what keys, values and keys of the selector are made of, another sequence, or what
-            `source_cache` made of it; None is the inputs themselves.
-          source_mask: True at its real tokens.
+          source: another sequence, from which keys, values and the keys of the selector are
+            computed, or its `source_cache`; None means the inputs.
+          source_mask: True at real tokens of source.
           pair_mask: True where a query may see a key, [B, Q, N] or with an axis of heads (any axis
-            may be 1), beside the masks of padding. A query that sees nothing gathers 0.
+            may be 1), in addition to the masks of padding. The output of a query that sees no key
+            is computed from zeros.
           deterministic: False draws selections and dropout.
-          example_id: what the random bits of a row are keyed to; None takes row numbers.
-          temperature: instead of that of the module; it may be traced.
+          example_id: the examples to which the random bits belong; None means the row numbers.
+          temperature: tau instead of the attribute; may be traced.
           dropout_bytes: the random bytes of dropout (see `functional.pair_bytes`), for networks
-            that draw those of all layers at once; None draws them here, as `block` always does.
+            that draw the bytes of all layers at once; None draws them here. With `block` they are
+            always drawn here.
+
+        Returns:
+          The output, 0 at padding, and the weights and selections.
 
         Raises:
-          flax.errors.InvalidRngError: if a stream that is needed was not given.
+          flax.errors.InvalidRngError: if a stream that is needed is missing.
         """
         features = self._check(inputs, mask, source, source_mask)
+        # Padding is set to 0 first, because NaN at padding would spread by products.
         queries = zero_padding(self.dtype, inputs, mask)
         heads, read_mask = self._heads(queries, features, "query"), mask
         if isinstance(source, F.AttentionCache):
@@ -157,7 +179,8 @@ class SelectiveSelfAttention(nn.Module):
         shape = (inputs.shape[0], self.num_heads, inputs.shape[1], heads["key"].shape[2])
         pairs = pair_mask_of(pair_mask, False, shape)
         if source is not None and pairs is None:
-            pairs = jnp.ones((1, 1, *shape[2:]), bool)  # for the number of keys is not of queries
+            # The statistics need the pairs, because there are as many keys as source has tokens.
+            pairs = jnp.ones((1, 1, *shape[2:]), bool)
         if self.block is not None:
             mixed, record = in_blocks(attend, heads, self.block, pairs)
         else:
@@ -171,19 +194,21 @@ class SelectiveSelfAttention(nn.Module):
         inputs: Float[Array, "B n D"],
         mask: Bool[Array, "B n"] | None = None,
     ) -> tuple[F.AttentionCache, Float[Array, "B n D"]]:
-        """Attention of the next tokens, one or more, to those so far and to themselves.
+        """Attends from the next tokens to the tokens in a cache and to themselves.
 
-        The outputs are those that `__call__` gives for the whole sequence at once without draws. In
-        the order of `jax.lax.scan`: (cache, x_t) -> (cache, y_t).
+        The outputs equal the deterministic outputs of `__call__` for the whole sequence.
 
         Args:
-          cache: of the tokens before (see `initial_cache`).
-          inputs: one vector per new token.
-          mask: True at real tokens, which may be preceded by padding; None means all.
+          cache: the keys and values of the tokens before (see `initial_cache`).
+          inputs: a vector per new token.
+          mask: True at real tokens, which may be preceded by padding; None means that all are real.
+
+        Returns:
+          (cache with the new tokens, outputs), in the order of `jax.lax.scan`.
 
         Raises:
-          ValueError: also unless causal is set, and if the cache is known to have no room; where
-            its position is traced, outputs beyond its room are NaN.
+          ValueError: also if `causal` is False, and if the cache has no room for the tokens. Under
+            `jit`, where the position of the cache is traced, outputs beyond its room are NaN.
         """
         if not self.causal:
             raise ValueError("decode needs causal=True")
@@ -195,6 +220,8 @@ class SelectiveSelfAttention(nn.Module):
         clean = zero_padding(self.dtype, inputs, mask)
         heads = self._heads(clean, features, "query")
         new = self._heads(clean, features, "key")
+        # Positions count from the first token of the sequence, so that causal masks and relative
+        # biases are those of the whole sequence.
         positions = cache.position + jnp.arange(inputs.shape[1])
         cache = F.append_to_cache(cache, **new, mask=mask)
         mixed, _ = self._attend(
@@ -210,11 +237,17 @@ class SelectiveSelfAttention(nn.Module):
         source: Float[Array, "B N D2"],
         source_mask: Bool[Array, "B N"] | None = None,
     ) -> F.AttentionCache:
-        """Keys and values of a source that is read again and again, as by a decoder.
+        """Computes the keys and values of a source once, for many calls, as in a decoder.
+
+        Args:
+          source: a vector per token of the source.
+          source_mask: True at real tokens of the source.
+
+        Returns:
+          The keys and values, to be passed as `source` of a call.
 
         Raises:
-          ValueError: also if the module has no `features`, which the width of the source does not
-            tell.
+          ValueError: also if `features` is None, because the width of the inputs is unknown here.
         """
         if self.features is None:
             raise ValueError("source_cache needs features, got None")
@@ -231,14 +264,18 @@ class SelectiveSelfAttention(nn.Module):
     def initial_cache(
         self, rows: int, size: int, features: int | None = None, dtype: Dtype | None = None
     ) -> F.AttentionCache:
-        """A cache without tokens.
+        """Returns an empty cache.
 
         Args:
-          rows: B.
-          size: T, how many tokens it has room for.
-          features: width of the inputs, where the module has no `features`.
-          dtype: of keys and values; None is that of the module or else of its parameters. A call
-            without a dtype of its own computes in that of inputs and parameters together.
+          rows: B, rows of the batch.
+          size: T, the number of tokens for which the cache has room.
+          features: width of the inputs, needed if the attribute `features` is None.
+          dtype: dtype of keys and values; None means the `dtype` of the module or, if that is None,
+            its `param_dtype`. A module without a dtype computes in the common dtype of inputs and
+            parameters.
+
+        Raises:
+          ValueError: if the width is unknown, or size is below 1.
         """
         width = self.features or features
         if width is None or size < 1:
@@ -259,18 +296,18 @@ class SelectiveSelfAttention(nn.Module):
         )
 
     def _check(self, *arguments: Any) -> int:
-        """Checks the module and its arguments; returns D."""
+        """Checks the module and its arguments, and returns D."""
         return check_attention(self, *arguments)
 
     @nn.compact
-    def _made(self, make: Callable[[], Array]) -> Array:
-        """What a function makes with parameters of this module; flax lets one method make them."""
+    def _create(self, make: Callable[[], Array]) -> Array:
+        """Calls a function that creates parameters, in the only compact method, as Flax demands."""
         return make()
 
     def _linear(self, name: str, inputs: Array, shape: Any, axis: Any = -1) -> Array:
-        """The projection of that name."""
+        """Applies the linear projection `name`."""
         types: Options = {"dtype": self.dtype, "param_dtype": self.param_dtype}
-        return self._made(
+        return self._create(
             lambda: nn.DenseGeneral(
                 shape, axis=axis, kernel_init=self.kernel_init, name=name, **types
             )(inputs)
@@ -279,7 +316,7 @@ class SelectiveSelfAttention(nn.Module):
     def _heads(
         self, inputs: Array, features: int, side: Literal["query", "key"]
     ) -> dict[str, Array]:
-        """One vector per head [B, M, N, H] of every projection of queries, or of what they read."""
+        """Computes the projections [B, M, N, H] of queries, or of keys and values, by name."""
         head_shape = (self.num_heads, features // self.num_heads)
         shapes = dict.fromkeys(("query",) if side == "query" else ("key", "value"), head_shape)
         if self.selector != "none":
@@ -291,13 +328,13 @@ class SelectiveSelfAttention(nn.Module):
         if side == "query" and self.relative != "none":
             start = local_start if self.relative == "local" else nn.initializers.zeros_init()
             shape = (self.num_heads, 2 * self.max_offset + 1)
-            heads["relative_bias"] = self._made(
+            heads["relative_bias"] = self._create(
                 lambda: self.param("relative_bias", start, shape, self.param_dtype)
             )
         return heads
 
     def _output(self, mixed: Array, mask: Array | None, features: int) -> Array:
-        """What the heads gathered [B, M, Q, H] as [B, Q, D], 0 at padding."""
+        """Projects the attended values [B, M, Q, H] to the output [B, Q, D], 0 at padding."""
         output = self._linear("out", jnp.swapaxes(mixed, 1, 2), features, axis=(-2, -1))
         if mask is None:
             return output
@@ -308,9 +345,13 @@ class SelectiveSelfAttention(nn.Module):
     ) -> dict[str, Array]:
         """Returns the keys per example of the streams that this pass draws from."""
         streams = {name for name, is_needed in needed.items() if is_needed}
+        # Either stream is enough, because both draw the same noise up to the sign.
         if "gate" in streams and self.has_rng("antithetic") and not self.has_rng("gate"):
             streams = streams - {"gate"} | {"antithetic"}
-        return {one: example_keys(self, one, example_id, len(inputs)) for one in sorted(streams)}
+        return {
+            stream: example_keys(self, stream, example_id, len(inputs))
+            for stream in sorted(streams)
+        }
 
     def _attend(
         self,
@@ -324,7 +365,11 @@ class SelectiveSelfAttention(nn.Module):
         estimator: Estimator | None = None,
         deterministic: bool = True,
     ) -> tuple[Float[Array, "B M Q H"], dict[str, Array]]:
-        """Attention of the queries at some positions, and what it was made of."""
+        """Attends from the queries at some positions.
+
+        Returns:
+          The attended values, and the record for `selection_of`.
+        """
         scores, allowed, value = self._scores(heads, positions, mask)
         pairs = both_allow(pairs, self._visible(positions, heads["key"].shape[2]))
         allowed = both_allow(allowed, pairs)
@@ -337,25 +382,27 @@ class SelectiveSelfAttention(nn.Module):
                 heads["selector_key"],
                 preferred_element_type=scores.dtype,
             )
-            drawn = Gates(F.threshold_gates(logits), hard=True)
+            gates = Gates(F.threshold_gates(logits), hard=True)
             if estimator is not None:
-                drawn = draw_selection(estimator, logits, positions, keys)
-            weights = self._weights(scores, drawn, allowed, positions)
-            if pairs is not None and self.share_heads:  # it counts where any head may see the pair
+                gates = draw_selection(estimator, logits, positions, keys)
+            weights = self._weights(scores, gates, allowed, positions)
+            # A shared selection counts for a pair that any of the heads may see.
+            if pairs is not None and self.share_heads:
                 pairs = jnp.any(pairs, axis=1, keepdims=True)
-            record = selection_record(logits, drawn, mask, pairs)
-        record["weights"] = self._shown(weights)
+            record = selection_record(logits, gates, mask, pairs)
+        # The record has the weights without dropout, which is noise of training and not attention.
+        record["weights"] = self._recorded_weights(weights)
         if "dropout" in keys:
             heads_of, size = weights.shape[1], weights.shape[-1]
             dropout_bytes = F.pair_bytes(keys["dropout"], heads_of, positions, size)
         if dropout_bytes is not None and not deterministic:
             weights = F.byte_dropout(weights, self.dropout, dropout_bytes)
-        return self._mixed(weights, value), record
+        return self._mix_values(weights, value), record
 
     def _scores(
         self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Array | None
     ) -> tuple[Array, Array | None, Array]:
-        """Scores of the queries at some positions, which keys they may see, and the values."""
+        """Computes the scores of queries, True where they may see a key, and the values."""
         query, key, value = (heads[name] for name in ("query", "key", "value"))
         scores, allowed, value = attention_scores(query, key, value, mask)
         if "relative_bias" in heads:
@@ -364,33 +411,33 @@ class SelectiveSelfAttention(nn.Module):
         return scores, allowed, value
 
     def _visible(self, positions: Int[Array, " Q"], size: int) -> Bool[Array, "1 1 Q N"] | None:
-        """Pairs that the module lets see each other, whatever the masks; None is all of them."""
+        """Returns the pairs that the module allows, apart from the masks; None means all pairs."""
         return causal_pairs(positions, size)[None, None] if self.causal else None
 
-    def _mixed(self, weights: Array, value: Array) -> Array:
-        """What the queries gather [B, M, Q, H]."""
+    def _mix_values(self, weights: Array, value: Array) -> Array:
+        """Averages the values with the weights of each query: [B, M, Q, H]."""
         return weighted_values(weights, value)
 
-    def _shown(self, weights: Array) -> Array:
-        """The weights as `Selection` has them."""
+    def _recorded_weights(self, weights: Array) -> Array:
+        """Returns the weights in the form of `Selection.weights`."""
         return weights
 
     def _weights(
         self,
         scores: Array,
-        drawn: Gates,
+        gates: Gates,
         allowed: Array | None,
         positions: Int[Array, " Q"],
     ) -> Array:
-        """Attention weights under gates."""
-        if drawn.logarithms is not None:
-            log_gates = jnp.broadcast_to(drawn.logarithms, scores.shape)
+        """Computes the attention weights under gates."""
+        if gates.logarithms is not None:
+            log_gates = jnp.broadcast_to(gates.logarithms, scores.shape)
             return F.relaxed_gated_softmax(scores, log_gates, allowed)
         return F.selective_weights(
             scores,
-            drawn.values,
+            gates.values,
             allowed,
-            hard=drawn.hard,
+            hard=gates.hard,
             empty=self.empty,
             cap=self.cap,
             renormalise=self.renormalise,

@@ -1,4 +1,4 @@
-"""The attention gated transformation: selection vectors and the gated layers that compose them."""
+"""The attention gated transformation: selection vectors, and gated layers that compose them."""
 
 from typing import Literal
 
@@ -15,19 +15,28 @@ from gatedjax.nn._types import Initializer
 
 
 class AttentionGatedTransform(nn.Module):
-    """Layers of which each selects from the words and composes that with the layer below.
+    """Gated layers that each attend to the words and compose the result with the layer below.
 
-    The weights of all layers are stacked in one array each, blocks T (gate) before f (candidate).
+    The weights of all layers are stacked along the first axis, blocks T (gate) before f
+    (candidate).
+
+        >>> layers, words = AttentionGatedTransform(num_layers=3), jnp.ones((1, 5, 8))
+        >>> outputs, _ = jax.eval_shape(layers.init_with_output, jax.random.key(0), words)
+        >>> print([output.shape for output in outputs])
+        [(1, 3, 8), (1, 2, 8), (1, 3, 5)]
 
     Attributes:
-      num_layers: L, the first of which only selects: y_0 = s_0.
-      attention_features: width of the hidden layer of the attentions; None takes that of the words.
-      gate_bias: bias of every gate at the start.
-      share_attention_matrix: one W for the attentions of all layers.
-      ablate_above: take the selection vectors away from the layers above this one; None keeps all.
-      ablate_mode: what those layers are instead: "highway" layers, which see the layer below and
-        nothing else; or the same layers with the last vector that is left ("reuse_last_s"), or
-        with 0 ("zero").
+      num_layers: L, the number of layers; the first layer has no gate: y_0 = s_0.
+      attention_features: width of the hidden layer of the attentions; None means the width of the
+        words.
+      gate_bias: initial bias of the gates.
+      share_attention_matrix: True if the attentions of all layers share a single W.
+      ablate_above: index of the last layer with a selection vector; None means the top layer.
+      ablate_mode: replacement of the layers above: "highway" layers, which see only the layer
+        below; or the same gated layers with the last selection vector ("reuse_last_s") or with a
+        vector of zeros ("zero").
+      dtype: dtype of the products; None means the dtype of words and keys.
+      param_dtype: dtype of the parameters.
 
     Reference: Guo 2017, "A Deep Network with Visual Text Composition Behavior".
     """
@@ -49,16 +58,20 @@ class AttentionGatedTransform(nn.Module):
         *,
         keys: Float[Array, "*B N K"] | None = None,
     ) -> tuple[Float[Array, "*B L D"], Float[Array, "*B L-1 D"], Float[Array, "*B S N"]]:
-        """Returns (states, gates, attention), all in float32 or wider.
+        """Runs the layers.
 
         Args:
-          words: what is selected.
+          words: the vectors that the attentions average.
           mask: True at real words.
-          keys: what the attentions look at; None takes the words.
+          keys: the vectors from which the attentions compute their scores; None means the words.
 
         Returns:
-          y of every layer, T of the layers above the first, and the attention of the S layers that
-          have one: all L, or ablate_above + 1.
+          (states, gates, attention), all in float32 or wider: y of all layers, T of the layers
+          above the first, and the attention of the S layers with a selection vector: all L, or
+          ablate_above + 1.
+
+        Raises:
+          ValueError: if an option is out of range.
         """
         top = self.num_layers - 1
         last = top if self.ablate_above is None else self.ablate_above
@@ -76,20 +89,23 @@ class AttentionGatedTransform(nn.Module):
             words, kernels.astype(words.dtype), vectors, mask, keys=keys
         )
         if self.ablate_mode != "highway":
-            selected = self._extended(selected)
+            selected = self._extend(selected)
         states, gates = self._gated(selected)
+        # Highway layers take the place of the layers without a selection vector.
         missing = self.num_layers - selected.shape[-2]
         if missing:
             weights = self._highway(missing, words.shape[-1])
-            more = F.highway_stack(states[..., -1, :].astype(words.dtype), weights)
+            highway = F.highway_stack(states[..., -1, :].astype(words.dtype), weights)
             states, gates = (
-                jnp.concatenate(pair, axis=-2) for pair in zip((states, gates), more, strict=True)
+                jnp.concatenate(pair, axis=-2)
+                for pair in zip((states, gates), highway, strict=True)
             )
         return states, gates, attention
 
     def _attentions(self, layers: int, width: int) -> tuple[Array, Array]:
         hidden = self.attention_features or width
         shape = (1 if self.share_attention_matrix else layers, width, hidden)
+        # The first axis stacks layers and has no part in the fans of a kernel.
         glorot = nn.initializers.glorot_uniform(batch_axis=(0,))
         normal = nn.initializers.normal(hidden**-0.5)
         return (
@@ -97,7 +113,7 @@ class AttentionGatedTransform(nn.Module):
             self.param("attention_vector", normal, (layers, hidden), self.param_dtype),
         )
 
-    def _extended(self, selected: Float[Array, "*B S D"]) -> Float[Array, "*B L D"]:
+    def _extend(self, selected: Float[Array, "*B S D"]) -> Float[Array, "*B L D"]:
         missing = self.num_layers - selected.shape[-2]
         fill = selected[..., -1:, :]
         if self.ablate_mode == "zero":
@@ -106,11 +122,11 @@ class AttentionGatedTransform(nn.Module):
 
     def _gated(self, selected: Float[Array, "*B S D"]) -> tuple[Array, Array]:
         layers, width = selected.shape[-2] - 1, selected.shape[-1]
-        if not layers:  # an array without elements would be no parameter
+        if not layers:  # Flax has no parameters without elements.
             states = selected.astype(wide_dtype(selected))
             return states, states[..., :0, :]
         square, kind = (layers, width, width), self.param_dtype
-        # f reads [y; s]: both halves of its kernel have the fans of the whole
+        # Both halves of the kernel of f have the fans of the whole kernel, because f reads [y; s].
         weights = F.GatedStackWeights(
             input=self.param("input", _glorot_blocks(1, 2), (layers, width, 2 * width), kind),
             recurrent=self.param("recurrent", _glorot_blocks(2), square, kind),
@@ -128,7 +144,11 @@ class AttentionGatedTransform(nn.Module):
 
 
 def _glorot_blocks(*inputs: int) -> Initializer:
-    """Glorot-uniform blocks [L, D, H], each part of a matrix with so many times D rows."""
+    """Returns a Glorot-uniform initialiser of blocks [L, D, H], stacked along the last axis.
+
+    Args:
+      inputs: for each block, the rows of the whole matrix of which it is a part, as multiples of D.
+    """
 
     def blocks(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         rows, columns = shape[-2], shape[-1] // len(inputs)
@@ -140,7 +160,7 @@ def _glorot_blocks(*inputs: int) -> Initializer:
 
 
 def _gate_bias(value: float) -> Initializer:
-    """A constant for the block of the gate, 0 for that of the candidate."""
+    """Returns an initialiser with a constant for the block of the gate and 0 for the candidate."""
 
     def bias(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         del key

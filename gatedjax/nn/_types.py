@@ -1,4 +1,4 @@
-"""Names for types that modules have as fields."""
+"""Type aliases for the fields of modules."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -7,6 +7,6 @@ import numpy as np
 from jax import Array
 
 Initializer: TypeAlias = Callable[..., Array]
-"""(key, shape, dtype) -> the initial values of a parameter."""
+"""A function (key, shape, dtype) that returns the initial values of a parameter."""
 Table: TypeAlias = np.ndarray | Array
-"""Word vectors to start from, one row per word."""
+"""Initial word vectors, with a row for each word."""

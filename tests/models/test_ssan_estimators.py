@@ -139,7 +139,7 @@ def by_patterns(name, options):
         """Losses of all examples under one selection, times its probability, and the latter."""
         forced = Forced(pattern)
         with forced.watched():
-            one = task._passed(params, rows, RNGS)
+            one = task._run_pass(params, rows, RNGS)
         assert next(forced.left, None) is None
         log_probability = jnp.zeros(2)
         selected = [each for each in task._selections(one.output) if each.logits is not None]

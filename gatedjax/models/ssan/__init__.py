@@ -1,4 +1,4 @@
-"""SSAN (Geng et al. 2020): an encoder whose tokens select whom they attend to, and its tasks."""
+"""SSAN (Geng et al. 2020): an encoder with tokens that select the tokens they attend to."""
 
 from gatedjax.models.ssan.encoder import SSANConfig as SSANConfig
 from gatedjax.models.ssan.encoder import SSANDropout as SSANDropout

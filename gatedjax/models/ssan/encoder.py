@@ -1,4 +1,4 @@
-"""SSAN (Geng et al. 2020): a Transformer encoder in which tokens select whom they attend to.
+"""SSAN (Geng et al. 2020): a Transformer encoder in which tokens select the tokens to attend to.
 
     s = Q_s K_s^T,  A_ij ~ Bernoulli(sigmoid(s_ij)),  e = Q K^T / sqrt(D/M)
     W_ij = A_ij exp(e_ij) / sum_k A_ik exp(e_ik)
@@ -44,17 +44,19 @@ Positions = Literal["sinusoidal", "learned", "none"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANOrder:
-    """What tells the encoder the order of the words."""
+    """The options by which the encoder sees the order of the words."""
 
     positions: Positions = "sinusoidal"
-    """What tells the encoder the order: sinusoids for any length, a table, or nothing."""
+    """Vectors of positions that are added to the words: sinusoids for any length, a learned table,
+    or none."""
     max_length: int = 512
-    """Positions of the learned table; a longer text is refused."""
+    """Number of positions of the learned table. A longer text is an error."""
     relative: Relative = "none"
-    """Beside positions, a learned bias of attention per head and offset of the key: none, one that
-    starts at 0, or local: in every layer one head starts at the word before, one at that after."""
+    """Learned bias of attention per head and offset of the key, in addition to positions: "none",
+    "learned" with initial values 0, or "local", where initially one head of each layer attends to
+    the word before and one to the word after."""
     max_offset: int = 8
-    """Largest offset with a bias of its own."""
+    """Largest offset with a separate bias."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -68,11 +70,11 @@ class SSANDropout:
     """Dropout rates of the layers."""
 
     dropout: float = 0.1
-    """On the embedded words and on the result of every sublayer."""
+    """Dropout rate on the embedded words and on the results of the sublayers."""
     attention_dropout: float = 0.1
-    """On attention weights."""
+    """Dropout rate on attention weights."""
     relu_dropout: float = 0.1
-    """Inside the feed-forward networks."""
+    """Dropout rate inside the feed-forward networks."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -81,12 +83,13 @@ class SSANDropout:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANMemory:
-    """How much memory the attention takes."""
+    """The options that save memory of the attention."""
 
     block: int | None = None
-    """Queries at a time, for long texts: attention over pairs is never stored, nor returned."""
+    """Number of queries that the attention processes at a time, for long texts. Attention weights
+    of all pairs are neither stored nor returned. None processes all queries at once."""
     remat: bool = False
-    """Compute the attention again for the gradient instead of storing it."""
+    """True computes the attention again for the gradient instead of storing it."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -97,32 +100,38 @@ class SSANMemory:
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANConfig:
-    """Everything that the paper fixes or leaves open about the encoder."""
+    """The configuration of the encoder.
+
+    >>> config = SSANConfig(num_layers=2, gates=SelectorConfig(select_layers=(2,)))
+    >>> config.attention(1)["selector"], config.attention(2)["selector"]
+    ('none', 'st_gumbel')
+    """
 
     gates: SelectorConfig = dataclasses.field(default=SelectorConfig())
-    """Which layers select, and how their selections are trained."""
+    """Layers that select, and options for training their selections."""
     share_heads: bool = False
-    """One selection for all heads of a layer; the authors' code has one each."""
+    """True shares a selection between all heads of a layer. The authors' code has a selection per
+    head."""
     num_layers: int = 6
-    """Layers of the encoder."""
+    """Number of layers of the encoder."""
     hidden: int = 128
     """Width d of words and layers."""
     filter_size: int = 512
     """Hidden width of the feed-forward networks."""
     num_heads: int = 4
-    """Heads of every attention."""
+    """Number of heads of each attention."""
     norm: Norm = "pre"
-    """Layer normalisation before every sublayer, or after its residual connection."""
+    """Place of the layer normalisation: before each sublayer, or after its residual connection."""
     order: SSANOrder = SSANOrder()
-    """What tells the encoder the order of the words."""
+    """Options by which the encoder sees the order of the words."""
     dropouts: SSANDropout = SSANDropout()
     """Dropout rates of the layers."""
     freeze_embeddings: bool = False
-    """Keep word vectors as they are."""
+    """True does not train the word vectors."""
     memory: SSANMemory = SSANMemory()
-    """How much memory the attention takes."""
+    """Options that save memory of the attention."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Compute dtype; parameters, softmax, noise and the loss stay float32."""
+    """Dtype of the computation. Parameters, softmax, noise and the loss stay float32."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -141,7 +150,7 @@ class SSANConfig:
             )
 
     def attention(self, layer: int) -> dict[str, Tree]:
-        """The options of the attention of a layer (from 1)."""
+        """Returns the options of the attention of a layer (from 1)."""
         return {
             "num_heads": self.num_heads,
             "selector": self.gates.selector_of(layer),
@@ -160,11 +169,11 @@ class SSANConfig:
 @exportable
 @struct.dataclass
 class SSANEncoderOutput:
-    """What one pass computed.
+    """The output of an `SSANEncoder`.
 
     Attributes:
-      states: of the last layer [B, N, d], 0 at padding.
-      selections: what the attention of every layer did (see `nn.Selection`).
+      states: states of the last layer [B, N, d], 0 at padding.
+      selections: the weights and selections of all layers (see `nn.Selection`).
     """
 
     states: Array
@@ -172,17 +181,27 @@ class SSANEncoderOutput:
 
 
 class SSANEncoder(nn.Module):
-    """A Transformer encoder whose layers may select whom they attend to.
+    """A Transformer encoder with layers in which tokens may select the tokens to attend to.
+
+        >>> import jax
+        >>> config = SSANConfig(num_layers=1, hidden=8, num_heads=2, filter_size=16)
+        >>> model = SSANEncoder(config, vocab_size=50)
+        >>> batch = {"tokens": jnp.array([[7, 9, 3]]), "lengths": jnp.array([3])}
+        >>> init = model.init_with_output
+        >>> output, variables = jax.eval_shape(init, jax.random.key(0), batch)
+        >>> print(output.states.shape, output.selections[0].gates.shape)
+        (1, 3, 8) (1, 2, 3, 3)
+
+    Call the network with a batch {"tokens": int [B, N], "lengths": int [B]}. Training draws from
+    the streams "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by
+    default). With a final temperature the batch needs "step": int [B], the number of the step in
+    each row.
 
     Attributes:
-      config: the encoder.
+      config: the options of the encoder.
       vocab_size: rows of the embedding table, padding included.
-      embeddings: a pretrained table to start from, or None. It is used as it is; without one the
-        table is drawn from normal(0, 1/d) and multiplied by sqrt(d).
-
-    Call with a batch {"tokens": int [B, N], "lengths": int [B]}; training draws from the streams
-    "dropout" and "gate", keyed to "example_id": int [B] (row numbers if absent), and a temperature
-    that changes needs "step": int [B], the number of the step in every row.
+      embeddings: a pretrained table as the initial word vectors, or None. Without it the vectors
+        are drawn from normal(0, 1/d), and multiplied by sqrt(d) in the network.
 
     Reference: Geng et al. 2020, "How Does Selective Mechanism Improve Self-Attention Networks?".
     """
@@ -193,7 +212,14 @@ class SSANEncoder(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Batch, *, train: bool = False) -> SSANEncoderOutput:
-        """Encodes the texts; to train, with dropout and drawn selections.
+        """Encodes texts.
+
+        Args:
+          batch: see the class.
+          train: True runs the network with dropout and drawn selections.
+
+        Returns:
+          The states, and the weights and selections of all layers.
 
         Raises:
           ValueError: also if a text is longer than the table of learned positions.
@@ -205,13 +231,14 @@ class SSANEncoder(nn.Module):
         dtype = jnp.dtype(c.dtype)
         init = scaled_embedding(c.hidden)
         states = word_vectors(self, c.hidden, table_init=init, name="embed")(tokens)
+        # Drawn vectors are scaled to unit variance, whereas pretrained vectors keep their scale.
         if self.embeddings is None:
             states = states * jnp.asarray(c.hidden**0.5, dtype)
-        states, selections = run_layers(self, self._placed(states), mask, batch, train)
+        states, selections = run_layers(self, self._add_positions(states), mask, batch, train)
         states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
         return SSANEncoderOutput(states=states, selections=selections)
 
-    def _placed(self, states: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
+    def _add_positions(self, states: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
         c, size = self.config, states.shape[1]
         if c.order.positions == "sinusoidal":
             return add_positions(states)
@@ -233,24 +260,25 @@ def run_layers(
     train: bool,
     **options: Any,
 ) -> tuple[Float[Array, "B N D"], tuple[gnn.Selection, ...]]:
-    """Dropout of the inputs, and the layers with their last normalisation.
+    """Runs dropout on the inputs, all layers, and the last normalisation.
 
     Args:
-      module: with an `SSANConfig`; its compact method calls this, and it has the layers.
+      module: a network with an `SSANConfig`. Its compact method calls this function, which creates
+        the layers in it.
       states: inputs of the first layer.
-      mask: true where there is a word.
+      mask: True at real words.
       batch: see `SSANEncoder`.
-      train: dropout and drawn selections if True.
-      **options: of every `EncoderLayer`.
+      train: True runs the layers with dropout and drawn selections.
+      **options: options of all `EncoderLayer`.
 
     Returns:
-      The states, with anything at padding, and what the attention of every layer did.
+      The states, with any values at padding, and the weights and selections of all layers.
     """
     c: SSANConfig = module.config
     ids, dtype, rates = batch.get("example_id"), jnp.dtype(c.dtype), c.dropouts
-    drawn: Sequence[LayerBytes | None] = [None] * c.num_layers
+    layer_bytes: Sequence[LayerBytes | None] = [None] * c.num_layers
     if train and max(rates.dropout, rates.attention_dropout, rates.relu_dropout) > 0:
-        first, drawn = draw_layer_bytes(
+        first, layer_bytes = draw_layer_bytes(
             module,
             ids,
             states.shape[:2],
@@ -280,9 +308,10 @@ def run_layers(
             deterministic=not train,
             example_id=ids,
             temperature=temperature,
-            dropout_bytes=drawn[layer - 1],
+            dropout_bytes=layer_bytes[layer - 1],
         )
         selections.append(selection)
+    # With normalisation before the sublayers the last sum is not normalised yet.
     if c.norm == "pre":
         states = nn.LayerNorm(dtype=dtype, name="norm")(states)
     return states, tuple(selections)

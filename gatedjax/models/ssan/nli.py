@@ -1,10 +1,10 @@
-"""SSAN (Geng et al. 2020), inference between sentences: does the first entail the second?
+"""SSAN (Geng et al. 2020), natural language inference: does a premise entail a hypothesis?
 
     u = elu(W x + b),  o = attention(u),  F = sigmoid(W1 u + W2 o + b),  v = F u + (1 - F) o
     s = sum_n softmax_n(W2 elu(W1 v_n + b1) + b2) v_n
     p(c) = softmax(W elu(W' [s_p; s_h; s_p - s_h; s_p s_h]))
 
-The attention between tokens selects (SSAN) or does not (SAN); both sentences share all weights.
+The attention between tokens has a selector (SSAN) or not (SAN). Both sentences share all weights.
 """
 
 import dataclasses
@@ -43,33 +43,39 @@ TokenAttention = Literal["dot", "multi_dim"]
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANNLIConfig:
-    """Everything that the paper and the work it cites fix or leave open about the network."""
+    """The configuration of the network.
+
+    >>> SSANNLIConfig(t2t="multi_dim", exclude_self=True).num_heads
+    1
+    """
 
     gates: SelectorConfig = dataclasses.field(default=SelectorConfig())
-    """Whether the attention between tokens, the only layer, selects, and how that is trained."""
+    """Options of the selector of the attention between tokens, which is the only layer."""
     t2t: TokenAttention = "dot"
     """Attention between tokens: scaled dot products of heads, or DiSAN's additive scores with a
-    softmax for every feature."""
+    softmax for each feature."""
     num_heads: int = 1
-    """Heads of "dot"."""
+    """Number of heads of "dot"."""
     score_scale: float = 5.0
-    """c of "multi_dim": scores are c tanh(. / c)."""
+    """Scale c of the scores of "multi_dim", which are c tanh(. / c)."""
     exclude_self: bool = False
-    """Keep tokens of "multi_dim" from attending to themselves, as DiSAN does."""
+    """True keeps tokens of "multi_dim" from attending to themselves, as in DiSAN."""
     fusion: bool = True
-    """Let a gate mix every token with what it attends to; False takes the latter."""
+    """True mixes each token with its attended vector by a gate. False passes on the attended
+    vector."""
     positions: Literal["sinusoidal", "none"] = "sinusoidal"
-    """What tells the network the order."""
+    """Vectors of positions that are added to the words."""
     hidden: int = 300
     """Width of tokens and of the layer before the classes."""
     embedding_dim: int = 300
     """Width of the word vectors."""
     freeze_embeddings: bool = True
-    """Keep pretrained word vectors as they are; others are always trained."""
+    """True does not train pretrained word vectors. Word vectors that are drawn are always
+    trained."""
     dropout: float = 0.25
-    """On word vectors and on the inputs of every dense layer."""
+    """Dropout rate on word vectors and on the inputs of the dense layers."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Compute dtype; parameters, softmax, noise and the loss stay float32."""
+    """Dtype of the computation. Parameters, softmax, noise and the loss stay float32."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -90,13 +96,13 @@ class SSANNLIConfig:
 @exportable
 @struct.dataclass
 class SSANNLIOutput:
-    """What one pass computed.
+    """The output of an `SSANNLI`.
 
     Attributes:
       logits: class scores [B, C], float32.
-      premise: what the attention between the tokens of the first sentence did.
-      hypothesis: the same of the second.
-      baseline: expected reward of the estimator "reinforce", else None.
+      premise: the weights and selections between the tokens of the first sentence.
+      hypothesis: the weights and selections between the tokens of the second sentence.
+      baseline: the expected reward of the estimator "reinforce"; None for other estimators.
     """
 
     logits: Array
@@ -106,18 +112,26 @@ class SSANNLIOutput:
 
 
 class SSANNLI(nn.Module):
-    """Attention between tokens, pooling, and a comparison of two sentences.
+    """A classifier of pairs of sentences: attention between tokens, pooling, and a comparison.
+
+        >>> import jax
+        >>> model = SSANNLI(SSANNLIConfig(hidden=8, embedding_dim=8), vocab_size=50)
+        >>> batch = {"tokens": jnp.array([[7, 9, 3]]), "lengths": jnp.array([3])}
+        >>> batch |= {"hypothesis": jnp.array([[7, 3]]), "hypothesis_lengths": jnp.array([2])}
+        >>> output, _ = jax.eval_shape(model.init_with_output, jax.random.key(0), batch)
+        >>> print(output.logits.shape, output.premise.gates.shape)
+        (1, 3) (1, 1, 3, 3)
+
+    Call the network with a batch {"tokens": int [B, N], "lengths": int [B], "hypothesis": int
+    [B, N'], "hypothesis_lengths": int [B]}. Training draws from the streams "dropout" and "gate";
+    the draws belong to "example_id": int [B] (row numbers by default). With a final temperature the
+    batch needs "step": int [B], the number of the step in each row.
 
     Attributes:
-      config: the network.
+      config: the options of the network.
       vocab_size: rows of the embedding table, padding included.
-      num_classes: C.
-      embeddings: a pretrained table to start from, or None.
-
-    Call with a batch {"tokens": int [B, N], "lengths": int [B], "hypothesis": int [B, N'],
-    "hypothesis_lengths": int [B]}; training draws from the streams "dropout" and "gate", keyed to
-    "example_id": int [B] (row numbers if absent), and a temperature that changes needs "step":
-    int [B], the number of the step in every row.
+      num_classes: C, the number of classes.
+      embeddings: a pretrained table as the initial word vectors, or None.
 
     Reference: Geng et al. 2020 (SSAN), section 3.3; Shen et al. 2018 (DiSAN, ReSAN) for the rest.
     """
@@ -134,6 +148,7 @@ class SSANNLI(nn.Module):
             "dtype": jnp.dtype(c.dtype),
             "kernel_init": nn.initializers.glorot_uniform(),
         }
+        # Vectors that are drawn must be trained, even if pretrained vectors would be frozen.
         frozen = c.freeze_embeddings and self.embeddings is not None
         self.embed = word_vectors(self, frozen=frozen)
         self.projection = nn.Dense(c.hidden, **types)
@@ -161,22 +176,32 @@ class SSANNLI(nn.Module):
         self.baseline = loss_parameters(self, c.gates)
 
     def __call__(self, batch: Batch, *, train: bool = False) -> SSANNLIOutput:
-        """Runs the network; to train, with dropout and drawn selections."""
+        """Runs the network.
+
+        Args:
+          batch: see the class.
+          train: True runs the network with dropout and drawn selections.
+
+        Returns:
+          The class scores, and the selections in both sentences.
+        """
         check_batch(batch, tokens="B N", lengths="B", hypothesis="B N'", hypothesis_lengths="B")
         ids, c = batch.get("example_id"), self.config
         tau = schedule(c.gates, batch.get("step")) if train and c.gates.selective else None
-        premise, left = self._encode(batch["tokens"], batch["lengths"], ids, tau, train)
-        hypothesis, right = self._encode(
+        premise, premise_selection = self._encode(
+            batch["tokens"], batch["lengths"], ids, tau, train
+        )
+        hypothesis, hypothesis_selection = self._encode(
             batch["hypothesis"], batch["hypothesis_lengths"], ids, tau, train
         )
         both = [premise, hypothesis, premise - hypothesis, premise * hypothesis]
-        features = self._dropped(jnp.concatenate(both, axis=-1), ids, train)
+        features = self._dropout(jnp.concatenate(both, axis=-1), ids, train)
         hidden = nn.elu(self.compare(features))
-        logits = self.classifier(self._dropped(hidden, ids, train))
+        logits = self.classifier(self._dropout(hidden, ids, train))
         return SSANNLIOutput(
             logits=logits.astype(jnp.float32),
-            premise=left,
-            hypothesis=right,
+            premise=premise_selection,
+            hypothesis=hypothesis_selection,
             baseline=self.baseline,
         )
 
@@ -189,7 +214,7 @@ class SSANNLI(nn.Module):
         train: bool,
     ) -> tuple[Float[Array, "B D"], gnn.Selection]:
         mask = F.length_mask(lengths, tokens.shape[1])
-        vectors = self._dropped(self.embed(tokens), ids, train)
+        vectors = self._dropout(self.embed(tokens), ids, train)
         states = nn.elu(self.projection(vectors))
         if self.config.positions == "sinusoidal":
             states = add_positions(states)
@@ -200,19 +225,23 @@ class SSANNLI(nn.Module):
         if self.config.fusion:
             drive = self.fusion_token(states) + self.fusion_attended(attended)
             attended = F.highway_mix(states, attended, nn.sigmoid(drive))
-        attended = self._dropped(attended, ids, train)
+        attended = self._dropout(attended, ids, train)
         return self.pool(attended, mask), selection
 
-    def _dropped(self, inputs: Array, ids: Array | None, train: bool) -> Array:
+    def _dropout(self, inputs: Array, ids: Array | None, train: bool) -> Array:
         return dropout_rows(self, inputs, self.config.dropout, ids, not train)
 
 
 @dataclasses.dataclass(frozen=True)
 class SSANNLITask(SelectorClassifierTask):
-    """How an `SSANNLI` is trained and evaluated: cross-entropy of the class.
+    """The task of training and evaluating an `SSANNLI`: cross-entropy of the class.
 
-    Metrics: "loss" (in training with the penalties), "accuracy", and with a selector "selected_1"
-    and "empty_1", of both sentences. Predictions tell of the first sentence alone.
+    The metrics are "loss" (in training with the penalties), "accuracy", and with a selector
+    "selected_1" and "empty_1" of both sentences. "selected_heads" and "empty_heads" of the
+    predictions are only of the first sentence.
+
+        >>> SSANNLITask(SSANNLI(SSANNLIConfig(), vocab_size=50)).frozen
+        ()
 
     Attributes:
       model: the network.
@@ -223,17 +252,17 @@ class SSANNLITask(SelectorClassifierTask):
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Pretrained word vectors, if they are to stay; others are always trained."""
+        """Paths of the parameters that training does not change: frozen pretrained word vectors."""
         return super().frozen if self.model.embeddings is not None else ()
 
     def _selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
         return output.premise, output.hypothesis
 
-    def _shown(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
+    def _predicted_selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
         return (output.premise,)
 
     def _selector_metrics(self, output: SSANNLIOutput, weight: Float[Array, " B"]) -> Metrics:
-        """What the selector did in the two sentences, which are one layer."""
+        """Computes the metrics of the selections in both sentences, as of a single layer."""
         first, second = (
             selector_metrics((selection,), weight) for selection in self._selections(output)
         )

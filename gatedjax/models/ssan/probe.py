@@ -1,8 +1,8 @@
-"""SSAN's probes (Geng et al. 2020): what does an encoder with a selector know of a sentence?
+"""Probes of SSAN (Geng et al. 2020): classification of sentences by an encoder with a selector.
 
     states = SSANEncoder(tokens),  y = MLP(pool(states))
 
-Trained end to end on the probing data.
+The probing data train encoder and head end to end.
 """
 
 import dataclasses
@@ -31,14 +31,18 @@ Pool = Literal["mean", "max", "first", "s2t"]
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANProbeConfig(SSANConfig):
-    """The encoder, and what is read off its states."""
+    """The configuration of encoder and head.
+
+    >>> SSANProbeConfig(pool="max", num_layers=3).head_hidden
+    (128, 128)
+    """
 
     pool: Pool = "mean"
-    """How states become one vector: mean or maximum over the words, the state of the first word,
-    or source2token attention."""
+    """Pooling of the states: mean or maximum over the words, the state of the first word, or
+    source2token attention."""
     head_hidden: tuple[int, ...] = (128, 128)
-    """Widths of the rectified layers before the class layer; none of them makes the head linear.
-    Rectified layers may fall silent for all inputs, a linear head cannot."""
+    """Widths of the rectified layers before the class layer. Without rectified layers the head is
+    linear; it cannot die, as rectified layers can when they are 0 for all inputs."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,13 +52,13 @@ class SSANProbeConfig(SSANConfig):
 @exportable
 @struct.dataclass
 class SSANOutput:
-    """What one pass computed.
+    """The output of an `SSANProbe`.
 
     Attributes:
       logits: class scores [B, C], float32.
-      states: of the encoder [B, N, d].
-      selections: what the attention of every layer did (see `nn.Selection`).
-      baseline: expected reward of the estimator "reinforce", else None.
+      states: states of the encoder [B, N, d].
+      selections: the weights and selections of all layers (see `nn.Selection`).
+      baseline: the expected reward of the estimator "reinforce"; None for other estimators.
     """
 
     logits: Array
@@ -64,15 +68,23 @@ class SSANOutput:
 
 
 class SSANProbe(nn.Module):
-    """An encoder, pooling and a multi-layer perceptron, for classifying sentences.
+    """A classifier of sentences: an encoder, pooling and a multi-layer perceptron.
+
+        >>> import jax
+        >>> config = SSANProbeConfig(num_layers=1, hidden=8, filter_size=16, head_hidden=(8,))
+        >>> model = SSANProbe(config, vocab_size=50, num_classes=2)
+        >>> batch = {"tokens": jnp.array([[7, 9, 3]]), "lengths": jnp.array([3])}
+        >>> output, _ = jax.eval_shape(model.init_with_output, jax.random.key(0), batch)
+        >>> print(output.logits.shape)
+        (1, 2)
+
+    Call the network with the batch of `SSANEncoder`.
 
     Attributes:
-      config: encoder and head.
+      config: the options of encoder and head.
       vocab_size: rows of the embedding table, padding included.
-      num_classes: C.
-      embeddings: a pretrained table to start from, or None.
-
-    Call with the batch of `SSANEncoder`.
+      num_classes: C, the number of classes.
+      embeddings: a pretrained table as the initial word vectors, or None.
 
     Reference: Geng et al. 2020, sections 4.1 and 5.1. The paper leaves heads, pooling, positions
       and optimiser open.
@@ -85,14 +97,22 @@ class SSANProbe(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Batch, *, train: bool = False) -> SSANOutput:
-        """Runs the network; to train, with dropout and drawn selections."""
+        """Runs the network.
+
+        Args:
+          batch: see the class.
+          train: True runs the network with dropout and drawn selections.
+
+        Returns:
+          The class scores, and the states and selections of the encoder.
+        """
         c = self.config
         types: Options = {"dtype": jnp.dtype(c.dtype)}
         encoded = SSANEncoder(c, self.vocab_size, self.embeddings, name="encoder")(
             batch, train=train
         )
         mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
-        features = self._pooled(encoded.states, mask, types)
+        features = self._pool(encoded.states, mask, types)
         for number, width in enumerate(c.head_hidden):
             features = nn.relu(nn.Dense(width, name=f"head_{number}", **types)(features))
             features = dropout_rows(
@@ -106,10 +126,10 @@ class SSANProbe(nn.Module):
             baseline=loss_parameters(self, c.gates),
         )
 
-    def _pooled(
+    def _pool(
         self, states: Float[Array, "B N D"], mask: Array, types: Options
     ) -> Float[Array, "B D"]:
-        """One vector per sentence; 0 for a sentence without words."""
+        """Pools the states of each sentence; 0 for a sentence without words."""
         pool = self.config.pool
         if pool == "s2t":
             return gnn.SourceToToken(name="pool", **types)(states, mask)
@@ -117,6 +137,7 @@ class SSANProbe(nn.Module):
             return states[:, 0]
         column = mask[..., None]
         if pool == "max":
+            # The maximum must ignore padding, so padding has the lowest number.
             lowest = jnp.finfo(states.dtype).min
             top = jnp.max(jnp.where(column, states, lowest), axis=1)
             return jnp.where(jnp.any(column, axis=1), top, jnp.zeros_like(top))
@@ -126,10 +147,14 @@ class SSANProbe(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class SSANProbeTask(SelectorClassifierTask):
-    """How a probe is trained and evaluated: cross-entropy, and what the selector adds.
+    """The task of training and evaluating an `SSANProbe`: cross-entropy of the class.
 
-    Metrics: "loss" (in training with the penalties), "accuracy", and per layer with a selector
-    "selected_L" and "empty_L".
+    The metrics are "loss" (in training with the penalties), "accuracy", and per layer with a
+    selector "selected_L" and "empty_L".
+
+        >>> config = SSANProbeConfig(freeze_embeddings=True)
+        >>> SSANProbeTask(SSANProbe(config, vocab_size=50, num_classes=2)).frozen
+        ('encoder/embed/table',)
 
     Attributes:
       model: the network.

@@ -3,7 +3,7 @@
     x = SSANEncoder(tokens),  [q, k, v] = x W
     P_I = softmax_i(w . tanh(q_i) + b),  c = sum_i P_I(i) v_i,  P_O = softmax_i(k_i . c / sqrt(d))
 
-P_I is where the word that was moved now stands, P_O the word that followed it before.
+P_I points to the new position of the word that was moved, P_O to the word that followed it before.
 """
 
 import dataclasses
@@ -31,37 +31,48 @@ from gatedjax.training import Ratio
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WordReorderingConfig(SSANConfig):
-    """The encoder, with the sizes of the paper's experiment."""
+    """The configuration of the encoder, with the sizes of the paper's experiment.
+
+    >>> WordReorderingConfig().num_heads
+    8
+    """
 
     hidden: int = 512
     """Width d of words, layers and head."""
     filter_size: int = 2048
     """Hidden width of the feed-forward networks."""
     num_heads: int = 8
-    """Heads of every attention."""
+    """Number of heads of each attention."""
     freeze_encoder: bool = False
-    """Train the head alone, on an encoder that is kept as it is."""
+    """True trains only the head and does not change the encoder."""
 
 
 @exportable
 @struct.dataclass
 class WordReorderingOutput(SSANOutput):
-    """What one pass computed, as an `SSANOutput`.
+    """The output of a `WordReorderingDetector`, with further fields of `SSANOutput`.
 
     Attributes:
-      logits: of both positions [B, 2, N], insert first; -inf at padding, float32.
+      logits: scores of both positions [B, 2, N], insert first; -inf at padding, float32.
     """
 
 
 class WordReorderingDetector(nn.Module):
-    """Points to a word that was moved and to where it came from.
+    """A network that points to a word that was moved and to its original position.
+
+        >>> config = WordReorderingConfig(num_layers=1, hidden=8, filter_size=16)
+        >>> model = WordReorderingDetector(config, vocab_size=50)
+        >>> batch = {"tokens": jnp.array([[7, 9, 3]]), "lengths": jnp.array([3])}
+        >>> output, _ = jax.eval_shape(model.init_with_output, jax.random.key(0), batch)
+        >>> print(output.logits.shape)
+        (1, 2, 3)
+
+    Call the network with the batch of `SSANEncoder`.
 
     Attributes:
-      config: the encoder.
+      config: the options of the encoder.
       vocab_size: rows of the embedding table, padding included.
-      embeddings: a pretrained table to start from, or None.
-
-    Call with the batch of `SSANEncoder`.
+      embeddings: a pretrained table as the initial word vectors, or None.
 
     Reference: Yang et al. 2019, "Assessing the Ability of Self-Attention Networks to Learn Word
       Order"; Geng et al. 2020, section 4.2.
@@ -73,13 +84,22 @@ class WordReorderingDetector(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Batch, *, train: bool = False) -> WordReorderingOutput:
-        """Runs the network; to train, with dropout and drawn selections."""
+        """Runs the network.
+
+        Args:
+          batch: see the class.
+          train: True runs the network with dropout and drawn selections.
+
+        Returns:
+          The scores of both positions, and the states and selections of the encoder.
+        """
         c = self.config
         types: Options = {"dtype": jnp.dtype(c.dtype)}
         encoded = SSANEncoder(c, self.vocab_size, self.embeddings, name="encoder")(
             batch, train=train
         )
         states = encoded.states
+        # The encoder has no gradient and its parameters are in `WordReorderingTask.frozen`.
         if c.freeze_encoder:
             states = jax.lax.stop_gradient(states)
         mask = F.length_mask(batch["lengths"], states.shape[1])
@@ -100,12 +120,16 @@ class WordReorderingDetector(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class WordReorderingTask(SelectorTask):
-    """How a `WordReorderingDetector` is trained and evaluated.
+    """The task of training and evaluating a `WordReorderingDetector`.
 
     The loss of an example is the sum of the cross-entropies of both positions, which a batch has as
-    "insert" and "original" [B]. Metrics: "loss"; "insert" and "original", the share of each
-    position that is right; "accuracy", of both; "selected_L" and "empty_L". Predictions: both
-    positions, and "correct" (both).
+    "insert" and "original", int [B]. The metrics are "loss"; "insert" and "original", the
+    accuracies of the positions; "accuracy", the share of examples with both positions correct;
+    "selected_L" and "empty_L". The predictions are both positions, and "correct" for both.
+
+        >>> config = WordReorderingConfig(freeze_encoder=True)
+        >>> WordReorderingTask(WordReorderingDetector(config, vocab_size=50)).frozen
+        ('encoder',)
 
     Attributes:
       model: the network.
@@ -115,7 +139,7 @@ class WordReorderingTask(SelectorTask):
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """The encoder or its word vectors, if they are to stay."""
+        """Paths of the parameters that training does not change: encoder or word vectors."""
         return ("encoder",) if self.model.config.freeze_encoder else super().frozen
 
     def _cost(
@@ -146,8 +170,8 @@ def _positions(batch: Batch) -> Array:
 
 
 def position_cost(logits: Float[Array, "B 2 N"], batch: Batch) -> Float[Array, " B"]:
-    """Sum of the cross-entropies of both positions, in nats; 0 for a text without words."""
-    # -inf at padding would make 0 * inf of a row of padding
+    """Computes the sum of both cross-entropies, in nats; 0 for a text without words."""
+    # The scores at padding are finite here, because 0 * inf would be NaN in a row of padding.
     real = F.length_mask(batch["lengths"], logits.shape[-1])[:, None, :]
     filled = jnp.where(real, logits, jnp.finfo(logits.dtype).min / 2)
     both = optax.softmax_cross_entropy_with_integer_labels(filled, _positions(batch))
@@ -155,7 +179,7 @@ def position_cost(logits: Float[Array, "B 2 N"], batch: Batch) -> Float[Array, "
 
 
 def position_metrics(logits: Float[Array, "B 2 N"], batch: Batch) -> Metrics:
-    """ "loss", "insert", "original" and "accuracy" (both) as sums and counts."""
+    """Computes "loss", "insert", "original" and "accuracy" (both) as sums and counts."""
     right = (jnp.argmax(logits, axis=-1) == _positions(batch)).astype(jnp.float32)
     return {
         "loss": Ratio.of(position_cost(logits, batch), batch["weight"]),

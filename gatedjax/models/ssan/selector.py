@@ -1,4 +1,4 @@
-"""What networks with a selector share: its options, its part of the loss, and their tasks."""
+"""The configuration of a selector, its terms of the loss, and the base class of its tasks."""
 
 import dataclasses
 from typing import Any, ClassVar, Literal, NamedTuple, cast
@@ -36,37 +36,45 @@ SelectorMode = Literal["st", "soft", "expect", "reinforce"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SelectorConfig:
-    """The options of a selector, and of what it adds to the loss."""
+    """The options of a selector and of its terms of the loss.
+
+    >>> SelectorConfig(select_layers=(2, 1)).selective
+    (1, 2)
+    """
 
     select_layers: tuple[int, ...] = (1,)
-    """Layers (from 1) whose attention has a selector; 0 or nothing is the standard encoder."""
+    """Layers (from 1) that have a selector in their attention. With 0 or no layer the network is
+    the standard encoder."""
     selector: SelectorMode = "st"
-    """Older names of the estimators "st_gumbel" (hard draws under the gradient of the relaxation),
+    """Older option for the estimators "st_gumbel" (hard draws with the gradient of the relaxation),
     "soft_gumbel" (the relaxation), "mean_field" (probabilities without noise) and "reinforce"."""
     empty: Empty = "zero"
-    """What a token that selects nothing attends to: nothing, itself, or everything."""
+    """Rule for a token that selects no token: it attends to no token, to itself, or to all
+    tokens."""
     cap: float = 10.0
-    """Of hard draws: how many nats an unselected key may stand above the best selected one in the
-    gradient of its gate, which grows by e with each."""
+    """Bound of the gradient of closed gates under hard draws: the largest lead, in nats, of the
+    score of an unselected key over the best selected key. The gradient grows by a factor of e per
+    nat."""
     temperature: float = 0.5
-    """tau of the relaxation."""
+    """Temperature tau of the relaxation."""
     final_temperature: float | None = None
-    """tau after temperature-steps, reached geometrically; None keeps tau."""
+    """Temperature after temperature-steps, approached geometrically. None keeps the temperature."""
     temperature_steps: int = 1
-    """Steps from temperature to final-temperature."""
+    """Number of steps from temperature to final-temperature."""
     estimator: EstimatorName | None = None
-    """How the gradient of the selections is estimated (see `gatedjax.gates`); None is what
-    `selector` says: "st_gumbel", "soft_gumbel", "mean_field" or "reinforce"."""
+    """Estimator of the gradient of the selections, see `gatedjax.gates`. None means the estimator
+    of the option selector: "st_gumbel", "soft_gumbel", "mean_field" or "reinforce"."""
     estimator_draws: int = 2
-    """Passes of "leave_one_out"."""
+    """Number of passes of the estimator "leave_one_out"."""
     selected_weight: float = 0.0
-    """s1: weight in the loss of the keys that a token selects, summed over heads."""
+    """Weight s1 in the loss of the number of keys that a token selects, summed over heads."""
     density: float | None = None
-    """Hold the mean probability of a selection at this by a Lagrange multiplier."""
+    """Target of the mean probability of a selection, which a Lagrange multiplier enforces. None has
+    no target."""
     entropy_weight: float = 0.0
-    """s2: weight in the loss of the mean negative entropy of the selection."""
+    """Weight s2 in the loss of the mean negative entropy of the selection."""
     reward_penalty: float = 0.02
-    """lambda: what selecting everything takes off the reward ("reinforce")."""
+    """Penalty lambda by which selecting all tokens lowers the reward of "reinforce"."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -85,8 +93,10 @@ class SelectorConfig:
         if not self.selective:
             raise ValueError(f"estimator must be None without a layer that selects, got {name!r}")
         if self.selector != "st":
-            wanted = f"'st', its default, where estimator={name!r} says how selections are trained"
-            raise ValueError(f"selector must be {wanted}, got {self.selector!r}")
+            expected = (
+                f"'st', its default, where estimator={name!r} says how selections are trained"
+            )
+            raise ValueError(f"selector must be {expected}, got {self.selector!r}")
         check_trains_pairs(name, self.selective)
 
     def _check_density(self, density: float) -> None:
@@ -99,26 +109,30 @@ class SelectorConfig:
 
     @property
     def selective(self) -> tuple[int, ...]:
-        """The layers that have a selector, ascending."""
+        """Layers that have a selector, in ascending order."""
         return tuple(sorted(layer for layer in self.select_layers if layer))
 
     @property
     def estimation(self) -> EstimatorName:
-        """The name of the estimator that trains the selections."""
+        """Name of the estimator that trains the selections."""
         return self.estimator or current_name("selector", self.selector)
 
     def selector_of(self, layer: int) -> EstimatorName | Literal["none"]:
-        """The option `selector` of the attention of a layer (from 1)."""
+        """Returns the option `selector` of the attention of a layer (from 1)."""
         return self.estimation if layer in self.selective else "none"
 
 
 def loss_parameters(module: nn.Module, config: SelectorConfig) -> Float[Array, ""] | None:
-    """Makes the scalars that the loss below fits, where it does.
+    """Creates the scalar parameters of the loss of a selector, if the configuration needs them.
 
-    They are "multiplier", of the constraint on the density, and "reward_baseline", the mean reward.
+    They are "multiplier" for the constraint on the density, and "reward_baseline", the mean reward.
+
+    Args:
+      module: the network that owns the parameters.
+      config: the options of the selector.
 
     Returns:
-      The latter.
+      "reward_baseline" for the estimator "reinforce", else None.
     """
     if not config.selective:
         return None
@@ -135,27 +149,28 @@ def selector_terms(
     cost: Float[Array, " B"],
     baseline: Float[Array, ""] | None = None,
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """The terms of the loss of every example that are about the selector.
+    """Computes the terms of a selector in the loss of each example.
 
         penalty = s_1 (keys that a token selects, summed over heads) - s_2 H(selection)
         R = -(cost + lambda rate);  surrogate = -(R - b) log p(A) + (b - R)^2 / 2
 
-    The second only for "reinforce", with R and, in its first term, b held constant; log p
-    is a mean over pairs and heads. Layers are summed.
+    The surrogate is only for "reinforce". R, and b in its first term, are constants for the
+    gradient. log p is a mean over pairs and heads. The terms are summed over layers.
 
     Args:
-      config: of the selector.
-      selections: of every layer; those without a selector count for nothing.
-      cost: loss of every example without these terms.
+      config: the options of the selector.
+      selections: the selections of all layers; layers without a selector are ignored.
+      cost: loss of each example without these terms.
       baseline: b (see `loss_parameters`).
 
     Returns:
-      (penalty, surrogate), 0 without a selector. The surrogate's value has no meaning of its own.
+      (penalty, surrogate), 0 without a selector. Only the gradient of the surrogate has a meaning.
 
-    Reference: authors' code of Geng et al. 2020 (penalty); Shen et al. 2018 (ReSAN), whose reward
-      this is.
-    Deviations: padding counts for nothing; b is learned with the other parameters, which makes it
-      a moving mean that needs no state of its own.
+    Raises:
+      ValueError: if "reinforce" has no baseline.
+
+    Reference: authors' code of Geng et al. 2020 (penalty); Shen et al. 2018 (ReSAN) (reward).
+    Deviations: padding does not count; b is a parameter, and so a moving mean without a state.
     """
     penalty = surrogate = jnp.zeros_like(cost)
     for selection in _with_selector(selections):
@@ -169,10 +184,12 @@ def selector_terms(
             if baseline is None or selection.rate is None:
                 raise ValueError("the estimator 'reinforce' needs a baseline")
             reward = -(cost + config.reward_penalty * jnp.mean(selection.rate, axis=1))
+            # The reward weights the gradient of log p and is no path of the gradient.
             reward = jax.lax.stop_gradient(reward)
             bound = jnp.broadcast_to(baseline, reward.shape)
             log_prob: Any = selection.log_prob
             surrogate = surrogate + F.score_function_loss(log_prob, reward, bound)
+            # The squared error trains the baseline towards the mean reward.
             surrogate = surrogate + (bound - reward) ** 2 / 2
     return penalty, surrogate
 
@@ -180,14 +197,17 @@ def selector_terms(
 def density_terms(
     config: SelectorConfig, selections: tuple[gnn.Selection, ...], multiplier: Float[Array, ""]
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """(term, lambda) of every example that hold the density (see `constraint`).
+    """Computes the terms that constrain the density of selections (see `constraint`).
 
-    What is held is the mean probability of a selection over pairs, heads and layers.
+    The constraint is on the mean probability of a selection over pairs, heads and layers.
 
     Args:
-      config: with a density.
-      selections: of every layer; those without a selector count for nothing.
-      multiplier: the parameter of that name.
+      config: options with a density.
+      selections: the selections of all layers; layers without a selector are ignored.
+      multiplier: the parameter "multiplier".
+
+    Returns:
+      (term, lambda) for each example.
     """
     layers: list[Any] = _with_selector(selections)
     share = jnp.mean(jnp.stack([selection.probability for selection in layers]), axis=0)
@@ -195,9 +215,15 @@ def density_terms(
 
 
 def selector_metrics(selections: tuple[gnn.Selection, ...], weight: Float[Array, " B"]) -> Metrics:
-    """ "selected_L", the share of pairs that layer L selects, and "empty_L", of tokens without any.
+    """Computes the metrics of selections as sums and counts.
 
-    Examples count alike; heads are averaged.
+    Args:
+      selections: the selections of all layers; layers without a selector are ignored.
+      weight: 1 for examples and 0 for filler rows.
+
+    Returns:
+      "selected_L", the share of pairs that layer L selects, and "empty_L", the share of tokens that
+      select no token: means over heads and over examples with equal weights.
     """
     metrics = {}
     for layer, selection in enumerate(selections, start=1):
@@ -208,7 +234,7 @@ def selector_metrics(selections: tuple[gnn.Selection, ...], weight: Float[Array,
 
 
 def selector_predictions(selections: tuple[gnn.Selection, ...]) -> Predictions:
-    """ "selected_heads" and "empty_heads" [B, S, M] of the S layers with a selector, if any."""
+    """Returns "selected_heads" and "empty_heads" [B, S, M] for the S layers with a selector."""
     layers: list[Any] = _with_selector(selections)
     if not layers:
         return {}
@@ -223,14 +249,14 @@ def _with_selector(selections: tuple[gnn.Selection, ...]) -> list[gnn.Selection]
 
 
 class _Pass(NamedTuple):
-    """What one pass of training cost.
+    """The loss of a pass in training.
 
     Attributes:
-      output: of the network.
-      total: loss of every example, summed over its units [B].
-      cost: the same per unit, without the surrogate of "reinforce" [B].
-      multiplier: lambda of the constraint on the density [B], if there is one.
-      score: see `Selection.score`; the sum over layers [B].
+      output: the output of the network.
+      total: loss of each example, summed over its units [B].
+      cost: loss of each example per unit, without the surrogate of "reinforce" [B].
+      multiplier: lambda of the constraint on the density [B]; None without a density.
+      score: `Selection.score`, summed over layers [B]; None if no layer has a score.
     """
 
     output: Any
@@ -242,12 +268,12 @@ class _Pass(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SelectorTask:
-    """The loss of a task, and what the selector adds to it.
+    """The base class of tasks of networks with a selector, which adds its terms to the loss.
 
-    A task says what an example costs (`_cost`), what is measured (`_metrics`) and what is predicted
-    (`_predictions`); `loss` and `evaluate` are the same for all.
+    A subclass defines the cost of an example (`_cost`), the metrics (`_metrics`) and the
+    predictions (`_predictions`).
 
-    The estimators "leave_one_out", "arm" and "disarm" run the network several times, under other
+    The estimators "leave_one_out", "arm" and "disarm" run the network several times, with different
     selections and the same dropout (`gates._train.train_passes`). The loss of an example, with all
     its terms, is the mean over these passes; the metrics are those of the first pass.
 
@@ -262,30 +288,47 @@ class SelectorTask:
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Parameters that the optimiser leaves alone: the word vectors, if they are to stay."""
+        """Paths of the parameters that training does not change: frozen word vectors."""
         return frozen_embeddings(self.model, self.table)
 
     def init(self, key: Array, batch: Batch) -> Tree:
-        """Returns parameters for batches with the widths of this one, by a pass without draws."""
+        """Draws initial parameters.
+
+        Args:
+          key: a PRNG key.
+          batch: a batch with the widths of all later batches.
+
+        Returns:
+          The parameters.
+        """
         return self.model.init({"params": key}, batch)["params"]
 
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
-        """Returns the loss summed over the real rows, and metrics as sums and counts.
+        """Computes the training loss of a batch.
 
-        Of the selections drawn in this step, "selected_L" and "empty_L" per layer with a selector.
-        What the selector adds to the loss of an example counts as often as the example has units
-        (one, or its words).
+        The terms of the selector are multiplied with the number of units of an example, which is 1
+        or the number of its words.
+
+        Args:
+          params: the parameters.
+          batch: the arrays of the network, and the labels and "weight" [B] of the task.
+          rngs: PRNG keys of the streams "dropout" and "gate".
+
+        Returns:
+          The loss summed over the real rows, and metrics as sums and counts. The metrics include
+          "selected_L" and "empty_L" of the selections drawn in layer L.
         """
         weight, config = batch["weight"], self.model.config.gates
         several = config.selective and issubclass(KINDS[config.estimation], MultiPass)
-        done = (self._estimated if several else self._passed)(params, batch, rngs)
-        metrics = self._metrics(done.output, batch) | self._trained(done.cost, weight)
-        metrics |= self._selector_metrics(done.output, weight)
-        if done.multiplier is not None:
-            metrics["multiplier"] = Ratio.of(done.multiplier, weight)
-        return jnp.sum(jnp.where(weight > 0, done.total * weight, 0)), metrics
+        result = (self._run_passes if several else self._run_pass)(params, batch, rngs)
+        metrics = self._metrics(result.output, batch) | self._training_metrics(result.cost, weight)
+        metrics |= self._selector_metrics(result.output, weight)
+        if result.multiplier is not None:
+            metrics["multiplier"] = Ratio.of(result.multiplier, weight)
+        # `where` keeps infinite losses of filler rows out of the sum, because 0 * inf is NaN.
+        return jnp.sum(jnp.where(weight > 0, result.total * weight, 0)), metrics
 
-    def _passed(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
+    def _run_pass(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
         config = self.model.config.gates
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         summed, units = self._cost(output, batch)
@@ -294,59 +337,66 @@ class SelectorTask:
         penalty, surrogate = selector_terms(config, selections, cost, output.baseline)
         multiplier = None
         if config.selective and config.density is not None:
-            held, multiplier = density_terms(config, selections, params["multiplier"])
-            penalty = penalty + held
+            constraint_term, multiplier = density_terms(config, selections, params["multiplier"])
+            penalty = penalty + constraint_term
         total = summed + (penalty + surrogate) * units
-        scores = [one.score for one in selections if one.score is not None]
+        scores = [selection.score for selection in selections if selection.score is not None]
         score = jnp.sum(jnp.stack(scores), axis=0) if scores else None
         return _Pass(output, total, cost + penalty, multiplier, score)
 
-    def _estimated(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
-        """Returns the mean of several passes; the output is that of the first."""
+    def _run_passes(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
+        """Returns the means over several passes, with the output of the first pass."""
         config = self.model.config.gates
         estimator: Any = create_estimator(config.estimation, draws=config.estimator_draws)
-        others = {name: key for name, key in rngs.items() if name != "gate"}
+        # All passes have equal dropout, so that their losses differ only by the selections.
+        other_rngs = {name: key for name, key in rngs.items() if name != "gate"}
 
         def run(gate: dict[str, Array]) -> tuple[Array, Array, _Pass]:
-            done = self._passed(params, batch, others | gate)
-            return done.total, cast(Array, done.score), done
+            result = self._run_pass(params, batch, other_rngs | gate)
+            return result.total, cast(Array, result.score), result
 
         total, passes = train_passes(estimator, rngs["gate"], run)
         first = jax.tree.map(lambda x: x[0], passes)
         return first._replace(total=total, cost=jnp.mean(passes.cost, axis=0))
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
-        """Returns the metrics of the task with "selected_L" and "empty_L", and its predictions.
+        """Evaluates a batch.
 
-        Predictions also have "selected_heads" and "empty_heads", if a layer has a selector.
+        Args:
+          params: the parameters.
+          batch: the arrays of the network, and the labels and "weight" [B] of the task.
+
+        Returns:
+          The metrics of the task with "selected_L" and "empty_L", and its predictions with
+          "selected_heads" and "empty_heads", for layers with a selector.
         """
         output: Output = self.model.apply({"params": params}, batch)
         metrics = self._metrics(output, batch) | self._selector_metrics(output, batch["weight"])
         predictions = self._predictions(output, batch)
-        return metrics, predictions | selector_predictions(self._shown(output))
+        return metrics, predictions | selector_predictions(self._predicted_selections(output))
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-        """(what every example costs, summed over its units; number of units)."""
+        """Returns the cost of each example, summed over its units, and its number of units."""
         raise NotImplementedError
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
-        """What is measured in training and in evaluation."""
+        """Returns the metrics of training and evaluation."""
         raise NotImplementedError
 
     def _predictions(self, output: Output, batch: Batch) -> Predictions:
-        """What is told of every example of a batch."""
+        """Returns the predictions for the examples of a batch."""
         raise NotImplementedError
 
-    def _trained(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
-        """Metrics of training alone: the cost with the penalties, as "loss"."""
+    def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
+        """Returns the metrics that only training has: "loss", the cost with the penalties."""
         return {"loss": Ratio.of(cost, weight)}
 
     def _selections(self, output: Output) -> tuple[gnn.Selection, ...]:
-        """All selections, which the loss may penalise."""
+        """Returns all selections, which the loss may penalise."""
         return output.selections
 
-    def _shown(self, output: Output) -> tuple[gnn.Selection, ...]:
-        """Those of which predictions tell, one per layer."""
+    def _predicted_selections(self, output: Output) -> tuple[gnn.Selection, ...]:
+        """Returns the selections for the predictions, a selection per layer."""
         return self._selections(output)
 
     def _selector_metrics(self, output: Output, weight: Float[Array, " B"]) -> Metrics:
@@ -355,7 +405,7 @@ class SelectorTask:
 
 @dataclasses.dataclass(frozen=True)
 class SelectorClassifierTask(SelectorTask):
-    """Cross-entropy of the class of every example."""
+    """The base class of tasks of classifiers with a selector: cross-entropy of the class."""
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         cost = cross_entropy(output.logits, batch["label"])

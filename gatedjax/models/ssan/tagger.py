@@ -1,6 +1,6 @@
-"""SSAN (Geng et al. 2020), semantic roles: who did what to whom, for one predicate at a time.
+"""SSAN (Geng et al. 2020), semantic role labelling: the role of each word for a given predicate.
 
-    x = sqrt(d) [word; is it the predicate] + b + positions
+    x = sqrt(d) [word; mark of the predicate] + b + positions
     per layer: x = norm(x + ffn(x)),  x = norm(x + attention(x));  p = softmax(W x)
 
 This is DeepAtt-FFN (Tan et al. 2018) with a selector in the attention of a layer.
@@ -34,24 +34,29 @@ from gatedjax.training import Ratio
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANTaggerConfig(SSANConfig):
-    """The network of the paper's semantic role labelling."""
+    """The configuration of the network for semantic role labelling.
+
+    >>> SSANTaggerConfig(embedding_dim=60, hidden=120).norm
+    'post'
+    """
 
     num_layers: int = 10
-    """Layers, each a feed-forward network and then an attention."""
+    """Number of layers, each a feed-forward network followed by an attention."""
     embedding_dim: int = 100
-    """Width of word vectors and of those that mark the predicate; a layer has twice that."""
+    """Width of word vectors and of the vectors that mark the predicate. Layers are twice as
+    wide."""
     hidden: int = 200
-    """Width of the layers: twice embedding-dim."""
+    """Width of the layers, which must be twice embedding-dim."""
     filter_size: int = 800
     """Hidden width of the feed-forward networks."""
     num_heads: int = 8
-    """Heads of every attention."""
+    """Number of heads of each attention."""
     norm: Literal["pre", "post"] = "post"
-    """Layer normalisation before every sublayer, or after its residual connection."""
+    """Place of the layer normalisation: before each sublayer, or after its residual connection."""
     dropouts: SSANDropout = dataclasses.field(default=SSANDropout(dropout=0.2))
     """Dropout rates of the layers."""
     label_smoothing: float = 0.1
-    """Share of the target's mass that training gives to all labels alike."""
+    """Share of the probability that the training target spreads evenly over all labels."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,12 +72,12 @@ class SSANTaggerConfig(SSANConfig):
 @exportable
 @struct.dataclass
 class SSANTaggerOutput:
-    """What one pass computed.
+    """The output of an `SSANTagger`.
 
     Attributes:
-      logits: label scores of every word [B, N, L], float32.
-      selections: what the attention of every layer did (see `nn.Selection`).
-      baseline: expected reward of the estimator "reinforce", else None.
+      logits: label scores of each word [B, N, L], float32, 0 at padding.
+      selections: the weights and selections of all layers (see `nn.Selection`).
+      baseline: the expected reward of the estimator "reinforce"; None for other estimators.
     """
 
     logits: Array
@@ -81,17 +86,25 @@ class SSANTaggerOutput:
 
 
 class SSANTagger(nn.Module):
-    """A label for every word of a sentence, given one of its predicates.
+    """A network that labels each word of a sentence, given a predicate of the sentence.
+
+        >>> config = SSANTaggerConfig(num_layers=1, embedding_dim=4, hidden=8, filter_size=16)
+        >>> model = SSANTagger(config, vocab_size=50, num_labels=5)
+        >>> batch = {"tokens": jnp.array([[7, 9, 3]]), "lengths": jnp.array([3])}
+        >>> batch["is_predicate"] = jnp.array([[0, 1, 0]])
+        >>> output, _ = jax.eval_shape(model.init_with_output, jax.random.key(0), batch)
+        >>> print(output.logits.shape)
+        (1, 3, 5)
+
+    Call the network with a batch {"tokens": int [B, N], "lengths": int [B], "is_predicate": int
+    [B, N]}, 1 at the words of the predicate. Training draws from the streams "dropout" and "gate";
+    the draws belong to "example_id": int [B] (row numbers by default).
 
     Attributes:
-      config: the network.
+      config: the options of the network.
       vocab_size: rows of the embedding table, padding included.
-      num_labels: L.
-      embeddings: a pretrained table to start from, or None.
-
-    Call with a batch {"tokens": int [B, N], "lengths": int [B], "is_predicate": int [B, N]}, 1 at
-    the words of the predicate; training draws from the streams "dropout" and "gate", keyed to
-    "example_id": int [B] (row numbers if absent).
+      num_labels: L, the number of labels.
+      embeddings: a pretrained table as the initial word vectors, or None.
 
     Reference: Geng et al. 2020 (SSAN), section 3.3; Tan et al. 2018 (DeepAtt) and its code.
     """
@@ -103,7 +116,15 @@ class SSANTagger(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Batch, *, train: bool = False) -> SSANTaggerOutput:
-        """Runs the network; to train, with dropout and drawn selections."""
+        """Runs the network.
+
+        Args:
+          batch: see the class.
+          train: True runs the network with dropout and drawn selections.
+
+        Returns:
+          The label scores of each word, and the selections of the layers.
+        """
         c = self.config
         check_batch(batch, tokens="B N", is_predicate="B N", lengths="B")
         tokens, marks = batch["tokens"], batch["is_predicate"]
@@ -133,16 +154,20 @@ class SSANTagger(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class SSANTaggingTask(SelectorTask):
-    """How an `SSANTagger` is trained and evaluated: smoothed cross-entropy of the labels.
+    """The task of training and evaluating an `SSANTagger`: smoothed cross-entropy of the labels.
 
-    A batch also has "labels": int [B, N]. A label outside [0, L), as -1 for one that the training
-    text does not have, is refused by nobody: it counts as a wrong guess, and costs nothing.
-    Metrics: "loss" (not smoothed) and "accuracy" per word, "selected_L" and "empty_L". Predictions:
-    the best label of every word as "predicted" [B, width], -1 beyond the end.
+    A batch also has "labels": int [B, N]. A label outside [0, L), such as -1 for a label that the
+    training text lacks, is not an error: the accuracy counts it as wrong, and the loss ignores it.
+    The metrics are "loss" (not smoothed) and "accuracy" per word, "selected_L" and "empty_L". The
+    predictions are the best labels of the words as "predicted" [B, width], -1 beyond the end.
+
+        >>> task = SSANTaggingTask(SSANTagger(SSANTaggerConfig(), 50, num_labels=5), width=40)
+        >>> task.frozen
+        ()
 
     Attributes:
       model: the network.
-      width: words of the longest sentence: what the rows of predictions are filled up to.
+      width: number of words of the longest sentence, the width of the predictions.
     """
 
     model: SSANTagger
@@ -158,8 +183,8 @@ class SSANTaggingTask(SelectorTask):
         words = jnp.sum(labelled, axis=1).astype(jnp.float32)
         return jnp.sum(jnp.where(labelled, smoothed, 0), axis=1), words
 
-    def _trained(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
-        return {}  # "loss" is per word, as in evaluation
+    def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
+        return {}  # The metric "loss" is per word, as in evaluation.
 
     def _predictions(self, output: SSANTaggerOutput, batch: Batch) -> Predictions:
         real = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
@@ -173,9 +198,10 @@ class SSANTaggingTask(SelectorTask):
         }
 
     def _labels(self, batch: Batch) -> tuple[Array, Array, Array]:
-        """(labels, where there is one to learn, where there is a word)."""
+        """Returns the labels, True at words with a label in [0, L), and True at real words."""
         labels = batch["labels"]
         real = F.length_mask(batch["lengths"], labels.shape[1])
+        # Labels that the network cannot predict have no loss.
         labelled = real & (labels >= 0) & (labels < self.model.num_labels)
         return jnp.where(labelled, labels, 0), labelled, real
 

@@ -1,9 +1,9 @@
-"""SSAN (Geng et al. 2020), translation: a Transformer whose encoder selects whom it attends to.
+"""SSAN (Geng et al. 2020), translation: a Transformer with a selective encoder.
 
     p(y | x) = prod_t softmax(E z_t),  z_t = decoder(y_1 .. y_{t-1}, encoder(x))
 
-The decoder is the standard one. Without a layer in `select_layers` the whole is the standard
-Transformer, the paper's baseline.
+The decoder is standard. Without a layer in `select_layers` the network is the standard Transformer,
+the paper's baseline.
 """
 
 import dataclasses
@@ -42,28 +42,32 @@ from gatedjax.models.transformer.search import Found, beam_search, check_search,
 from gatedjax.training import Ratio
 
 PAD, UNK, START, STOP = 0, 1, 2, 3
-"""The ids that both languages reserve: padding, unknown, before the first token, after the last."""
+"""Reserved ids of both languages: padding, unknown, before the first token, after the last."""
 NEVER = (PAD, UNK, START)
-"""What is never a token of a translation."""
+"""Ids that are never tokens of a translation."""
 
 
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANTranslatorConfig(SSANConfig):
-    """Encoder and decoder."""
+    """The configuration of encoder and decoder.
+
+    >>> SSANTranslatorConfig(num_layers=2, decoder_layers=1).hidden
+    256
+    """
 
     hidden: int = 256
     """Width d of words and layers."""
     filter_size: int = 1024
     """Hidden width of the feed-forward networks."""
     decoder_layers: int = 6
-    """Layers of the decoder."""
+    """Number of layers of the decoder."""
     share_embeddings: bool = True
-    """One table for the words of both languages, which then have one vocabulary."""
+    """True shares a table of word vectors between both languages, which then share a vocabulary."""
     tie_output: bool = True
-    """Score target words with their own vectors, without a matrix for it."""
+    """True scores target words with their word vectors instead of a separate matrix."""
     label_smoothing: float = 0.1
-    """Share of the target's mass that training gives to all words alike."""
+    """Share of the probability that the training target spreads evenly over all words."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,13 +78,13 @@ class SSANTranslatorConfig(SSANConfig):
 @exportable
 @struct.dataclass
 class SSANTranslatorOutput:
-    """What one pass over source and target computed.
+    """The output of an `SSANTranslator`.
 
     Attributes:
       logits: scores of the next target word [B, T, V], float32.
       encoded: states of the encoder [B, N, d], 0 at padding.
-      selections: what the attention of every encoder layer did (see `nn.Selection`).
-      baseline: expected reward of the estimator "reinforce", else None.
+      selections: the weights and selections of all encoder layers (see `nn.Selection`).
+      baseline: the expected reward of the estimator "reinforce"; None for other estimators.
     """
 
     logits: Array
@@ -90,17 +94,25 @@ class SSANTranslatorOutput:
 
 
 class SSANTranslator(nn.Module):
-    """An encoder-decoder Transformer whose encoder layers may select.
+    """A Transformer with encoder and decoder; the layers of the encoder may have a selector.
+
+        >>> sizes = {"num_layers": 1, "decoder_layers": 1, "hidden": 8, "filter_size": 16}
+        >>> model = SSANTranslator(SSANTranslatorConfig(**sizes), vocab_size=50)
+        >>> batch = {"tokens": jnp.array([[7, 9, 3]]), "lengths": jnp.array([3])}
+        >>> batch |= {"targets": jnp.array([[8, 3]]), "target_lengths": jnp.array([2])}
+        >>> output, _ = jax.eval_shape(model.init_with_output, jax.random.key(0), batch)
+        >>> print(output.logits.shape)
+        (1, 2, 50)
+
+    Call the network with a batch {"tokens": int [B, N], "lengths": int [B], "targets": int [B, T],
+    "target_lengths": int [B]}: ids of source and target, both ending with the stop token 3. The
+    decoder reads the targets shifted by a position, after the start token 2. Training draws from
+    the streams "dropout" and "gate"; the draws belong to "example_id": int [B].
 
     Attributes:
-      config: the network.
-      vocab_size: of the source, and of the target if they share embeddings.
-      target_vocab_size: of the target; None is vocab_size.
-
-    Call with a batch {"tokens": int [B, N], "lengths": int [B], "targets": int [B, T],
-    "target_lengths": int [B]}: ids of source and target, both ending with the stop token 3; the
-    decoder reads the targets shifted by one, after the start token 2. Training draws from the
-    streams "dropout" and "gate", keyed to "example_id".
+      config: the options of the network.
+      vocab_size: vocabulary size of the source, and of the target if they share embeddings.
+      target_vocab_size: vocabulary size of the target; None means vocab_size.
 
     Reference: Geng et al. 2020 (SSAN), section 3.3; Vaswani et al. 2017.
     """
@@ -146,9 +158,14 @@ class SSANTranslator(nn.Module):
         self.baseline = loss_parameters(self, c.gates)
 
     def __call__(self, batch: Batch, *, train: bool = False) -> SSANTranslatorOutput:
-        """Scores every target word after those before it.
+        """Scores each target word, given the source and the target words before it.
 
-        To train, with dropout and drawn selections.
+        Args:
+          batch: see the class.
+          train: True runs the network with dropout and drawn selections.
+
+        Returns:
+          The scores of the target words, and the states and selections of the encoder.
 
         Raises:
           ValueError: also if a text is longer than the table of learned positions.
@@ -157,18 +174,18 @@ class SSANTranslator(nn.Module):
         targets, lengths = batch["targets"], batch["target_lengths"]
         encoded = self.encode(batch, train=train)
         before = jnp.pad(targets, ((0, 0), (1, 0)), constant_values=START)[:, :-1]
-        states = self._placed(self._embed(before))
+        states = self._add_positions(self._embed(before))
         c = self.config
-        drawn: Sequence[LayerBytes | None] = [None] * c.decoder_layers
+        decoder_bytes: Sequence[LayerBytes | None] = [None] * c.decoder_layers
         if (
             train
             and max(c.dropouts.dropout, c.dropouts.attention_dropout, c.dropouts.relu_dropout) > 0
         ):
-            first, drawn = self._draw(batch)
+            first, decoder_bytes = self._draw(batch)
             states = F.byte_dropout(states, c.dropouts.dropout, first)
         mask = causal_mask(F.length_mask(lengths, targets.shape[1]))
         source_mask = self._source_mask(batch)
-        for layer, layer_bytes in zip(self.decoder, drawn, strict=True):
+        for layer, layer_bytes in zip(self.decoder, decoder_bytes, strict=True):
             states = layer(states, mask, layer.source(encoded.states), source_mask, layer_bytes)
         return SSANTranslatorOutput(
             logits=self._logits(states),
@@ -178,15 +195,20 @@ class SSANTranslator(nn.Module):
         )
 
     def encode(self, batch: Batch, *, train: bool = False) -> SSANEncoderOutput:
-        """Encodes the sources."""
+        """Encodes the sources of a batch; see `SSANEncoder` for arguments and result."""
         return self.encoder(batch, train=train)
 
     def start(self, batch: Batch, beams: int, size: int) -> dict[str, Tree]:
-        """Everything that `step` needs to write K targets of at most `size` tokens per source.
+        """Computes the arrays that `step` needs.
+
+        Args:
+          batch: "tokens" and "lengths" of the sources.
+          beams: K, the number of targets per source.
+          size: T, the maximum number of tokens of a target.
 
         Returns:
-          {"source": keys and values per layer, "mask": of the source, "cache": what `step` fills,
-          leaves [B, K, ...]}.
+          {"source": keys and values per layer, "mask": the mask of the source, "cache": an empty
+          cache for `step`, with leaves [B, K, ...]}.
 
         Raises:
           ValueError: if size is beyond the table of learned positions.
@@ -212,7 +234,18 @@ class SSANTranslator(nn.Module):
         source: list[KeyValue],
         mask: Bool[Array, "B 1 1 N"],
     ) -> tuple[Float[Array, "B K V"], list[tuple[Array, Array]]]:
-        """Log-probabilities of the token after the one at `position`, and the cache with it."""
+        """Computes the log-probabilities of the next tokens.
+
+        Args:
+          tokens: the tokens at `position` of each target.
+          cache: keys and values of the tokens before.
+          position: the position, from 0.
+          source: "source" of `start`.
+          mask: "mask" of `start`.
+
+        Returns:
+          The log-probabilities of the tokens at position + 1, and the cache with these tokens.
+        """
         states = self._embed(tokens)
         if self.config.order.positions == "sinusoidal":
             place = F.sinusoids(position[None], self.config.hidden, states.dtype)
@@ -221,13 +254,13 @@ class SSANTranslator(nn.Module):
             states = states + self.positions[position].astype(states.dtype)[None, None]
         filled = []
         for layer, before, memory in zip(self.decoder, cache, source, strict=True):
-            states, one = layer.step(states, before, position, memory, mask)
-            filled.append(one)
+            states, new_cache = layer.step(states, before, position, memory, mask)
+            filled.append(new_cache)
         log_probs = jax.nn.log_softmax(self._logits(states), axis=-1)
         return log_probs, filled
 
     def _draw(self, batch: Batch) -> tuple[Array, list[LayerBytes]]:
-        """The random bytes of the decoder's dropout."""
+        """Draws the random bytes for the dropout of the decoder."""
         c = self.config
         return draw_layer_bytes(
             self,
@@ -242,7 +275,7 @@ class SSANTranslator(nn.Module):
         )
 
     def _table(self) -> Float[Array, "V D"]:
-        """The vectors of target words."""
+        """Returns the vectors of target words."""
         if not self.config.share_embeddings:
             return self.target_table
         table = self.encoder.variables["params"]["embed"]["table"]
@@ -252,7 +285,7 @@ class SSANTranslator(nn.Module):
         vectors = take_rows(self._table(), tokens).astype(jnp.dtype(self.config.dtype))
         return vectors * jnp.asarray(self.config.hidden**0.5, vectors.dtype)
 
-    def _placed(self, states: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+    def _add_positions(self, states: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
         if self.config.order.positions == "sinusoidal":
             return add_positions(states)
         if self.config.order.positions == "learned":
@@ -287,27 +320,39 @@ def translate(
     length_penalty: float = 0.6,
     extra: int = 50,
 ) -> Found:
-    """Translates a batch; compile it with `jax.jit` and the options as static arguments.
+    """Translates a batch. Compile it with `jax.jit` and the options as static arguments.
+
+        >>> sizes = {"num_layers": 1, "decoder_layers": 1, "hidden": 8, "filter_size": 16}
+        >>> model = SSANTranslator(SSANTranslatorConfig(**sizes), vocab_size=50)
+        >>> batch = {"tokens": jnp.array([[7, 9, 3]]), "lengths": jnp.array([3])}
+        >>> targets = {"targets": jnp.array([[8, 3]]), "target_lengths": jnp.array([2])}
+        >>> variables = jax.eval_shape(model.init, jax.random.key(0), batch | targets)
+        >>> best = jax.eval_shape(lambda p: translate(model, p, batch), variables["params"])
+        >>> best.tokens.shape
+        (1, 4, 53)
 
     Args:
       model: the network.
-      params: its parameters.
+      params: the parameters of the network.
       batch: "tokens" and "lengths" of the sources.
-      beam_size: targets that are followed; 1 is greedy search.
-      length_penalty: alpha, which favours long targets (see `length_penalty` in the paper of
-        Wu et al. 2016); without effect for a beam of 1.
-      extra: a target has at most this many tokens more than its source.
+      beam_size: number of targets that the search follows; 1 is greedy search.
+      length_penalty: alpha, which favours long targets (Wu et al. 2016, eq. 14); without effect for
+        a beam_size of 1.
+      extra: the maximum number of tokens of a target, beyond the length of its source.
 
     Returns:
-      The best targets of every source with their stop token, and their scores. What a source
-      becomes depends on neither padding nor the rest of the batch.
+      The best targets of each source with their stop tokens, and their scores. They depend neither
+      on padding nor on the rest of the batch.
+
+    Raises:
+      ValueError: if an option is out of range.
     """
     if extra < 1:
         raise ValueError(f"extra must be at least 1, got {extra}")
     size = batch["tokens"].shape[1] + extra
     check_search(beam_size, length_penalty, size)
     variables = {"params": params}
-    begun: Tree = model.apply(variables, batch, beam_size, size, method=SSANTranslator.start)
+    arrays: Tree = model.apply(variables, batch, beam_size, size, method=SSANTranslator.start)
 
     def step(tokens: Array, cache: Tree, position: Array) -> tuple[Array, Tree]:
         log_probs, cache = model.apply(
@@ -315,27 +360,33 @@ def translate(
             tokens,
             cache,
             position,
-            begun["source"],
-            begun["mask"],
+            arrays["source"],
+            arrays["mask"],
             method=SSANTranslator.step,
         )
+        # Training never has these ids as next words, but the softmax gives them a probability.
         return log_probs.at[..., jnp.array(NEVER)].set(-jnp.inf), cache
 
     options: Options = {"size": size, "start": START, "stop": STOP}
+    # The limit of a target depends on its source and not on the padding of the batch.
     limits = batch["lengths"].astype(jnp.int32) + extra
     if beam_size == 1:
-        return greedy_search(step, begun["cache"], limits, **options)
+        return greedy_search(step, arrays["cache"], limits, **options)
     return beam_search(
-        step, begun["cache"], limits, beam_size=beam_size, alpha=length_penalty, **options
+        step, arrays["cache"], limits, beam_size=beam_size, alpha=length_penalty, **options
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class SSANTranslationTask(SelectorTask):
-    """How an `SSANTranslator` is trained and evaluated: smoothed cross-entropy of target words.
+    """The task of training and evaluating an `SSANTranslator`: smoothed cross-entropy of the words.
 
-    Metrics: "loss" (not smoothed), "perplexity" and "accuracy" per word, "selected_L" and
-    "empty_L". Predictions: what every example cost.
+    The metrics are "loss" (not smoothed), "perplexity" and "accuracy" per word, "selected_L" and
+    "empty_L". The predictions are "nll", the negative log-likelihood of each target, and "words",
+    its length.
+
+        >>> SSANTranslationTask(SSANTranslator(SSANTranslatorConfig(), vocab_size=50)).frozen
+        ()
 
     Attributes:
       model: the network.
@@ -350,8 +401,8 @@ class SSANTranslationTask(SelectorTask):
         smoothed = smoothed_cross_entropy(output.logits, batch["targets"], smoothing)
         return jnp.sum(jnp.where(real, smoothed, 0), axis=1), words
 
-    def _trained(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
-        return {}  # "loss" is per word, as in evaluation
+    def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
+        return {}  # The metric "loss" is per word, as in evaluation.
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
         nll, right, real = (value.reshape(-1) for value in _scores(output.logits, batch))
@@ -369,7 +420,7 @@ class SSANTranslationTask(SelectorTask):
 
 
 def _scores(logits: Array, batch: Batch) -> tuple[Array, Array, Array]:
-    """(negative log-likelihood, whether it was guessed, whether it is real) of every word."""
+    """Returns the negative log-likelihood of each word, 1 where it is predicted, and its mask."""
     targets = batch["targets"]
     right = (jnp.argmax(logits, axis=-1) == targets).astype(jnp.float32)
     real = F.length_mask(batch["target_lengths"], targets.shape[1])

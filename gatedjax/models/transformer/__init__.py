@@ -1,1 +1,1 @@
-"""The Transformer: layers of an encoder and of a decoder, and the search for a target."""
+"""The Transformer: layers of encoder and decoder, and the search for the best target."""

@@ -1,4 +1,4 @@
-"""Layers of a Transformer decoder, for whole targets and token by token with a cache."""
+"""Layers of a Transformer decoder, for whole targets and for single tokens with a cache."""
 
 from typing import Any
 
@@ -20,12 +20,14 @@ KeyValue = tuple[Float[Array, "B M N H"], Float[Array, "B M N H"]]
 
 
 class DecoderAttention(nn.Module):
-    """Multi-head attention whose keys and values may have been projected before.
+    """Multi-head attention that projects keys and values separately, so that they can be cached.
 
     Attributes:
-      num_heads: M.
-      features: D of the projections and of the output.
-      dropout: on the weights.
+      num_heads: M, the number of heads.
+      features: D, the width of the projections and of the output.
+      dropout: dropout rate on the weights.
+      kernel_init: initialiser of the projections.
+      dtype: dtype of the computation.
     """
 
     num_heads: int
@@ -44,7 +46,7 @@ class DecoderAttention(nn.Module):
         self.out = nn.DenseGeneral(self.features, axis=(-2, -1), **types)
 
     def project(self, states: Float[Array, "B N D"]) -> KeyValue:
-        """Keys and values of some states."""
+        """Computes the keys and values of states."""
         return jnp.swapaxes(self.key(states), 1, 2), jnp.swapaxes(self.value(states), 1, 2)
 
     def __call__(
@@ -52,17 +54,24 @@ class DecoderAttention(nn.Module):
         queries: Float[Array, "B Q D"],
         keys_and_values: KeyValue,
         mask: Bool[Array, "B 1 Q N"],
-        drawn: UInt[Array, "B M Q N"] | None = None,
+        dropout_bytes: UInt[Array, "B M Q N"] | None = None,
     ) -> Float[Array, "B Q D"]:
-        """Returns what the queries gather from the keys that mask allows (its axes may be 1).
+        """Attends from queries to projected keys and values.
 
-        Training gives the bytes of dropout as drawn.
+        Args:
+          queries: a vector per query.
+          keys_and_values: the result of `project`.
+          mask: True where a query may see a key; axes of size 1 broadcast.
+          dropout_bytes: the random bytes of dropout in training; None turns dropout off.
+
+        Returns:
+          The attended values of each query, projected to D features.
         """
         key, value = keys_and_values
         query = jnp.swapaxes(self.query(queries), 1, 2)
         weights = F.masked_softmax(F.scaled_dot_product(query, key), mask)
-        if drawn is not None:
-            weights = F.byte_dropout(weights, self.dropout, drawn)
+        if dropout_bytes is not None:
+            weights = F.byte_dropout(weights, self.dropout, dropout_bytes)
         mixed = jnp.einsum("bmqk,bmkd->bmqd", weights.astype(value.dtype), value)
         return self.out(jnp.swapaxes(mixed, 1, 2))
 
@@ -70,17 +79,18 @@ class DecoderAttention(nn.Module):
 class DecoderLayer(nn.Module):
     """Attention to the target so far, attention to the source, and a feed-forward network.
 
-    Each stands around a residual connection as in `EncoderLayer`. All three are standard: the paper
-    selects in the encoder only.
+    Each sublayer has a residual connection as in `EncoderLayer`. The sublayers are standard,
+    because the paper selects only in the encoder.
 
     Attributes:
-      num_heads: of both attentions.
+      num_heads: number of heads of both attentions.
       features: width of the states.
       filter_size: hidden width of the feed-forward network.
-      norm: where layer normalisation stands.
-      dropout: on the result of each of the three.
-      attention_dropout: on attention weights.
-      relu_dropout: inside the feed-forward network.
+      norm: "pre" or "post", the place of the layer normalisation.
+      dropout: dropout rate on the result of each sublayer.
+      attention_dropout: dropout rate on attention weights.
+      relu_dropout: dropout rate inside the feed-forward network.
+      dtype: dtype of the computation.
     """
 
     num_heads: int
@@ -103,7 +113,7 @@ class DecoderLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(dtype=self.dtype)
 
     def source(self, states: Float[Array, "B N D"]) -> KeyValue:
-        """Keys and values of the encoded source, the same for every target token."""
+        """Computes the keys and values of the encoded source, which all target tokens share."""
         return self.source_attention.project(states)
 
     def __call__(
@@ -112,10 +122,21 @@ class DecoderLayer(nn.Module):
         mask: Bool[Array, "B 1 T T"],
         source: KeyValue,
         source_mask: Bool[Array, "B 1 1 N"],
-        drawn: LayerBytes | None = None,
+        dropout_bytes: LayerBytes | None = None,
     ) -> Float[Array, "B T D"]:
-        """Returns the states of a whole target; training gives the bytes of dropout as drawn."""
-        (to_target, to_source), results, hidden = drawn or _NOTHING_DRAWN
+        """Computes the states of a whole target.
+
+        Args:
+          inputs: the states of the layer below.
+          mask: True where a target token may see another.
+          source: the result of `source`.
+          source_mask: True at real tokens of the source.
+          dropout_bytes: the random bytes of dropout in training; None turns dropout off.
+
+        Returns:
+          The states of the target.
+        """
+        (to_target, to_source), results, hidden = dropout_bytes or _NOTHING_DRAWN
 
         def to_itself(states: Array) -> Array:
             keys_and_values = self.self_attention.project(states)
@@ -140,19 +161,23 @@ class DecoderLayer(nn.Module):
         source: KeyValue,
         source_mask: Bool[Array, "B 1 1 N"],
     ) -> tuple[Float[Array, "B K D"], tuple[Array, Array]]:
-        """Returns the states of one more token of each of K targets of a source, and the cache.
+        """Computes the states of the next token of each of the K targets of a source.
 
         Args:
-          inputs: what stands for the last token of every target.
-          cache: keys and values of the target so far; its T places before position are read.
-          position: of that token, from 0.
-          source: of `source`. The K targets are its queries, so that it is not repeated.
+          inputs: the states of the layer below for these tokens.
+          cache: keys and values of the targets so far, with room for T tokens.
+          position: position of the tokens, from 0.
+          source: the result of `source`. It has no axis K, because the K targets are its queries.
           source_mask: True at real tokens of the source.
+
+        Returns:
+          The states, and the cache with the tokens.
         """
         rows, beams, _ = inputs.shape
         keys_and_values: list[Array] = []
 
         def to_itself(states: Array) -> Array:
+            # Targets become rows, because each target has separate keys and values.
             flat = states.reshape(rows * beams, 1, -1)
             for old, new in zip(cache, self.self_attention.project(flat), strict=True):
                 new = new.reshape(rows, beams, *new.shape[1:])
@@ -170,11 +195,11 @@ class DecoderLayer(nn.Module):
         return inputs, (keys_and_values[0], keys_and_values[1])
 
     def _around(
-        self, inputs: Array, norm: nn.LayerNorm, sublayer: Any, drawn: Array | None = None
+        self, inputs: Array, norm: nn.LayerNorm, sublayer: Any, dropout_bytes: Array | None = None
     ) -> Array:
         change = sublayer(norm(inputs) if self.norm == "pre" else inputs)
-        if drawn is not None:
-            change = F.byte_dropout(change, self.dropout, drawn)
+        if dropout_bytes is not None:
+            change = F.byte_dropout(change, self.dropout, dropout_bytes)
         inputs = inputs + change
         return norm(inputs) if self.norm == "post" else inputs
 
@@ -182,13 +207,13 @@ class DecoderLayer(nn.Module):
 def empty_cache(
     rows: int, beams: int, heads: int, size: int, width: int, dtype: jnp.dtype
 ) -> tuple[Array, Array]:
-    """Room for the keys and values of targets of at most `size` tokens, of one layer."""
+    """Returns an empty cache of a layer: keys and values for targets of at most `size` tokens."""
     shape = (rows, beams, heads, size, width)
     return jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)
 
 
 def causal_mask(mask: Bool[Array, "B T"]) -> Bool[Array, "B 1 T T"]:
-    """True where a real position is not after the query."""
+    """Returns True where a query may see a key: at real positions that are not after the query."""
     size = mask.shape[1]
     before = causal_pairs(jnp.arange(size), size)
     return before[None, None] & mask[:, None, None, :]
@@ -197,13 +222,13 @@ def causal_mask(mask: Bool[Array, "B T"]) -> Bool[Array, "B 1 T T"]:
 def smoothed_cross_entropy(
     logits: Float[Array, "*B V"], targets: Int[Array, "*B"], smoothing: float
 ) -> Float[Array, "*B"]:
-    """Cross-entropy against a target that gives up a share of its mass to all classes alike.
+    """Computes the cross-entropy with label smoothing, which spreads a share s over all classes.
 
         l = -(1 - s) log p_y - (s / V) sum_v log p_v
 
     Args:
-      logits: of the classes.
-      targets: y.
+      logits: unnormalised scores of the V classes.
+      targets: y, the class of each position.
       smoothing: s in [0, 1).
 
     Returns:
@@ -211,6 +236,7 @@ def smoothed_cross_entropy(
 
     Reference: Szegedy et al. 2016; Vaswani et al. 2017.
     """
+    # The sum over the vocabulary needs float32.
     logits = logits.astype(jnp.float32)
     total = jax.nn.logsumexp(logits, axis=-1)
     of_target = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]

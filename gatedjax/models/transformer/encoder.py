@@ -1,4 +1,4 @@
-"""Layers of a Transformer encoder, with selective self-attention where it is wanted."""
+"""Layers of a Transformer encoder, with or without selective self-attention."""
 
 from typing import Literal, NamedTuple
 
@@ -22,7 +22,7 @@ Norm = Literal["pre", "post"]
 def dropout_rows(
     module: nn.Module, inputs: Array, rate: float, example_id: Array | None, deterministic: bool
 ) -> Array:
-    """Dropout with bits per example from the module's stream "dropout"."""
+    """Applies dropout with bits per example from the stream "dropout" of a module."""
     if deterministic or rate == 0.0:
         return inputs
     keys = example_keys(module, "dropout", example_id, len(inputs))
@@ -30,18 +30,19 @@ def dropout_rows(
 
 
 def add_positions(inputs: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
-    """Adds sinusoidal positions, of any length."""
+    """Adds sinusoidal positions, for texts of any length."""
     size, width = inputs.shape[1:]
     return inputs + F.sinusoids(np.arange(size), width, inputs.dtype)[None]
 
 
 class LayerBytes(NamedTuple):
-    """Random bytes of a layer's dropout, drawn with those of all other layers.
+    """Random bytes for the dropout of a layer, from `draw_layer_bytes`.
 
     Attributes:
-      attention: for the weights of every attention [B, M, N, N']; none where the layer draws them.
-      results: for the result of every sublayer [B, N, D].
-      hidden: for the hidden layer of the feed-forward network [B, N, F].
+      attention: bytes for the weights of each attention [B, M, N, N']; empty if the layer draws
+        them.
+      results: bytes for the result of each sublayer [B, N, D].
+      hidden: bytes for the hidden layer of the feed-forward network [B, N, F].
     """
 
     attention: tuple[Array, ...]
@@ -61,17 +62,23 @@ def draw_layer_bytes(
     features: int,
     hidden: int,
 ) -> tuple[Array, list[LayerBytes]]:
-    """Random bytes of all layers, from a few draws: programs compile faster and run faster.
+    """Draws the random bytes for the dropout of all layers at once.
+
+    A few large draws compile faster and run faster than many draws.
 
     Args:
-      module: whose stream "dropout" is used.
-      example_id: what the bits of a row are keyed to; None takes row numbers.
+      module: the module with the stream "dropout".
+      example_id: the examples to which the bits belong; None means the row numbers.
       shape: B and N.
-      layers, sublayers, heads, features, hidden: of the stack.
-      keys: of every attention whose bytes are drawn, how many keys a query has.
+      layers: number of layers.
+      sublayers: number of sublayers of a layer.
+      keys: number of keys for each attention of a layer that needs bytes.
+      heads: number of heads of an attention.
+      features: width of the states.
+      hidden: width of the hidden layer of the feed-forward networks.
 
     Returns:
-      Those of the inputs of the stack [B, N, D], and of every layer.
+      The bytes for the inputs of the stack [B, N, D], and the bytes of each layer.
     """
     rows, size = shape
     streams = [example_keys(module, "dropout", example_id, rows) for _ in range(1 + len(keys))]
@@ -81,23 +88,25 @@ def draw_layer_bytes(
         F.pair_bytes(stream, layers * heads, jnp.arange(size), count)
         for stream, count in zip(streams[1:], keys, strict=True)
     ]
-    # drawn once, and not again for every layer that reads a part of them
+    # Without the barrier the compiler would draw the bytes again for each layer.
     flat, pairs = jax.lax.optimization_barrier((flat, pairs))
-    drawn = []
+    layer_bytes = []
     for layer in range(layers):
         part = slice(layer * heads, (layer + 1) * heads)
         block = flat[..., features + layer * width :][..., :width]
         *results, inner = jnp.split(block, np.arange(1, sublayers + 1) * features, axis=-1)
-        drawn.append(LayerBytes(tuple(pair[:, part] for pair in pairs), results, inner))
-    return flat[..., :features], drawn
+        layer_bytes.append(LayerBytes(tuple(pair[:, part] for pair in pairs), results, inner))
+    return flat[..., :features], layer_bytes
 
 
 class FeedForward(nn.Module):
     """W_2 relu(W_1 x + b_1) + b_2, with dropout after the rectifier.
 
     Attributes:
-      hidden: width of the layer between.
-      dropout: on it.
+      hidden: width of the hidden layer.
+      dropout: dropout rate on the hidden layer.
+      kernel_init: initialiser of W_1 and W_2.
+      dtype: dtype of the computation.
     """
 
     hidden: int
@@ -114,7 +123,17 @@ class FeedForward(nn.Module):
         example_id: Int[Array, " B"] | None = None,
         dropout_bytes: UInt[Array, "B N F"] | None = None,
     ) -> Float[Array, "B N D"]:
-        """Returns the output, of the width of the inputs; draws the bytes of dropout if needed."""
+        """Runs the network.
+
+        Args:
+          inputs: x, a vector per token.
+          deterministic: True turns dropout off.
+          example_id: the examples to which the bits of dropout belong.
+          dropout_bytes: the random bytes of dropout; None draws them.
+
+        Returns:
+          The output, with the width of the inputs.
+        """
         types: Options = {"kernel_init": self.kernel_init, "dtype": self.dtype}
         hidden = nn.relu(nn.Dense(self.hidden, name="wide", **types)(inputs))
         if deterministic or dropout_bytes is None:
@@ -132,10 +151,12 @@ class EncoderLayer(nn.Module):
     Attributes:
       attention: options of `nn.SelectiveSelfAttention`.
       filter_size: hidden width of the feed-forward network.
-      norm: where layer normalisation stands.
-      feed_forward_first: the feed-forward network before the attention (DeepAtt).
-      dropout: on the result of each of the two.
-      relu_dropout: inside the feed-forward network.
+      norm: "pre" or "post", the place of the layer normalisation.
+      feed_forward_first: True runs the feed-forward network before the attention (DeepAtt).
+      dropout: dropout rate on the result of each sublayer.
+      relu_dropout: dropout rate inside the feed-forward network.
+      kernel_init: initialiser of all kernels.
+      dtype: dtype of the computation.
     """
 
     attention: Options
@@ -158,8 +179,20 @@ class EncoderLayer(nn.Module):
         temperature: float | Array | None = None,
         dropout_bytes: LayerBytes | None = None,
     ) -> tuple[Float[Array, "B N D"], gnn.Selection]:
-        """Returns (states, what the attention did); draws the bytes of dropout if needed."""
-        drawn = None if deterministic else dropout_bytes
+        """Runs the layer.
+
+        Args:
+          inputs: the states of the layer below.
+          mask: True at real tokens.
+          deterministic: False draws selections and dropout.
+          example_id: the examples to which the random bits belong.
+          temperature: tau of the selector, instead of that of its options.
+          dropout_bytes: the random bytes of dropout; None draws them.
+
+        Returns:
+          The states, and the weights and selections of the attention.
+        """
+        layer_bytes = None if deterministic else dropout_bytes
         options: Options = {"deterministic": deterministic, "example_id": example_id}
         attend = gnn.SelectiveSelfAttention(
             **dict(self.attention), kernel_init=self.kernel_init, dtype=self.dtype, name="attention"
@@ -177,17 +210,19 @@ class EncoderLayer(nn.Module):
             norm = nn.LayerNorm(dtype=self.dtype, name=f"{name}_norm")
             before = norm(inputs) if self.norm == "pre" else inputs
             if name == "attention":
-                pairs = drawn.attention[0] if drawn and drawn.attention else None
+                pairs = layer_bytes.attention[0] if layer_bytes and layer_bytes.attention else None
                 change, selection = attend(
                     before, mask, temperature=temperature, dropout_bytes=pairs, **options
                 )
             else:
-                hidden = None if drawn is None else drawn.hidden
+                hidden = None if layer_bytes is None else layer_bytes.hidden
                 change = feed_forward(before, dropout_bytes=hidden, **options)
-            if drawn is None:
+            if layer_bytes is None:
                 change = dropout_rows(self, change, self.dropout, example_id, deterministic)
             else:
-                change = F.byte_dropout(change, self.dropout, drawn.results[name == "attention"])
+                change = F.byte_dropout(
+                    change, self.dropout, layer_bytes.results[name == "attention"]
+                )
             inputs = inputs + change
             if self.norm == "post":
                 inputs = norm(inputs)
@@ -195,7 +230,7 @@ class EncoderLayer(nn.Module):
 
 
 def scaled_embedding(width: int) -> Tree:
-    """Initialises word vectors that are multiplied by sqrt(width) when they are looked up."""
+    """Returns an initialiser of word vectors that a network multiplies with sqrt(width)."""
 
     def normal(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         return jax.random.normal(key, shape, dtype) * width**-0.5

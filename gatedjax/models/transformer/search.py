@@ -1,4 +1,4 @@
-"""Search for the best target, whatever the model: greedy, and with a beam."""
+"""Greedy search and beam search for the best target of any autoregressive model."""
 
 import math
 from collections.abc import Callable
@@ -13,16 +13,17 @@ from gatedjax._utils.types import Tree
 from gatedjax.functional._export import exportable
 
 Step = Callable[[Int[Array, "B K"], Tree, Int[Array, ""]], tuple[Float[Array, "B K V"], Tree]]
-"""(last token of every target, cache, its position) -> (log-probabilities of the next, cache)."""
+"""A function (last tokens, cache, position) that returns (log-probabilities of the next, cache)."""
 
 
 @exportable
 class Found(NamedTuple):
-    """The targets that a search ended with, the best first.
+    """The targets of a search, the best first.
 
     Attributes:
       tokens: int32 [B, K, T], the stop token included, 0 after it.
-      scores: [B, K] log-probability over the length penalty; -inf where there are fewer targets.
+      scores: log-probabilities divided by the length penalty [B, K]; -inf if a row has fewer than
+        K targets.
     """
 
     tokens: Int[Array, "B K T"]
@@ -30,7 +31,7 @@ class Found(NamedTuple):
 
 
 def length_penalty(length: Array | int, alpha: float) -> Array:
-    """((5 + length) / 6)^alpha, by which the log-probability of a target is divided.
+    """Computes ((5 + length) / 6)^alpha, the divisor of the log-probability of a target.
 
     Reference: Wu et al. 2016, eq. 14.
     """
@@ -38,7 +39,7 @@ def length_penalty(length: Array | int, alpha: float) -> Array:
 
 
 def check_search(beam_size: int, alpha: float, size: int) -> None:
-    """Refuses a search that cannot find anything."""
+    """Raises ValueError if an option of a search is out of range."""
     if beam_size < 1:
         raise ValueError(f"beam_size must be at least 1, got {beam_size}")
     if not 0 <= alpha < math.inf:
@@ -60,24 +61,36 @@ def beam_search(
 ) -> Found:
     """Searches for the targets with the highest penalised log-probability.
 
-    Every step extends the K targets of a row by every token. Of the 2K best, the stop tokens among
-    the first K end targets, which are kept (the K best of them); the first K others go on. A row
-    is done when K targets have ended, or at its limit, where only the stop token is left. With K
-    = 1 this is greedy search; with K as large as the number of targets it is exhaustive. No row
-    depends on another.
+    Each step extends the K unfinished targets of a row by all tokens. Among the best 2K extensions,
+    stop tokens among the first K finish their targets, of which the search remembers the best K;
+    the first K extensions without a stop token go on. A row is done when K targets are finished, or
+    at its limit, where only the stop token is allowed. With K = 1 this is greedy search; with K as
+    large as the number of targets the search is exhaustive. Rows do not depend on each other.
+
+        >>> def step(tokens, cache, position):  # 0 is the stop token
+        ...     chances = jnp.array([0.25, 0.5, 0.25])
+        ...     return jnp.broadcast_to(jnp.log(chances), (*tokens.shape, 3)), cache
+        >>> options = {"size": 3, "beam_size": 2, "alpha": 0.0, "start": 2, "stop": 0}
+        >>> targets = beam_search(step, {}, jnp.array([2]), **options)
+        >>> print(targets.tokens[0], jnp.exp(targets.scores[0]).round(3))
+        [[0 0 0]
+         [1 0 0]] [0.25  0.125]
 
     Args:
       step: the model.
-      cache: what it needs, leaves [B, K, ...].
-      limits: longest target of every row, the stop token included, in [1, size].
-      size: T, the longest of all.
-      beam_size: K.
-      alpha: of the `length_penalty`.
+      cache: the first cache of `step`, with leaves [B, K, ...].
+      limits: maximum length of the targets of each row, the stop token included, in [1, size].
+      size: T, the maximum length of all targets.
+      beam_size: K, the number of targets per row.
+      alpha: exponent of the `length_penalty`.
       start: token before the first.
       stop: token after the last.
 
     Returns:
-      The targets. Every row has at least one.
+      The targets, at least one for each row, with their scores.
+
+    Raises:
+      ValueError: if an option is out of range.
     """
     check_search(beam_size, alpha, size)
     rows = limits.shape[0]
@@ -89,6 +102,7 @@ def beam_search(
         classes = log_probs.shape[-1]
         log_probs = _only_stop(log_probs, at + 1 >= limits, stop)
         totals = (s["alive_scores"][..., None] + log_probs).reshape(rows, beam_size * classes)
+        # At most K of the best 2K extensions are stop tokens, so that K unfinished targets remain.
         best, index = lax.top_k(totals, min(2 * beam_size, beam_size * classes))
         parents, tokens = index // classes, (index % classes).astype(jnp.int32)
         longer = _pick(s["alive"], parents).at[:, :, at].set(tokens)
@@ -99,39 +113,41 @@ def beam_search(
         scores = jnp.where(ending, best / length_penalty(at + 1, alpha), -jnp.inf)
         scores = jnp.concatenate([s["ended_scores"], scores], axis=1)
         best_scores, best_ended = lax.top_k(scores, beam_size)
-        ended = _pick(jnp.concatenate([s["ended"], longer], axis=1), best_ended)
+        ended_targets = _pick(jnp.concatenate([s["ended"], longer], axis=1), best_ended)
 
         alive_scores, going = lax.top_k(jnp.where(ends, -jnp.inf, best), beam_size)
+        # The search of a row ends after K finished targets, also if better ones could follow.
         count = s["count"] + jnp.sum(ending, axis=1)
         return {
             "position": at + 1,
             "last": jnp.take_along_axis(tokens, going, axis=1),
             "alive": _pick(longer, going),
             "alive_scores": alive_scores,
-            "ended": ended,
+            "ended": ended_targets,
             "ended_scores": best_scores,
             "count": count,
             "done": s["done"] | (count >= beam_size) | (at + 1 >= limits),
             "cache": _gather(cache, jnp.take_along_axis(parents, going, axis=1)),
         }
 
-    def more(s: dict[str, Tree]) -> Array:
+    def is_unfinished(s: dict[str, Tree]) -> Array:
         return (s["position"] < size) & ~jnp.all(s["done"])
 
-    state = lax.while_loop(more, body, state)
+    state = lax.while_loop(is_unfinished, body, state)
     return Found(state["ended"], state["ended_scores"])
 
 
 def _beginning(cache: Tree, rows: int, beam_size: int, size: int, start: int) -> dict[str, Tree]:
-    """No target has a token, and the first of every row is the only one."""
-    nothing = jnp.full((rows, beam_size), -jnp.inf)
+    """Returns the state before the first step, with a single empty target in each row."""
+    # All targets but the first have -inf, because equal targets would fill the beam with copies.
+    no_scores = jnp.full((rows, beam_size), -jnp.inf)
     return {
         "position": jnp.zeros((), jnp.int32),
         "last": jnp.full((rows, beam_size), start, jnp.int32),
         "alive": jnp.zeros((rows, beam_size, size), jnp.int32),
-        "alive_scores": nothing.at[:, 0].set(0.0),
+        "alive_scores": no_scores.at[:, 0].set(0.0),
         "ended": jnp.zeros((rows, beam_size, size), jnp.int32),
-        "ended_scores": nothing,
+        "ended_scores": no_scores,
         "count": jnp.zeros((rows,), jnp.int32),
         "done": jnp.zeros((rows,), bool),
         "cache": cache,
@@ -141,12 +157,28 @@ def _beginning(cache: Tree, rows: int, beam_size: int, size: int, start: int) ->
 def greedy_search(
     step: Step, cache: Tree, limits: Int[Array, " B"], *, size: int, start: int, stop: int
 ) -> Found:
-    """Takes the most probable token at every step; of equal ones the first.
+    """Searches for a target by the most probable token at each step.
 
-    Args: as of `beam_search`, with K = 1.
+        >>> def step(tokens, cache, position):  # 0 is the stop token
+        ...     chances = jnp.where(position < 2, jnp.array([0.25, 0.75]), jnp.array([0.5, 0.5]))
+        ...     return jnp.broadcast_to(jnp.log(chances), (*tokens.shape, 2)), cache
+        >>> targets = greedy_search(step, {}, jnp.array([4]), size=4, start=1, stop=0)
+        >>> print(targets.tokens[0])
+        [[1 1 0 0]]
+
+    Args:
+      step: the model. If tokens are equally probable, the first is chosen.
+      cache: the first cache of `step`, with leaves [B, 1, ...].
+      limits: maximum length of the target of each row, the stop token included, in [1, size].
+      size: T, the maximum length of all targets.
+      start: token before the first.
+      stop: token after the last.
 
     Returns:
-      One target per row, with its log-probability.
+      A target per row, with its log-probability.
+
+    Raises:
+      ValueError: if size is below 1.
     """
     check_search(1, 0.0, size)
     rows = limits.shape[0]
@@ -165,6 +197,7 @@ def greedy_search(
         log_probs = _only_stop(log_probs, at + 1 >= limits, stop)[:, 0]
         token = jnp.argmax(log_probs, axis=-1).astype(jnp.int32)
         gained = jnp.take_along_axis(log_probs, token[:, None], axis=1)[:, 0]
+        # A finished target is followed by padding.
         token = jnp.where(s["done"], 0, token)
         return {
             "position": at + 1,
@@ -175,21 +208,21 @@ def greedy_search(
             "cache": cache,
         }
 
-    def more(s: dict[str, Tree]) -> Array:
+    def is_unfinished(s: dict[str, Tree]) -> Array:
         return (s["position"] < size) & ~jnp.all(s["done"])
 
-    state = lax.while_loop(more, body, state)
+    state = lax.while_loop(is_unfinished, body, state)
     return Found(state["tokens"][:, None], state["score"][:, None])
 
 
 def _only_stop(log_probs: Array, at_limit: Array, stop: int) -> Array:
-    """At its limit a target can only end."""
+    """Leaves only the stop token to targets at their limit."""
     other = jnp.arange(log_probs.shape[-1]) != stop
     return jnp.where(at_limit[:, None, None] & other[None, None], -jnp.inf, log_probs)
 
 
 def _pick(array: Array, index: Int[Array, "B K"]) -> Array:
-    """Of every row the entries of axis 1 at some places."""
+    """Returns for each row the entries of axis 1 at the given indices."""
     return jax.vmap(lambda row, places: row[places])(array, index)
 
 
