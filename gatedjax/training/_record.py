@@ -1,4 +1,4 @@
-"""What a run remembers between evaluations, and through checkpoints."""
+"""The progress of a run as its checkpoints record it."""
 
 import dataclasses
 import math
@@ -12,7 +12,19 @@ from gatedjax.training.config import TrainConfig
 
 @dataclasses.dataclass
 class Record:
-    """What a checkpoint remembers beside arrays; JSON, and exact through it."""
+    """The progress of a run. A checkpoint stores it as JSON, without loss of precision.
+
+    Attributes:
+      step: the number of steps so far.
+      best_step: the step of the best evaluation.
+      best_metrics: the metrics of the best evaluation; {} before the first evaluation.
+      without_improvement: the number of evaluations since the best one.
+      skipped_in_a_row: the number of skipped updates since the last update that was not skipped.
+      finished: "done" after all steps, "early" after early stopping, None while the run goes on.
+      history: the metrics of all evaluations, each with its "step".
+      pending: sums and counts of metrics since the last line of metrics.jsonl. They are float32
+        values, which JSON stores exactly.
+    """
 
     step: int = 0
     best_step: int = 0
@@ -22,14 +34,14 @@ class Record:
     finished: Literal["done", "early"] | None = None
     history: list[dict[str, float]] = dataclasses.field(default_factory=list)
     pending: dict[str, list[float]] = dataclasses.field(default_factory=dict)
-    """Sums and counts since the last line of metrics.jsonl: float32 values, exact as JSON."""
 
     @classmethod
     def read(cls, saved: Any) -> "Record":
-        """The record that a checkpoint holds.
+        """Returns the record in the JSON of a checkpoint.
 
         Raises:
-          ValueError: naming the field that is not what a run writes.
+          ValueError: if a field is unknown, missing or of another form than a run writes it; the
+            message names the field.
         """
         if not isinstance(saved, dict):
             raise ValueError(f"wanted an object, got {type(saved).__name__}")
@@ -45,7 +57,7 @@ class Record:
         return cls(**saved)
 
     def evaluated(self, step: int, metrics: dict[str, float], config: TrainConfig) -> bool:
-        """Notes an evaluation; returns whether it is the best so far.
+        """Records an evaluation and returns True if it is the best so far.
 
         Raises:
           ValueError: if the metrics do not have `config.best_metric`.
@@ -56,7 +68,7 @@ class Record:
         self.history.append({"step": step, **metrics})
         sign = 1.0 if config.best_mode == "max" else -1.0
         best = self.best_metrics.get(name, math.nan)
-        # NaN is never an improvement, so that early stopping counts it
+        # NaN is never an improvement, so that early stopping counts it.
         if sign * metrics[name] > sign * best or (
             math.isnan(best) and not math.isnan(metrics[name])
         ):
@@ -67,7 +79,7 @@ class Record:
         return False
 
     def ended(self, step: int, config: TrainConfig) -> Literal["done", "early"] | None:
-        """Why a run is over after a step, if it is."""
+        """Returns the reason why a run ends after a step; None if it goes on."""
         if step >= config.num_steps:
             return "done"
         patience = config.early_stop_patience
@@ -91,7 +103,7 @@ def _evaluations(value: Any) -> bool:
 
 
 def _sums(value: Any, lanes: int | None = None) -> bool:
-    """Whether these are the [total, count] of metrics, of one run or of so many lanes."""
+    """Returns True for [total, count] by name, of a run or, with lists of numbers, of lanes."""
 
     def one(x: Any) -> bool:
         if lanes is None:
@@ -116,15 +128,15 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 def check_run(run: Any, folder_step: int, array_steps: Any) -> None:
-    """Refuses what a checkpoint says of its run where no run could have written it.
+    """Checks that the record in a checkpoint is well formed and agrees with its arrays.
 
     Args:
-      run: of one run (see `Record`), or of several lanes.
+      run: the record of a single run (see `Record`), or of several lanes.
       folder_step: the number of the checkpoint.
-      array_steps: `TrainState.step` of its arrays, one number or one per lane.
+      array_steps: `TrainState.step` of its arrays, a number or a number per lane.
 
     Raises:
-      ValueError: naming the field.
+      ValueError: if a field is wrong; the message names the field.
     """
     if not isinstance(run, dict):
         raise ValueError(f"run must be an object, got {type(run).__name__}")

@@ -1,7 +1,7 @@
-"""Several seeds (and values of a hyperparameter) side by side in one compiled program.
+"""Training of several seeds, and values of a hyperparameter, side by side in a compiled program.
 
-Every lane is a run of its own: parameters, optimiser state, data order, noise, skipped updates,
-early stopping and best parameters. The lanes share the program, and are spread over the devices.
+Each run is a lane with separate parameters, optimiser state, data order, noise, skipped updates,
+early stopping and best parameters. The lanes share the program and are spread over the devices.
 """
 
 import dataclasses
@@ -61,13 +61,13 @@ from gatedjax.training.task import (
 
 @dataclasses.dataclass(frozen=True)
 class Lane:
-    """One of the runs that are trained side by side.
+    """A run that is trained side by side with other runs.
 
     Attributes:
-      seed: its seed.
-      value: its value of `sweep_over`; None without a sweep.
-      config: the configuration of the single run that the lane equals. A swept number that belongs
-        to the task is not in it.
+      seed: the seed of the run.
+      value: the value of `sweep_over` in the run; None without a sweep.
+      config: the configuration with which `fit` would train the same run. It lacks a swept number
+        that belongs to the task.
     """
 
     seed: int
@@ -76,10 +76,21 @@ class Lane:
 
 
 def lanes_of(config: TrainConfig) -> list[Lane]:
-    """The lanes that a configuration asks for: every seed with every value.
+    """Returns the runs of a configuration, which are all pairs of a value and a seed.
+
+        >>> config = TrainConfig(seeds=2, sweep=(0.1, 0.2))
+        >>> [(lane.seed, lane.value) for lane in lanes_of(config)]
+        [(0, 0.1), (1, 0.1), (0, 0.2), (1, 0.2)]
+
+    Args:
+      config: the configuration of `fit_lanes`.
+
+    Returns:
+      A list of lanes with `seed`, `value` and the `config` of the single run, in the order of the
+      results of `fit_lanes`.
 
     Raises:
-      ValueError: if a value of the sweep is not finite.
+      ValueError: if a value of the sweep is not finite, or is a learning rate out of range.
     """
     solo = dataclasses.replace(config, seeds=1, sweep=(), sweep_over=TrainConfig().sweep_over)
     lanes = []
@@ -97,7 +108,7 @@ def lanes_of(config: TrainConfig) -> list[Lane]:
 
 
 def _varied(task: Any, name: str, value: Any) -> Any:
-    """The task with another value of one of its numbers.
+    """Returns a copy of the task with another value for a number.
 
     Raises:
       ValueError: if the task cannot vary that number.
@@ -111,9 +122,14 @@ def _varied(task: Any, name: str, value: Any) -> Any:
 
 
 def make_lane_step(task: Task, config: TrainConfig) -> Callable[..., Any]:
-    """The step of all lanes: (states, batches, seed_keys, active, values) -> (states, metrics).
+    """Builds the step of all lanes.
 
-    Every argument has a leading axis over the lanes. A lane that is not active keeps its state.
+    It maps (states, batches, seed_keys, active, values) to (states, metrics). All arguments and
+    results have a leading axis over the lanes. The state of an inactive lane does not change.
+
+    Args:
+      task: the task.
+      config: the training options.
     """
     swept = bool(config.sweep)
 
@@ -143,10 +159,10 @@ def _stack(batches: Sequence[Batch], what: str = "training") -> Batch:
 
 
 class _Lanes:
-    """The arrays of several runs side by side, spread over the devices; see `Engine` of the loop.
+    """The arrays of several runs side by side, spread over the devices; see `Engine`.
 
-    Every device gets as many lanes as the others; the lanes added for that are not reported, and
-    checkpoints do not hold them: another number of devices may continue.
+    All devices have equally many lanes. Lanes that are added for this are neither reported nor
+    saved, so that a run can continue on another number of devices.
     """
 
     def __init__(
@@ -263,7 +279,7 @@ def _begin(
     metadata: object,
     devices: Sequence[jax.Device],
 ) -> Run:
-    """Refuses what cannot work, then restores the lanes or initialises them."""
+    """Checks the arguments of `fit_lanes`, then restores the lanes or initialises them."""
     config, compared = work.config, settings_of(settings, work.config)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen_parameters(task))
     data = {lane.seed: train_data(lane.seed) for lane in lanes}
@@ -273,7 +289,7 @@ def _begin(
     first = firsts[lanes[0].seed]
     make = jax.jit(lambda key: init_state(task, tx, key, first))
     keys = [jax.random.key(lane.seed) for lane in lanes]
-    of_one = make.eval_shape(keys[0])  # traced here, for the calls below too
+    of_one = make.eval_shape(keys[0])  # traced only here; the calls below use the same trace
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((len(keys), *x.shape), x.dtype), of_one)
     check_arrays(of_one)
     unreached = check_outputs(task, of_one, first, evaluation, config.best_metric)
@@ -282,8 +298,9 @@ def _begin(
     shared = Shared(compared, metadata_of(metadata), compared_digests(compared, digests))
     restored = begun = restore_or_begin(work, shared, like)
     if begun is None:
-        # One lane after the other, with the program of a single run: the same first bits.
-        # (On a CPU the vmapped initialisation of eight GA-Nets also hung, in jax 0.10.)
+        # The lanes are initialised in turn by the program of a single run, because it gives the
+        # same bits as that run. (On a CPU the vmapped initialisation of eight GA-Nets also hung
+        # with jax 0.10.)
         each = [jax.device_get(make(key)) for key in keys]
         state = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
         records = [dataclasses.asdict(Record()) for _ in lanes]
@@ -316,34 +333,52 @@ def fit_lanes(
     on_log: Callable[[dict[str, Any]], None] | None = None,
     raise_on_signal: bool = False,
 ) -> list[FitResult]:
-    """Trains `config.seeds` seeds, each with every value of `config.sweep`, in one program.
+    """Trains several seeds, and values of a hyperparameter, side by side in a compiled program.
 
-    A lane equals `fit` with its seed (and value) on one device, up to the order of float32 sums:
-    parameters to about 1e-5 relative after a hundred steps. It continues after a kill like `fit`.
+    There is a lane for each of `config.seeds` seeds and each value of `config.sweep`. A lane equals
+    the result of `fit` with its seed and value on a single device, up to the order of float32 sums:
+    the parameters agree to about 1e-5 relative after a hundred steps. Like `fit` it continues from
+    the checkpoints in the workdir.
+
+        >>> import tempfile
+        >>> from gatedjax.training import Ratio
+        >>> class Scale:
+        ...     def init(self, key, batch):
+        ...         return {"w": jax.random.normal(key)}
+        ...     def loss(self, params, batch, rngs):
+        ...         errors = (params["w"] * batch["x"] - 2) ** 2
+        ...         return errors.sum(), {"loss": Ratio.of(errors, batch["weight"])}
+        >>> batch = {"x": np.ones(2, np.float32), "weight": np.ones(2, np.float32)}
+        >>> config = TrainConfig(num_steps=1, seeds=2, progress=False)
+        >>> results = fit_lanes(Scale(), lambda seed: [batch], None, config, tempfile.mkdtemp())
+        >>> [result.steps for result in results]
+        [1, 1]
 
     Args:
-      task: what is trained.
-      train_data: from a seed to its training data (see `fit`). At one step the batches of all
-        seeds have one shape, as `gatedjax.data.Batches` of one set of texts do.
-      eval_data: batches of one evaluation pass, shared by the lanes, or from a seed to those of its
-        own, as many and of one shape at every step; None evaluates nothing.
-      config: how to train.
-      workdir: gets one metrics.jsonl, whose lines name their seed, and one set of checkpoints.
-      settings: as in `fit`.
-      metadata: as in `fit`.
-      devices: the lanes are spread over them (default: all of this process).
-      on_event: as in `fit`.
-      on_log: as in `fit`.
-      raise_on_signal: as in `fit`.
+      task: the task to train.
+      train_data: a function from a seed to its training data (see `fit`). At each step the batches
+        of all seeds must have the same shapes, as with `gatedjax.data.Batches` of the same texts.
+      eval_data: the batches of an evaluation pass, shared by the lanes; or a function from a seed
+        to its batches, which must be equally many and of the same shapes for all seeds. None
+        evaluates no data.
+      config: the training options.
+      workdir: the folder for a single metrics.jsonl, with the seed in each line, and for a single
+        set of checkpoints.
+      settings: see `fit`.
+      metadata: see `fit`.
+      devices: the devices over which the lanes are spread (default: all devices of this process).
+      on_event: see `fit`.
+      on_log: see `fit`.
+      raise_on_signal: see `fit`.
 
     Returns:
-      The result of every lane, in the order of `lanes_of(config)`.
+      The `FitResult` of each lane, in the order of `lanes_of(config)`.
 
     Raises:
-      ValueError: for pmap, several processes, tensorboard, profile_steps, or a sweep over what the
-        task cannot vary.
-      TypeError, CheckpointMismatch, RuntimeError, StoppedBySignal: as in `fit`.
-      NonFiniteError: as in `fit`, for the first lane that reaches the limit; it ends all of them.
+      ValueError: for pmap, several processes, tensorboard, profile_steps, or a sweep over a number
+        that the task cannot vary.
+      TypeError, CheckpointMismatch, RuntimeError, StoppedBySignal: see `fit`.
+      NonFiniteError: see `fit`. The first lane that reaches the limit ends all lanes.
     """
     check_config(config)
     check_task(task, eval_data is not None)

@@ -1,7 +1,7 @@
-"""The manifest of a checkpoint: what each of its files and arrays must be, written last.
+"""The manifest of a checkpoint, with the sizes and hashes of its files and arrays.
 
-A checkpoint is data from elsewhere: everything here reads names, sizes and hashes, follows no
-link, and opens only files that a walk through the folder has found.
+A checkpoint may come from an untrusted source. The functions here therefore follow no links, and
+open only files that a walk through the folder has found.
 """
 
 import hashlib
@@ -21,19 +21,20 @@ from gatedjax.training.identity import describe
 NAME = "manifest.json"
 _FORMAT = 1
 _LARGEST = 256 << 20
-# Orbax packs arrays, and one of zeros to nothing: 100 KB may be gigabytes. Trained parameters give
-# a few per cent. A folder may hold this many bytes of arrays, and this many for each of its own.
+# The arrays in a folder may have ROOM + PACKED * (bytes of its files) bytes. The limit is needed,
+# because Orbax packs arrays, and 100 KB of packed zeros may unpack to gigabytes. Trained parameters
+# shrink by a few per cent.
 ROOM = 64 << 20
 PACKED = 100
-# Nothing here would ever unpickle; who finds one in a checkpoint should hear of it all the same.
+# No code here unpickles, but a pickle in a checkpoint is a sign of an attack and is reported.
 _PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".dill")
 
 
 class CheckpointDamaged(ValueError):
-    """A checkpoint is not what was saved; the message names the file or array."""
+    """Raised if a checkpoint differs from the save; the message names the file or array."""
 
     def __init__(self, folder: Path, problems: list[str]) -> None:
-        # names of files and arrays come from a file
+        # The names of files and arrays come from a file and may have control characters.
         self.problems = problems = [printable(problem) for problem in problems]
         more = f" (and {len(problems) - 4} more)" if len(problems) > 4 else ""
         super().__init__(
@@ -42,7 +43,7 @@ class CheckpointDamaged(ValueError):
 
 
 def leaf_hash(array: np.ndarray) -> str:
-    """SHA-256 of dtype, shape and bytes."""
+    """Returns the SHA-256 of dtype, shape and bytes of an array."""
     digest = hashlib.sha256(f"{describe(array)}\n".encode())
     digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
@@ -56,7 +57,7 @@ def _file_hash(path: Path, *, durable: bool = False) -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder survive a power cut."""
+    """Syncs a folder to disk, so that the names in it survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -65,7 +66,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def _walk(folder: Path) -> tuple[dict[str, int], list[str], list[Path]]:
-    """Sizes of the plain files by relative path, what is neither file nor folder, and folders."""
+    """Returns sizes of the plain files by relative path, a line for each link or other kind of
+    entry, and the folders.
+    """
     sizes, problems, folders = {}, [], [folder]
     if folder.is_symlink():
         return {}, ["the folder is a link"], []
@@ -91,12 +94,15 @@ def _render(content: dict[str, Any]) -> bytes:
 
 
 def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> None:
-    """Hashes a folder that is whole, and puts the manifest into it.
+    """Hashes the files of a complete step and writes the manifest into its folder.
 
     Args:
-      folder: the finished files of a step; they are made durable before the manifest is.
-      step: its number.
-      leaves: arrays by name, for every tree in the step.
+      folder: the folder of the step. Its files are synced to disk before the manifest.
+      step: the number of the step.
+      leaves: arrays by name, for each tree in the step.
+
+    Raises:
+      OSError: if the folder has links or other entries that are no plain files.
     """
     sizes, problems, folders = _walk(folder)
     if problems:
@@ -126,10 +132,10 @@ def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> 
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """The manifest of a step; its own bytes are checked.
+    """Reads the manifest of a step and checks its digest and its form.
 
     Raises:
-      CheckpointDamaged: if it is missing, or not as it was written.
+      CheckpointDamaged: if the manifest is missing or was changed.
     """
     path = folder / NAME
     if folder.is_symlink():
@@ -153,7 +159,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def _refuse(content: dict[str, Any], folder: Path) -> list[str]:
-    """What is wrong with a manifest whose own hash is right."""
+    """Returns the faults in the form of a manifest with a correct digest."""
     if content.get("format") != _FORMAT:
         return [f"{NAME} has format {content.get('format')!r}, wanted {_FORMAT}"]
     if folder.name.isdecimal() and content.get("step") != int(folder.name):
@@ -195,14 +201,14 @@ def empty_array(entry: str) -> np.ndarray | None:
     try:
         return None if all(sizes) else np.zeros(sizes, dtype)
     except (TypeError, ValueError):
-        return None  # no stored array has it, which is found when the names are compared
+        return None  # a later comparison of the shapes refuses such an entry
 
 
 def _declared(entry: str) -> int:
-    """Bytes of an array by its dtype and shape, as in "float32[3, 4]"; 0 for what is none."""
+    """Returns the bytes of an array of an entry such as "float32[3, 4]"; 0 for a wrong entry."""
     dtype, _, shape = entry.partition("[")
     if not re.fullmatch(r"(\d{1,18}(, \d{1,18}){0,63})?\]", shape):
-        return 0  # it is no stored array's, which is found when the names are compared
+        return 0  # a later comparison of the shapes refuses such an entry
     try:
         return math.prod(map(int, re.findall(r"\d+", shape))) * np.dtype(dtype).itemsize
     except TypeError:
@@ -210,7 +216,7 @@ def _declared(entry: str) -> int:
 
 
 def too_large(content: dict[str, Any]) -> str | None:
-    """Says so if the arrays of a manifest are more than its files can hold, before any is read."""
+    """Returns a message if the arrays in a manifest are too large for its files; else None."""
     arrays = [entry for entries in content["leaves"].values() for entry in entries.values()]
     declared = sum(_declared(entry[0]) for entry in arrays)
     held = sum(entry["size"] for entry in content["files"].values())
@@ -223,7 +229,7 @@ def too_large(content: dict[str, Any]) -> str | None:
 
 
 def complete(folder: Path) -> bool:
-    """Whether the manifest is good and every file has its size; reads no other file."""
+    """Returns True if the manifest is good and all files have the sizes in it."""
     try:
         return not _sizes(folder, read(folder)["files"])
     except (CheckpointDamaged, FileNotFoundError):
@@ -244,15 +250,16 @@ def _sizes(folder: Path, files: dict[str, Any]) -> list[str]:
 
 
 def verify(folder: Path, below: str = "") -> dict[str, Any]:
-    """Hashes the files of a step; returns its manifest.
+    """Checks the hashes of the files of a step and returns its manifest.
 
     Args:
-      folder: the step.
-      below: hash only the files in this folder of the step. Names and sizes are always checked.
+      folder: the folder of the step.
+      below: a folder in the step, as "record/"; only files in it are hashed. The names and sizes of
+        all files are checked.
 
     Raises:
-      CheckpointDamaged: with every file that is missing, extra, or not what was saved.
-      OSError: if a file cannot be read, which is not damage.
+      CheckpointDamaged: if files are missing, extra or changed; the message lists them.
+      OSError: if a file cannot be read, for example without permission.
     """
     manifest = read(folder)
     problems = _sizes(folder, manifest["files"])
