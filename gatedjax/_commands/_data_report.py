@@ -1,4 +1,4 @@
-"""The report of `python -m gatedjax data check` as text."""
+"""The report of `gatedjax data check` as text."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from gatedjax.data.account._compare import QUANTILES
 
 
 def print_report(report: Report, limit: int) -> None:
-    """Prints what `check` found, and at most `limit` of the quarantined lines."""
+    """Prints the report of `check`, with at most `limit` of the quarantined lines."""
     say(f"{report.name}: {report.origin}\n")
     _print_files(report)
     _print_quarantine(report, limit)

@@ -1,4 +1,4 @@
-"""Lines of JSON that commands write, to a file or to standard output."""
+"""Writing of JSON lines to a file or to standard output."""
 
 import contextlib
 import sys
@@ -14,10 +14,9 @@ Write = Callable[[Any], object]
 
 
 def json_line(value: Any, encoding: str = "utf-8") -> str:
-    """Returns the value as JSON on one line; NaN is null.
+    """Returns the value as JSON on a single line; NaN becomes null.
 
-    Characters that could steer a terminal, or that the encoding does not have, are escaped as JSON
-    does it.
+    Control characters, and characters that the encoding lacks, are escaped in the form of JSON.
     """
     text = to_json(value, ensure_ascii=False)
     if not text.isprintable():
@@ -30,7 +29,7 @@ def json_line(value: Any, encoding: str = "utf-8") -> str:
 
 
 def say_json(value: Any, *, flush: bool = True) -> None:
-    """Prints a value on one line as JSON that standard output can hold."""
+    """Prints a value as a line of JSON, in the encoding of standard output."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     say(json_line(value, encoding), flush=flush)
 
@@ -41,13 +40,17 @@ def _escaped(character: str) -> str:
 
 
 def in_turns(texts: Sequence[str], count: int) -> list[tuple[str, ...]]:
-    """The texts, so many at a time."""
+    """Splits texts into tuples of `count` texts."""
     return [tuple(texts[i : i + count]) for i in range(0, len(texts), count)]
 
 
 @contextlib.contextmanager
 def lines_to(path: Path | None) -> Iterator[Write]:
-    """Yields a function that writes a value as a line, in UTF-8 to a file: see `open_atomic`."""
+    """Yields a function that writes a value as a line of JSON.
+
+    Args:
+      path: the file, which is written in UTF-8 with `open_atomic`; None is standard output.
+    """
     if path is None:
         yield lambda value: say_json(value, flush=sys.stdout.isatty())
         return

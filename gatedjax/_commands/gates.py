@@ -1,4 +1,4 @@
-"""`gatedjax gates report`: a trained GA-Net under every kind of gate, and estimators beside it."""
+"""`gatedjax gates report`: measures a trained GA-Net with all kinds of gates, and estimators."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -15,30 +15,30 @@ from gatedjax._utils.terminal import say
 from gatedjax._utils.write import write_atomic
 
 STEM = "gates_report"
-"""Of the files that are written."""
+"""The name of the files that are written, without the ending."""
 _PLACE = "gates-report"
 _OWN = {"text": "--text", "label": "--label", "encoding": "--encoding"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Report:
-    """Reports the gates of a trained GA-Net, and what estimators of gradients are worth there.
+    """Measures the gates of a trained GA-Net, and estimators of gradients.
 
-    It measures loss and accuracy under every kind of gate, the exact expectation over all 2^n
-    patterns among them, and the bias and variance of gradient estimators at its parameters. It
-    prints tables, and writes a figure and JSON.
+    It measures loss and accuracy with all kinds of gates, including the exact expectation over all
+    2^n patterns, and the bias and variance of gradient estimators at the parameters of the network.
+    It prints tables, and writes a figure and JSON.
 
-    Give one of MODEL, --workdir and --toy.
+    Give exactly one of MODEL, --workdir and --toy.
     """
 
     model: Annotated[Unset[Path], tyro.conf.Positional, tyro.conf.arg(metavar="[MODEL]")] = None
     """The folder that `gatedjax train` wrote. It needs --file."""
     workdir: Unset[Path] = None
-    """The work folder of a run of GA-Net, whose test set is read."""
+    """The work folder of a run of GA-Net. The test set of the run is read."""
     toy: Flag = False
-    """Report the classic problems, which need no data."""
+    """Measure gates in classic problems, which need no data."""
     preset: Unset[str] = None
-    """The data set that the run must be of."""
+    """The data set that the run must have been trained on."""
     manual_dir: Unset[str] = None
     """The folder with the raw files of the data set of the run."""
     data_dir: Unset[str] = None
@@ -69,7 +69,7 @@ class Report:
 
 
 def _check(options: Report) -> None:
-    """Refuses options that do not go together, before anything is read."""
+    """Raises ValueError for options that do not go together or are out of range."""
     given = [options.model is not None, options.workdir is not None, options.toy]
     if sum(given) != 1:
         raise ValueError("give one of: a MODEL folder, --workdir, --toy")
@@ -102,7 +102,7 @@ def _check(options: Report) -> None:
 
 
 def _opened(options: Report) -> tuple[Any, Path]:
-    """The network with its texts, and where the report goes unless --out says it."""
+    """Opens the network with its texts; returns them and the default folder of the report."""
     from gatedjax.text._gated import is_run, open_own, open_run
 
     (folder,) = filter(None, (options.model, options.workdir))
@@ -128,7 +128,7 @@ def _opened(options: Report) -> tuple[Any, Path]:
 
 
 def _study(found: Any, options: Report) -> Any:
-    """The gate modes of all texts, and the estimators at some of them."""
+    """Measures the gate modes for all texts, and the estimators for some of them."""
     import sys
 
     import jax
@@ -181,7 +181,7 @@ def _study(found: Any, options: Report) -> Any:
 
 
 def _write(studies: Sequence[Any], folder: Path, title: str | None) -> None:
-    """JSON and figure, each whole or not at all."""
+    """Writes the JSON file and the figure, each atomically."""
     from gatedjax import analysis
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -216,7 +216,7 @@ def _run(options: Report) -> None:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; 0, or 2 for what cannot be done."""
+    """Runs the command and returns 0; errors exit with status 2."""
     about = "Measures what gates do, and whether it can be trusted."
     options: Report = parse_command({"report": Report}, args, f"{program()} gates", about)
     names = {

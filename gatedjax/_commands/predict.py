@@ -1,4 +1,4 @@
-"""`gatedjax predict MODEL TEXT ...`: labels of texts, and the words attention kept; or tags."""
+"""`gatedjax predict MODEL TEXT ...`: predicts the labels of texts, or the tags of words."""
 
 import dataclasses
 import functools
@@ -18,15 +18,16 @@ from gatedjax._utils.terminal import say
 from gatedjax._utils.write import check_place
 
 _SECONDS = 1.0
-"""Between two messages of progress."""
+"""The seconds between two messages of progress."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PredictOptions:
     """Predicts the classes of texts.
 
-    It writes a line of JSON for each text, with label, probability, kept words and density, or with
-    the error. For a tagger the line has words, tags and probabilities.
+    It writes a line of JSON for each text, with its label, its probability, the words with open
+    gates and the density, or with an error. For a tagger the line has words, tags and
+    probabilities.
 
     For example:
     $ gatedjax predict model "a dull film"
@@ -39,7 +40,7 @@ class PredictOptions:
     texts: Annotated[
         Unset[tuple[str, ...]], tyro.conf.Positional, tyro.conf.arg(metavar="[TEXT ...]")
     ] = None
-    """The texts. Of pairs, premise and hypothesis are given in turns."""
+    """The texts. For pairs of texts, give premise and hypothesis in turns."""
     file: Unset[Path] = None
     """A file with the texts: .csv, .tsv or .jsonl, the lines of a .txt file (without fastText's
     labels), a folder of .txt files, or for a tagger the words of a .conll file (default: the lines
@@ -57,11 +58,11 @@ class PredictOptions:
 
 
 Line = tuple[Sequence[str] | None, str]
-"""The texts of a line, or None and why there are none."""
+"""The texts of a line and "", or None and the reason why the line cannot be used."""
 
 
 def _sentences(options: PredictOptions) -> Iterable[Line]:
-    """What is to be tagged, one item for every sentence."""
+    """Returns the words of each sentence to tag, or None and a reason."""
     from gatedjax.text._read import Aside, infer_task, open_tags
 
     if options.file is None or infer_task(options.file, encoding=options.encoding) != "tags":
@@ -71,7 +72,7 @@ def _sentences(options: PredictOptions) -> Iterable[Line]:
 
 
 def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
-    """What is to be predicted, one item for every line."""
+    """Returns the texts of each line to classify, or None and a reason."""
     from gatedjax.text._model import check_inputs
     from gatedjax.text._read import Aside, Columns, open_table
     from gatedjax.text._table import fault
@@ -97,7 +98,7 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
 
 
 def _piped(encoding: str) -> Iterator[Line]:
-    """The lines of standard input."""
+    """Yields the lines of standard input, or None and a reason."""
     from gatedjax.text._lines import check_encoding, limited_lines, line_fault
 
     codec = check_encoding(encoding)
@@ -113,7 +114,7 @@ def _run(options: PredictOptions) -> None:
     from gatedjax.text._tagging import tag_sentences
 
     check_place(options.out)
-    # a device or a pipe is not replaced
+    # Only a file needs --overwrite, because a device or a pipe is not replaced.
     if options.out is not None and options.out.is_file() and not options.overwrite:
         raise FileExistsError(f"{options.out} exists: --overwrite replaces it")
     if options.texts and options.file is not None:
@@ -148,7 +149,7 @@ def _run(options: PredictOptions) -> None:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; 0, or 2 for what cannot be done."""
+    """Runs the command and returns 0; errors exit with status 2."""
     options = parse(PredictOptions, args, f"{program()} predict", words="texts")
     with refusals({"columns.inputs must": "--text must"}):
         _run(options)

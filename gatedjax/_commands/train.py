@@ -1,4 +1,4 @@
-"""`gatedjax train DATA --out FOLDER`: a classifier of one's own texts, or a tagger of words."""
+"""`gatedjax train DATA --out FOLDER`: trains a classifier of your texts, or a tagger of words."""
 
 import dataclasses
 import itertools
@@ -39,61 +39,63 @@ _ARGUMENTS = {
     "network: ": "--network: ",
     "training: ": "--train: ",
 }
-"""What the library says, and what it is called here."""
+"""Words in messages of the library, and the options that replace them."""
 _TASKS = ("text", "pair", "tags")
 
 
 @dataclasses.dataclass(kw_only=True)
 class DataOptions:
-    """Options of the data, and where the model goes."""
+    """Options of the data and of the folder of the model."""
 
     data: Annotated[str, tyro.conf.Positional]
-    """Labelled texts."""
+    """The labelled texts."""
     out: Path
-    """Folder of the model; it appears when it is whole."""
+    """The folder of the model. It appears when the model is complete."""
     task: Literal["auto", "text", "pair", "tags"] = "auto"
-    """Texts, pairs, or words with tags; auto looks at the file's ending and columns."""
+    """The task: texts, pairs of texts, or words with tags. auto chooses it by the ending and the
+    columns of the file."""
     text: tuple[str, ...] = ()
-    """Columns of the texts (default: text, or premise and hypothesis)."""
+    """The columns of the texts (default: text, or premise and hypothesis)."""
     label: str = "label"
-    """Column of the label."""
+    """The column of the label."""
     word: int | None = None
-    """Column of the words in a file of tags, from 0 (default: the first; .conllu the second)."""
+    """The column of the words of a tagger, from 0 (default: the first, in .conllu the second)."""
     tag: int | None = None
-    """Column of the tags, -1 is the last (default: the last; .conllu the fourth)."""
+    """The column of the tags, where -1 is the last (default: the last, in .conllu the fourth)."""
     validation: str | None = None
-    """Labelled texts that choose the best parameters (default: a fixed tenth of the data)."""
+    """The labelled texts that choose the best parameters (default: a fixed tenth of the data)."""
     test: str | None = None
-    """Labelled texts that the report is made on, too."""
+    """The labelled texts on which the report measures the model as well."""
     encoding: str = "utf-8"
-    """Of files."""
+    """The encoding of the files."""
     max_aside: float = MAX_ASIDE
-    """Share of the lines that may be set aside; with more the command ends."""
+    """The share of the lines that may be set aside. With more of them the command ends."""
 
 
 @dataclasses.dataclass(kw_only=True)
 class TrainOptions(Options, DataOptions):
-    """Trains a classifier of your own texts, or a tagger, and writes it to a folder.
+    """Trains a classifier of your texts, or a tagger, and writes it to a folder.
 
     Labelled texts are a .csv, .tsv or .jsonl file with columns text and label (or premise,
-    hypothesis and label), fastText's .txt, a folder with a folder per class, or the name of a data
-    set ("trec", "tfds:NAME", "hf:NAME"). A tagger learns from a .conll, .conllu, .iob or .bio file:
-    a word and its tag a line, an empty line after a sentence. The same command goes on where it was
-    stopped.
+    hypothesis and label), a .txt file of fastText, a folder with a folder per class, or the name of
+    a data set ("trec", "tfds:NAME", "hf:NAME"). A tagger learns from a .conll, .conllu, .iob or
+    .bio file with a word and its tag on each line, and an empty line after each sentence. If the
+    command was stopped, the same command continues.
     """
 
     embeddings: Path | None = None
     training: Any = dataclasses.field(default=None, init=False)
     cpu_devices: int | None = None
-    """CPU devices to split a batch over (default: one per core)."""
+    """The number of CPU devices over which batches are split (default: the number of cores)."""
     workdir: Path | None = None
-    """Checkpoints and metrics of the run, which are kept (default: OUT.run, removed at the end)."""
+    """The folder for checkpoints and metrics of the run, which stays (default: OUT.run, which is
+    removed at the end)."""
     overwrite: bool = False
-    """Replace a model that an earlier command wrote."""
+    """Replace a model that an earlier command wrote to the folder."""
     network: Any = None
-    """Options of the network, also as --model.NAME."""
+    """The options of the network, also as --model.NAME."""
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
-    """Options of training; those that are not given follow from the data."""
+    """The options of training. The defaults depend on the data."""
 
 
 _WITH_VALUE = {
@@ -101,7 +103,7 @@ _WITH_VALUE = {
     for field in dataclasses.fields(TrainOptions)
     if field.name != "data" and field.type is not bool
 }
-"""Options whose value may be there and is no data."""
+"""The options with a value, which may be the path of an existing file that is not DATA."""
 
 
 def _value_of(args: Sequence[str], option: str) -> str | None:
@@ -113,7 +115,7 @@ def _value_of(args: Sequence[str], option: str) -> str | None:
 
 
 def _given(args: Sequence[str], prefix: str) -> list[str]:
-    """The dotted names of the options below a prefix that a command line has."""
+    """Returns the dotted names of the options on a command line that begin with a prefix."""
     start = f"--{prefix}."
     names = [arg.partition("=")[0].removeprefix(start) for arg in args if arg.startswith(start)]
     parts = [[part.removeprefix("no-") for part in name.split(".")] for name in names]
@@ -127,13 +129,13 @@ def _at(config: Any, name: str) -> Any:
 
 
 def _task(args: Sequence[str]) -> str:
-    """One text or a pair: as asked for, or as the data look."""
+    """Returns the task: the value of --task, or else a guess from the options and the data."""
     named = _value_of(args, "--task")
     if named in _TASKS:
         return named
     found = _look(args)
     if "--text" in args and found != "tags":
-        # names say how many columns there are, whatever the file calls them
+        # The number of columns after --text decides, because the file may have any names.
         values = itertools.takewhile(
             lambda a: not a.startswith("-"), args[args.index("--text") :][1:]
         )
@@ -142,9 +144,9 @@ def _task(args: Sequence[str]) -> str:
 
 
 def _look(args: Sequence[str]) -> str:
-    """What the data are for: of what may be the data on the command line, the first that is there.
+    """Infers the task from the first positional argument that exists as a file or folder.
 
-    Else the first of all, which may be the name of a data set.
+    If none exists, the first positional argument is used, which may be the name of a data set.
     """
     given = [
         arg
@@ -157,11 +159,11 @@ def _look(args: Sequence[str]) -> str:
     try:
         return infer_task(data, encoding=_value_of(args, "--encoding") or "utf-8")
     except (ValueError, OSError, LookupError):
-        return "text"  # the reader says what is wrong with it
+        return "text"  # because the reader of the data reports the error
 
 
 def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
-    """(the command line, kind of model, how it is made)."""
+    """Parses a command line; returns its options, the task, and the options of training."""
     args = [arg.replace("--model.", "--network.", 1) for arg in args]
     kind = _task(args)
     known = networks(kind)
@@ -272,7 +274,7 @@ def _card(made: TrainOptions, kind: str, report: Any, options: Options) -> Model
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; 0, 2 for what cannot be done, 130 after Ctrl-C."""
+    """Runs the command and returns 0, or 130 after Ctrl-C; errors exit with status 2."""
     made, kind, options = _parse(args)
     check_devices(made.cpu_devices)
     prepare_cpu(made.cpu_devices)

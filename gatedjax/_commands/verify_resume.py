@@ -1,4 +1,4 @@
-"""`python -m gatedjax verify-resume -- COMMAND`: proof that a killed run continues bit-equal."""
+"""`gatedjax verify-resume -- COMMAND`: proves that a killed run continues with the same bits."""
 
 import dataclasses
 import json
@@ -28,21 +28,22 @@ LONGEST_SAVE_S = 0.2
 class VerifyOptions:
     """Proves that a killed run continues with the same bits.
 
-    It runs COMMAND once unbroken, and once more with SIGKILL at random steps, half of them during a
-    save, and starts it again after each. Then it compares digests of parameters, optimiser state,
-    best parameters, data position, the next batches, metrics and the record of the run. COMMAND
-    must train with gatedjax.training.fit and take --workdir, which is added to it.
+    It runs COMMAND once without interruption. Then it runs COMMAND again, kills it with SIGKILL at
+    random steps, half of them during a save, and restarts it after each kill. At the end it
+    compares digests of parameters, optimiser state, best parameters, data position, the next
+    batches, metrics and the record of the run. COMMAND must train with gatedjax.training.fit and
+    accept --workdir, which is added to it.
 
     For example:
     $ gatedjax verify-resume --kills 2 -- python train.py
     """
 
     kills: int = 4
-    """How often to kill the run."""
+    """The number of kills."""
     seed: int = 0
     """The seed of the moments of the kills."""
     keep: Unset[Path] = None
-    """A new folder that keeps the work folders and logs."""
+    """A new folder for the work folders and logs (default: they are removed)."""
     command: Annotated[
         tuple[str, ...],
         tyro.conf.Positional,
@@ -52,12 +53,21 @@ class VerifyOptions:
 
 
 def kill_points(last: int, every: int, count: int, seed: int) -> list[str]:
-    """Moments to kill a run of `last` steps: after a step, or some time into a save.
+    """Returns the moments at which a run is killed, after a step or during a save.
 
-    They ascend, so that each is reached by a run that continues after the one before it.
+    They ascend, so that a run that continues after a kill reaches the next moment.
+
+    Args:
+      last: the number of steps of the run.
+      every: the number of steps between checkpoints.
+      count: the number of kills.
+      seed: the seed of the moments.
+
+    Returns:
+      Texts for `KILL_AT`.
     """
     choose = random.Random(seed)
-    # the last step is always saved
+    # The last step is always saved.
     saves = sorted({*range(every, last + 1, every), last})
     during = choose.sample(saves, min(count // 2, len(saves)))
     steps = choose.sample(range(1, last), min(count - len(during), last - 1))
@@ -87,7 +97,7 @@ def _failed(what: str, status: int, log: Path) -> int:
 
 
 def _differences(one: Any, other: Any, name: str = "") -> list[str]:
-    """Names of the leaves in which two JSON values differ."""
+    """Returns the names of the leaves in which two JSON values differ."""
     if isinstance(one, dict) and isinstance(other, dict):
         keys = sorted(one.keys() | other.keys())
         nested = (_differences(one.get(k), other.get(k), f"{name}.{k}".strip(".")) for k in keys)
@@ -170,7 +180,7 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; 0 if bit-equal, 1 if not, 2 if the run itself failed."""
+    """Runs the command and returns 0 (the bits are equal), 1 (they differ) or 2 (an error)."""
     options = parse(VerifyOptions, args, f"{program()} verify-resume")
     command = list(options.command)
     if not command:

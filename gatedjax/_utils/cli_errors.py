@@ -1,4 +1,4 @@
-"""The messages with which a wrong command line is refused, each in one line."""
+"""Messages about wrong command lines, each on a single line."""
 
 import dataclasses
 import difflib
@@ -14,12 +14,12 @@ _TYPES = {"INT": "an integer", "FLOAT": "a number"}
 
 
 def is_option(word: str) -> bool:
-    """True for what looks like an option: "-5" and "-what a film" are values."""
+    """Returns True for a word that looks like an option; "-5" and "-a film" are values."""
     return word.startswith("-") and word.lstrip("-")[:1].isalpha() and len(word.split()) == 1
 
 
 def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
-    """Yields the names of the options of a dataclass, those of its groups included."""
+    """Yields the names of the options of a dataclass, including the options of its groups."""
     hints = typing.get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
@@ -49,16 +49,16 @@ def message_of(event: Any, kind: Any, args: Sequence[str]) -> str | None:
     """Returns the message of a `tyro._errors.ParseErrorEvent`, or None for an unknown event.
 
     Args:
-      event: what tyro is about to refuse.
+      event: the error that tyro is about to print.
       kind: the dataclass of the options.
       args: the command line.
 
     Raises:
-      AttributeError: where an event has other fields than those of tyro 1.0.17.
+      AttributeError: if an event has other fields than in tyro 1.0.17.
     """
     names = {*option_names(kind), *_COMMON}
     unknown = [word for word in args if is_option(word) and _name_in(word) not in names]
-    if unknown:  # it may be meant to be the option that is missing
+    if unknown:  # because it may be a misspelt name of a missing option
         return unknown_option(kind, unknown[0])
     what = type(event).__name__
     if what == "MissingArgs":
@@ -94,7 +94,7 @@ def _listed(names: Sequence[str], conjunction: str) -> str:
 
 
 def _values(args: Sequence[str], option: str) -> list[str]:
-    """Returns the values that a command line gives an option the last time."""
+    """Returns the values of the last occurrence of an option on a command line."""
     values: list[str] = []
     for place, word in enumerate(args):
         if _name_in(word) == option:

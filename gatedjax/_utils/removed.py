@@ -1,4 +1,4 @@
-"""Names and options that earlier versions had, and what to use in their place."""
+"""Names and options of earlier versions, with their replacements."""
 
 import functools
 import importlib
@@ -9,20 +9,20 @@ Kind = TypeVar("Kind", bound=type)
 
 
 def _inside(module: str, *names: str) -> dict[str, str]:
-    """Returns the reason for names that are parts of one module."""
+    """Returns the message for names that are internal to a module."""
     return dict.fromkeys(names, f"it is in {module}")
 
 
 def _beside(module: str, *names: str) -> dict[str, str]:
-    """Returns the reason for names that only the tables of one paper use."""
+    """Returns the message for names that only the tables of a single paper use."""
     return dict.fromkeys(names, f"only one paper uses it, and it is in {module}")
 
 
 def _returned(module: str, **functions: str) -> dict[str, str]:
-    """Returns the reason for classes that users receive and do not make.
+    """Returns the message for classes that users receive and do not create.
 
     Args:
-      module: where the classes are, for annotations.
+      module: the module of the classes, for annotations.
       functions: for each class, the function or network that returns it.
     """
     return {
@@ -40,7 +40,7 @@ _LAZY_ROWS = (
     "every optimizer updates all word vectors. With 20,000 words, lazy rows saved 9 % of a step of "
     "`gatedjax train` for texts of 24 words, and made it 17 % longer for texts of 200 words"
 )
-# package -> name -> the reason, or what replaces the name
+# package -> name -> the reason for the removal, or the replacement
 REMOVED: dict[str, dict[str, str]] = {
     "gatedjax.analysis": {
         "DensityCounts": _DENSITY,
@@ -148,23 +148,23 @@ REMOVED: dict[str, dict[str, str]] = {
         "table_lookups": "it served lazy_rows; a task needs no attribute `lookups`",
     },
 }
-# package -> name -> the module that defines it, of names that are public in both
+# package -> name -> the module that defines it, for names that are public in both
 MOVED = {"gatedjax.gates": dict.fromkeys(("gate_modes", "measure"), "gatedjax.text.gate_modes")}
 
-# dataclass -> field -> (its default, the reason)
+# dataclass -> field -> (its default, the reason for the removal)
 REMOVED_FIELDS: dict[str, dict[str, tuple[object, str]]] = {
     "OptimizerConfig": {"lazy_rows": (False, _LAZY_ROWS)}
 }
-# option of a command -> the reason
+# option of a command -> the reason for the removal
 _REMOVED_OPTIONS = {"--train.optimizer.lazy-rows": _LAZY_ROWS}
 
 
 def without_removed_fields(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a dataclass less those that were removed, if these have their default.
+    """Returns the fields of a dataclass without removed fields that have their default.
 
     Args:
       kind: the name of the dataclass.
-      values: its fields by name, perhaps as an earlier version recorded them.
+      values: the fields by name, perhaps as an earlier version recorded them.
 
     Raises:
       ValueError: if a removed field has another value than its default.
@@ -179,7 +179,7 @@ def without_removed_fields(kind: str, values: Mapping[str, Any]) -> dict[str, An
 
 
 def accepts_removed_fields(kind: Kind) -> Kind:
-    """Makes a dataclass take its removed fields with their defaults, and explain other values."""
+    """Makes a dataclass accept removed fields with their defaults, and explain other values."""
     init: Any = kind.__init__  # type: ignore[misc]
 
     @functools.wraps(init)
@@ -191,7 +191,7 @@ def accepts_removed_fields(kind: Kind) -> Kind:
 
 
 def explain_removed_option(args: Sequence[str]) -> str | None:
-    """Returns why an option on a command line was removed; None if all of them are there."""
+    """Returns a message if a command line has a removed option; else None."""
     for arg in args:
         name = arg.partition("=")[0].replace("_", "-").replace(".no-", ".")
         if (reason := _REMOVED_OPTIONS.get(name)) is not None:
@@ -200,11 +200,11 @@ def explain_removed_option(args: Sequence[str]) -> str | None:
 
 
 def removed_from(package: str) -> Callable[[str], object]:
-    """Returns a module's `__getattr__` for the names that `REMOVED` and `MOVED` list.
+    """Returns a `__getattr__` for a package, for the names in `REMOVED` and `MOVED`.
 
-    Names that were removed are explained; names that have moved are imported on first use.
-    A package assigns it outside of type checking, because a type checker would take every name for
-    an attribute of a module that has `__getattr__`.
+    A removed name raises an ImportError with the reason. A moved name is imported on first use.
+    A package assigns it outside of type checking, because a type checker would accept any name as
+    an attribute of a module with `__getattr__`.
     """
 
     def explain(name: str) -> object:
