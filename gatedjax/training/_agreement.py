@@ -11,7 +11,7 @@ from gatedjax._utils.json import to_json_values
 from gatedjax.training._digests import array_digests
 from gatedjax.training.config import TrainConfig
 from gatedjax.training.distributed import gather_text
-from gatedjax.training.identity import described, flatten
+from gatedjax.training.identity import describe_arrays, flatten
 from gatedjax.training.task import Batch
 
 # Processes may differ in these options, because they change neither numbers nor their order.
@@ -23,7 +23,7 @@ class ProcessMismatch(ValueError):
     """Raised if the processes of a run have different settings, packages, data or parameters."""
 
 
-def given(
+def collect_shared_values(
     settings: dict[str, Any],
     config: TrainConfig,
     digests: dict[str, Any],
@@ -46,9 +46,9 @@ def given(
       step: a digest of the program of a step, with its optimizer; None if it cannot be lowered.
     """
     settings = flatten({"train": to_json_values(config)}) | flatten(settings)
-    later = Seen(0)
+    later_batches = Seen(0)
     for batch in itertools.islice(() if eval_data is None else eval_data, 1, None):
-        later.add(batch)
+        later_batches.add(batch)
     return (
         {k: v for k, v in settings.items() if k.removeprefix("train.") not in _OWN}
         | {f"software, {k}": v for k, v in digests["software"].items()}
@@ -56,8 +56,8 @@ def given(
         | {"program of a step": step, "evaluation data": "evaluate" in digests}
         | {f"first batch, {k}": v for k, v in digests["train_data"].items()}
         | {f"first evaluation batch, {k}": v for k, v in digests["eval_data"].items()}
-        | {f"later evaluation batches, {k}": v for k, v in later.digests().items()}
-        | {f"parameters, {k}": v for k, v in described(params).items()}
+        | {f"later evaluation batches, {k}": v for k, v in later_batches.digests().items()}
+        | {f"parameters, {k}": v for k, v in describe_arrays(params).items()}
     )
 
 
@@ -101,29 +101,29 @@ class Seen:
         self._first, self._hashes = step + 1, {}
 
 
-def agree(what: dict[str, Any]) -> None:
+def agree(values: dict[str, Any]) -> None:
     """Checks that all processes have equal values; all processes must call it at the same point.
 
     Args:
-      what: values that JSON can represent, by name.
+      values: values that JSON can represent, by name.
 
     Raises:
       ProcessMismatch: on all processes, if values differ; the message names the processes and the
         values.
     """
-    texts = gather_text(json.dumps(what, sort_keys=True))
+    texts = gather_text(json.dumps(values, sort_keys=True))
     if len(set(texts)) == 1:
         return
-    first, *others = map(json.loads, texts)
+    first, *other_values = map(json.loads, texts)
     lines = [
         f"  process {number}: {name} is {other.get(name, 'not there')!r}, "
         f"process 0 has {first.get(name, 'nothing')!r}"
-        for number, other in enumerate(others, 1)
+        for number, other in enumerate(other_values, 1)
         for name in sorted(first.keys() | other.keys())
         if first.get(name) != other.get(name)
     ]
-    more = [f"  and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    tail = [f"  and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
     raise ProcessMismatch(
         f"the {jax.process_count()} processes of this run must be given the same:\n"
-        + "\n".join(lines[:_SHOWN] + more)
+        + "\n".join(lines[:_SHOWN] + tail)
     )

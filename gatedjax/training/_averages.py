@@ -121,28 +121,28 @@ def _move(node: Any, params: Any, point: Any) -> Any:
         where this node masks parameters.
     """
 
-    def own(tree: Any) -> Any:
+    def take_unmasked(tree: Any) -> Any:
         """Returns the parameters of the last step, masked where the tree is masked."""
         return jax.tree.map(lambda x, p: x if is_masked(x) else p, tree, params, is_leaf=is_masked)
 
     if isinstance(node, EmaState):
-        found = node.ema
+        new_point = node.ema
     elif isinstance(node, optax.contrib.ScheduleFreeState):
-        found = optax.contrib.schedule_free_eval_params(node, own(node.z))
+        new_point = optax.contrib.schedule_free_eval_params(node, take_unmasked(node.z))
     elif node.cache is None:  # the opaque mode of SAM has no other parameters
         return point
     else:
         is_back = node.steps_since_sync == 0
         keep = lambda saved, p: jnp.where(is_back, p, saved)  # noqa: E731
-        found = jax.tree.map(keep, node.cache, own(node.cache))
+        new_point = jax.tree.map(keep, node.cache, take_unmasked(node.cache))
 
-    def rounded(x: Any, p: Any) -> Any:
+    def round_to_dtype(x: Any, p: Any) -> Any:
         if is_masked(x):
             return p
         return x if x.dtype == p.dtype else x.astype(p.dtype)
 
-    moved = jax.tree.map(rounded, found, point, is_leaf=is_masked)
+    moved = jax.tree.map(round_to_dtype, new_point, point, is_leaf=is_masked)
     # An average that needs no change is returned itself, so that no arrays are copied.
-    pairs = jax.tree.leaves(moved), jax.tree.leaves(found)
+    pairs = jax.tree.leaves(moved), jax.tree.leaves(new_point)
     is_whole = len(pairs[0]) == len(pairs[1])
-    return found if is_whole and all(x is y for x, y in zip(*pairs, strict=True)) else moved
+    return new_point if is_whole and all(x is y for x, y in zip(*pairs, strict=True)) else moved

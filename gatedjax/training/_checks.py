@@ -17,7 +17,7 @@ from gatedjax.training._transforms import as_transformation, is_key
 from gatedjax.training.config import OptimizerConfig, TrainConfig
 from gatedjax.training.identity import (
     describe,
-    described,
+    describe_arrays,
     differences,
     named_leaves,
     program_of,
@@ -89,14 +89,14 @@ def check_eval_params(point: Callable[..., Any], state: TrainState) -> None:
       ValueError: if its result differs from the parameters in structure, shapes or dtypes.
     """
     try:
-        made = jax.eval_shape(point, state.params, state.opt_state)
+        result = jax.eval_shape(point, state.params, state.opt_state)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise TypeError(
             "eval_params(params, opt_state) fails for this task and optimizer, so give fit another "
             f"eval_params=: {error}"
         ) from error
-    lines = differences(described(state.params), described(made))
-    is_same: Any = jax.tree.structure(made) == jax.tree.structure(state.params)  # type: ignore[operator]
+    lines = differences(describe_arrays(state.params), describe_arrays(result))
+    is_same: Any = jax.tree.structure(result) == jax.tree.structure(state.params)  # type: ignore[operator]
     if lines or not is_same:
         raise ValueError(
             "eval_params must return parameters with the names, shapes and dtypes of those of the "
@@ -178,18 +178,18 @@ def first_evaluation_batch(eval_data: Any) -> Batch | None:
     return batch
 
 
-def _check_ratios(metrics: Any, what: str) -> None:
+def _check_ratios(metrics: Any, source: str) -> None:
     if not isinstance(metrics, Mapping):
-        raise TypeError(f"metrics of {what} must be a dict, got {type(metrics).__name__}")
+        raise TypeError(f"metrics of {source} must be a dict, got {type(metrics).__name__}")
     for name, ratio in metrics.items():
         if not isinstance(ratio, Ratio):
             is_array = isinstance(ratio, jax.Array | jax.ShapeDtypeStruct)
             kind = "an array" if is_array else type(ratio).__name__
-            raise TypeError(f"metrics of {what} must be Ratio, {name!r} is {kind}")
+            raise TypeError(f"metrics of {source} must be Ratio, {name!r} is {kind}")
         shapes = [list(np.shape(value)) for value in (ratio.total, ratio.count)]
         if shapes != [[], []]:
             raise ValueError(
-                f"metrics of {what} must be scalars, {name!r} has total and count of the shapes "
+                f"metrics of {source} must be scalars, {name!r} has total and count of the shapes "
                 f"{shapes[0]} and {shapes[1]}"
             )
 
@@ -248,7 +248,7 @@ def check_outputs(
         _check_ratios(metrics, "the loss")
         if "loss" not in metrics:
             raise ValueError(f"metrics of the loss must have 'loss', got {sorted(metrics)}")
-        lines = differences(described(state.model_state), described(model_state))
+        lines = differences(describe_arrays(state.model_state), describe_arrays(model_state))
         if lines:
             raise ValueError(
                 "the loss must return a model state with the arrays of init_model_state:\n  "

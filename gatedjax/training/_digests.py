@@ -138,12 +138,12 @@ def run_digests(
         return jax.eval_shape(lambda: init_carry(task, batch))
 
     def init(key: jax.Array) -> Any:
-        begun = task.init_model_state(key, first) if has_model_state(task) else None  # type: ignore[union-attr]
-        return task.init(key, first), begun
+        initial_state = task.init_model_state(key, first) if has_model_state(task) else None  # type: ignore[union-attr]
+        return task.init(key, first), initial_state
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Any, model_state: Any) -> Any:
-        total, *others = call_loss(task, params, batch, rngs, carry, model_state)
-        return total, others
+        total, *outputs = call_loss(task, params, batch, rngs, carry, model_state)
+        return total, outputs
 
     def evaluate(params: Any, batch: Batch, carry: Any, model_state: Any) -> Any:
         return call_evaluate(task, params, batch, carry, model_state)
@@ -193,14 +193,14 @@ def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> 
         return None
 
 
-def check_digests(saved: Any, wanted: dict[str, Any], where: Path) -> str | None:
+def check_digests(saved: Any, current: dict[str, Any], where: Path) -> str | None:
     """Checks that a checkpoint belongs to this task and these data.
 
     A digest is compared only if both sides have it, because checkpoints of older versions lack it.
 
     Args:
       saved: digests of the checkpoint.
-      wanted: digests of this run.
+      current: digests of this run.
       where: the workdir, for the messages.
 
     Returns:
@@ -214,29 +214,29 @@ def check_digests(saved: Any, wanted: dict[str, Any], where: Path) -> str | None
     saved = saved if isinstance(saved, dict) else {}
     lines, changed, reshaped = [], set(), set()
     for name in ("train_data", "eval_data"):
-        if not isinstance(saved.get(name), dict) or name not in wanted:
+        if not isinstance(saved.get(name), dict) or name not in current:
             continue
-        old, new = flatten(saved[name]), flatten(wanted[name])
+        old, new = flatten(saved[name]), flatten(current[name])
         for leaf in sorted(old.keys() | new.keys()):
             a, b = old.get(leaf, "nothing"), new.get(leaf, "nothing")
             if a != b:
-                what = leaf if leaf == _LENGTH else f"{leaf} in the first batch"
-                lines.append(f"  {_TITLES[name]}, {what}: saved {a}, now {b}")
+                place = leaf if leaf == _LENGTH else f"{leaf} in the first batch"
+                lines.append(f"  {_TITLES[name]}, {place}: saved {a}, now {b}")
                 changed.add(name)
             if leaf != _LENGTH and str(a).rpartition(" ")[0] != str(b).rpartition(" ")[0]:
                 reshaped.add(name)
     programs = {
-        name: f"  {_TITLES[name]}: saved {saved[name]}, now {wanted[name]}"
+        name: f"  {_TITLES[name]}: saved {saved[name]}, now {current[name]}"
         for name, data in _PROGRAMS.items()
-        if None not in (saved.get(name), wanted.get(name))
-        and saved[name] != wanted[name]
+        if None not in (saved.get(name), current.get(name))
+        and saved[name] != current[name]
         and data not in (changed if name == "init" else reshaped)
     }
-    same_software = saved.get("software") == wanted.get("software")
+    same_software = saved.get("software") == current.get("software")
     if same_software:
         lines = [*programs.values(), *lines]
-    if saved.get("frozen") is not None and saved["frozen"] != wanted.get("frozen"):
-        lines.append(f"  {_TITLES['frozen']}: saved {saved['frozen']}, now {wanted.get('frozen')}")
+    if saved.get("frozen") is not None and saved["frozen"] != current.get("frozen"):
+        lines.append(f"  {_TITLES['frozen']}: saved {saved['frozen']}, now {current.get('frozen')}")
     if lines:
         raise CheckpointMismatch(
             "\n".join(

@@ -53,10 +53,10 @@ class Update(NamedTuple):
     example_ids: list[Any]
 
 
-def _some(ids: list[int], most: int = 8) -> str:
+def _first_ids(ids: list[int], most: int = 8) -> str:
     """Returns the first ids as text, for a message; metrics.jsonl has all ids."""
-    rest = f", and {len(ids) - most} more in metrics.jsonl" if len(ids) > most else ""
-    return f"{', '.join(map(str, ids[:most]))}{rest}"
+    suffix = f", and {len(ids) - most} more in metrics.jsonl" if len(ids) > most else ""
+    return f"{', '.join(map(str, ids[:most]))}{suffix}"
 
 
 def floats_of(metrics: Metrics) -> list[dict[str, float]]:
@@ -127,7 +127,7 @@ class Meter:
 
     def running(self) -> list[int]:
         """Returns the numbers of the runs that have not ended."""
-        return [number for number, one in enumerate(self.records) if one.finished is None]
+        return [number for number, record in enumerate(self.records) if record.finished is None]
 
     def add(self, step: int, metrics: Metrics, batches: list[Batch]) -> None:
         """Adds the metrics of an update to the sums; waits for the update `IN_FLIGHT` earlier."""
@@ -144,8 +144,8 @@ class Meter:
         """Returns the name of a run in messages."""
         if self.alone:
             return ": evaluation"
-        shown = {k: v if isinstance(v, int) else f"{v:g}" for k, v in self.names[number].items()}
-        return "".join(f", {name} {value}" for name, value in shown.items())
+        values = {k: v if isinstance(v, int) else f"{v:g}" for k, v in self.names[number].items()}
+        return "".join(f", {name} {value}" for name, value in values.items())
 
     def write(self, number: int, line: Line) -> None:
         """Writes a line of metrics.jsonl for a run."""
@@ -177,27 +177,27 @@ class Meter:
             for number, record in enumerate(self.records):
                 if number in update.running and skipped[number]:
                     record.skipped_in_a_row += 1
-                    self._tell_skipped(number, record, update)
+                    self._report_skipped(number, record, update)
                 else:
                     record.skipped_in_a_row = 0
 
-    def _tell_skipped(self, number: int, record: Record, update: Update) -> None:
+    def _report_skipped(self, number: int, record: Record, update: Update) -> None:
         step, limit = update.step + 1, self._work.config.max_skipped
         example_ids = update.example_ids[number]
         ids = [] if example_ids is None else [int(i) for i in example_ids if i >= 0]
         self.write(number, {"split": "skipped", "step": step, "example_id": ids})
-        shown = _some(ids)
+        shown_ids = _first_ids(ids)
         if self.alone:
             self._work.view.message(
                 f"step {step}: loss, gradient or updated parameters are not finite, update "
-                f"skipped; examples {shown}"
+                f"skipped; examples {shown_ids}"
             )
         if record.skipped_in_a_row <= limit:
             return
         message = (
             f"{record.skipped_in_a_row} updates in a row had a loss, gradient or updated "
             f"parameters that are not finite (limit {limit}), the last at step {step} with "
-            f"examples {shown}"
+            f"examples {shown_ids}"
         )
         if not self.alone:
             raise NonFiniteError(f"seed {self.names[number]['seed']}: {message}", step)

@@ -113,10 +113,10 @@ class Reach:
         paths = sorted(self.paths)
         if not paths:
             return
-        more = f" and {len(paths) - 8} more" if paths[8:] else ""
-        shown = ", ".join(map(repr, paths[:8])) + more
+        suffix = f" and {len(paths) - 8} more" if paths[8:] else ""
+        shown_paths = ", ".join(map(repr, paths[:8])) + suffix
         raise ValueError(
-            f"no gradient reaches these parameters of {type(self.task).__name__}: {shown}. "
+            f"no gradient reaches these parameters of {type(self.task).__name__}: {shown_paths}. "
             "Statistics of a model, such as those of BatchNorm, are no parameters: return them "
             "from the loss as model state (gatedjax.training.ModelStateTask). Parameters that are "
             "to stay as they are belong into the attribute frozen of the task: "
@@ -141,22 +141,22 @@ def _not_updated(tx: optax.GradientTransformation, state: Any) -> set[str]:
 
     program = jax.make_jaxpr(update)(state.params, state.params, state.opt_state)
     zero = _inner(program, [False] * len(program.jaxpr.invars))
-    given = program.jaxpr.invars
-    named = zip(_by_path(state.params), program.jaxpr.outvars, zero, given, strict=False)
+    gradients = program.jaxpr.invars
+    named = zip(_by_path(state.params), program.jaxpr.outvars, zero, gradients, strict=False)
     return {path for path, new, is_zero, grad in named if is_zero or new is grad}
 
 
 def _zeros(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[bool]) -> list[bool]:
     """Returns for each result of a program True if it is 0, given the same for its inputs."""
-    known = dict(zip(jaxpr.invars, inputs, strict=True))
-    known |= {v: _is_zero(x) for v, x in zip(jaxpr.constvars, consts, strict=True)}
+    zero_of = dict(zip(jaxpr.invars, inputs, strict=True))
+    zero_of |= {v: _is_zero(x) for v, x in zip(jaxpr.constvars, consts, strict=True)}
 
     def look_up(atom: Any) -> bool:
-        return _is_zero(atom.val) if isinstance(atom, Literal) else known.get(atom, False)
+        return _is_zero(atom.val) if isinstance(atom, Literal) else zero_of.get(atom, False)
 
     for equation in jaxpr.eqns:
-        found = _results(equation, [look_up(atom) for atom in equation.invars])
-        known.update(zip(equation.outvars, found, strict=True))
+        outputs = _results(equation, [look_up(atom) for atom in equation.invars])
+        zero_of.update(zip(equation.outvars, outputs, strict=True))
     return [look_up(atom) for atom in jaxpr.outvars]
 
 
@@ -179,7 +179,7 @@ def _results(equation: Any, zero: list[bool]) -> list[bool]:
         branches = [_inner(branch, zero[1:]) for branch in params["branches"]]
         return [all(results) for results in zip(*branches, strict=True)]
     if name == "scan":
-        return _scanned(params, zero)
+        return _scan_results(params, zero)
     if name in _CALLS and _CALLS[name] in params:
         return _inner(params[_CALLS[name]], zero)
     return [False] * count
@@ -191,15 +191,15 @@ def _inner(program: Any, zero: list[bool]) -> list[bool]:
     return _zeros(program, (), zero)
 
 
-def _scanned(params: dict[str, Any], zero: list[bool]) -> list[bool]:
+def _scan_results(params: dict[str, Any], zero: list[bool]) -> list[bool]:
     """Returns for each result of a scan True if it is 0; a carry must begin with 0 and stay 0."""
     consts, carried = params["num_consts"], params["num_carry"]
     while True:
-        found = _inner(params["jaxpr"], zero)
+        outputs = _inner(params["jaxpr"], zero)
         carry = zero[consts : consts + carried]
-        after = [a and b for a, b in zip(carry, found[:carried], strict=True)]
+        after = [a and b for a, b in zip(carry, outputs[:carried], strict=True)]
         if after == carry:
-            return after + found[carried:]
+            return after + outputs[carried:]
         zero = [*zero[:consts], *after, *zero[consts + carried :]]
 
 

@@ -36,7 +36,7 @@ class Record:
     pending: dict[str, list[float]] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def read(cls, saved: Any) -> "Record":
+    def from_json(cls, saved: Any) -> "Record":
         """Returns the record in the JSON of a checkpoint.
 
         Raises:
@@ -49,14 +49,14 @@ class Record:
         if unknown := sorted(saved.keys() - fields):
             raise ValueError(f"no run writes {unknown}")
         for name, value in saved.items():
-            wanted, fits = _FIELDS[name]
+            expected, fits = _FIELDS[name]
             if not fits(value):
-                raise ValueError(f"{name} must be {wanted}, got {str(value)[:80]!r}")
+                raise ValueError(f"{name} must be {expected}, got {str(value)[:80]!r}")
         if "step" not in saved:
             raise ValueError("step is missing")
         return cls(**saved)
 
-    def evaluated(self, step: int, metrics: dict[str, float], config: TrainConfig) -> bool:
+    def add_evaluation(self, step: int, metrics: dict[str, float], config: TrainConfig) -> bool:
         """Records an evaluation and returns True if it is the best so far.
 
         Raises:
@@ -78,7 +78,7 @@ class Record:
         self.without_improvement += 1
         return False
 
-    def ended(self, step: int, config: TrainConfig) -> Literal["done", "early"] | None:
+    def find_end_reason(self, step: int, config: TrainConfig) -> Literal["done", "early"] | None:
         """Returns the reason why a run ends after a step; None if it goes on."""
         if step >= config.num_steps:
             return "done"
@@ -86,44 +86,47 @@ class Record:
         return "early" if patience is not None and self.without_improvement >= patience else None
 
 
-def _count(value: Any) -> bool:
+def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-def _number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return type(value) in (int, float)
 
 
-def _numbers(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_number, value.values()))
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_number, value.values()))
 
 
-def _evaluations(value: Any) -> bool:
-    return isinstance(value, list) and all(_numbers(v) and _count(v.get("step")) for v in value)
+def _are_evaluations(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        _are_numbers(v) and _is_count(v.get("step")) for v in value
+    )
 
 
-def _sums(value: Any, lanes: int | None = None) -> bool:
+def _are_sums(value: Any, lanes: int | None = None) -> bool:
     """Returns True for [total, count] by name, of a run or, with lists of numbers, of lanes."""
 
-    def one(x: Any) -> bool:
+    def is_entry(x: Any) -> bool:
         if lanes is None:
-            return _number(x)
-        return isinstance(x, list) and len(x) == lanes and all(map(_number, x))
+            return _is_number(x)
+        return isinstance(x, list) and len(x) == lanes and all(map(_is_number, x))
 
     return isinstance(value, dict) and all(
-        isinstance(pair, list) and len(pair) == 2 and all(map(one, pair)) for pair in value.values()
+        isinstance(pair, list) and len(pair) == 2 and all(map(is_entry, pair))
+        for pair in value.values()
     )
 
 
 _FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "step": ("a count", _count),
-    "best_step": ("a count", _count),
-    "best_metrics": ("numbers by name", _numbers),
-    "without_improvement": ("a count", _count),
-    "skipped_in_a_row": ("a count", _count),
+    "step": ("a count", _is_count),
+    "best_step": ("a count", _is_count),
+    "best_metrics": ("numbers by name", _are_numbers),
+    "without_improvement": ("a count", _is_count),
+    "skipped_in_a_row": ("a count", _is_count),
     "finished": ("'done', 'early' or null", lambda value: value in (None, "done", "early")),
-    "history": ("a list of evaluations with their steps", _evaluations),
-    "pending": ("a sum and a count by name", _sums),
+    "history": ("a list of evaluations with their steps", _are_evaluations),
+    "pending": ("a sum and a count by name", _are_sums),
 }
 
 
@@ -144,16 +147,16 @@ def check_run(run: Any, folder_step: int, array_steps: Any) -> None:
     if "lanes" in run:
         if not isinstance(run["lanes"], list) or len(run["lanes"]) != len(steps):
             raise ValueError(f"run.lanes must be {len(steps)} records")
-        if not _sums(run.get("pending"), len(steps)):
+        if not _are_sums(run.get("pending"), len(steps)):
             raise ValueError(f"run.pending must be sums and counts of {len(steps)} lanes")
         named = {f"run.lanes[{i}]": lane for i, lane in enumerate(run["lanes"])}
     else:
         named = {"run": run}
     if type(run.get("step")) is not int or run["step"] != folder_step:
         raise ValueError(f"run.step is {run.get('step')!r} in checkpoint {folder_step}")
-    for (name, one), step in zip(named.items(), steps, strict=True):
+    for (name, saved), step in zip(named.items(), steps, strict=True):
         try:
-            record = Record.read(one)
+            record = Record.from_json(saved)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
         if record.step != step:

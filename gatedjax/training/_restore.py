@@ -59,12 +59,12 @@ class Shared:
 
 def records_of(saved: Sequence[dict[str, Any]], step: int, config: TrainConfig) -> list[Record]:
     """Returns the records in a checkpoint, with `finished` set for the present configuration."""
-    records = [Record(**one) for one in saved]
+    records = [Record(**entry) for entry in saved]
     for record in records:
         # A larger num_steps continues a run that was done, unless early stopping ends it now. A
         # num_steps that the run has reached ends it.
         if record.finished != "early":
-            record.finished = record.ended(step, config)
+            record.finished = record.find_end_reason(step, config)
     return records
 
 
@@ -84,13 +84,13 @@ def restore_everywhere(work: Workdir, shared: Shared, like: TrainState) -> Resto
             saved = restore_or_begin(work, shared, like)
         except Exception as caught:  # because the other processes wait for an answer
             error = caught
-    told = None if error is None else f"{type(error).__name__}: {error}"
-    answer = json.dumps([told, None if saved is None else saved.run])
-    told, run = json.loads(broadcast_json(answer))
+    failure = None if error is None else f"{type(error).__name__}: {error}"
+    answer = json.dumps([failure, None if saved is None else saved.run])
+    failure, run = json.loads(broadcast_json(answer))
     if error is not None:
         raise error
-    if told is not None:
-        raise RuntimeError(f"process 0 cannot start: {told}")
+    if failure is not None:
+        raise RuntimeError(f"process 0 cannot start: {failure}")
     if run is None:
         return None
     trees = (like, _best_like(like)) if saved is None else (saved.state, saved.best)
@@ -131,8 +131,8 @@ def restore_or_begin(work: Workdir, shared: Shared, like: TrainState) -> Restore
     log = work.take()
     newest = restore_newest(work.store, check, like, check_program)
     if newest is None:
-        described = settings | shared.metadata | {"train": config}
-        write_json(work.path / "config.json", described)
+        description = settings | shared.metadata | {"train": config}
+        write_json(work.path / "config.json", description)
         write_json(work.path / "environment.json", environment(config.seed))
         log.begin(None)
         return None

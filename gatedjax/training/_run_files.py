@@ -51,9 +51,9 @@ def check_workdir(workdir: Path, names: Sequence[str] = _OF_FIT) -> None:
     """
     if is_run(workdir) or (workdir / "checkpoints").is_dir():
         return
-    if others := [name for name in names if os.path.lexists(workdir / name)]:
+    if foreign := [name for name in names if os.path.lexists(workdir / name)]:
         raise FileExistsError(
-            f"{workdir} holds {', '.join(others)} and no lock of a run, so no run wrote them: use "
+            f"{workdir} holds {', '.join(foreign)} and no lock of a run, so no run wrote them: use "
             "another workdir"
         )
 
@@ -84,9 +84,9 @@ def remove_run(workdir: Path, locks: tuple[str, ...] = (LOCK, TRAIN_LOCK)) -> li
     """
     if not workdir.is_dir():
         return []
-    if others := foreign_files(workdir):
+    if foreign := foreign_files(workdir):
         raise FileExistsError(
-            f"{workdir} holds {', '.join(others[:5])} and no lock of a run, so it is not removed: "
+            f"{workdir} holds {', '.join(foreign[:5])} and no lock of a run, so it is not removed: "
             "move it away"
         )
     with contextlib.ExitStack() as stack:

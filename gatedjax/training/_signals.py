@@ -47,13 +47,13 @@ class Signals:
 
     def _listen(self, ear: socket.socket) -> None:
         """Reads the numbers of incoming signals until the other end of the socket is closed."""
-        told = False
+        is_reported = False
         with ear:
             while heard := ear.recv(64):
                 if self._old_bell != -1:
                     os.write(self._old_bell, heard)
-                if not told and set(heard) & set(STOPPING):
-                    told = True
+                if not is_reported and set(heard) & set(STOPPING):
+                    is_reported = True
                     self._on_first()
 
     def __exit__(self, *exc_info: object) -> None:
@@ -68,8 +68,8 @@ class Signals:
 
 def _be_silent_in_child() -> None:
     # A signal to a forked worker must not stop the run.
-    for one in list(_LISTENING):
-        if one._bell is not None:
+    for signals in list(_LISTENING):
+        if signals._bell is not None:
             signal.set_wakeup_fd(-1)
 
 

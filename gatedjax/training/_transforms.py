@@ -27,13 +27,13 @@ def train_all_but(
             name = jax.tree_util.keystr(path, simple=True, separator="/")
             names.append(name)
             below = [at for at in frozen if f"{name}/".startswith(f"{at}/")]
-            found.update(below)
+            matched.update(below)
             return "frozen" if below else "trained"
 
         names: list[str] = []
-        found: set[str] = set()
+        matched: set[str] = set()
         tree = jax.tree_util.tree_map_with_path(label, params)
-        if missing := sorted(set(frozen) - found):
+        if missing := sorted(set(frozen) - matched):
             raise ValueError(f"frozen must be among {sorted(names)}, got {missing}")
         return tree
 
@@ -41,9 +41,9 @@ def train_all_but(
     parts = optax.partition(groups, labels, mask_compatible_extra_args=True)
 
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
-        if whole := extra.get("value_fn"):
+        if value_fn := extra.get("value_fn"):
             # Optax calls it without the frozen parameters.
-            extra["value_fn"] = lambda trained: whole(fill_masked(trained, params))
+            extra["value_fn"] = lambda trained: value_fn(fill_masked(trained, params))
         return parts.update(updates, state, params, **extra)
 
     return optax.GradientTransformationExtraArgs(parts.init, update)

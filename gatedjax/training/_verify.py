@@ -39,13 +39,13 @@ def note_resume(step: int) -> None:
 
 def killer(on_event: Callable[[str, int], None] | None) -> Callable[[str, int], None]:
     """Returns the given callback, extended to kill this process at the event in `KILL_AT`."""
-    wanted = os.environ.get(KILL_AT)
-    if not wanted:
+    moment = os.environ.get(KILL_AT)
+    if not moment:
         return on_event or (lambda name, step: None)
-    event, number, *delay = wanted.split(":")
+    event, number, *delay = moment.split(":")
     seconds = float(delay[0]) if delay else 0.0
 
-    def called(name: str, step: int) -> None:
+    def call(name: str, step: int) -> None:
         if on_event is not None:
             on_event(name, step)
         if name == event and step == int(number):
@@ -56,7 +56,7 @@ def killer(on_event: Callable[[str, int], None] | None) -> Callable[[str, int], 
             else:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    return called
+    return call
 
 
 def tree_digests(tree: Any) -> dict[str, str]:

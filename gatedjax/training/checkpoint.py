@@ -22,7 +22,7 @@ from gatedjax.training.identity import CheckpointMismatch as CheckpointMismatch
 from gatedjax.training.identity import (
     check_leaves,
     describe,
-    described,
+    describe_arrays,
     differences,
     named_leaves,
 )
@@ -129,7 +129,10 @@ class CheckpointStore:
         if self._writer is None:
             self._writer = concurrent.futures.ThreadPoolExecutor(1, "checkpoint")
             self._clean()
-        trees = {"state": jax.tree.map(_owned, state), "best": jax.tree.map(_owned, best)}
+        trees = {
+            "state": jax.tree.map(_copy_if_shared, state),
+            "best": jax.tree.map(_copy_if_shared, best),
+        }
         leaves = {item: named_leaves(tree) for item, tree in trees.items()}
         # Orbax refuses arrays of size 0, so only the manifest has their shapes.
         trees = jax.tree.map(lambda x: x if x.size else None, trees)
@@ -144,13 +147,13 @@ class CheckpointStore:
             _remove(partial)
             _orbax_save(partial, trees, record)
             manifest.write(partial, step, leaves)
-            if manifest.too_large(manifest.read(partial)):
+            if manifest.too_large(manifest.read_manifest(partial)):
                 # Packed constants are so small that a reader would refuse the file as forged.
                 shutil.rmtree(partial)
                 _orbax_save(partial, trees, record, packed=False)
                 manifest.write(partial, step, leaves)
             # The arrays are read back, because Orbax has reported saves that wrote no array.
-            for item, entries in manifest.read(partial)["leaves"].items():
+            for item, entries in manifest.read_manifest(partial)["leaves"].items():
                 _read_arrays(partial, item, entries, set(entries))
             os.rename(partial, self.folder(step))
             manifest.sync_folder(self.directory)
@@ -162,9 +165,9 @@ class CheckpointStore:
 
     def _retire(self) -> None:
         """Removes complete steps that newer complete steps supersede; damaged steps stay."""
-        whole = [step for step in self.steps() if manifest.complete(self.folder(step))]
-        between = [step for step in whole[:-1] if step % self.every]
-        regular = [step for step in whole if step not in between]
+        complete = [step for step in self.steps() if manifest.complete(self.folder(step))]
+        between = [step for step in complete[:-1] if step % self.every]
+        regular = [step for step in complete if step not in between]
         for step in between + regular[: -self.keep]:
             removed = self.directory / f"{step}.removed"
             _remove(removed)
@@ -236,7 +239,7 @@ class CheckpointStore:
 
     def manifest(self, step: int) -> dict[str, Any]:
         """Returns the manifest of a step, without checking the files that it lists."""
-        return manifest.read(self.folder(step))
+        return manifest.read_manifest(self.folder(step))
 
     def verify(self, step: int, *, arrays: bool = False) -> dict[str, Any]:
         """Checks the hashes of all files of a step and returns its manifest.
@@ -248,10 +251,10 @@ class CheckpointStore:
         Raises:
           CheckpointDamaged: if a file or an array differs from the save; the message names it.
         """
-        found = manifest.verify(self.folder(step))
-        for item, leaves in found["leaves"].items() if arrays else ():
+        content = manifest.verify(self.folder(step))
+        for item, leaves in content["leaves"].items() if arrays else ():
             _read_arrays(self.folder(step), item, leaves, set(leaves))
-        return found
+        return content
 
     def record(self, step: int) -> dict[str, Any]:
         """Returns the JSON record of a step, after checking the hash of its file.
@@ -290,8 +293,10 @@ class CheckpointStore:
         trees = {"state": state_like, "best": best_like}
         for item, like in trees.items():
             saved = {name: entry[0] for name, entry in leaves.get(item, {}).items()}
-            check_leaves(saved, described(like), self.directory)
-        state, best = (self._read(step, item, leaves[item], like) for item, like in trees.items())
+            check_leaves(saved, describe_arrays(like), self.directory)
+        state, best = (
+            self._read_tree(step, item, leaves[item], like) for item, like in trees.items()
+        )
         return state, best
 
     def restore_partial(
@@ -320,15 +325,15 @@ class CheckpointStore:
             item, prefix = "best", prefix if has_state or part == "model_state" else ""
         leaves = every.get(item, {})
         saved = {n.removeprefix(prefix): e for n, e in leaves.items() if n.startswith(prefix)}
-        wanted = described(params_like)
-        both = {n: e for n, e in saved.items() if wanted.get(n) == e[0]}
+        current = describe_arrays(params_like)
+        both = {n: e for n, e in saved.items() if current.get(n) == e[0]}
         arrays = _read_arrays(self.folder(step), item, leaves, {prefix + name for name in both})
         named = {
             name: arrays.get(prefix + name, leaf)
             for name, leaf in named_leaves(params_like).items()
         }
         params = jax.tree.unflatten(jax.tree.structure(params_like), named.values())
-        return params, differences({n: e[0] for n, e in saved.items()}, wanted)
+        return params, differences({n: e[0] for n, e in saved.items()}, current)
 
     def arrays(self, step: int, item: Literal["state", "best"]) -> dict[str, np.ndarray]:
         """Returns all arrays of a part of a step by name, after checking their hashes.
@@ -367,7 +372,7 @@ class CheckpointStore:
                 if all(self.folder(step).exists() for step in steps):
                     raise
 
-    def _read(self, step: int, item: str, leaves: dict[str, Any], like: Any) -> Any:
+    def _read_tree(self, step: int, item: str, leaves: dict[str, Any], like: Any) -> Any:
         arrays = _read_arrays(self.folder(step), item, leaves, set(leaves))
         return jax.tree.unflatten(
             jax.tree.structure(like), [arrays[name] for name in named_leaves(like)]
@@ -410,7 +415,7 @@ def _remove(path: Path) -> None:
             path.unlink()
 
 
-def _owned(array: Any) -> np.ndarray:
+def _copy_if_shared(array: Any) -> np.ndarray:
     """Returns the array, copied if it shares memory that a later step may overwrite."""
     array = np.asarray(array)
     return array if array.flags.owndata else array.copy()
@@ -422,8 +427,8 @@ def _orbax() -> tuple[Any, Any]:
     # Orbax logs each file that it touches at the level "warning".
     logging.getLogger("absl").setLevel(logging.ERROR)
     # This host has all arrays, so that it need not wait for other processes of the run.
-    here = jax.process_index()
-    return ocp, ocp.options.MultiprocessingOptions(primary_host=here, active_processes={here})
+    process = jax.process_index()
+    return ocp, ocp.options.MultiprocessingOptions(primary_host=process, active_processes={process})
 
 
 def _orbax_save(

@@ -241,13 +241,13 @@ def _schedule(config: OptimizerConfig, num_steps: int, learning_rate: Any) -> An
     peak: Any = config.learning_rate if learning_rate is None else learning_rate
     if config.schedule == "constant" and not config.warmup_steps:
         return peak
-    rest = max(num_steps - config.warmup_steps, 1)
+    decay_steps = max(num_steps - config.warmup_steps, 1)
     after = max(config.warmup_steps, 1)
     # The schedules have a peak of 1, so that a traced peak can scale them.
     falls: dict[str, optax.Schedule] = {
         "constant": optax.constant_schedule(1.0),
-        "cosine": optax.cosine_decay_schedule(1.0, rest),
-        "linear": optax.linear_schedule(1.0, 0.0, rest),
+        "cosine": optax.cosine_decay_schedule(1.0, decay_steps),
+        "linear": optax.linear_schedule(1.0, 0.0, decay_steps),
         "rsqrt": lambda count: jnp.sqrt(after / (after + count)),
         "staircase": lambda count: (
             config.decay_rate

@@ -40,13 +40,13 @@ class DistributedConfig:
         """Raises ValueError or TypeError for values that no run can use."""
         make_plain(self)
         explicit = (self.coordinator, self.num_processes, self.process_id)
-        given = [value is not None for value in explicit]
-        if any(given) and not all(given):
+        is_set = [value is not None for value in explicit]
+        if any(is_set) and not all(is_set):
             raise ValueError(
                 "coordinator, num_processes and process_id belong together, got "
                 f"{self.coordinator!r}, {self.num_processes}, {self.process_id}"
             )
-        if all(given):
+        if all(is_set):
             if self.auto:
                 raise ValueError("auto and coordinator exclude each other")
             host, _, port = str(self.coordinator).rpartition(":")
@@ -86,20 +86,20 @@ def initialize(config: DistributedConfig) -> bool:
     if not config.auto and config.coordinator is None:
         return False
     options: dict[str, Any] = {}
-    what = "the processes of this cluster"
+    peers = "the processes of this cluster"
     if config.coordinator is not None:
         options = {
             "coordinator_address": config.coordinator,
             "num_processes": config.num_processes,
             "process_id": config.process_id,
         }
-        what = f"{config.num_processes} processes at {config.coordinator}"
+        peers = f"{config.num_processes} processes at {config.coordinator}"
         if config.process_id != 0:
             _wait_for(config.coordinator, config.timeout_s)
 
     def give_up() -> None:
         say(
-            f"error: {what} did not come together within {config.timeout_s} s. Start every one of "
+            f"error: {peers} did not come together within {config.timeout_s} s. Start every one of "
             "them with the same coordinator and num-processes, and process-id 0, 1, ...",
             file=sys.stderr,
         )

@@ -37,8 +37,8 @@ def run_evaluation(
         real = np.asarray(batch["weight"]) > 0
         if number == 0:
             carry = parallel.shard_carry(init_carry(task, batch))
-        one, predictions, carry = step(params, parallel.shard(batch), carry, model_state)
-        metrics = merge(metrics, jax.device_get(one))
+        batch_metrics, predictions, carry = step(params, parallel.shard(batch), carry, model_state)
+        metrics = merge(metrics, jax.device_get(batch_metrics))
         for name, values in jax.device_get(predictions).items():
             rows.setdefault(name, []).append(np.asarray(values)[: len(real)][real])
     return metrics, {name: np.concatenate(parts) for name, parts in rows.items()}

@@ -35,19 +35,21 @@ class CheckpointMismatch(ValueError):
         super().__init__(printable(message))
 
 
-def settings_of(given: object, config: TrainConfig, optimizer: str | None = None) -> dict[str, Any]:
+def settings_of(
+    source: object, config: TrainConfig, optimizer: str | None = None
+) -> dict[str, Any]:
     """Returns the settings that a checkpoint must share with a run.
 
     Args:
-      given: the argument `settings` of `fit`. Entries of its "train" replace training options.
+      source: the argument `settings` of `fit`. Entries of its "train" replace training options.
       config: the training options, which become the settings below "train".
       optimizer: the digest of an optimizer that replaces the configured one, see `program_of`.
 
     Raises:
-      TypeError: if `given`, or its "train", is neither a mapping nor a dataclass, or has a value
+      TypeError: if `source`, or its "train", is neither a mapping nor a dataclass, or has a value
         that JSON cannot represent.
     """
-    settings = _mapping("settings", given)
+    settings = _mapping("settings", source)
     train = to_json_values(config) | _mapping("settings['train']", settings.get("train", {}))
     if optimizer is not None:
         del train["optimizer"]
@@ -55,20 +57,20 @@ def settings_of(given: object, config: TrainConfig, optimizer: str | None = None
     return settings | {"train": train}
 
 
-def metadata_of(given: object) -> dict[str, Any]:
+def metadata_of(source: object) -> dict[str, Any]:
     """Returns the argument `metadata` of `fit` as a dict of JSON values.
 
     Raises:
       TypeError: if it is neither a mapping nor a dataclass, or has a value that JSON cannot
         represent.
     """
-    return _mapping("metadata", given)
+    return _mapping("metadata", source)
 
 
-def _mapping(name: str, given: object) -> dict[str, Any]:
-    values = {} if given is None else to_json_values(given, name)
+def _mapping(name: str, source: object) -> dict[str, Any]:
+    values = {} if source is None else to_json_values(source, name)
     if not isinstance(values, dict):
-        raise TypeError(f"{name} must be a mapping or a dataclass, got {type(given).__name__}")
+        raise TypeError(f"{name} must be a mapping or a dataclass, got {type(source).__name__}")
     return values
 
 
@@ -83,8 +85,8 @@ def saved_settings(record: Mapping[str, Any]) -> dict[str, Any]:
     settings = dict(record.get("metadata", {}))
     config = settings.get("config")
     if "train" not in settings and isinstance(config, dict) and "train" in config:
-        rest = {name: value for name, value in config.items() if name != "train"}
-        settings |= {"config": rest, "train": config["train"]}
+        other_config = {name: value for name, value in config.items() if name != "train"}
+        settings |= {"config": other_config, "train": config["train"]}
     return settings
 
 
@@ -135,13 +137,13 @@ def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def check_settings(
-    saved: dict[str, Any], wanted: dict[str, Any], where: Path, *, same_length: bool = False
+    saved: dict[str, Any], current: dict[str, Any], where: Path, *, same_length: bool = False
 ) -> None:
     """Compares the settings of a checkpoint with the settings of a run.
 
     Args:
       saved: settings of the checkpoint, see `saved_settings`.
-      wanted: settings of this run, see `settings_of`.
+      current: settings of this run, see `settings_of`.
       where: the workdir, for the message.
       same_length: True if num_steps must be equal, as with a schedule that falls to 0 at the last
         step.
@@ -150,7 +152,7 @@ def check_settings(
       CheckpointMismatch: if settings differ; the message lists them.
     """
     free = {f"train.{name}" for name in _FREE if not (same_length and name == "num_steps")}
-    old, new = flatten(saved), flatten(wanted)
+    old, new = flatten(saved), flatten(current)
     # The run of an older version had the default of an option that was added since.
     default = flatten({"train": to_json_values(TrainConfig())})
     old |= {name: default[name] for name in new.keys() - old.keys() if name in default}
@@ -199,23 +201,23 @@ def describe(array: Any) -> str:
     return f"{np.dtype(array.dtype)}{list(array.shape)}"
 
 
-def described(tree: Any) -> dict[str, str]:
+def describe_arrays(tree: Any) -> dict[str, str]:
     """Returns dtype and shape of each array by name, see `describe`."""
     return {name: describe(leaf) for name, leaf in named_leaves(tree).items()}
 
 
-def differences(saved: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
-    """Returns a line for each array that differs between two results of `described`."""
+def differences(saved: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
+    """Returns a line for each array that differs between two results of `describe_arrays`."""
     return [
-        f"{name}: saved {saved.get(name, 'nothing')}, now {wanted.get(name, 'nothing')}"
-        for name in sorted(saved.keys() | wanted.keys())
-        if saved.get(name) != wanted.get(name)
+        f"{name}: saved {saved.get(name, 'nothing')}, now {current.get(name, 'nothing')}"
+        for name in sorted(saved.keys() | current.keys())
+        if saved.get(name) != current.get(name)
     ]
 
 
-def check_leaves(saved: Mapping[str, str], wanted: Mapping[str, str], where: Path) -> None:
+def check_leaves(saved: Mapping[str, str], current: Mapping[str, str], where: Path) -> None:
     """Raises CheckpointMismatch, with a list of arrays, if two networks differ."""
-    lines = differences(saved, wanted)
+    lines = differences(saved, current)
     if lines:
         raise CheckpointMismatch(
             f"{where} holds the checkpoint of another network:\n  " + "\n  ".join(lines)

@@ -98,16 +98,16 @@ def lanes_of(config: TrainConfig) -> list[Lane]:
     for value, number in itertools.product(values, range(config.seeds)):
         if value is not None and not math.isfinite(value):
             raise ValueError(f"sweep must hold finite numbers, got {value}")
-        one = dataclasses.replace(solo, seed=config.seed + number)
+        lane_config = dataclasses.replace(solo, seed=config.seed + number)
         if value is not None and config.sweep_over == "learning_rate":
             optimizer = dataclasses.replace(config.optimizer, learning_rate=value)
             make_optimizer(optimizer, config.num_steps)  # refuses what no run could use
-            one = dataclasses.replace(one, optimizer=optimizer)
-        lanes.append(Lane(seed=one.seed, value=value, config=one))
+            lane_config = dataclasses.replace(lane_config, optimizer=optimizer)
+        lanes.append(Lane(seed=lane_config.seed, value=value, config=lane_config))
     return lanes
 
 
-def _varied(task: Any, name: str, value: Any) -> Any:
+def _vary(task: Any, name: str, value: Any) -> Any:
     """Returns a copy of the task with another value for a number.
 
     Raises:
@@ -140,19 +140,19 @@ def make_lane_step(task: Task, config: TrainConfig) -> Callable[..., Any]:
         tx = make_optimizer(
             config.optimizer, config.num_steps, learning_rate=rate, frozen=frozen_parameters(task)
         )
-        varied = _varied(task, config.sweep_over, value) if swept and rate is None else task
-        one = make_train_step(varied, tx, accumulate=config.accumulate, check_loss=True)
-        new, metrics = one(state, batch, key)
+        varied = _vary(task, config.sweep_over, value) if swept and rate is None else task
+        lane_step = make_train_step(varied, tx, accumulate=config.accumulate, check_loss=True)
+        new, metrics = lane_step(state, batch, key)
         return jax.tree.map(lambda n, o: jnp.where(active, n, o), new, state), metrics
 
     return jax.vmap(step)
 
 
-def _stack(batches: Sequence[Batch], what: str = "training") -> Batch:
+def _stack(batches: Sequence[Batch], kind: str = "training") -> Batch:
     shapes = {tuple(sorted((k, np.shape(v)) for k, v in batch.items())) for batch in batches}
     if len(shapes) > 1:
         raise ValueError(
-            f"lanes need {what} data whose batches have one shape at every step, got "
+            f"lanes need {kind} data whose batches have one shape at every step, got "
             + " and ".join(str(dict(shape)) for shape in sorted(shapes)[:2])
         )
     return {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
@@ -173,7 +173,7 @@ class _Lanes:
         eval_data: Any,
         config: TrainConfig,
         devices: Sequence[jax.Device],
-        begun: Restored,
+        initial: Restored,
     ) -> None:
         self.accumulate = config.accumulate
         self.count, width = len(lanes), min(len(devices), len(lanes))
@@ -182,8 +182,8 @@ class _Lanes:
         self.train_data = [train_data[row] for row in self.rows]
         self.eval_data, self.own = eval_data, callable(eval_data)
         if self.own:
-            each = {lane.seed: eval_data(lane.seed) for lane in lanes}
-            self.eval_data = [each[lane.seed] for lane in padded]
+            data_of = {lane.seed: eval_data(lane.seed) for lane in lanes}
+            self.eval_data = [data_of[lane.seed] for lane in padded]
         mesh = jax.make_mesh(
             (width,), ("lane",), axis_types=(jax.sharding.AxisType.Auto,), devices=devices[:width]
         )
@@ -202,14 +202,14 @@ class _Lanes:
 
         def evaluate(params: Params, value: jax.Array, batch: Batch, state: Any) -> Metrics:
             self.eval_traces += 1
-            varied = _varied(task, config.sweep_over, value) if of_task else task
+            varied = _vary(task, config.sweep_over, value) if of_task else task
             return call_evaluate(varied, params, batch, model_state=state)[0]
 
         self.train_step = jax.jit(step, donate_argnums=0, out_shardings=self.split)
         over = (0, 0, 0 if self.own else None, 0)
         self.eval_step = jax.jit(jax.vmap(evaluate, over), out_shardings=self.split)
-        self.state = jax.device_put(jax.tree.map(lambda x: x[self.rows], begun.state), self.split)
-        self.best_params = jax.tree.map(np.array, begun.best)
+        self.state = jax.device_put(jax.tree.map(lambda x: x[self.rows], initial.state), self.split)
+        self.best_params = jax.tree.map(np.array, initial.best)
 
     def batches(self, start: int) -> Iterator[list[Batch]]:
         return ([data[step] for data in self.train_data] for step in itertools.count(start))
@@ -226,8 +226,8 @@ class _Lanes:
         params = eval_params(self.state.params, self.state.opt_state)
         totals: Metrics = {}
         for batch in self.evaluation_batches():
-            one = self.eval_step(params, self.values, batch, self.state.model_state)
-            totals = jax.tree.map(jnp.add, totals, one) if totals else one
+            metrics = self.eval_step(params, self.values, batch, self.state.model_state)
+            totals = jax.tree.map(jnp.add, totals, metrics) if totals else metrics
         return totals, self.eval_traces > traces
 
     def evaluation_batches(self) -> Iterator[Batch]:
@@ -283,7 +283,7 @@ def _begin(
     config, compared = work.config, settings_of(settings, work.config)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen_parameters(task))
     data = {lane.seed: train_data(lane.seed) for lane in lanes}
-    firsts = {seed: first_batch(one, config.num_steps) for seed, one in data.items()}
+    firsts = {seed: first_batch(batches, config.num_steps) for seed, batches in data.items()}
     of_first = eval_data(lanes[0].seed) if callable(eval_data) else eval_data
     evaluation = first_evaluation_batch(of_first)
     first = firsts[lanes[0].seed]
@@ -294,29 +294,29 @@ def _begin(
     check_arrays(of_one)
     unreached = check_outputs(task, of_one, first, evaluation, config.best_metric)
     digests = run_digests(task, of_one, first, evaluation, of_first)
-    digests["train_data"] = {f"seed {s}": array_digests(one) for s, one in firsts.items()}
+    digests["train_data"] = {f"seed {s}": array_digests(batch) for s, batch in firsts.items()}
     shared = Shared(compared, metadata_of(metadata), compared_digests(compared, digests))
-    restored = begun = restore_or_begin(work, shared, like)
-    if begun is None:
+    restored = initial = restore_or_begin(work, shared, like)
+    if initial is None:
         # The lanes are initialised in turn by the program of a single run, because it gives the
         # same bits as that run. (On a CPU the vmapped initialisation of eight GA-Nets also hung
         # with jax 0.10.)
-        each = [jax.device_get(make(key)) for key in keys]
-        state = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+        states = [jax.device_get(make(key)) for key in keys]
+        state = jax.tree.map(lambda *leaves: np.stack(leaves), *states)
         records = [dataclasses.asdict(Record()) for _ in lanes]
         best = best_of(state.params, state.model_state)
-        begun = Restored({"lanes": records, "step": 0, "pending": {}}, state, best)
-    run, data_of = begun.run, [data[lane.seed] for lane in lanes]
-    engine = _Lanes(task, lanes, data_of, eval_data, config, devices, begun)
+        initial = Restored({"lanes": records, "step": 0, "pending": {}}, state, best)
+    run, data_of = initial.run, [data[lane.seed] for lane in lanes]
+    engine = _Lanes(task, lanes, data_of, eval_data, config, devices, initial)
     names = [
         {"seed": lane.seed} | ({} if lane.value is None else {config.sweep_over: lane.value})
         for lane in lanes
     ]
     pending = jax.tree.map(lambda x: x[engine.rows], from_json(run["pending"]))
     meter = Meter(work, records_of(run["lanes"], run["step"], config), names, pending)
-    made = Run(engine, work, meter, shared, run["step"], restored is not None)
-    made.reach = Reach.begin(task, tx, of_one, unreached, made.step < config.log_every)
-    return made
+    lanes_run = Run(engine, work, meter, shared, run["step"], restored is not None)
+    lanes_run.reach = Reach.begin(task, tx, of_one, unreached, lanes_run.step < config.log_every)
+    return lanes_run
 
 
 def fit_lanes(
@@ -391,15 +391,15 @@ def fit_lanes(
         raise ValueError("several seeds need a task that carries nothing from batch to batch")
     if jax.process_count() > 1:
         raise ValueError("several seeds are trained by one process, not by several")
-    chosen = list(devices) if devices is not None else jax.local_devices()
+    lane_devices = list(devices) if devices is not None else jax.local_devices()
     if config.parallel == "single":
-        chosen = chosen[:1]
+        lane_devices = lane_devices[:1]
     if config.sweep and config.sweep_over != "learning_rate":
         for value in config.sweep:
-            _varied(task, config.sweep_over, value)
+            _vary(task, config.sweep_over, value)
     lanes, work = lanes_of(config), Workdir(workdir, config, on_event, on_log, False)
     with work, Signals(work.stopping) as signals:
-        run = _begin(task, lanes, train_data, eval_data, work, settings, metadata, chosen)
+        run = _begin(task, lanes, train_data, eval_data, work, settings, metadata, lane_devices)
         report_finished(run)
         number = train(run, signals)
         results = results_of(run, number)

@@ -50,7 +50,7 @@ def load_params(
       CheckpointMismatch: if the parameters differ and partial is False.
       CheckpointDamaged: if the checkpoint differs from the save.
     """
-    store, params, skipped = _read(workdir, like, which, step, "params")
+    store, params, skipped = _read_part(workdir, like, which, step, "params")
     if skipped and not partial:
         raise CheckpointMismatch(
             f"{store.directory} holds the parameters of another network:\n  "
@@ -94,7 +94,7 @@ def load_model_state(
       FileNotFoundError, CheckpointDamaged: see `load_params`.
       CheckpointMismatch: if the run has another model state, or none.
     """
-    store, state, skipped = _read(workdir, like, which, step, "model_state")
+    store, state, skipped = _read_part(workdir, like, which, step, "model_state")
     if skipped:
         raise CheckpointMismatch(
             f"{store.directory} does not hold this model state:\n  " + "\n  ".join(skipped)
@@ -102,7 +102,7 @@ def load_model_state(
     return state
 
 
-def _read(
+def _read_part(
     workdir: str | Path,
     like: Any,
     which: Literal["best", "last"],

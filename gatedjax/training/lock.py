@@ -58,7 +58,7 @@ class WorkdirLock:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise
             raise WorkdirBusy(
-                f"{self.path.parent} is being written by another run ({_who(holder)}). "
+                f"{self.path.parent} is being written by another run ({_describe_holder(holder)}). "
                 "Wait for it, stop it, or use another workdir."
             ) from None
         os.ftruncate(self._file, 0)
@@ -77,13 +77,13 @@ class WorkdirLock:
             path then belongs to somebody else.
         """
         try:
-            found = _inode(os.stat(self.path, follow_symlinks=False))
+            inode = _inode(os.stat(self.path, follow_symlinks=False))
         except (FileNotFoundError, NotADirectoryError):
-            found = None
-        if found != self._opened:
-            what = "is gone" if found is None else "is another folder now"
+            inode = None
+        if inode != self._opened:
+            fate = "is gone" if inode is None else "is another folder now"
             raise WorkdirLost(
-                f"{self.path.parent} {what}: it was removed, moved or replaced while this run was "
+                f"{self.path.parent} {fate}: it was removed, moved or replaced while this run was "
                 "writing into it. Stopped; nothing more is saved there."
             )
 
@@ -103,10 +103,10 @@ def _inode(stat: os.stat_result) -> tuple[int, int]:
     return stat.st_dev, stat.st_ino
 
 
-def _who(holder: bytes) -> str:
+def _describe_holder(holder: bytes) -> str:
     try:
-        found = json.loads(holder)
-        return f"process {int(found['pid'])} on {str(found['host'])!r}"
+        content = json.loads(holder)
+        return f"process {int(content['pid'])} on {str(content['host'])!r}"
     except (ValueError, KeyError, TypeError):
         return "it has not said which"  # it has opened the file and not yet written to it
 

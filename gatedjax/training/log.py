@@ -71,9 +71,9 @@ def _commit() -> str | None:
     A repository counts only if it tracks this file, because an environment may be in a folder of
     another repository.
     """
-    here = Path(__file__)
-    if _git(here.parent, "ls-files", "--error-unmatch", "--", here.name) is not None:
-        return _git(here.parent, "rev-parse", "HEAD")
+    this_file = Path(__file__)
+    if _git(this_file.parent, "ls-files", "--error-unmatch", "--", this_file.name) is not None:
+        return _git(this_file.parent, "rev-parse", "HEAD")
     try:
         origin = importlib.metadata.distribution("gatedjax").read_text("direct_url.json")
         return json.loads(origin or "{}").get("vcs_info", {}).get("commit_id")
@@ -83,10 +83,10 @@ def _commit() -> str | None:
 
 def _clean() -> bool | None:
     """Returns True if all tracked Python files are as in the commit; None outside a repository."""
-    here = Path(__file__)
-    if _git(here.parent, "ls-files", "--error-unmatch", "--", here.name) is None:
+    this_file = Path(__file__)
+    if _git(this_file.parent, "ls-files", "--error-unmatch", "--", this_file.name) is None:
         return None
-    changed = _git(here.parent, "status", "--porcelain", "-uno", "--", ":(top)*.py")
+    changed = _git(this_file.parent, "status", "--porcelain", "-uno", "--", ":(top)*.py")
     return None if changed is None else not changed
 
 
@@ -163,7 +163,7 @@ def read_lines(path: Path) -> list[tuple[int, str]] | None:
     """
     if not path.exists():
         return None
-    found = []
+    lines = []
     for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
         text = line.decode("utf-8", errors="replace")
         try:
@@ -176,8 +176,8 @@ def read_lines(path: Path) -> list[tuple[int, str]] | None:
                 f"{path}, line {number}: wanted an object with a whole number as its 'step', got "
                 f"{text[:80]!r}. Mend or remove that line; nothing was changed"
             )
-        found.append((step, text))
-    return found
+        lines.append((step, text))
+    return lines
 
 
 class MetricsLog:

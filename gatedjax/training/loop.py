@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import optax
 
-from gatedjax.training._agreement import Seen, agree, given
+from gatedjax.training._agreement import Seen, agree, collect_shared_values
 from gatedjax.training._averages import eval_params as find_eval_params
 from gatedjax.training._averages import is_computed
 from gatedjax.training._checks import (
@@ -191,12 +191,12 @@ def train(run: Run, signals: Signals) -> int | None:
     work, engine, config = run.work, run.engine, run.work.config
     work.show(run.step, run.resumed)
     profile = Profile(work)
-    begun, stop = run.step, False
-    batches = engine.batches(begun)
+    first_step, stop = run.step, False
+    batches = engine.batches(first_step)
     run.meter.interval = Interval()
     try:
         while not run.over and not stop:
-            profile.before_step(run.step - begun, engine.state)
+            profile.before_step(run.step - first_step, engine.state)
             _step(run, next(batches))
             work.tell_saved()
             at_end = run.step >= config.num_steps or _ends_here(run)
@@ -255,7 +255,7 @@ def _evaluate(run: Run) -> None:
     for number in meter.running():
         meter.write(number, {"split": "eval", "step": step, **values[number]})
         work.view.message(f"step {step}{meter.title(number)}: {summary(values[number])}")
-        if meter.records[number].evaluated(step, values[number], work.config):
+        if meter.records[number].add_evaluation(step, values[number], work.config):
             improved.append(number)
     if improved:
         run.engine.keep_best(improved)
@@ -274,7 +274,7 @@ def _decide(run: Run, at_end: bool) -> None:
     for record in run.meter.records:
         if record.finished is None:
             record.step = run.step
-            record.finished = record.ended(run.step, run.work.config)
+            record.finished = record.find_end_reason(run.step, run.work.config)
             if record.finished is None and at_end:
                 record.finished = "done"
 
@@ -366,7 +366,7 @@ class _Single:
         eval_data: Any,
         config: TrainConfig,
         parallel: Parallel,
-        begun: Restored,
+        initial: Restored,
         rows: int,
         point: Callable[[Any, Any], Any],
     ) -> None:
@@ -375,10 +375,10 @@ class _Single:
         self.seed_key = jax.random.key(config.seed)
         self.traces_before = parallel.traces
         self.train_step = parallel.train_step(task, tx, check_loss=True)
-        self.state = parallel.place(begun.state)
-        self.best_params = begun.best
+        self.state = parallel.place(initial.state)
+        self.best_params = initial.best
         self.point = self.point_on_host = point
-        if point is not find_eval_params or is_computed(begun.state.opt_state):
+        if point is not find_eval_params or is_computed(initial.state.opt_state):
             self.point, self.point_on_host = parallel.on_copies(point), jax.jit(point)
 
     def batches(self, start: int) -> Iterator[list[Batch]]:
@@ -457,19 +457,19 @@ def _begin(
     shared = Shared(compared, metadata_of(metadata), compared_digests(compared, digests))
     if work.several:
         step = digest_or_none("a step of the run", make_train_step(task, tx), like, first, seed_key)
-        agree(given(compared, config, digests, like.params, eval_data, step))
+        agree(collect_shared_values(compared, config, digests, like.params, eval_data, step))
         if rows < jax.process_count():
             raise ValueError(
                 f"a batch has {rows} examples for {jax.process_count()} processes: every process "
                 "needs at least one"
             )
-    restored = begun = restore_everywhere(work, shared, like)
-    if begun is None:
+    restored = initial = restore_everywhere(work, shared, like)
+    if initial is None:
         state = jax.device_get(make(seed_key))
         best = best_of(state.params, state.model_state)
-        begun = Restored(dataclasses.asdict(Record()), state, best)
-    records = records_of([begun.run], begun.run["step"], config)
-    engine = _Single(task, tx, train_data, eval_data, config, parallel, begun, rows, point)
+        initial = Restored(dataclasses.asdict(Record()), state, best)
+    records = records_of([initial.run], initial.run["step"], config)
+    engine = _Single(task, tx, train_data, eval_data, config, parallel, initial, rows, point)
     meter = Meter(work, records, [{}], from_json(records[0].pending))
     run = Run(engine, work, meter, shared, records[0].step, restored is not None)
     run.reach = Reach.begin(task, tx, like, unreached, run.step < config.log_every)

@@ -36,9 +36,9 @@ class CheckpointDamaged(ValueError):
     def __init__(self, folder: Path, problems: list[str]) -> None:
         # The names of files and arrays come from a file and may have control characters.
         self.problems = problems = [printable(problem) for problem in problems]
-        more = f" (and {len(problems) - 4} more)" if len(problems) > 4 else ""
+        suffix = f" (and {len(problems) - 4} more)" if len(problems) > 4 else ""
         super().__init__(
-            f"checkpoint {folder.name} is damaged: {'; '.join(problems[:4])}{more}; in {folder}"
+            f"checkpoint {folder.name} is damaged: {'; '.join(problems[:4])}{suffix}; in {folder}"
         )
 
 
@@ -120,8 +120,8 @@ def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> 
             for item, arrays in leaves.items()
         },
     }
-    for one in reversed(folders):
-        sync_folder(one)
+    for subfolder in reversed(folders):
+        sync_folder(subfolder)
     partial = folder / f"{NAME}.partial"
     with partial.open("wb") as file:
         file.write(_render(content))
@@ -131,7 +131,7 @@ def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> 
     sync_folder(folder)
 
 
-def read(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> dict[str, Any]:
     """Reads the manifest of a step and checks its digest and its form.
 
     Raises:
@@ -147,18 +147,18 @@ def read(folder: Path) -> dict[str, Any]:
     raw = path.read_bytes()
     try:
         content = json.loads(raw)
-        whole = isinstance(content, dict) and _render(content) == raw
+        is_intact = isinstance(content, dict) and _render(content) == raw
     except (ValueError, RecursionError):
-        whole = False
-    if not whole:
+        is_intact = False
+    if not is_intact:
         raise CheckpointDamaged(folder, [f"{NAME} is not as it was written"])
-    problems = _refuse(content, folder)
+    problems = _find_faults(content, folder)
     if problems:
         raise CheckpointDamaged(folder, problems)
     return content
 
 
-def _refuse(content: dict[str, Any], folder: Path) -> list[str]:
+def _find_faults(content: dict[str, Any], folder: Path) -> list[str]:
     """Returns the faults in the form of a manifest with a correct digest."""
     if content.get("format") != _FORMAT:
         return [f"{NAME} has format {content.get('format')!r}, wanted {_FORMAT}"]
@@ -204,7 +204,7 @@ def empty_array(entry: str) -> np.ndarray | None:
         return None  # a later comparison of the shapes refuses such an entry
 
 
-def _declared(entry: str) -> int:
+def _count_bytes(entry: str) -> int:
     """Returns the bytes of an array of an entry such as "float32[3, 4]"; 0 for a wrong entry."""
     dtype, _, shape = entry.partition("[")
     if not re.fullmatch(r"(\d{1,18}(, \d{1,18}){0,63})?\]", shape):
@@ -218,12 +218,12 @@ def _declared(entry: str) -> int:
 def too_large(content: dict[str, Any]) -> str | None:
     """Returns a message if the arrays in a manifest are too large for its files; else None."""
     arrays = [entry for entries in content["leaves"].values() for entry in entries.values()]
-    declared = sum(_declared(entry[0]) for entry in arrays)
-    held = sum(entry["size"] for entry in content["files"].values())
-    if declared <= ROOM + PACKED * held:
+    declared = sum(_count_bytes(entry[0]) for entry in arrays)
+    file_bytes = sum(entry["size"] for entry in content["files"].values())
+    if declared <= ROOM + PACKED * file_bytes:
         return None
     return (
-        f"its files of {held:,} bytes declare arrays of {declared:,} bytes, "
+        f"its files of {file_bytes:,} bytes declare arrays of {declared:,} bytes, "
         f"more than {ROOM:,} and {PACKED} to one"
     )
 
@@ -231,20 +231,20 @@ def too_large(content: dict[str, Any]) -> str | None:
 def complete(folder: Path) -> bool:
     """Returns True if the manifest is good and all files have the sizes in it."""
     try:
-        return not _sizes(folder, read(folder)["files"])
+        return not _sizes(folder, read_manifest(folder)["files"])
     except (CheckpointDamaged, FileNotFoundError):
         return False
 
 
 def _sizes(folder: Path, files: dict[str, Any]) -> list[str]:
-    found, problems, _ = _walk(folder)
-    found.pop(NAME, None)
-    problems += [f"{name} is missing" for name in sorted(files.keys() - found.keys())]
-    problems += [f"{name} is not in {NAME}" for name in sorted(found.keys() - files.keys())]
+    sizes, problems, _ = _walk(folder)
+    sizes.pop(NAME, None)
+    problems += [f"{name} is missing" for name in sorted(files.keys() - sizes.keys())]
+    problems += [f"{name} is not in {NAME}" for name in sorted(sizes.keys() - files.keys())]
     problems += [
-        f"{name} has {found[name]} bytes, saved were {files[name]['size']}"
-        for name in sorted(files.keys() & found.keys())
-        if found[name] != files[name]["size"]
+        f"{name} has {sizes[name]} bytes, saved were {files[name]['size']}"
+        for name in sorted(files.keys() & sizes.keys())
+        if sizes[name] != files[name]["size"]
     ]
     return problems
 
@@ -261,7 +261,7 @@ def verify(folder: Path, below: str = "") -> dict[str, Any]:
       CheckpointDamaged: if files are missing, extra or changed; the message lists them.
       OSError: if a file cannot be read, for example without permission.
     """
-    manifest = read(folder)
+    manifest = read_manifest(folder)
     problems = _sizes(folder, manifest["files"])
     if not problems and (fault := too_large(manifest)):
         problems = [fault]

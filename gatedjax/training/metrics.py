@@ -36,8 +36,8 @@ class Ratio:
           values: a value per row. Values at rows of weight 0, NaN included, have no effect.
           weight: a weight per row; 0 for filler rows.
         """
-        kept = jnp.where(weight > 0, values, 0).astype(jnp.float32)
-        return cls(total=jnp.sum(kept * weight), count=jnp.sum(weight).astype(jnp.float32))
+        real_values = jnp.where(weight > 0, values, 0).astype(jnp.float32)
+        return cls(total=jnp.sum(real_values * weight), count=jnp.sum(weight).astype(jnp.float32))
 
     def __add__(self, other: "Ratio") -> "Ratio":
         return Ratio(total=self.total + other.total, count=self.count + other.count)

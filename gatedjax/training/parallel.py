@@ -62,8 +62,8 @@ class Parallel:
         self.accumulate = accumulate
         self.traces = 0
         self._eval_steps: dict[int, tuple[AnyTask, Callable[..., Any]]] = {}
-        here = jax.process_index()
-        self._local = [device for device in self.devices if device.process_index == here]
+        process = jax.process_index()
+        self._local = [device for device in self.devices if device.process_index == process]
         self.several_processes = len(self._local) < len(self.devices)
         if kind != "single":
             # pmap takes the arrays of a process, jit the arrays of all processes.
@@ -73,12 +73,12 @@ class Parallel:
             self._split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
             self._whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
 
-    def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def traced(*args: Any) -> Any:
+    def _count_traces(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def count_and_call(*args: Any) -> Any:
             self.traces += 1
             return function(*args)
 
-        return traced
+        return count_and_call
 
     def _put(self, tree: Any, sharding: Any) -> Any:
         if not self.several_processes:
@@ -141,8 +141,8 @@ class Parallel:
 
     def place(self, state: TrainState) -> TrainState:
         """Puts a train state on the devices: a copy on each, with the carried rows split."""
-        whole = self.replicate(dataclasses.replace(state, carry=None))
-        return dataclasses.replace(whole, carry=self.shard_carry(state.carry))
+        replicated = self.replicate(dataclasses.replace(state, carry=None))
+        return dataclasses.replace(replicated, carry=self.shard_carry(state.carry))
 
     def fetch_carry(self, carry: Carry, rows: int) -> Carry:
         """Returns `rows` rows of the carried state as NumPy arrays; all processes must call it."""
@@ -159,7 +159,7 @@ class Parallel:
 
     def _pmap(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         devices = None if self.several_processes else self.devices
-        return jax.pmap(self._counted(function), axis_name="data", devices=devices, **options)
+        return jax.pmap(self._count_traces(function), axis_name="data", devices=devices, **options)
 
     def on_copies(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Compiles a function of replicated arrays with a replicated result."""
@@ -187,16 +187,18 @@ class Parallel:
             )
             # The metrics are equal on all devices, so that a single copy suffices.
             return self._pmap(step, in_axes=(0, 0, None), out_axes=(0, None), donate_argnums=0)
-        step = self._counted(
+        step = self._count_traces(
             make_train_step(task, tx, accumulate=self.accumulate, check_loss=check_loss)
         )
         if self.kind == "single":
             return jax.jit(step, donate_argnums=0)
         # Without out_shardings the state might be split in another way, and the step would be
         # compiled again.
-        whole: Any = self._whole
-        state = TrainState(whole, whole, whole, carry=self._split, model_state=whole)
-        return jax.jit(step, donate_argnums=0, out_shardings=(state, whole))
+        replicated: Any = self._whole
+        state = TrainState(
+            replicated, replicated, replicated, carry=self._split, model_state=replicated
+        )
+        return jax.jit(step, donate_argnums=0, out_shardings=(state, replicated))
 
     def eval_step(self, task: AnyTask) -> Callable[..., Any]:
         """Compiles the evaluation of a task.
@@ -217,11 +219,11 @@ class Parallel:
 
         if self.kind == "pmap":
 
-            def summed(*args: Any) -> Any:
+            def evaluate_and_sum(*args: Any) -> Any:
                 metrics, predictions, carry = evaluate(*args)
                 return jax.lax.psum(metrics, "data"), predictions, carry
 
-            mapped = self._pmap(summed, out_axes=(None, 0, 0))
+            mapped = self._pmap(evaluate_and_sum, out_axes=(None, 0, 0))
 
             def run(*args: Any) -> Any:
                 metrics, predictions, carry = mapped(*args)
@@ -231,7 +233,7 @@ class Parallel:
                 return metrics, rows, carry
 
             return run
-        step = self._counted(evaluate)
+        step = self._count_traces(evaluate)
         if self.kind == "single":
             return jax.jit(step)
         # Each process reads the predictions of all rows.
@@ -267,8 +269,8 @@ def make_parallel(
         raise ValueError(f"kind must be 'sharding', 'pmap' or 'single', got {kind!r}")
     if accumulate < 1:
         raise ValueError(f"accumulate must be at least 1, got {accumulate}")
-    chosen = jax.devices() if devices is None else list(devices)
-    if not chosen:
+    device_list = jax.devices() if devices is None else list(devices)
+    if not device_list:
         raise ValueError("devices must not be empty")
     if kind == "single":
         if devices is None and jax.process_count() > 1:
@@ -276,5 +278,5 @@ def make_parallel(
                 f"parallel 'single' uses one device of one process, but {jax.process_count()} "
                 "processes run: use 'sharding' or 'pmap'"
             )
-        chosen = chosen[:1]
-    return Parallel(kind, chosen, accumulate)
+        device_list = device_list[:1]
+    return Parallel(kind, device_list, accumulate)

@@ -65,8 +65,8 @@ class ProgressView:
     def step(self, step: int) -> None:
         """Moves the bar to a step."""
         if self._bar is not None:
-            left = self._left(step)
-            clock = "" if left is None else str(datetime.timedelta(seconds=round(left)))
+            seconds = self._seconds_left(step)
+            clock = "" if seconds is None else str(datetime.timedelta(seconds=round(seconds)))
             self._bar.update(self._task, completed=step, left=clock)
 
     def once(self, seconds: float, steps: int = 0) -> None:
@@ -74,7 +74,7 @@ class ProgressView:
         self._start += seconds
         self._first += steps
 
-    def _left(self, step: int) -> float | None:
+    def _seconds_left(self, step: int) -> float | None:
         """Returns the estimated seconds to the end; None before the first step."""
         done = step - self._first
         if done < 1:
@@ -87,8 +87,8 @@ class ProgressView:
         if self._bar is not None:
             self._bar.update(self._task, note=note)
         elif self._enabled:
-            left = self._left(step)
-            note += "" if left is None else f", {left:.0f} s left"
+            seconds = self._seconds_left(step)
+            note += "" if seconds is None else f", {seconds:.0f} s left"
             say(f"step {step}/{self._total}: {note}", file=sys.stderr)
 
     def message(self, text: str) -> None:

@@ -43,8 +43,10 @@ def replay(
     batch = train_data[step]
     rows = np.flatnonzero(np.asarray(batch["example_id"]) == example_id)
     if example_id < 0 or len(rows) == 0:
-        held = sorted(int(i) for i in batch["example_id"] if i >= 0)
-        raise ValueError(f"example_id {example_id} is not in the batch of step {step}: {held}")
+        example_ids = sorted(int(i) for i in batch["example_id"] if i >= 0)
+        raise ValueError(
+            f"example_id {example_id} is not in the batch of step {step}: {example_ids}"
+        )
     row = int(rows[0])
-    one = {name: np.asarray(value)[row : row + 1] for name, value in batch.items()}
-    return one, step_rngs(jax.random.key(seed), step)
+    row_batch = {name: np.asarray(value)[row : row + 1] for name, value in batch.items()}
+    return row_batch, step_rngs(jax.random.key(seed), step)

@@ -148,11 +148,11 @@ def _with_carry(task: Any, check_loss: bool) -> Callable[..., Any]:
 
 def _is_mean(total: jax.Array, loss: Ratio, rows: int) -> Ratio:
     """Returns 1, else 0, as a `Ratio` if a loss is the mean of its metric "loss", not the sum."""
-    apart = jnp.abs(total - loss.total) > 0.01 * jnp.abs(loss.total)
+    differs = jnp.abs(total - loss.total) > 0.01 * jnp.abs(loss.total)
     equal = [
         jnp.abs(total * n - loss.total) < 1e-4 * jnp.abs(loss.total) for n in (loss.count, rows)
     ]
-    flag = apart & (equal[0] | equal[1])
+    flag = differs & (equal[0] | equal[1])
     return Ratio(total=flag.astype(jnp.float32), count=jnp.ones((), jnp.float32))
 
 
@@ -198,18 +198,20 @@ def _summed_gradients(
     def join(value: jax.Array) -> jax.Array:
         return jnp.swapaxes(value, 0, 1).reshape(rows, *value.shape[2:])
 
-    def one(part: Any) -> Any:
+    def compute_part(part: Any) -> Any:
         # A task with a model state has no parts, see `refuse_parts`.
         (total, (metrics, (new, _))), grads = grad_fn(params, part[0], rngs, part[1], None)
         return (total, metrics, grads), new
 
     def add(sums: Any, part: Any) -> Any:
-        found, new = one(part)
-        return jax.tree.map(jnp.add, sums, found), new
+        outputs, new = compute_part(part)
+        return jax.tree.map(jnp.add, sums, outputs), new
 
     pieces = jax.tree.map(split, (batch, carry))
     first = jax.tree.map(lambda value: value[0], pieces)
-    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(one, first)[0])
+    zeros = jax.tree.map(
+        lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(compute_part, first)[0]
+    )
     (total, metrics, grads), new = jax.lax.scan(add, zeros, pieces)
     return (total, (metrics, (jax.tree.map(join, new), None))), grads
 
@@ -225,13 +227,13 @@ def refuse_parts(task: Any, accumulate: int) -> None:
 
 def _own_rows(tree: Any, axis_name: str) -> Any:
     """Returns the rows of this device from arrays with the rows of all devices of a mapped axis."""
-    devices, here = jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name)
+    devices, index = jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name)
 
-    def own(value: jax.Array) -> jax.Array:
+    def take_rows(value: jax.Array) -> jax.Array:
         rows = len(value) // devices
-        return jax.lax.dynamic_slice_in_dim(value, here * rows, rows)
+        return jax.lax.dynamic_slice_in_dim(value, index * rows, rows)
 
-    return jax.tree.map(own, tree)
+    return jax.tree.map(take_rows, tree)
 
 
 def _mean_loss(compute: Callable[[Any], Any]) -> Callable[[Any], jax.Array]:
@@ -371,7 +373,7 @@ def make_train_step(
             if has_model_state(task):
                 finite &= ~_any_nan(new[3])
             params, opt_state, carry, model_state = _where(finite, new, old)
-        one = jnp.ones((), jnp.float32)
+        unit = jnp.ones((), jnp.float32)
         # A skipped step must not turn the sums of its interval into NaN.
         metrics = {
             name: Ratio(
@@ -382,7 +384,7 @@ def make_train_step(
         metrics["grad_norm"] = Ratio(
             total=jnp.where(finite, norm, 0).astype(jnp.float32), count=finite.astype(jnp.float32)
         )
-        metrics["skipped"] = Ratio(total=1 - finite.astype(jnp.float32), count=one)
+        metrics["skipped"] = Ratio(total=1 - finite.astype(jnp.float32), count=unit)
         metrics |= note
         state = TrainState(
             step=state.step + 1,

@@ -170,15 +170,15 @@ def call_loss(
     """
     extra = _extra(task, carry, model_state)
     names = ", ".join(["metrics", *extra])
-    wanted = f"(loss, ({names}))" if extra else "(loss, metrics)"
+    form = f"(loss, ({names}))" if extra else "(loss, metrics)"
     result = task.loss(params, batch, rngs, *extra.values())
     try:
-        total, rest = result
-        metrics, *new = rest if extra else (rest,)
-        given = dict(zip(extra, new, strict=True))
+        total, outputs = result
+        metrics, *new = outputs if extra else (outputs,)
+        states = dict(zip(extra, new, strict=True))
     except (TypeError, ValueError):
-        raise TypeError(f"loss must return {wanted}, got {type(result).__name__}") from None
-    return total, metrics, given.get("carry", carry), given.get("model_state", model_state)
+        raise TypeError(f"loss must return {form}, got {type(result).__name__}") from None
+    return total, metrics, states.get("carry", carry), states.get("model_state", model_state)
 
 
 def call_evaluate(
