@@ -20,11 +20,11 @@ def json_line(value: Any, encoding: str = "utf-8") -> str:
     """
     text = to_json(value, ensure_ascii=False)
     if not text.isprintable():
-        text = "".join(c if c.isprintable() else _escaped(c) for c in text)
+        text = "".join(c if c.isprintable() else _escape(c) for c in text)
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
-        text = "".join(c if c.isascii() else _escaped(c) for c in text)
+        text = "".join(c if c.isascii() else _escape(c) for c in text)
     return text
 
 
@@ -34,7 +34,7 @@ def say_json(value: Any, *, flush: bool = True) -> None:
     say(json_line(value, encoding), flush=flush)
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 

@@ -92,12 +92,12 @@ def _ls(store: CheckpointStore) -> int:
             record, manifest = store.record(step), store.manifest(step)
             saved = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(manifest["time"]))
             size = f"{sum(entry['size'] for entry in manifest['files'].values()):,}"
-            whole, best = "yes", _best(record)
+            verdict, best = "yes", _best(record)
         except (CheckpointDamaged, FileNotFoundError) as error:
             if _gone(store, step):
                 continue
-            whole = f"no: {_problems(error)[0]}"
-        rows.append((step, saved, size, whole, best))
+            verdict = f"no: {_problems(error)[0]}"
+        rows.append((step, saved, size, verdict, best))
     if not rows:
         say(f"no checkpoints in {store.directory}")
         return 0
@@ -148,9 +148,9 @@ def _compare(a: np.ndarray | None, b: np.ndarray | None) -> tuple[str, str, str]
     if a.tobytes() == b.tobytes():
         return None
     with np.errstate(all="ignore"):
-        apart = np.abs(a.astype(np.float64) - b.astype(np.float64))
-    unequal = int(np.isnan(apart).sum())
-    greatest = f"{np.nanmax(apart):.6g}" if unequal < apart.size else "-"
+        distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    unequal = int(np.isnan(distance).sum())
+    greatest = f"{np.nanmax(distance):.6g}" if unequal < distance.size else "-"
     return first, second, f"{greatest} ({unequal} NaN)" if unequal else greatest
 
 

@@ -115,8 +115,8 @@ def prepare(options: Prepare) -> int:
     if isinstance(declared, Embedded):
         say(f"{name} is {declared.origin}: there is nothing to prepare.")
         return 0
-    there = _prepared.is_prepared(name, options.data_dir)
-    if not there:
+    was_prepared = _prepared.is_prepared(name, options.data_dir)
+    if not was_prepared:
         if declared.tfds is None:
             _need_tensorflow(declared, options)
         elif options.manual_dir is not None:
@@ -128,7 +128,9 @@ def prepare(options: Prepare) -> int:
     manual_dir = options.manual_dir if declared.tfds is not None else None
     with _no_empty_folders(_prepared.builder_of(name, options.data_dir).data_path):
         builder = _prepared.prepare(name, data_dir=options.data_dir, manual_dir=manual_dir)
-    say(f"{name} {'was already prepared' if there else 'is prepared'} in {builder.data_path}")
+    say(
+        f"{name} {'was already prepared' if was_prepared else 'is prepared'} in {builder.data_path}"
+    )
     _print_prepared(builder, declared)
     return 0
 
@@ -231,8 +233,8 @@ def list_sets() -> int:
     from gatedjax.data.sets._all import ALIASES, EMBEDDED, FAMILIES, SETS
 
     aliases: dict[str, list[str]] = {}
-    for family, (option, known) in FAMILIES.items():
-        for value, name in known.items():
+    for family, (option, names) in FAMILIES.items():
+        for value, name in names.items():
             aliases.setdefault(name, []).append(f"{family} ({option}={value})")
     for alias, (name, preset) in ALIASES.items():
         note = f" ({', '.join(preset.values())})" if preset else ""

@@ -60,8 +60,8 @@ def _run(options: EvaluateOptions) -> None:
     model = TrainedModel.load(options.model, ("text", "pair", "tags"))
     metrics = _of_tags(model, options) if model.kind == "tags" else _of_texts(model, options)
     if metrics["aside"]:
-        what = "sentences" if model.kind == "tags" else "lines"
-        say(f"{metrics['aside']:,} {what} could not be used")
+        unit = "sentences" if model.kind == "tags" else "lines"
+        say(f"{metrics['aside']:,} {unit} could not be used")
     if options.out is not None:
         write_atomic(options.out, (to_json(metrics, indent=1) + "\n").encode())
 

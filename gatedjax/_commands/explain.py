@@ -48,17 +48,17 @@ def _run(options: ExplainOptions) -> None:
     for number, text in enumerate(options.texts, 1):
         if why := fault(text, "utf-8"):
             raise ValueError(f"text {number}: {why}")
-    found = [explain_texts(model, texts) for texts in in_turns(options.texts, model.inputs)]
+    explanations = [explain_texts(model, texts) for texts in in_turns(options.texts, model.inputs)]
     if options.html is not None:
-        page = html_page(found, f"What {options.model.name} rests on")
+        page = html_page(explanations, f"What {options.model.name} rests on")
         write_atomic(options.html, page.encode("utf-8", "replace"))
         say(f"wrote {options.html}")
         return
-    for one in found:
+    for explanation in explanations:
         if options.json:
-            say_json(one.to_json())
+            say_json(explanation.to_json())
         else:
-            say(one.render())
+            say(explanation.render())
 
 
 def main(args: list[str]) -> int:

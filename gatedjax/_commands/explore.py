@@ -145,18 +145,18 @@ def _serve(options: ExploreOptions, explorer: Any, table: Any) -> None:
 
     warm = threading.Thread(target=explorer.warm_up, daemon=True)
 
-    def read() -> Any:
+    def load_sentences() -> Any:
         # The sentence that the user types must not wait for the sentences of the file.
         warm.join()
         return read_sentences(explorer, table)
 
-    session = Session(explorer, None if table is None else read)
+    session = Session(explorer, None if table is None else load_sentences)
     with Server(session.ask, port=options.port, token=options.token) as server:
         warm.start()
         address = server.address + fragment(options.text)
         say(f"{address}\nThe page is for this machine alone. Ctrl-C stops it.")
         try:
-            with contextlib.nullcontext() if options.no_browser else _opened(address):
+            with contextlib.nullcontext() if options.no_browser else _open_browser(address):
                 server.serve_forever()
         except KeyboardInterrupt:
             say("stopped", file=sys.stderr)
@@ -174,7 +174,7 @@ def fragment(text: str | None) -> str:
 
 
 @contextlib.contextmanager
-def _opened(address: str) -> Iterator[None]:
+def _open_browser(address: str) -> Iterator[None]:
     """Opens a browser with a file that leads to the address, and removes the file at the end.
 
     The address has a secret token, and all users of the machine can read the command line of the
@@ -202,10 +202,10 @@ _REDIRECT = """<!doctype html>
 
 def _show(address: str) -> None:
     try:
-        found = webbrowser.open(address)
+        has_browser = webbrowser.open(address)
     except webbrowser.Error:
-        found = False
-    if not found:
+        has_browser = False
+    if not has_browser:
         say("No browser was found: open the address above in one.", file=sys.stderr)
 
 

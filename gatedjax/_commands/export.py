@@ -92,8 +92,8 @@ def _export(options: ExportOptions) -> None:
     steps = store.steps()
     step = (steps[-1] if steps else None) if options.step is None else options.step
     if step not in steps:
-        wanted = "a checkpoint" if step is None else f"checkpoint {step}"
-        raise FileNotFoundError(f"{store.directory} does not hold {wanted}, only {steps}")
+        missing = "a checkpoint" if step is None else f"checkpoint {step}"
+        raise FileNotFoundError(f"{store.directory} does not hold {missing}, only {steps}")
     record = store.record(step)
     if "lanes" in record.get("run", {}):
         raise ValueError(
@@ -103,13 +103,13 @@ def _export(options: ExportOptions) -> None:
     about = saved_description(record)
     kind, files = belongings(options.workdir, about)
     params, card = unflatten(store.arrays(step, "best")), _card(options, record, step)
-    taken = f"checkpoint {step}"
-    count = _averaged(options, kind, about)
+    origin = f"checkpoint {step}"
+    count = _average_count(options, kind, about)
     if count > 1:
         params, averaged = average_params(options.workdir, params, count)
-        taken = f"checkpoints {', '.join(map(str, averaged))}"
+        origin = f"checkpoints {', '.join(map(str, averaged))}"
         card = dataclasses.replace(
-            card, description=f"The mean of the parameters in {taken} of a run."
+            card, description=f"The mean of the parameters in {origin} of a run."
         )
     folder = save(
         options.out,
@@ -120,7 +120,7 @@ def _export(options: ExportOptions) -> None:
         overwrite=options.overwrite,
     )
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
-    say(f"{folder}: {size:,} parameters of {taken}")
+    say(f"{folder}: {size:,} parameters of {origin}")
     if "vocabulary" in about and not {VOCABULARY, BYTE_PAIRS} & files.keys():
         say(
             f"note: {options.workdir} has no vocabulary, so {folder} has none: an older version "
@@ -130,7 +130,7 @@ def _export(options: ExportOptions) -> None:
         )
 
 
-def _averaged(options: ExportOptions, kind: str, about: dict[str, Tree]) -> int:
+def _average_count(options: ExportOptions, kind: str, about: dict[str, Tree]) -> int:
     """Returns the number of checkpoints to average; 1 means the best parameters."""
     if options.average is not None and options.average < 1:
         raise ValueError(f"--average must be at least 1, got {options.average}")

@@ -68,7 +68,10 @@ def _sentences(options: PredictOptions) -> Iterable[Line]:
     if options.file is None or infer_task(options.file, encoding=options.encoding) != "tags":
         return ((text and text[0], why) for text, why in _lines(options, "text"))
     table = open_tags(options.file, word=options.word, encoding=options.encoding, tagged=False)
-    return ((None, one.reason) if isinstance(one, Aside) else (one.words, "") for one in table)
+    return (
+        (None, sentence.reason) if isinstance(sentence, Aside) else (sentence.words, "")
+        for sentence in table
+    )
 
 
 def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
@@ -85,19 +88,19 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
             raise ValueError(f"wanted {' and '.join(inputs)} in turns, got {len(options.texts)}")
         turns = list(in_turns(options.texts, count))
         faults = [filter(None, (fault(x, "utf-8") for x in part)) for part in turns]
-        whys = [next(found, "") for found in faults]
+        whys = [next(problems, "") for problems in faults]
         return [(None if why else part, why) for part, why in zip(turns, whys, strict=True)]
     if options.file is not None:
         columns = Columns(options.text or inputs, None)
         check_inputs(columns, kind)
         table = open_table(options.file, columns, encoding=options.encoding)
-        return ((None, one.reason) if isinstance(one, Aside) else (one.inputs, "") for one in table)
+        return ((None, row.reason) if isinstance(row, Aside) else (row.inputs, "") for row in table)
     if len(inputs) > 1:
         raise ValueError("pairs of texts come as arguments, or from a .csv, .tsv or .jsonl --file")
-    return _piped(options.encoding)
+    return _read_piped(options.encoding)
 
 
-def _piped(encoding: str) -> Iterator[Line]:
+def _read_piped(encoding: str) -> Iterator[Line]:
     """Yields the lines of standard input, or None and a reason."""
     from gatedjax.text._lines import check_encoding, limited_lines, line_fault
 
@@ -125,23 +128,23 @@ def _run(options: PredictOptions) -> None:
         raise ValueError("--word is for taggers")
     lines = iter(_sentences(options) if tagger else _lines(options, model.kind))
     predict: Any = functools.partial(tag_sentences, model) if tagger else model.predict
-    began = told = time.monotonic()
+    began = last_report = time.monotonic()
     done = failed = 0
     size = 1 if options.file is None and not options.texts and sys.stdin.isatty() else 4096
     with lines_to(options.out) as write:
         while chunk := list(itertools.islice(lines, size)):
-            found = predict([texts for texts, _ in chunk if texts is not None])
+            predictions = predict([texts for texts, _ in chunk if texts is not None])
             for texts, why in chunk:
-                one = Failure(why) if texts is None else next(found)
-                failed += isinstance(one, Failure)
-                write(one.to_json())
+                prediction = Failure(why) if texts is None else next(predictions)
+                failed += isinstance(prediction, Failure)
+                write(prediction.to_json())
             done += len(chunk)
             now = time.monotonic()
-            if sys.stderr.isatty() and now - told > _SECONDS:
-                told = now
+            if sys.stderr.isatty() and now - last_report > _SECONDS:
+                last_report = now
                 rate = done / (now - began)
                 say(f"\r{done:,} lines, {rate:,.0f} a second", file=sys.stderr, end="")
-    if sys.stderr.isatty() and told > began:
+    if sys.stderr.isatty() and last_report > began:
         say("", file=sys.stderr)
     if failed:
         hint = "" if options.file is None else suggest_encoding(options.file, options.encoding)

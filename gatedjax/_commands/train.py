@@ -77,9 +77,9 @@ class TrainOptions(Options, DataOptions):
     """Trains a classifier of your texts, or a tagger, and writes it to a folder.
 
     Labelled texts are a .csv, .tsv or .jsonl file with columns text and label (or premise,
-    hypothesis and label), a .txt file of fastText, a folder with a folder per class, or the name of
-    a data set ("trec", "tfds:NAME", "hf:NAME"). A tagger learns from a .conll, .conllu, .iob or
-    .bio file with a word and its tag on each line, and an empty line after each sentence. If the
+    hypothesis and label), a .txt file of fastText, a folder with a folder for each class, or the
+    name of a data set ("trec", "tfds:NAME", "hf:NAME"). A tagger learns from a .conll, .conllu, .iob
+    or .bio file with a word and its tag on each line, and an empty line after each sentence. If the
     command was stopped, the same command continues.
     """
 
@@ -114,7 +114,7 @@ def _value_of(args: Sequence[str], option: str) -> str | None:
     return None
 
 
-def _given(args: Sequence[str], prefix: str) -> list[str]:
+def _option_names(args: Sequence[str], prefix: str) -> list[str]:
     """Returns the dotted names of the options on a command line that begin with a prefix."""
     start = f"--{prefix}."
     names = [arg.partition("=")[0].removeprefix(start) for arg in args if arg.startswith(start)]
@@ -133,14 +133,14 @@ def _task(args: Sequence[str]) -> str:
     named = _value_of(args, "--task")
     if named in _TASKS:
         return named
-    found = _look(args)
-    if "--text" in args and found != "tags":
+    task = _look(args)
+    if "--text" in args and task != "tags":
         # The number of columns after --text decides, because the file may have any names.
         values = itertools.takewhile(
             lambda a: not a.startswith("-"), args[args.index("--text") :][1:]
         )
         return "pair" if len(list(values)) == 2 else "text"
-    return found
+    return task
 
 
 def _look(args: Sequence[str]) -> str:
@@ -148,12 +148,12 @@ def _look(args: Sequence[str]) -> str:
 
     If none exists, the first positional argument is used, which may be the name of a data set.
     """
-    given = [
+    words = [
         arg
         for before, arg in zip(("", *args), args, strict=False)
         if not arg.startswith("-") and before.replace("_", "-") not in _WITH_VALUE
     ]
-    data = next((arg for arg in given if Path(arg).exists()), next(iter(given), None))
+    data = next((arg for arg in words if Path(arg).exists()), next(iter(words), None))
     if data is None:
         return "text"
     try:
@@ -166,26 +166,28 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
     """Parses a command line; returns its options, the task, and the options of training."""
     args = [arg.replace("--model.", "--network.", 1) for arg in args]
     kind = _task(args)
-    known = networks(kind)
-    name = _value_of(args, "--model") or next(iter(known))
-    if name not in known:
+    available = networks(kind)
+    name = _value_of(args, "--model") or next(iter(available))
+    if name not in available:
         with refusals(_ARGUMENTS):
             check_options(Options(name), kind)
-    default = known[name].config
+    default = available[name].config
     fields: list[Any] = [("network", type(default), dataclasses.field(default=default))]
     fields += [("model", str, dataclasses.field(default=name))]
     fields += [("lowercase", bool, dataclasses.field(default=kind != "tags"))]
-    shown: Any = dataclasses.make_dataclass(
+    options_class: Any = dataclasses.make_dataclass(
         "TrainOptions", fields, bases=(TrainOptions,), kw_only=True
     )
-    shown.__doc__ = TrainOptions.__doc__
-    made: TrainOptions = parse(shown, args, f"{program()} train")
-    options = {field.name: getattr(made, field.name) for field in dataclasses.fields(Options)}
+    options_class.__doc__ = TrainOptions.__doc__
+    command: TrainOptions = parse(options_class, args, f"{program()} train")
+    options = {field.name: getattr(command, field.name) for field in dataclasses.fields(Options)}
     options |= {
-        "network": {one: _at(made.network, one) for one in _given(args, "network")},
-        "training": {one: _at(made.train, one) for one in _given(args, "train")},
+        "network": {
+            option: _at(command.network, option) for option in _option_names(args, "network")
+        },
+        "training": {option: _at(command.train, option) for option in _option_names(args, "train")},
     }
-    return made, kind, Options(**options)
+    return command, kind, Options(**options)
 
 
 def _tell(line: str) -> None:
@@ -193,34 +195,34 @@ def _tell(line: str) -> None:
         say(line, file=sys.stderr)
 
 
-def _opened(made: TrainOptions, kind: str, data: str) -> Data:
+def _open_data(command: TrainOptions, kind: str, data: str) -> Data:
     if kind == "tags":
-        if made.text or made.label != "label":
+        if command.text or command.label != "label":
             raise ValueError(
                 "columns of tags have numbers: --word N --tag N, not --text or --label"
             )
-        return open_sentences(data, word=made.word, tag=made.tag, encoding=made.encoding)
-    if made.word is not None or made.tag is not None:
+        return open_sentences(data, word=command.word, tag=command.tag, encoding=command.encoding)
+    if command.word is not None or command.tag is not None:
         raise ValueError("--word and --tag are for files of tags (--task tags)")
-    columns = Columns(made.text or COLUMNS[kind].inputs, made.label)
+    columns = Columns(command.text or COLUMNS[kind].inputs, command.label)
     check_inputs(columns, kind)
-    return open_table(data, columns, encoding=made.encoding)
+    return open_table(data, columns, encoding=command.encoding)
 
 
-def _train(made: TrainOptions, kind: str, options: Options) -> int:
+def _train(command: TrainOptions, kind: str, options: Options) -> int:
     check_options(options, kind)
-    check_share(made.max_aside)
-    out = made.out.expanduser()
-    check_target(out, made.overwrite, "--overwrite")
+    check_share(command.max_aside)
+    out = command.out.expanduser()
+    check_target(out, command.overwrite, "--overwrite")
     tables = [
-        None if data is None else _opened(made, kind, data)
-        for data in (made.data, made.validation, made.test)
+        None if data is None else _open_data(command, kind, data)
+        for data in (command.data, command.validation, command.test)
     ]
     beside = out if out.name else out.absolute()  # "." has no name
     run = (
         beside.with_name(f"{beside.name}.run")
-        if made.workdir is None
-        else made.workdir.expanduser()
+        if command.workdir is None
+        else command.workdir.expanduser()
     )
     if out.resolve() in (run.resolve(), *run.resolve().parents):
         raise ValueError(f"--workdir must not be in the folder of the model, got {run} in {out}")
@@ -235,19 +237,21 @@ def _train(made: TrainOptions, kind: str, options: Options) -> int:
                 test=tables[2],
                 say=_tell,
                 progress=True,
-                max_aside=made.max_aside,
+                max_aside=command.max_aside,
             )
         except StoppedBySignal as stopped:
             _tell(f"stopped after step {stopped.results[0].steps}; the same command continues")
             return stopped.results[0].exit_code
-        trained.save(out, card=_card(made, kind, trained.report, options), overwrite=made.overwrite)
-        if made.workdir is None and (why := work.remove()):
+        trained.save(
+            out, card=_card(command, kind, trained.report, options), overwrite=command.overwrite
+        )
+        if command.workdir is None and (why := work.remove()):
             _tell(f"kept {run}: {why}")
     _tell(f'wrote {out}; try: {program()} predict {shlex.quote(str(out))} "..."')
     return 0
 
 
-def _card(made: TrainOptions, kind: str, report: Any, options: Options) -> ModelCard:
+def _card(command: TrainOptions, kind: str, report: Any, options: Options) -> ModelCard:
     metrics = {
         f"{part} {name}": float(report[part][name])
         for part in ("validation", "test")
@@ -262,11 +266,11 @@ def _card(made: TrainOptions, kind: str, report: Any, options: Options) -> Model
         if part != "kind"
     }
     counts = ", ".join(f"{part['n']:,} for {name}" for name, part in report["data"].items())
-    held, what = ("tagger", "sentences") if kind == "tags" else ("classifier", "texts")
+    noun, unit = ("tagger", "sentences") if kind == "tags" else ("classifier", "texts")
     return ModelCard(
-        name=made.out.absolute().name,
-        description=f"A {held} ({options.model}) that `gatedjax train` made.",
-        data=f"{Path(made.data).name}: {what} {counts}. The best parameters were chosen by "
+        name=command.out.absolute().name,
+        description=f"A {noun} ({options.model}) that `gatedjax train` made.",
+        data=f"{Path(command.data).name}: {unit} {counts}. The best parameters were chosen by "
         "validation, so its numbers flatter the model a little.",
         metrics={**metrics, **baseline},
         seeds=(options.seed,),
@@ -275,8 +279,8 @@ def _card(made: TrainOptions, kind: str, report: Any, options: Options) -> Model
 
 def main(args: list[str]) -> int:
     """Runs the command and returns 0, or 130 after Ctrl-C; errors exit with status 2."""
-    made, kind, options = _parse(args)
-    check_devices(made.cpu_devices)
-    prepare_cpu(made.cpu_devices)
+    command, kind, options = _parse(args)
+    check_devices(command.cpu_devices)
+    prepare_cpu(command.cpu_devices)
     with refusals(_ARGUMENTS | RAW_FILES):
-        return _train(made, kind, options)
+        return _train(command, kind, options)

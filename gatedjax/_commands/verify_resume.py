@@ -89,24 +89,24 @@ def _run(command: list[str], workdir: Path, log: Path, **variables: str) -> int:
         ).returncode
 
 
-def _failed(what: str, status: int, log: Path) -> int:
+def _report_failure(run_name: str, status: int, log: Path) -> int:
     tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
-    say(f"error: {what} ended with status {status}:", file=sys.stderr)
+    say(f"error: {run_name} ended with status {status}:", file=sys.stderr)
     say("\n".join(f"  {line}" for line in tail), file=sys.stderr)
     return 2
 
 
-def _differences(one: Any, other: Any, name: str = "") -> list[str]:
+def _differences(first: Any, second: Any, name: str = "") -> list[str]:
     """Returns the names of the leaves in which two JSON values differ."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        keys = sorted(one.keys() | other.keys())
-        nested = (_differences(one.get(k), other.get(k), f"{name}.{k}".strip(".")) for k in keys)
+    if isinstance(first, dict) and isinstance(second, dict):
+        keys = sorted(first.keys() | second.keys())
+        nested = (_differences(first.get(k), second.get(k), f"{name}.{k}".strip(".")) for k in keys)
         return [line for lines in nested for line in lines]
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        pairs = enumerate(zip(one, other, strict=True))
+    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        pairs = enumerate(zip(first, second, strict=True))
         return [line for i, (a, b) in pairs for line in _differences(a, b, f"{name}[{i}]")]
-    both_nan = one != one and other != other
-    return [] if one == other or both_nan else [name or "value"]
+    both_nan = first != first and second != second
+    return [] if first == second or both_nan else [name or "value"]
 
 
 def _leaves(value: Tree) -> int:
@@ -127,7 +127,7 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
     log = folder / "unbroken.log"
     status = _run(command, folder / "unbroken", log, **{DIGESTS: str(target)})
     if status:
-        return _failed("the unbroken run", status, log)
+        return _report_failure("the unbroken run", status, log)
     unbroken = _digests(target)
     if len(unbroken) != 1:
         say(
@@ -148,16 +148,16 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
     for point in kill_points(last, every, kills, seed):
         status = _run(command, folder / "killed", log, **watched, **{KILL_AT: point})
         if status not in (0, -signal.SIGKILL):
-            return _failed(f"the run killed at {point}", status, log)
+            return _report_failure(f"the run killed at {point}", status, log)
         killed += bool(status)
-        said = "killed" if status else "came too late, the run was over"
-        say(f"{point}: {said}")
+        outcome = "killed" if status else "came too late, the run was over"
+        say(f"{point}: {outcome}")
         if not status:
             break
     if not _digests(target):
         status = _run(command, folder / "killed", log, **watched)
         if status:
-            return _failed("the last resume", status, log)
+            return _report_failure("the last resume", status, log)
     resumed = _digests(target)[-1]
     continued = len(resumes.read_text().splitlines()) if resumes.exists() else 0
     say(f"{killed} kills, {continued} of the starts continued from a checkpoint")
@@ -170,10 +170,10 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
         return 2
 
     wrong = 0
-    for name, wanted in unbroken[0].items():
-        differing = _differences(wanted, resumed[name])
+    for name, expected in unbroken[0].items():
+        differing = _differences(expected, resumed[name])
         wrong += len(differing)
-        verdict = f"equal ({_leaves(wanted)} values)" if not differing else "DIFFERENT: "
+        verdict = f"equal ({_leaves(expected)} values)" if not differing else "DIFFERENT: "
         say(f"{name}: {verdict}{', '.join(differing[:5])}")
     say("bit-equal" if not wrong else f"NOT equal: {wrong} differences")
     return 1 if wrong else 0

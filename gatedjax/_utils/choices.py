@@ -8,15 +8,15 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 @functools.cache
 def choices_of(kind: type) -> dict[str, tuple[Any, ...]]:
     """Returns the allowed values of each field with a `Literal` type, which may also allow None."""
-    found = {}
+    choices = {}
     for name, hint in get_type_hints(kind).items():
         parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
         if any(get_origin(part) is Literal for part in parts):
             inner = [get_args(part) if part is not types.NoneType else (None,) for part in parts]
-            found[name] = tuple(value for values in inner for value in values)
-    if "dtype" in found:  # tests compute in float64; no command offers it
-        found["dtype"] = tuple(dict.fromkeys((*found["dtype"], "float64")))
-    return found
+            choices[name] = tuple(value for values in inner for value in values)
+    if "dtype" in choices:  # tests compute in float64; no command offers it
+        choices["dtype"] = tuple(dict.fromkeys((*choices["dtype"], "float64")))
+    return choices
 
 
 def check_choices(config: object) -> None:

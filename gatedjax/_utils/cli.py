@@ -70,7 +70,7 @@ def check_devices(count: int | None) -> None:
 
 
 def parse(
-    kind: type[C], args: Sequence[str], prog: str, *, words: str | None = None, **more: Any
+    kind: type[C], args: Sequence[str], prog: str, *, words: str | None = None, **tyro_options: Any
 ) -> C:
     """Parses the options of a command, or prints its help or the version and exits.
 
@@ -81,7 +81,7 @@ def parse(
       args: the arguments after the name of the command.
       prog: the name of the command in the help.
       words: the name of the field of positional words, if they are also allowed after options.
-      **more: `default` and `description`, passed on to `tyro.cli`.
+      **tyro_options: `default` and `description`, passed on to `tyro.cli`.
 
     Returns:
       An instance of `kind`.
@@ -103,12 +103,13 @@ def parse(
             if message := message_of(event, kind, ahead):
                 fail(message)
 
-    ahead, rest = _split(args)
+    ahead, trailing = _split(args)
     if "--version" in ahead:
         show_version()
     if wants_help := any(word in _HELP for word in ahead):
-        ahead, rest = ["--help"], []  # because the help of tyro leaves out options that are given
-    ahead = _attached(ahead)
+        # Other words are dropped, because the help of tyro leaves out options that are given.
+        ahead, trailing = ["--help"], []
+    ahead = _attach_values(ahead)
     encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
     output = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace")
     try:
@@ -116,19 +117,19 @@ def parse(
             options, unknown = tyro.cli(
                 kind,
                 prog=prog,
-                args=[*ahead, *rest],
+                args=[*ahead, *trailing],
                 return_unknown_args=True,
                 registry=joined_docstrings(),
-                **more,
+                **tyro_options,
             )
     except SystemExit:
         output.seek(0)
-        shown = output.read()
-        say(_wrapped(shown) if wants_help else shown, end="")
+        text = output.read()
+        say(_wrap_lines(text) if wants_help else text, end="")
         raise
     if not unknown:
         return options
-    literal = len(rest) - 1 if rest and unknown[1 - len(rest) :] == rest[1:] else 0
+    literal = len(trailing) - 1 if trailing and unknown[1 - len(trailing) :] == trailing[1:] else 0
     if option := next(filter(is_option, unknown[: len(unknown) - literal]), None):
         fail(unknown_option(kind, option))
     if words is None:
@@ -175,10 +176,10 @@ def choose(commands: Mapping[str, str], args: Sequence[str], prog: str, about: s
     if name in commands:
         return name
     width = max(map(len, commands)) + 4
-    lines = [f"usage: {prog} COMMAND ...", *(("", _wrapped(about)) if about else ())]
+    lines = [f"usage: {prog} COMMAND ...", *(("", _wrap_lines(about)) if about else ())]
     lines += ["", "commands:"]
     lines += [
-        _wrapped(f"  {command:<{width - 2}}{commands[command]}", width) for command in commands
+        _wrap_lines(f"  {command:<{width - 2}}{commands[command]}", width) for command in commands
     ]
     lines += ["", "options:", "  -h, --help  show this list; after a command, show its options"]
     usage = "\n".join([*lines, "  --version   show the version"])
@@ -187,8 +188,8 @@ def choose(commands: Mapping[str, str], args: Sequence[str], prog: str, about: s
         sys.exit(0 if args else 2)
     if name == "--version":
         show_version()
-    near = difflib.get_close_matches(name, commands, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    similar = difflib.get_close_matches(name, commands, n=1)
+    hint = f" Did you mean {similar[0]!r}?" if similar else ""
     fail(f"no command {name!r}.{hint} Commands: {', '.join(commands)}.")
 
 
@@ -217,7 +218,7 @@ def _on_parse_error(hook: Callable[[Any], None]) -> contextlib.AbstractContextMa
     return on_parse_error(hook)
 
 
-def _attached(words: Sequence[str]) -> list[str]:
+def _attach_values(words: Sequence[str]) -> list[str]:
     """Joins "--text" and "-a film" to "--text=-a film", so that tyro accepts the value."""
     out: list[str] = []
     for word in words:
@@ -229,7 +230,7 @@ def _attached(words: Sequence[str]) -> list[str]:
     return out
 
 
-def _wrapped(text: str, indent: int = 0) -> str:
+def _wrap_lines(text: str, indent: int = 0) -> str:
     """Wraps the lines of a help text that are wider than the terminal."""
     width = shutil.get_terminal_size().columns
     lines: list[str] = []

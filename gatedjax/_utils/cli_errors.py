@@ -40,9 +40,9 @@ def unknown_option(kind: Any, word: str) -> str:
     name = _name_in(word)
     names = [*option_names(kind), *_COMMON]
     last = name.lstrip("-").rpartition(".")[2]
-    near = [option for option in names if option.rpartition(".")[2] == last]
-    near += difflib.get_close_matches(name, names, n=1)
-    return f"unknown option {word}." + (f" Did you mean {near[0]}?" if near else "")
+    similar = [option for option in names if option.rpartition(".")[2] == last]
+    similar += difflib.get_close_matches(name, names, n=1)
+    return f"unknown option {word}." + (f" Did you mean {similar[0]}?" if similar else "")
 
 
 def message_of(event: Any, kind: Any, args: Sequence[str]) -> str | None:
@@ -60,22 +60,22 @@ def message_of(event: Any, kind: Any, args: Sequence[str]) -> str | None:
     unknown = [word for word in args if is_option(word) and _name_in(word) not in names]
     if unknown:  # because it may be a misspelt name of a missing option
         return unknown_option(kind, unknown[0])
-    what = type(event).__name__
-    if what == "MissingArgs":
-        missing = [_shown_name(one.arg) for one in event.missing_arguments]
-        return f"{_listed(missing, 'and')} must be given"
-    if what == "InstantiationFailure" and event.argument is None:
+    event_kind = type(event).__name__
+    if event_kind == "MissingArgs":
+        missing = [_shown_name(argument.arg) for argument in event.missing_arguments]
+        return f"{_join_names(missing, 'and')} must be given"
+    if event_kind == "InstantiationFailure" and event.argument is None:
         return str(event.message)
-    if what not in ("InvalidChoice", "BadValue", "InstantiationFailure"):
+    if event_kind not in ("InvalidChoice", "BadValue", "InstantiationFailure"):
         return None
-    name, wanted = _shown_name(event.argument), event.argument.lowered.metavar
-    wanted = wanted.removeprefix("{None}|")
-    if what == "InvalidChoice":
-        return f"{name} must be {_listed(event.choices, 'or')}, got {event.value!r}"
-    if what == "BadValue":
-        return f"{name} needs a value ({wanted})"
+    name, value_type = _shown_name(event.argument), event.argument.lowered.metavar
+    value_type = value_type.removeprefix("{None}|")
+    if event_kind == "InvalidChoice":
+        return f"{name} must be {_join_names(event.choices, 'or')}, got {event.value!r}"
+    if event_kind == "BadValue":
+        return f"{name} needs a value ({value_type})"
     values = _values(args, name)
-    return f"{name} must be {_TYPES.get(wanted, wanted)}, got {' '.join(values)!r}"
+    return f"{name} must be {_TYPES.get(value_type, value_type)}, got {' '.join(values)!r}"
 
 
 def _name_in(word: str) -> str:
@@ -88,7 +88,7 @@ def _shown_name(argument: Any) -> str:
     return str(lowered.metavar if argument.is_positional() else lowered.name_or_flags[0])
 
 
-def _listed(names: Sequence[str], conjunction: str) -> str:
+def _join_names(names: Sequence[str], conjunction: str) -> str:
     *early, last = names
     return f"{', '.join(early)} {conjunction} {last}" if early else last
 
@@ -99,6 +99,6 @@ def _values(args: Sequence[str], option: str) -> list[str]:
     for place, word in enumerate(args):
         if _name_in(word) == option:
             _, equals, value = word.partition("=")
-            following = itertools.takewhile(lambda one: not is_option(one), args[place + 1 :])
+            following = itertools.takewhile(lambda part: not is_option(part), args[place + 1 :])
             values = [value] if equals else list(following)
     return values

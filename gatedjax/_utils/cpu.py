@@ -53,5 +53,5 @@ def keep_freed_memory() -> bool:
         (_TOP_PAD, 2**27),
     )
     # A list, because `all` would stop at the first setting that is refused.
-    taken = [mallopt(name, value) == 1 for name, value in settings]
-    return all(taken)
+    accepted = [mallopt(name, value) == 1 for name, value in settings]
+    return all(accepted)

@@ -37,13 +37,13 @@ def make_plain(config: object) -> None:
     """
     kind: Any = type(config)  # because mypy takes a metaclass for unhashable
     for name, is_whole in _fields(kind):
-        given = getattr(config, name)
-        value = plain(given)
+        original = getattr(config, name)
+        value = plain(original)
         if is_whole and isinstance(value, float):
             if not value.is_integer():
                 raise TypeError(f"{name} must be an integer, got {value}")
             value = int(value)
-        if value is not given:
+        if value is not original:
             object.__setattr__(config, name, value)
 
 

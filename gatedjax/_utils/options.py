@@ -43,7 +43,7 @@ def joined_docstrings() -> tyro.constructors.ConstructorRegistry:
         if not isinstance(spec, tyro.constructors.StructConstructorSpec):
             return spec
         fields = (
-            dataclasses.replace(field, helptext=functools.partial(_joined, field.helptext))
+            dataclasses.replace(field, helptext=functools.partial(_join_lines, field.helptext))
             for field in spec.fields
         )
         return dataclasses.replace(spec, fields=tuple(fields))
@@ -51,6 +51,6 @@ def joined_docstrings() -> tyro.constructors.ConstructorRegistry:
     return registry
 
 
-def _joined(text: str | Callable[[], str | None] | None) -> str | None:
+def _join_lines(text: str | Callable[[], str | None] | None) -> str | None:
     text = text() if callable(text) else text
     return None if text is None else " ".join(text.split())

@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 Kind = TypeVar("Kind", bound=type)
 
 
-def _inside(module: str, *names: str) -> dict[str, str]:
+def _internal_names(module: str, *names: str) -> dict[str, str]:
     """Returns the message for names that are internal to a module."""
     return dict.fromkeys(names, f"it is in {module}")
 
 
-def _beside(module: str, *names: str) -> dict[str, str]:
+def _paper_names(module: str, *names: str) -> dict[str, str]:
     """Returns the message for names that only the tables of a single paper use."""
     return dict.fromkeys(names, f"only one paper uses it, and it is in {module}")
 
 
-def _returned(module: str, **functions: str) -> dict[str, str]:
+def _returned_classes(module: str, **functions: str) -> dict[str, str]:
     """Returns the message for classes that users receive and do not create.
 
     Args:
@@ -48,41 +48,41 @@ REMOVED: dict[str, dict[str, str]] = {
         "attention_flops_total": "pass the sum of the counts to attention_flops",
         "word_of_piece": "number the words of the pieces yourself, from 0",
     }
-    | _beside("experiments.ssan.roles", "RoleCounts", "RoleScores", "role_counts")
-    | _beside("experiments.ssan.roles", "constrained_labels")
-    | _beside("experiments.ssan.tags", "TAG_CLASSES", "TagCounts", "tag_class", "tag_counts")
-    | _beside("experiments.ssan.attention", "merge_pieces")
-    | _beside("experiments.ssan.groups", "group_scores")
-    | _beside("experiments.rau.images", "plot_images")
-    | _inside("gatedjax.analysis._faithfulness", "SHARES")
-    | _inside("gatedjax.analysis._flops", "bilstm_flops")
-    | _inside("gatedjax.analysis._roar", "mask_top")
-    | _returned("gatedjax.analysis._attention_mass", DistanceCounts="distance_counts")
-    | _returned(
+    | _paper_names("experiments.ssan.roles", "RoleCounts", "RoleScores", "role_counts")
+    | _paper_names("experiments.ssan.roles", "constrained_labels")
+    | _paper_names("experiments.ssan.tags", "TAG_CLASSES", "TagCounts", "tag_class", "tag_counts")
+    | _paper_names("experiments.ssan.attention", "merge_pieces")
+    | _paper_names("experiments.ssan.groups", "group_scores")
+    | _paper_names("experiments.rau.images", "plot_images")
+    | _internal_names("gatedjax.analysis._faithfulness", "SHARES")
+    | _internal_names("gatedjax.analysis._flops", "bilstm_flops")
+    | _internal_names("gatedjax.analysis._roar", "mask_top")
+    | _returned_classes("gatedjax.analysis._attention_mass", DistanceCounts="distance_counts")
+    | _returned_classes(
         "gatedjax.analysis._faithfulness",
         Comparison="faithfulness",
         Faithfulness="faithfulness",
         Rationale="faithfulness",
     )
-    | _returned("gatedjax.analysis._flops", FlopsReport="flops_report")
-    | _returned("gatedjax.analysis._gates", Density="density", TruthScores="gate_truth")
-    | _returned("gatedjax.analysis._roar", Racu="racu")
-    | _returned("gatedjax.analysis._scores", ClassScores="class_scores")
-    | _returned(
+    | _returned_classes("gatedjax.analysis._flops", FlopsReport="flops_report")
+    | _returned_classes("gatedjax.analysis._gates", Density="density", TruthScores="gate_truth")
+    | _returned_classes("gatedjax.analysis._roar", Racu="racu")
+    | _returned_classes("gatedjax.analysis._scores", ClassScores="class_scores")
+    | _returned_classes(
         "gatedjax.analysis._significance",
         McNemar="mcnemar",
         Proportion="proportion_test",
         Summary="summary",
     ),
-    "gatedjax.analysis.phrases": _returned(
+    "gatedjax.analysis.phrases": _returned_classes(
         "gatedjax.analysis._phrases", Runs="runs", Selection="trace"
     )
-    | _returned(
+    | _returned_classes(
         "gatedjax.analysis._phrase_statistics",
         GateHistogram="gate_histogram",
         LayerHistogram="weight_histogram",
     ),
-    "gatedjax.analysis.trees": _returned(
+    "gatedjax.analysis.trees": _returned_classes(
         "gatedjax.analysis._brackets",
         BracketCounts="bracket_counts",
         BracketScores="bracket_scores",
@@ -92,18 +92,18 @@ REMOVED: dict[str, dict[str, str]] = {
             "load reads parallel corpora out of manual_dir, and Source takes pairs of your own"
         )
     }
-    | _beside("experiments.ga_net.statistics", "DatasetStatistics", "dataset_statistics")
-    | _beside("experiments.ssan.sentences", "restore_word")
-    | _inside("gatedjax.data.sets._reordering", "move_word")
-    | _inside("gatedjax.data.sets._split", "stratified_split")
-    | _returned(
+    | _paper_names("experiments.ga_net.statistics", "DatasetStatistics", "dataset_statistics")
+    | _paper_names("experiments.ssan.sentences", "restore_word")
+    | _internal_names("gatedjax.data.sets._reordering", "move_word")
+    | _internal_names("gatedjax.data.sets._split", "stratified_split")
+    | _returned_classes(
         "gatedjax.data.files._source",
         Quarantined="Source.quarantine",
         ReadReport="Source.report",
         SpanCounts="Source.report.spans",
     )
-    | _returned("gatedjax.data.batches._steps", WithStep="for_schedule"),
-    "gatedjax.export": _returned("gatedjax.export._inference", Inference="load_inference"),
+    | _returned_classes("gatedjax.data.batches._steps", WithStep="for_schedule"),
+    "gatedjax.export": _returned_classes("gatedjax.export._inference", Inference="load_inference"),
     "gatedjax.functional": {
         "AttentionStatistics": _COUNTS,
         "attention_statistics": _COUNTS,
@@ -114,34 +114,38 @@ REMOVED: dict[str, dict[str, str]] = {
         ),
         "pair_dropout": "byte_dropout takes the bytes that pair_bytes draws",
     }
-    | _returned("gatedjax.functional._compact", CompactPool="compact_attention_pool")
-    | _returned("gatedjax.functional._selector", SelectionStatistics="selection_statistics"),
-    "gatedjax.gates": _returned("gatedjax.gates._enumerate", Truth="enumerate")
-    | _returned("gatedjax.gates._study", ModeRow="gate_modes")
-    | _returned("gatedjax.text.gate_modes", GateModes="gate_modes", ModeValues="gate_modes")
-    | _returned("gatedjax.gates._report", Measure="measure", Measured="measure")
-    | _returned("gatedjax.gates._report", Report="report", Row="report"),
+    | _returned_classes("gatedjax.functional._compact", CompactPool="compact_attention_pool")
+    | _returned_classes(
+        "gatedjax.functional._selector", SelectionStatistics="selection_statistics"
+    ),
+    "gatedjax.gates": _returned_classes("gatedjax.gates._enumerate", Truth="enumerate")
+    | _returned_classes("gatedjax.gates._study", ModeRow="gate_modes")
+    | _returned_classes("gatedjax.text.gate_modes", GateModes="gate_modes", ModeValues="gate_modes")
+    | _returned_classes("gatedjax.gates._report", Measure="measure", Measured="measure")
+    | _returned_classes("gatedjax.gates._report", Report="report", Row="report"),
     "gatedjax.models.ga_net": {"GANetTask": "import it from gatedjax.models"},
     "gatedjax.models": {
         f"ssan_{name}": f"gatedjax.models.ssan.{name} has its contents"
         for name in ("nli", "probe", "reordering", "tagger", "translation")
     }
-    | _inside("gatedjax.models._cloze", "ClozeTask")
-    | _returned("gatedjax.models.agt", AGTOutput="AGT")
-    | _returned("gatedjax.models.ga_net", GANetOutput="GANet")
-    | _returned("gatedjax.models.ga_reader", GAReaderOutput="GAReader")
-    | _returned("gatedjax.models.rau", RAUOutput="RAUClassifier")
-    | _returned("gatedjax.models.rau_language", RAULanguageOutput="RAULanguageModel")
-    | _returned("gatedjax.models.ssan.encoder", SSANEncoderOutput="SSANEncoder")
-    | _returned("gatedjax.models.ssan.nli", SSANNLIOutput="SSANNLI")
-    | _returned("gatedjax.models.ssan.probe", SSANOutput="SSANProbe")
-    | _returned("gatedjax.models.ssan.reordering", WordReorderingOutput="WordReorderingDetector")
-    | _returned("gatedjax.models.ssan.tagger", SSANTaggerOutput="SSANTagger")
-    | _returned("gatedjax.models.ssan.translation", SSANTranslatorOutput="SSANTranslator")
-    | _returned("gatedjax.models.transformer.search", Found="beam_search"),
-    "gatedjax.nn": _returned("gatedjax.nn._hop", HopOutput="GatedAttentionHop"),
-    "gatedjax.training": _inside("gatedjax.training.parallel", "pad_rows")
-    | _returned("gatedjax.training.lanes", Lane="lanes_of")
+    | _internal_names("gatedjax.models._cloze", "ClozeTask")
+    | _returned_classes("gatedjax.models.agt", AGTOutput="AGT")
+    | _returned_classes("gatedjax.models.ga_net", GANetOutput="GANet")
+    | _returned_classes("gatedjax.models.ga_reader", GAReaderOutput="GAReader")
+    | _returned_classes("gatedjax.models.rau", RAUOutput="RAUClassifier")
+    | _returned_classes("gatedjax.models.rau_language", RAULanguageOutput="RAULanguageModel")
+    | _returned_classes("gatedjax.models.ssan.encoder", SSANEncoderOutput="SSANEncoder")
+    | _returned_classes("gatedjax.models.ssan.nli", SSANNLIOutput="SSANNLI")
+    | _returned_classes("gatedjax.models.ssan.probe", SSANOutput="SSANProbe")
+    | _returned_classes(
+        "gatedjax.models.ssan.reordering", WordReorderingOutput="WordReorderingDetector"
+    )
+    | _returned_classes("gatedjax.models.ssan.tagger", SSANTaggerOutput="SSANTagger")
+    | _returned_classes("gatedjax.models.ssan.translation", SSANTranslatorOutput="SSANTranslator")
+    | _returned_classes("gatedjax.models.transformer.search", Found="beam_search"),
+    "gatedjax.nn": _returned_classes("gatedjax.nn._hop", HopOutput="GatedAttentionHop"),
+    "gatedjax.training": _internal_names("gatedjax.training.parallel", "pad_rows")
+    | _returned_classes("gatedjax.training.lanes", Lane="lanes_of")
     | {
         "LazyRows": _LAZY_ROWS,
         "lazy_rows": _LAZY_ROWS,

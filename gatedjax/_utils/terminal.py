@@ -33,14 +33,14 @@ def printable(text: str) -> str:
     r"""Escapes control characters in a text as Python does ("\x1b"); line breaks stay."""
     if text.isprintable():
         return text
-    return "".join(_escaped(c) if _bad(c) and c not in "\n\t" else c for c in text)
+    return "".join(_escape(c) if _bad(c) and c not in "\n\t" else c for c in text)
 
 
 def _bad(character: str) -> bool:
     return unicodedata.category(character) in _BAD and character not in _JOINERS
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 

@@ -252,15 +252,15 @@ def _put(partial: Path, target: Path) -> None:
         _remove(partial)
 
 
-def _exchange(one: Path, other: Path) -> None:
+def _exchange(first: Path, second: Path) -> None:
     """Exchanges two names in a single step with renameat2 of Linux."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    names = (os.fsencode(one), os.fsencode(other))
+    names = (os.fsencode(first), os.fsencode(second))
     if rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) != 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(one), None, str(other))
+        raise OSError(number, os.strerror(number), str(first), None, str(second))
 
 
 def _put_in_turns(partial: Path, target: Path) -> None:
