@@ -78,9 +78,9 @@ class TrainOptions(Options, DataOptions):
 
     Labelled texts are a .csv, .tsv or .jsonl file with columns text and label (or premise,
     hypothesis and label), a .txt file of fastText, a folder with a folder for each class, or the
-    name of a data set ("trec", "tfds:NAME", "hf:NAME"). A tagger learns from a .conll, .conllu, .iob
-    or .bio file with a word and its tag on each line, and an empty line after each sentence. If the
-    command was stopped, the same command continues.
+    name of a data set ("trec", "tfds:NAME", "hf:NAME"). A tagger learns from a file with a word and
+    its tag on each line and an empty line after each sentence: .conll, .conllu, .iob or .bio. If
+    the command was stopped, the same command continues.
     """
 
     embeddings: Path | None = None

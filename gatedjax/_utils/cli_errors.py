@@ -19,7 +19,12 @@ def is_option(word: str) -> bool:
 
 
 def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
-    """Yields the names of the options of a dataclass, including the options of its groups."""
+    """Yields the names of the options of a dataclass, including the options of its groups.
+
+    Args:
+      kind: the dataclass.
+      prefix: the first part of all names.
+    """
     hints = typing.get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
@@ -36,7 +41,12 @@ def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
 
 
 def unknown_option(kind: Any, word: str) -> str:
-    """Returns the message about an option that a command does not have."""
+    """Returns the message about an option that a command does not have.
+
+    Args:
+      kind: the dataclass of the options of the command.
+      word: the option as the user typed it, perhaps with "=VALUE".
+    """
     name = _name_in(word)
     names = [*option_names(kind), *_COMMON]
     last = name.lstrip("-").rpartition(".")[2]

@@ -73,7 +73,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Writes a file in one step, as `open_atomic` does."""
+    """Writes the content of a file in a single step, see `open_atomic`."""
     with open_atomic(path) as file:
         file.write(content)
 

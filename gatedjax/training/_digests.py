@@ -179,7 +179,13 @@ def compared_digests(settings: dict[str, Any], digests: dict[str, Any]) -> dict[
 
 
 def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> str | None:
-    """Returns `program_digest`, or None with a RuntimeWarning if the function cannot be lowered."""
+    """Returns `program_digest`, or None with a RuntimeWarning if the function cannot be lowered.
+
+    Args:
+      name: the name of the program in the warning, see `_TITLES`.
+      function: a pure function.
+      arguments: its arguments, trees of arrays or of their shapes and dtypes.
+    """
     try:
         return program_digest(function, *arguments)
     except Exception as error:  # the run goes on, because the step may still compile

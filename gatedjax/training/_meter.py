@@ -130,7 +130,13 @@ class Meter:
         return [number for number, record in enumerate(self.records) if record.finished is None]
 
     def add(self, step: int, metrics: Metrics, batches: list[Batch]) -> None:
-        """Adds the metrics of an update to the sums; waits for the update `IN_FLIGHT` earlier."""
+        """Adds the metrics of an update to the sums, and waits for the update `IN_FLIGHT` earlier.
+
+        Args:
+          step: the step before the update.
+          metrics: the metrics of the update, with an axis over the runs if there are several.
+          batches: the batch of each run.
+        """
         self.pending = _sum(self.pending, metrics) if self.pending else metrics
         example_ids = [batch.get("example_id") for batch in batches]
         skipped = metrics["skipped"].total

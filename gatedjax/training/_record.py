@@ -59,6 +59,11 @@ class Record:
     def add_evaluation(self, step: int, metrics: dict[str, float], config: TrainConfig) -> bool:
         """Records an evaluation and returns True if it is the best so far.
 
+        Args:
+          step: the step of the evaluation.
+          metrics: the metrics of the evaluation.
+          config: the training options, for the metric by which evaluations are compared.
+
         Raises:
           ValueError: if the metrics do not have `config.best_metric`.
         """

@@ -58,7 +58,13 @@ class Shared:
 
 
 def records_of(saved: Sequence[dict[str, Any]], step: int, config: TrainConfig) -> list[Record]:
-    """Returns the records in a checkpoint, with `finished` set for the present configuration."""
+    """Returns the records in a checkpoint, with `finished` set for the present configuration.
+
+    Args:
+      saved: the JSON of the records, in the order of the runs.
+      step: the step of the checkpoint.
+      config: the training options of this call.
+    """
     records = [Record(**entry) for entry in saved]
     for record in records:
         # A larger num_steps continues a run that was done, unless early stopping ends it now. A

@@ -77,6 +77,13 @@ def write_digests(state: Any, best: Any, record: Any, train_data: Any, workdir: 
     """Appends digests of the end of a run to the file in `DIGESTS`, if it is set.
 
     A resumed run must have the same digests as an unbroken run.
+
+    Args:
+      state: the last train state.
+      best: the best parameters.
+      record: the JSON record of the run.
+      train_data: the training data. The digests include the next batches.
+      workdir: the workdir, for its metrics.jsonl.
     """
     target = os.environ.get(DIGESTS)
     if not target:

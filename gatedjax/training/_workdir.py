@@ -128,7 +128,14 @@ class Workdir:
                     self._board.add_scalar(f"{line['split']}/{name}", value, line["step"])
 
     def save(self, step: int, state: TrainState, best: Params, record: Line) -> None:
-        """Saves a checkpoint in the background, after the log is safely on disk."""
+        """Saves a checkpoint in the background, after syncing the log to disk.
+
+        Args:
+          step: the number of the checkpoint.
+          state: the train state, with NumPy arrays.
+          best: the best parameters so far, with NumPy arrays.
+          record: the JSON record.
+        """
         self.check()
         if self._log is not None:
             self._log.sync()
@@ -164,7 +171,12 @@ class Profile:
         self._running = False
 
     def before_step(self, done: int, state: TrainState) -> None:
-        """Starts or stops the trace if the number of steps in this process requires it."""
+        """Starts or stops the trace before a step.
+
+        Args:
+          done: the number of steps in this process.
+          state: the train state, which the trace waits for.
+        """
         steps = self._work.config.profile_steps
         if steps and done == PROFILE_FROM:
             jax.profiler.start_trace(str(self._folder))

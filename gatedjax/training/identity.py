@@ -117,7 +117,13 @@ def program_of(tx: optax.GradientTransformation, params: Any) -> str:
 
 
 def eval_params_digest(function: Callable[..., Any], params: Any, opt_state: Any) -> str:
-    """Returns a digest of the program of a function for `fit(eval_params=...)`."""
+    """Returns a digest of the program of a function for `fit(eval_params=...)`.
+
+    Args:
+      function: maps (params, opt_state) to the parameters to evaluate.
+      params: shapes and dtypes of the parameters.
+      opt_state: shapes and dtypes of the state of the optimizer.
+    """
     return f"program {_digest([jax.jit(function).lower(params, opt_state)])}"
 
 
@@ -127,7 +133,12 @@ def _digest(programs: list[Any]) -> str:
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """Returns the leaves of nested dicts by dotted name."""
+    """Returns the leaves of nested dicts by dotted name, such as "train.optimizer.name".
+
+    Args:
+      tree: nested dicts; a value of another class is a leaf.
+      prefix: the name of the tree, for the names of its leaves.
+    """
     if not isinstance(tree, dict):
         return {prefix: tree}
     flat: dict[str, Any] = {}
@@ -216,7 +227,16 @@ def differences(saved: Mapping[str, str], current: Mapping[str, str]) -> list[st
 
 
 def check_leaves(saved: Mapping[str, str], current: Mapping[str, str], where: Path) -> None:
-    """Raises CheckpointMismatch, with a list of arrays, if two networks differ."""
+    """Compares the arrays of a checkpoint with the arrays of a network.
+
+    Args:
+      saved: the arrays of the checkpoint, see `describe_arrays`.
+      current: the arrays of the network.
+      where: the folder of the checkpoints, for the message.
+
+    Raises:
+      CheckpointMismatch: if arrays differ; the message lists them.
+    """
     lines = differences(saved, current)
     if lines:
         raise CheckpointMismatch(

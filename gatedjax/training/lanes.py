@@ -101,7 +101,7 @@ def lanes_of(config: TrainConfig) -> list[Lane]:
         lane_config = dataclasses.replace(solo, seed=config.seed + number)
         if value is not None and config.sweep_over == "learning_rate":
             optimizer = dataclasses.replace(config.optimizer, learning_rate=value)
-            make_optimizer(optimizer, config.num_steps)  # refuses what no run could use
+            make_optimizer(optimizer, config.num_steps)  # raises ValueError for a rate out of range
             lane_config = dataclasses.replace(lane_config, optimizer=optimizer)
         lanes.append(Lane(seed=lane_config.seed, value=value, config=lane_config))
     return lanes

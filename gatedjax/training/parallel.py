@@ -15,7 +15,15 @@ from gatedjax.training.task import AnyTask, Batch, Carry, call_evaluate
 
 
 def pad_rows(batch: Batch, multiple: int) -> Batch:
-    """Adds filler rows (zeros, example_id -1, weight 0) up to a multiple of rows."""
+    """Adds filler rows (zeros, example_id -1, weight 0) to a batch.
+
+    Args:
+      batch: arrays with the same number of rows, among them "weight".
+      multiple: the number of rows becomes a multiple of it.
+
+    Raises:
+      ValueError: if the batch has no "weight".
+    """
     if "weight" not in batch:
         raise ValueError(f"batch needs 'weight' (1 = example, 0 = filler), got {sorted(batch)}")
     rows = len(batch["weight"])

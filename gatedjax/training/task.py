@@ -32,7 +32,7 @@ class Task(Protocol):
     """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns parameters."""
+        """Returns the initial parameters for a PRNG key and batches with these shapes."""
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array]
@@ -49,7 +49,11 @@ class Task(Protocol):
         """
 
     def evaluate(self, params: Any, batch: Batch) -> tuple[dict[str, Ratio], dict[str, jax.Array]]:
-        """Returns metrics, and predictions with the leading axis B."""
+        """Returns metrics and predictions, both by name.
+
+        The metrics must include `TrainConfig.best_metric`. The predictions are arrays with the
+        leading axis B.
+        """
 
 
 @runtime_checkable
@@ -75,7 +79,7 @@ class StatefulTask(Protocol):
     """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns parameters."""
+        """Returns the initial parameters for a PRNG key and batches with these shapes."""
 
     def init_carry(self, batch: Batch) -> Carry:
         """Returns the carried state before the first batch, for batches with these shapes."""
@@ -83,12 +87,12 @@ class StatefulTask(Protocol):
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], carry: Carry
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Carry]]:
-        """Returns the loss summed over the real rows, and (metrics, carry); see `Task.loss`."""
+        """Returns the loss summed over the real rows, and (metrics, new carry); see `Task.loss`."""
 
     def evaluate(
         self, params: Any, batch: Batch, carry: Carry
     ) -> tuple[dict[str, Ratio], dict[str, jax.Array], Carry]:
-        """Returns metrics, predictions with the leading axis B, and the carry."""
+        """Returns metrics and predictions, see `Task.evaluate`, and the new carry."""
 
 
 @runtime_checkable
@@ -121,7 +125,7 @@ class ModelStateTask(Protocol):
     """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns parameters."""
+        """Returns the initial parameters for a PRNG key and batches with these shapes."""
 
     def init_model_state(self, key: jax.Array, batch: Batch) -> Any:
         """Returns the model state before the first step, with the same arguments as `init`."""
@@ -129,15 +133,15 @@ class ModelStateTask(Protocol):
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], model_state: Any
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Any]]:
-        """Returns the loss summed over the real rows, and (metrics, model_state).
+        """Returns the loss summed over the real rows, and (metrics, new model state).
 
-        The new state has the structure, shapes and dtypes of the old one.
+        The new model state has the structure, shapes and dtypes of the old one.
         """
 
     def evaluate(
         self, params: Any, batch: Batch, model_state: Any
     ) -> tuple[dict[str, Ratio], dict[str, jax.Array]]:
-        """Returns metrics, and predictions with the leading axis B."""
+        """Returns metrics and predictions, see `Task.evaluate`."""
 
 
 AnyTask = Task | StatefulTask | ModelStateTask
