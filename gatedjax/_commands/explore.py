@@ -153,7 +153,7 @@ def _serve(options: ExploreOptions, explorer: Any, table: Any) -> None:
     session = Session(explorer, None if table is None else load_sentences)
     with Server(session.ask, port=options.port, token=options.token) as server:
         warm.start()
-        address = server.address + fragment(options.text)
+        address = server.address + make_fragment(options.text)
         say(f"{address}\nThe page is for this machine alone. Ctrl-C stops it.")
         try:
             with contextlib.nullcontext() if options.no_browser else _open_browser(address):
@@ -166,7 +166,7 @@ def _serve(options: ExploreOptions, explorer: Any, table: Any) -> None:
                 os._exit(0)
 
 
-def fragment(text: str | None) -> str:
+def make_fragment(text: str | None) -> str:
     """Returns the fragment of an address with which the page shows a text first."""
     from urllib.parse import quote
 

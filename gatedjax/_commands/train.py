@@ -133,7 +133,7 @@ def _task(args: Sequence[str]) -> str:
     named = _value_of(args, "--task")
     if named in _TASKS:
         return named
-    task = _look(args)
+    task = _infer_task(args)
     if "--text" in args and task != "tags":
         # The number of columns after --text decides, because the file may have any names.
         values = itertools.takewhile(
@@ -143,7 +143,7 @@ def _task(args: Sequence[str]) -> str:
     return task
 
 
-def _look(args: Sequence[str]) -> str:
+def _infer_task(args: Sequence[str]) -> str:
     """Infers the task from the first positional argument that exists as a file or folder.
 
     If none exists, the first positional argument is used, which may be the name of a data set.
@@ -190,7 +190,7 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
     return command, kind, Options(**options)
 
 
-def _tell(line: str) -> None:
+def _print_line(line: str) -> None:
     if is_main():
         say(line, file=sys.stderr)
 
@@ -235,19 +235,21 @@ def _train(command: TrainOptions, kind: str, options: Options) -> int:
                 run,
                 validation=tables[1],
                 test=tables[2],
-                say=_tell,
+                say=_print_line,
                 progress=True,
                 max_aside=command.max_aside,
             )
         except StoppedBySignal as stopped:
-            _tell(f"stopped after step {stopped.results[0].steps}; the same command continues")
+            _print_line(
+                f"stopped after step {stopped.results[0].steps}; the same command continues"
+            )
             return stopped.results[0].exit_code
         trained.save(
             out, card=_card(command, kind, trained.report, options), overwrite=command.overwrite
         )
         if command.workdir is None and (why := work.remove()):
-            _tell(f"kept {run}: {why}")
-    _tell(f'wrote {out}; try: {program()} predict {shlex.quote(str(out))} "..."')
+            _print_line(f"kept {run}: {why}")
+    _print_line(f'wrote {out}; try: {program()} predict {shlex.quote(str(out))} "..."')
     return 0
 
 

@@ -58,7 +58,7 @@ def check_optimizer(optimizer: Any, config: TrainConfig) -> Any:
     return optimizer
 
 
-def optimizer_program(tx: optax.GradientTransformation, params: Any) -> str:
+def digest_optimizer(tx: optax.GradientTransformation, params: Any) -> str:
     """Returns the `program_of` an optimizer.
 
     Args:

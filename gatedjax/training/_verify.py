@@ -37,7 +37,7 @@ def note_resume(step: int) -> None:
             file.write(f"{step}\n")
 
 
-def killer(on_event: Callable[[str, int], None] | None) -> Callable[[str, int], None]:
+def add_kill(on_event: Callable[[str, int], None] | None) -> Callable[[str, int], None]:
     """Returns the given callback, extended to kill this process at the event in `KILL_AT`."""
     moment = os.environ.get(KILL_AT)
     if not moment:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from gatedjax.training._run_files import check_workdir
-from gatedjax.training._verify import killer
+from gatedjax.training._verify import add_kill
 from gatedjax.training.checkpoint import CheckpointNotSaved, CheckpointStore
 from gatedjax.training.config import TrainConfig
 from gatedjax.training.distributed import is_main
@@ -57,7 +57,7 @@ class Workdir:
     ) -> None:
         self.path, self.config, self.several = Path(path), config, several
         self.writes = is_main() or not several
-        self.event = killer(on_event)
+        self.event = add_kill(on_event)
         self.store = CheckpointStore(
             self.path / "checkpoints", config.keep_checkpoints, every=config.checkpoint_every
         )
@@ -110,7 +110,7 @@ class Workdir:
             self.view.message(f"resuming {self.path} from step {step}")
         self.view.phase("train")
 
-    def stopping(self) -> None:
+    def announce_stop(self) -> None:
         """Prints that the run is going to stop because of a signal."""
         when = "at the next log line" if self.several else "after this step"
         self.view.notice(f"stopping {when}; again to stop now")
@@ -141,7 +141,7 @@ class Workdir:
             self._log.sync()
         self.store.save(step, state, best, record)
 
-    def tell_saved(self) -> None:
+    def report_saved(self) -> None:
         """Reports the checkpoints that have become complete.
 
         Raises:
@@ -155,7 +155,7 @@ class Workdir:
         if self.writes:
             self.store.wait()
             self.check()
-            self.tell_saved()
+            self.report_saved()
 
     def check(self) -> None:
         """Raises WorkdirLost if the path no longer leads to the folder that was locked."""

@@ -122,7 +122,7 @@ class CheckpointStore:
             raise RuntimeError(f"process 0 saves checkpoints, this is {jax.process_index()}")
         self.wait()
         if os.path.lexists(self.folder(step)):
-            if manifest.complete(self.folder(step)):
+            if manifest.is_complete(self.folder(step)):
                 self._saved.append(step)
                 return
             self.set_aside(step)
@@ -147,7 +147,7 @@ class CheckpointStore:
             _remove(partial)
             _orbax_save(partial, trees, record)
             manifest.write(partial, step, leaves)
-            if manifest.too_large(manifest.read_manifest(partial)):
+            if manifest.find_excess(manifest.read_manifest(partial)):
                 # Packed constants are so small that a reader would refuse the file as forged.
                 shutil.rmtree(partial)
                 _orbax_save(partial, trees, record, packed=False)
@@ -165,7 +165,7 @@ class CheckpointStore:
 
     def _retire(self) -> None:
         """Removes complete steps that newer complete steps supersede; damaged steps stay."""
-        complete = [step for step in self.steps() if manifest.complete(self.folder(step))]
+        complete = [step for step in self.steps() if manifest.is_complete(self.folder(step))]
         between = [step for step in complete[:-1] if step % self.every]
         regular = [step for step in complete if step not in between]
         for step in between + regular[: -self.keep]:

@@ -173,7 +173,7 @@ def gather_text(text: str) -> list[str]:
     return [bytes(row[:size]).decode() for row, size in zip(rows, sizes, strict=True)]
 
 
-def largest(number: int) -> int:
+def max_over_processes(number: int) -> int:
     """Returns the largest number of all processes; all must call it at the same point."""
     if jax.process_count() == 1:
         return number

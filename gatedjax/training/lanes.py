@@ -398,7 +398,7 @@ def fit_lanes(
         for value in config.sweep:
             _vary(task, config.sweep_over, value)
     lanes, work = lanes_of(config), Workdir(workdir, config, on_event, on_log, False)
-    with work, Signals(work.stopping) as signals:
+    with work, Signals(work.announce_stop) as signals:
         run = _begin(task, lanes, train_data, eval_data, work, settings, metadata, lane_devices)
         report_finished(run)
         number = train(run, signals)

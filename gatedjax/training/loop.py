@@ -22,9 +22,9 @@ from gatedjax.training._checks import (
     check_optimizer,
     check_outputs,
     check_task,
+    digest_optimizer,
     first_batch,
     first_evaluation_batch,
-    optimizer_program,
 )
 from gatedjax.training._digests import compared_digests, digest_or_none, run_digests
 from gatedjax.training._meter import Interval, Meter, floats_of
@@ -37,12 +37,12 @@ from gatedjax.training._transforms import is_key, keys_as_data, train_all_but
 from gatedjax.training._verify import write_digests
 from gatedjax.training._workdir import Line, Params, Profile, Workdir
 from gatedjax.training.config import TO_ZERO, TrainConfig, make_optimizer
-from gatedjax.training.distributed import largest
+from gatedjax.training.distributed import max_over_processes
 from gatedjax.training.evaluation import run_evaluation
 from gatedjax.training.identity import eval_params_digest, metadata_of, settings_of
 from gatedjax.training.metrics import Metrics, from_json, to_json
 from gatedjax.training.parallel import Parallel, make_parallel
-from gatedjax.training.progress import summary
+from gatedjax.training.progress import format_metrics
 from gatedjax.training.step import (
     TrainState,
     best_of,
@@ -198,8 +198,8 @@ def train(run: Run, signals: Signals) -> int | None:
         while not run.over and not stop:
             profile.before_step(run.step - first_step, engine.state)
             _step(run, next(batches))
-            work.tell_saved()
-            at_end = run.step >= config.num_steps or _ends_here(run)
+            work.report_saved()
+            at_end = run.step >= config.num_steps or _is_last_step(run)
             if run.step % config.log_every == 0 or at_end:
                 run.meter.log(run.step)
                 if run.reach is not None:
@@ -209,14 +209,14 @@ def train(run: Run, signals: Signals) -> int | None:
                 _evaluate(run)
             _decide(run, at_end)
             # The check comes before the save, so that a run that stops is always saved.
-            stop = _asked_to_stop(run, signals)
+            stop = _should_stop(run, signals)
             if run.step % config.checkpoint_every == 0 or run.over or stop:
                 _save(run)
         work.settle()
     finally:
         profile.stop(engine.state)
     # A signal during the last step is returned, because a program may start another run next.
-    return _signal(run, signals)
+    return _find_signal(run, signals)
 
 
 def _step(run: Run, batches: list[Batch]) -> None:
@@ -254,7 +254,7 @@ def _evaluate(run: Run) -> None:
     values, improved = floats_of(metrics), []
     for number in meter.running():
         meter.write(number, {"split": "eval", "step": step, **values[number]})
-        work.view.message(f"step {step}{meter.title(number)}: {summary(values[number])}")
+        work.view.message(f"step {step}{meter.title(number)}: {format_metrics(values[number])}")
         if meter.records[number].add_evaluation(step, values[number], work.config):
             improved.append(number)
     if improved:
@@ -266,7 +266,7 @@ def _evaluate(run: Run) -> None:
     work.view.phase("train")
 
 
-def _ends_here(run: Run) -> bool:
+def _is_last_step(run: Run) -> bool:
     return run.stop_when is not None and run.stop_when(run.step)
 
 
@@ -279,21 +279,21 @@ def _decide(run: Run, at_end: bool) -> None:
                 record.finished = "done"
 
 
-def _asked_to_stop(run: Run, signals: Signals) -> bool:
+def _should_stop(run: Run, signals: Signals) -> bool:
     """Returns True if a signal came; several processes agree on it at the steps where they log."""
     if run.work.several and run.step % run.work.config.log_every:
         return False
-    return _signal(run, signals) is not None
+    return _find_signal(run, signals) is not None
 
 
-def _signal(run: Run, signals: Signals) -> int | None:
+def _find_signal(run: Run, signals: Signals) -> int | None:
     """Returns the number of a signal to any of the processes; None without a signal.
 
     All processes must call it at the same point, because all of them stop together.
     """
     if not run.work.several:
         return signals.received
-    return largest(signals.received or 0) or None
+    return max_over_processes(signals.received or 0) or None
 
 
 def _save(run: Run) -> None:
@@ -442,7 +442,7 @@ def _begin(
     seed_key = jax.random.key(config.seed)
     like = make.eval_shape(seed_key)  # traced only here; the call below uses the same trace
     check_arrays(like)
-    program = None if optimizer is None else optimizer_program(tx, like.params)
+    program = None if optimizer is None else digest_optimizer(tx, like.params)
     if any(map(is_key, jax.tree.leaves(like.opt_state))):
         tx = keys_as_data(tx)
         make = jax.jit(lambda key, tx=tx: init_state(task, tx, key, first))
@@ -594,7 +594,7 @@ def fit(
     work = Workdir(workdir, config, on_event, on_log, parallel.several_processes)
     if stop_when is not None and work.several:
         raise ValueError("stop_when must be None with several processes: they would not agree")
-    with work, Signals(work.stopping) as signals:
+    with work, Signals(work.announce_stop) as signals:
         run = _begin(
             task,
             train_data,

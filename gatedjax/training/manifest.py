@@ -215,7 +215,7 @@ def _count_bytes(entry: str) -> int:
         return 0
 
 
-def too_large(content: dict[str, Any]) -> str | None:
+def find_excess(content: dict[str, Any]) -> str | None:
     """Returns a message if the arrays in a manifest are too large for its files; else None."""
     arrays = [entry for entries in content["leaves"].values() for entry in entries.values()]
     declared = sum(_count_bytes(entry[0]) for entry in arrays)
@@ -228,7 +228,7 @@ def too_large(content: dict[str, Any]) -> str | None:
     )
 
 
-def complete(folder: Path) -> bool:
+def is_complete(folder: Path) -> bool:
     """Returns True if the manifest is good and all files have the sizes in it."""
     try:
         return not _sizes(folder, read_manifest(folder)["files"])
@@ -263,7 +263,7 @@ def verify(folder: Path, below: str = "") -> dict[str, Any]:
     """
     manifest = read_manifest(folder)
     problems = _sizes(folder, manifest["files"])
-    if not problems and (fault := too_large(manifest)):
+    if not problems and (fault := find_excess(manifest)):
         problems = [fault]
     if not problems:
         problems = [

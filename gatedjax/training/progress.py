@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 SHOWN = ("loss", "accuracy", "density")
 
 
-def summary(metrics: dict[str, Any]) -> str:
+def format_metrics(metrics: dict[str, Any]) -> str:
     """Returns the most important metrics as text on a line."""
     parts = [f"{name} {metrics[name]:.4f}" for name in SHOWN if metrics.get(name) is not None]
     for name, unit in (("steps_per_s", "steps/s"), ("tokens_per_s", "tokens/s")):
@@ -83,7 +83,7 @@ class ProgressView:
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
         """Shows the metrics of the last interval."""
-        note = summary(metrics)
+        note = format_metrics(metrics)
         if self._bar is not None:
             self._bar.update(self._task, note=note)
         elif self._enabled:

@@ -110,7 +110,7 @@ def constant(workdir, count, monkeypatch=None):
     store = CheckpointStore(workdir / "checkpoints")
     with monkeypatch.context() if monkeypatch else contextlib.nullcontext() as patch:
         if patch:
-            patch.setattr(manifest, "too_large", lambda content: None)
+            patch.setattr(manifest, "find_excess", lambda content: None)
         store.save(1, {"params": zeros}, zeros, {"run": {}})
         store.close()
     return store, zeros
