@@ -30,13 +30,13 @@ def main(args: list[str] | None = None) -> int:
     """
     args = sys.argv[1:] if args is None else args
     try:
-        name, rest = choose(COMMANDS, args, program()), args[1:]
+        name, command_args = choose(COMMANDS, args, program()), args[1:]
     except SystemExit as stop:  # after a list of the commands, the version or an error
         return int(stop.code or 0)
     module = importlib.import_module(f"gatedjax._commands.{name.replace('-', '_')}")
     try:
         with while_read(sys.stdout):
-            return module.main(rest)
+            return module.main(command_args)
     except KeyboardInterrupt:  # in a part of a command that saves no work
         say("stopped", file=sys.stderr)
         return 130
