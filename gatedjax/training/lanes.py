@@ -346,7 +346,7 @@ def fit_lanes(
         ...     def init(self, key, batch):
         ...         return {"w": jax.random.normal(key)}
         ...     def loss(self, params, batch, rngs):
-        ...         errors = (params["w"] * batch["x"] - 2) ** 2
+        ...         errors = batch["weight"] * (params["w"] * batch["x"] - 2) ** 2
         ...         return errors.sum(), {"loss": Ratio.of(errors, batch["weight"])}
         >>> batch = {"x": np.ones(2, np.float32), "weight": np.ones(2, np.float32)}
         >>> config = TrainConfig(num_steps=1, seeds=2, progress=False)

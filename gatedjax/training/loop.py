@@ -507,7 +507,7 @@ def fit(
         ...     def init(self, key, batch):
         ...         return {"w": np.zeros((), np.float32)}
         ...     def loss(self, params, batch, rngs):
-        ...         errors = (params["w"] * batch["x"] - 2) ** 2
+        ...         errors = batch["weight"] * (params["w"] * batch["x"] - 2) ** 2
         ...         return errors.sum(), {"loss": Ratio.of(errors, batch["weight"])}
         >>> batch = {"x": np.ones(2, np.float32), "weight": np.ones(2, np.float32)}
         >>> config = TrainConfig(num_steps=1, progress=False)

@@ -294,7 +294,7 @@ def make_train_step(
 
         >>> class Scale:
         ...     def loss(self, params, batch, rngs):
-        ...         errors = (params["w"] * batch["x"] - 2) ** 2
+        ...         errors = batch["weight"] * (params["w"] * batch["x"] - 2) ** 2
         ...         return errors.sum(), {"loss": Ratio.of(errors, batch["weight"])}
         >>> params, tx = {"w": jnp.array(0.0)}, optax.sgd(0.25)
         >>> state = TrainState(jnp.array(0), params, tx.init(params))
