@@ -1,10 +1,10 @@
 """Gated and selective attention, and masked recurrence, for JAX and Flax.
 
-`functional` holds the mathematics as pure functions of arrays, `nn` the Flax modules that own
-parameters, `models` the networks of the papers with the tasks that train them. `data`, `training`,
-`analysis` and `export` stand beside them, and `text` makes models of one's own texts
-(`TextClassifier`, `PairClassifier`, `Tagger`), whose gates `explore` shows (`explorer(model)` in a
-notebook). Names load on first use, so that `import gatedjax` is cheap.
+`functional` has the mathematics as pure functions of arrays, `nn` Flax modules with parameters, and
+`models` the networks of the papers with the tasks that train them. `data`, `training`, `analysis`
+and `export` work with these networks. `text` trains models on your texts (`TextClassifier`,
+`PairClassifier`, `Tagger`), and `explore` shows their gates (`explorer(model)` in a notebook).
+Names are imported on first use, so that `import gatedjax` is fast.
 """
 
 import importlib

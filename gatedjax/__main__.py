@@ -1,4 +1,4 @@
-"""`gatedjax COMMAND ...`, or `python -m gatedjax COMMAND ...`: trained models, runs and data."""
+"""The program `gatedjax COMMAND ...`, also `python -m gatedjax COMMAND ...`."""
 
 import importlib
 import sys
@@ -23,17 +23,21 @@ COMMANDS = {
 
 
 def main(args: list[str] | None = None) -> int:
-    """Runs a command; returns its exit status."""
+    """Runs a command and returns its exit status.
+
+    Args:
+      args: the name of the command and its arguments (default: the command line).
+    """
     args = sys.argv[1:] if args is None else args
     try:
-        name, rest = choose(COMMANDS, args, program()), args[1:]
-    except SystemExit as stop:  # after a list of the commands, the version or a refusal
+        name, command_args = choose(COMMANDS, args, program()), args[1:]
+    except SystemExit as stop:  # after a list of the commands, the version or an error
         return int(stop.code or 0)
     module = importlib.import_module(f"gatedjax._commands.{name.replace('-', '_')}")
     try:
         with while_read(sys.stdout):
-            return module.main(rest)
-    except KeyboardInterrupt:  # before or after what a command can save
+            return module.main(command_args)
+    except KeyboardInterrupt:  # in a part of a command that saves no work
         say("stopped", file=sys.stderr)
         return 130
 

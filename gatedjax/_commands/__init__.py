@@ -1,1 +1,1 @@
-"""The subcommands of `gatedjax`: one module each, with `main(args) -> exit status`."""
+"""The commands of `gatedjax`. Each has a module with `main(args) -> exit status`."""

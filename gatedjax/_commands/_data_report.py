@@ -1,4 +1,4 @@
-"""The report of `python -m gatedjax data check` as text."""
+"""The report of `gatedjax data check` as text."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from gatedjax.data.account._compare import QUANTILES
 
 
 def print_report(report: Report, limit: int) -> None:
-    """Prints what `check` found, and at most `limit` of the quarantined lines."""
+    """Prints the report of `check`, with at most `limit` of the quarantined lines."""
     say(f"{report.name}: {report.origin}\n")
     _print_files(report)
     _print_quarantine(report, limit)
@@ -41,11 +41,11 @@ def _print_files(report: Report) -> None:
         say("\n".join(notes) + "\n")
     for file in report.files:
         if file.notes:
-            text = ", ".join(f"{what}: {count:,}" for what, count in file.notes.items())
+            text = ", ".join(f"{kind}: {count:,}" for kind, count in file.notes.items())
             say(f"Among the used of {file.part}: {text}\n")
         if file.spans is not None:
-            left = [f"{count:,} {reason}" for reason, count in file.spans.skipped.items()]
-            parts = ", ".join([f"{file.spans.used:,} used", *left])
+            skipped_spans = [f"{count:,} {reason}" for reason, count in file.spans.skipped.items()]
+            parts = ", ".join([f"{file.spans.used:,} used", *skipped_spans])
             say(f"Labelled spans of {file.part}: {file.spans.found:,} = {parts}\n")
 
 
@@ -55,9 +55,9 @@ def _print_quarantine(report: Report, limit: int) -> None:
     say(f"Quarantined: {len(report.quarantine)}")
     for line in report.quarantine[:limit]:
         say(f"  {clean(str(line))}")
-    rest = len(report.quarantine) - limit
-    if rest > 0:
-        say(f"  ... and {rest} more (--limit {len(report.quarantine)} shows all)")
+    hidden = len(report.quarantine) - limit
+    if hidden > 0:
+        say(f"  ... and {hidden} more (--limit {len(report.quarantine)} shows all)")
     say()
 
 
@@ -108,7 +108,7 @@ def _print_overlaps(report: Report) -> None:
             f"{pair.total} ({share:.2f}%)"
         )
         for first, second, text in pair.examples:
-            shown = clean(text)
-            shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-            say(f"    {second} = {first}: {shown}")
+            excerpt = clean(text)
+            excerpt = excerpt if len(excerpt) <= 60 else f"{excerpt[:57]}..."
+            say(f"    {second} = {first}: {excerpt}")
     say()

@@ -1,4 +1,4 @@
-"""Lines of JSON that commands write, to a file or to standard output."""
+"""Writing of JSON lines to a file or to standard output."""
 
 import contextlib
 import sys
@@ -14,40 +14,43 @@ Write = Callable[[Any], object]
 
 
 def json_line(value: Any, encoding: str = "utf-8") -> str:
-    """Returns the value as JSON on one line; NaN is null.
+    """Returns the value as JSON on a single line; NaN becomes null.
 
-    Characters that could steer a terminal, or that the encoding does not have, are escaped as JSON
-    does it.
+    Control characters, and characters that the encoding lacks, are escaped in the form of JSON.
     """
     text = to_json(value, ensure_ascii=False)
     if not text.isprintable():
-        text = "".join(c if c.isprintable() else _escaped(c) for c in text)
+        text = "".join(c if c.isprintable() else _escape(c) for c in text)
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
-        text = "".join(c if c.isascii() else _escaped(c) for c in text)
+        text = "".join(c if c.isascii() else _escape(c) for c in text)
     return text
 
 
 def say_json(value: Any, *, flush: bool = True) -> None:
-    """Prints a value on one line as JSON that standard output can hold."""
+    """Prints a value as a line of JSON, in the encoding of standard output."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     say(json_line(value, encoding), flush=flush)
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
 def in_turns(texts: Sequence[str], count: int) -> list[tuple[str, ...]]:
-    """The texts, so many at a time."""
+    """Splits texts into tuples of `count` texts."""
     return [tuple(texts[i : i + count]) for i in range(0, len(texts), count)]
 
 
 @contextlib.contextmanager
 def lines_to(path: Path | None) -> Iterator[Write]:
-    """Yields a function that writes a value as a line, in UTF-8 to a file: see `open_atomic`."""
+    """Yields a function that writes a value as a line of JSON.
+
+    Args:
+      path: the file, which is written in UTF-8 with `open_atomic`; None is standard output.
+    """
     if path is None:
         yield lambda value: say_json(value, flush=sys.stdout.isatty())
         return

@@ -1,4 +1,4 @@
-"""`gatedjax answer FOLDER`: one's own question to a trained reader."""
+"""`gatedjax answer FOLDER`: answers a question about a document with a trained reader."""
 
 from gatedjax._utils.cli import program
 from gatedjax.text._answer import AnswerOptions, run
@@ -6,5 +6,5 @@ from gatedjax.text._reader import Reader
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; returns its exit status."""
+    """Runs the command and returns its exit status."""
     return run(AnswerOptions, args, f"{program()} answer", Reader.open)

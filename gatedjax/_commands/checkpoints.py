@@ -1,6 +1,6 @@
-"""`python -m gatedjax checkpoints ls|verify|diff WORKDIR`: looks at checkpoints, never writes.
+"""`gatedjax checkpoints ls|verify|diff WORKDIR`: lists, verifies and compares checkpoints.
 
-It takes no lock and runs on the CPU, so that it may be used beside a run.
+It takes no lock, writes no files and runs on the CPU, so that it can be used during a run.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ _Workdir = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="WORKDIR"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ls:
-    """Lists steps, times, sizes and the best metric, and whether each checkpoint is whole."""
+    """Lists the step, the time, the size, the best metric and any damage of each checkpoint."""
 
     workdir: _Workdir
     """The work folder of the run."""
@@ -35,7 +35,7 @@ class Ls:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verify:
-    """Hashes every file and array again. The exit status is 1 if a checkpoint is damaged."""
+    """Hashes all files and arrays again. The exit status is 1 if a checkpoint is damaged."""
 
     workdir: _Workdir
     """The work folder of the run."""
@@ -52,7 +52,7 @@ class Diff:
     steps: Annotated[Unset[tuple[int, int]], tyro.conf.arg(metavar="A B")] = None
     """The steps of the checkpoints (default: the newest of each run, or the last two of one)."""
     part: Literal["state", "best"] = "state"
-    """What is compared: the whole train state, or the best parameters."""
+    """The part that is compared: the whole train state, or the best parameters."""
 
 
 COMMANDS = {"ls": Ls, "verify": Verify, "diff": Diff}
@@ -71,7 +71,7 @@ def _show(headers: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
 
 
 def _gone(store: CheckpointStore, step: int) -> bool:
-    """Whether a run that is writing has removed the step meanwhile."""
+    """Returns True if a run has removed the step meanwhile."""
     return not store.folder(step).exists()
 
 
@@ -92,12 +92,12 @@ def _ls(store: CheckpointStore) -> int:
             record, manifest = store.record(step), store.manifest(step)
             saved = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(manifest["time"]))
             size = f"{sum(entry['size'] for entry in manifest['files'].values()):,}"
-            whole, best = "yes", _best(record)
+            verdict, best = "yes", _best(record)
         except (CheckpointDamaged, FileNotFoundError) as error:
             if _gone(store, step):
                 continue
-            whole = f"no: {_problems(error)[0]}"
-        rows.append((step, saved, size, whole, best))
+            verdict = f"no: {_problems(error)[0]}"
+        rows.append((step, saved, size, verdict, best))
     if not rows:
         say(f"no checkpoints in {store.directory}")
         return 0
@@ -132,7 +132,15 @@ def _verify(store: CheckpointStore) -> int:
 
 
 def _compare(a: np.ndarray | None, b: np.ndarray | None) -> tuple[str, str, str] | None:
-    """First, second and greatest difference; None if the bits are the same."""
+    """Compares two arrays; returns None if their bits are equal.
+
+    Args:
+      a: the first array, or None if it is missing.
+      b: the second array, or None if it is missing.
+
+    Returns:
+      Texts for the first array, the second array and the greatest difference.
+    """
     first = "nothing" if a is None else describe(a)
     second = "nothing" if b is None else describe(b)
     if a is None or b is None or first != second:
@@ -140,9 +148,9 @@ def _compare(a: np.ndarray | None, b: np.ndarray | None) -> tuple[str, str, str]
     if a.tobytes() == b.tobytes():
         return None
     with np.errstate(all="ignore"):
-        apart = np.abs(a.astype(np.float64) - b.astype(np.float64))
-    unequal = int(np.isnan(apart).sum())
-    greatest = f"{np.nanmax(apart):.6g}" if unequal < apart.size else "-"
+        distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    unequal = int(np.isnan(distance).sum())
+    greatest = f"{np.nanmax(distance):.6g}" if unequal < distance.size else "-"
     return first, second, f"{greatest} ({unequal} NaN)" if unequal else greatest
 
 
@@ -185,10 +193,10 @@ def _diff(stores: list[CheckpointStore], steps: Sequence[int] | None, part: Any)
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; 0, or 1 for damage found by verify, or 2 for what cannot be done."""
+    """Runs the command and returns its exit status: 0, 1 (damaged checkpoints) or 2 (an error)."""
     about = "Lists, verifies and compares the checkpoints of a work folder."
     options: Ls | Verify | Diff = parse_command(COMMANDS, args, f"{program()} checkpoints", about)
-    # Orbax asks JAX for its processes, which starts a backend: a GPU belongs to the run.
+    # Orbax starts a backend of JAX. It must not be the GPU, because the run may be using it.
     jax.config.update("jax_platforms", "cpu")
     try:
         store = _open(options.workdir)

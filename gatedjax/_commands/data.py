@@ -1,4 +1,4 @@
-"""`python -m gatedjax data`: prepare a data set, check its raw files, list the data sets."""
+"""`gatedjax data prepare|check|list`: prepares, checks and lists data sets."""
 
 import contextlib
 import dataclasses
@@ -28,7 +28,7 @@ _Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 class Prepare:
     """Builds a data set in TFDS form from its raw files.
 
-    Only the sets that are TFDS's own need TensorFlow.
+    TensorFlow is needed only for data sets that TFDS defines.
     """
 
     name: _Name
@@ -43,11 +43,11 @@ class Prepare:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Check:
-    """Reads every line of a data set and reports what became of it.
+    """Reads all lines of a data set and reports how each of them is used.
 
     It counts the lines that are used and quarantined, and reports the overlap of the splits, the
-    labels and the lengths. It writes and downloads nothing. The exit status is 1 if a line is not
-    accounted for, or if a file is missing or unreadable.
+    labels and the lengths. It does not write or download files. The exit status is 1 if a line is
+    not accounted for, or if a file is missing or unreadable.
     """
 
     name: _Name
@@ -66,15 +66,15 @@ class Check:
 
 @dataclasses.dataclass(frozen=True)
 class List:
-    """Lists the data sets, with what each needs and where its files come from."""
+    """Lists the data sets with their requirements and the sources of their files."""
 
 
 COMMANDS = {"prepare": Prepare, "check": Check, "list": List}
 
 
 def main(args: list[str]) -> int:
-    """Runs `data`; returns its exit status: 0, 1 (a check failed) or 2 (it could not run)."""
-    # TFDS warns of every folder where a set is not prepared yet
+    """Runs the command and returns its exit status: 0, 1 (a check failed) or 2 (an error)."""
+    # TFDS would log a warning for each data set that is not prepared yet.
     logging.getLogger("absl").setLevel(logging.ERROR)
     options: Prepare | Check | List = parse_command(
         COMMANDS, args, f"{program()} data", "Prepares and checks data sets."
@@ -105,7 +105,7 @@ def _unpack_limit(size: str | None) -> Iterator[None]:
 
 
 def prepare(options: Prepare) -> int:
-    """Prepares a set unless it is there already, and says what it holds."""
+    """Prepares a data set unless it is prepared already, and prints its contents."""
     from gatedjax.data.sets._all import resolve
     from gatedjax.data.sets._declaration import Embedded
     from gatedjax.data.tfds import _prepared
@@ -115,8 +115,8 @@ def prepare(options: Prepare) -> int:
     if isinstance(declared, Embedded):
         say(f"{name} is {declared.origin}: there is nothing to prepare.")
         return 0
-    there = _prepared.is_prepared(name, options.data_dir)
-    if not there:
+    was_prepared = _prepared.is_prepared(name, options.data_dir)
+    if not was_prepared:
         if declared.tfds is None:
             _need_tensorflow(declared, options)
         elif options.manual_dir is not None:
@@ -128,7 +128,9 @@ def prepare(options: Prepare) -> int:
     manual_dir = options.manual_dir if declared.tfds is not None else None
     with _no_empty_folders(_prepared.builder_of(name, options.data_dir).data_path):
         builder = _prepared.prepare(name, data_dir=options.data_dir, manual_dir=manual_dir)
-    say(f"{name} {'was already prepared' if there else 'is prepared'} in {builder.data_path}")
+    say(
+        f"{name} {'was already prepared' if was_prepared else 'is prepared'} in {builder.data_path}"
+    )
     _print_prepared(builder, declared)
     return 0
 
@@ -149,7 +151,7 @@ def _need_tensorflow(declared: "DataSet", options: Prepare) -> None:
 
 
 def _read_first(declared: "DataSet", folder: Path) -> None:
-    """Refuses raw files that are missing or broken before anything is written."""
+    """Raises ValueError or FileNotFoundError if raw files are missing or cannot be read."""
     from gatedjax.data.sets._all import not_there
 
     again = f". Get it again from {declared.where}."
@@ -168,8 +170,8 @@ def _read_first(declared: "DataSet", folder: Path) -> None:
 
 @contextlib.contextmanager
 def _no_empty_folders(path: str) -> Iterator[None]:
-    """Takes away the new folders that a failure left empty: those above `path`, and TFDS's own."""
-    # data_path is data_dir/name/[config/]version; this holds for our sets, which have no config
+    """Removes the new folders that are empty after an error: above `path`, and those of TFDS."""
+    # data_path is data_dir/name/version, because the data sets here have no config of TFDS.
     downloads = Path(path).parents[1] / "downloads"
     folders = (downloads / "extracted", downloads, Path(path), *Path(path).parents)
     new = [folder for folder in folders if not folder.exists()]
@@ -206,7 +208,7 @@ def _print_prepared(builder: "DatasetBuilder", declared: "DataSet") -> None:
 
 
 def check(options: Check) -> int:
-    """Prints the report of a set; fails where a line is not accounted for."""
+    """Prints the report of a data set; returns 1 if a check failed, else 0."""
     from gatedjax._commands._data_report import print_report
     from gatedjax.data.account import _check
 
@@ -226,13 +228,13 @@ def check(options: Check) -> int:
 
 
 def list_sets() -> int:
-    """Prints the names that `load` knows."""
+    """Prints the names of the data sets for `load`."""
     from gatedjax.analysis import render_table
     from gatedjax.data.sets._all import ALIASES, EMBEDDED, FAMILIES, SETS
 
     aliases: dict[str, list[str]] = {}
-    for family, (option, known) in FAMILIES.items():
-        for value, name in known.items():
+    for family, (option, names) in FAMILIES.items():
+        for value, name in names.items():
             aliases.setdefault(name, []).append(f"{family} ({option}={value})")
     for alias, (name, preset) in ALIASES.items():
         note = f" ({', '.join(preset.values())})" if preset else ""

@@ -1,4 +1,4 @@
-"""`gatedjax evaluate MODEL DATA`: how good a model is on labelled texts."""
+"""`gatedjax evaluate MODEL DATA`: measures a model on labelled texts."""
 
 import dataclasses
 from pathlib import Path
@@ -18,7 +18,7 @@ _ARGUMENTS = {
     "max_aside must": "--max-aside must",
     "max_aside=": "--max-aside ",
 }
-"""What the library says, and what it is called here."""
+"""Words in messages of the library, and the options that replace them."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class EvaluateOptions:
     split: str = "test"
     """The split of a data set that is given by its name."""
     out: Unset[Path] = None
-    """A file to which everything is also written as JSON."""
+    """A file to which all results are also written as JSON."""
 
 
 def _run(options: EvaluateOptions) -> None:
@@ -60,8 +60,8 @@ def _run(options: EvaluateOptions) -> None:
     model = TrainedModel.load(options.model, ("text", "pair", "tags"))
     metrics = _of_tags(model, options) if model.kind == "tags" else _of_texts(model, options)
     if metrics["aside"]:
-        what = "sentences" if model.kind == "tags" else "lines"
-        say(f"{metrics['aside']:,} {what} could not be used")
+        unit = "sentences" if model.kind == "tags" else "lines"
+        say(f"{metrics['aside']:,} {unit} could not be used")
     if options.out is not None:
         write_atomic(options.out, (to_json(metrics, indent=1) + "\n").encode())
 
@@ -110,7 +110,7 @@ def _of_tags(model: Any, options: EvaluateOptions) -> Json:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; 0, or 2 for what cannot be done."""
+    """Runs the command and returns 0; errors exit with status 2."""
     options = parse(EvaluateOptions, args, f"{program()} evaluate")
     with refusals(_ARGUMENTS | RAW_FILES):
         _run(options)

@@ -1,4 +1,4 @@
-"""`gatedjax explain MODEL TEXT`: what a prediction rests on."""
+"""`gatedjax explain MODEL TEXT`: shows the words that a prediction rests on."""
 
 import dataclasses
 from pathlib import Path
@@ -17,8 +17,8 @@ from gatedjax._utils.write import check_place, write_atomic
 class ExplainOptions:
     """Shows the words that a prediction rests on.
 
-    It shows which words were kept, what attention they got, and what changes if each gate flips or
-    each word is removed.
+    It shows the words with open gates, their attention, and the change of the prediction if a gate
+    flips or a word is removed.
     """
 
     model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -28,7 +28,7 @@ class ExplainOptions:
         tyro.conf.Positional,
         tyro.conf.arg(metavar="TEXT [TEXT ...]", help_behavior_hint="(required)"),
     ]
-    """The texts. Of pairs, premise and hypothesis are given in turns."""
+    """The texts. For pairs of texts, give premise and hypothesis in turns."""
     html: Unset[Path] = None
     """A file for a page that any browser shows offline."""
     json: Flag = False
@@ -48,21 +48,21 @@ def _run(options: ExplainOptions) -> None:
     for number, text in enumerate(options.texts, 1):
         if why := fault(text, "utf-8"):
             raise ValueError(f"text {number}: {why}")
-    found = [explain_texts(model, texts) for texts in in_turns(options.texts, model.inputs)]
+    explanations = [explain_texts(model, texts) for texts in in_turns(options.texts, model.inputs)]
     if options.html is not None:
-        page = html_page(found, f"What {options.model.name} rests on")
+        page = html_page(explanations, f"What {options.model.name} rests on")
         write_atomic(options.html, page.encode("utf-8", "replace"))
         say(f"wrote {options.html}")
         return
-    for one in found:
+    for explanation in explanations:
         if options.json:
-            say_json(one.to_json())
+            say_json(explanation.to_json())
         else:
-            say(one.render())
+            say(explanation.render())
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; 0, or 2 for what cannot be done."""
+    """Runs the command and returns 0; errors exit with status 2."""
     options = parse(ExplainOptions, args, f"{program()} explain", words="texts")
     if not options.texts:
         fail("TEXT must be given")

@@ -1,4 +1,4 @@
-"""`gatedjax explore MODEL`: a page on this machine that shows gates and lets one force them."""
+"""`gatedjax explore MODEL`: a page on this machine that shows gates and can force them."""
 
 import contextlib
 import dataclasses
@@ -20,22 +20,22 @@ from gatedjax._utils.terminal import say
 from gatedjax._utils.write import check_place, write_atomic
 
 _SECONDS = 0.5
-"""Ctrl-C waits so long for each thing that is being computed."""
+"""The seconds that Ctrl-C waits for each computation in progress."""
 TOKEN = 16
-"""Characters of a token at least."""
+"""The least number of characters of a token."""
 SOFT = "soft"
-"""Where the demo of GA-Net keeps the run that it is compared with."""
+"""The folder in which the demo of GA-Net has the run for comparison."""
 EMBEDDED = "polarity"
-"""The data set that is part of gatedjax; the demo's."""
+"""The data set of the demo, which is part of gatedjax."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExploreOptions:
     """Opens a page on this machine that shows the gates of a model.
 
-    Type a sentence, see gates, attention and class probabilities, force a gate and see what
-    changes. The page shows what every hop of a reader reads, and the alignment of a translator.
-    Nothing leaves the machine.
+    Type a sentence to see gates, attention and class probabilities, and force a gate to see the
+    change. The page shows the attention of each hop of a reader, and the alignment of a translator.
+    No data leave the machine.
 
     For example:
     $ gatedjax explore model --file test.csv
@@ -47,7 +47,7 @@ class ExploreOptions:
     workdir: Unset[Path] = None
     """The work folder of a run of experiments.ga_net, in place of MODEL."""
     against: Unset[Path] = None
-    """The folder of a second model, which is shown beside the first."""
+    """The folder of a second model, which is shown next to the first."""
     file: Unset[str] = None
     """Labelled texts to browse, as `gatedjax train` reads them."""
     column: str = "text"
@@ -59,20 +59,20 @@ class ExploreOptions:
     text: Unset[str] = None
     """The sentence that is shown first."""
     tokenized: Flag = False
-    """The documents for a reader are tokens between spaces already."""
+    """Take the documents for a reader as tokens that are separated by spaces."""
     html: Unset[Path] = None
-    """A file for one page that needs no server and holds every pattern of the gates."""
+    """A file for a page that needs no server and has the results for all patterns of the gates."""
     port: Annotated[int, tyro.conf.arg(help_behavior_hint="")] = 0
-    """The port of the page on this machine (default: any free one)."""
+    """The port of the page on this machine (default: any free port)."""
     token: Unset[str] = None
     """A part of the address, at least 16 letters, digits and hyphens, so that links stay valid
-    (default: a new one)."""
+    (default: a new random token)."""
     no_browser: Flag = False
-    """Only print the address."""
+    """Only print the address and open no browser."""
 
 
 def _models(options: ExploreOptions) -> tuple[list[Any], list[str]]:
-    """The models and what the page calls them."""
+    """Returns the models and their names on the page."""
     folders = [*filter(None, (options.model, options.workdir))]
     if len(folders) != 1:
         raise ValueError("give the folder of a model, or --workdir with that of a run")
@@ -124,7 +124,7 @@ def _run(options: ExploreOptions) -> None:
 
 
 def _table(options: ExploreOptions) -> Any:
-    """Labelled texts to browse: those that were given, or the demo's."""
+    """Opens the labelled texts to browse, from --file or of the demo; None if there are none."""
     from gatedjax.text._read import Columns, open_table
 
     name = options.file
@@ -145,46 +145,46 @@ def _serve(options: ExploreOptions, explorer: Any, table: Any) -> None:
 
     warm = threading.Thread(target=explorer.warm_up, daemon=True)
 
-    def read() -> Any:
-        # first the sentence that is typed, then those of the file
+    def load_sentences() -> Any:
+        # The sentence that the user types must not wait for the sentences of the file.
         warm.join()
         return read_sentences(explorer, table)
 
-    session = Session(explorer, None if table is None else read)
+    session = Session(explorer, None if table is None else load_sentences)
     with Server(session.ask, port=options.port, token=options.token) as server:
         warm.start()
-        address = server.address + fragment(options.text)
+        address = server.address + make_fragment(options.text)
         say(f"{address}\nThe page is for this machine alone. Ctrl-C stops it.")
         try:
-            with contextlib.nullcontext() if options.no_browser else _opened(address):
+            with contextlib.nullcontext() if options.no_browser else _open_browser(address):
                 server.serve_forever()
         except KeyboardInterrupt:
             say("stopped", file=sys.stderr)
         finally:
             if not session.close(_SECONDS):
-                # a thread compiles, which takes seconds; Python would wait, then abort
+                # A thread is compiling, which takes seconds. Python would wait for it and abort.
                 os._exit(0)
 
 
-def fragment(text: str | None) -> str:
-    """What of an address makes the page show a text first."""
+def make_fragment(text: str | None) -> str:
+    """Returns the fragment of an address with which the page shows a text first."""
     from urllib.parse import quote
 
     return "" if text is None else f"#text={quote(text, safe='')}"
 
 
 @contextlib.contextmanager
-def _opened(address: str) -> Iterator[None]:
-    """Opens a browser at a file that leads to the address, and removes the file at the end.
+def _open_browser(address: str) -> Iterator[None]:
+    """Opens a browser with a file that leads to the address, and removes the file at the end.
 
-    Everybody on the machine can read the command line of the browser. It names only the file, which
-    nobody but its owner can read, because the address holds the token.
+    The address has a secret token, and all users of the machine can read the command line of the
+    browser. The command line therefore names a file that only its owner can read.
     """
     handle, name = tempfile.mkstemp(prefix="gatedjax-", suffix=".html")
     try:
         with open(handle, "w", encoding="utf-8") as file:
             file.write(_REDIRECT.format(html.escape(address)))
-        # in a thread of its own: a browser in a terminal takes it until it is closed
+        # A separate thread is needed, because a browser in a terminal blocks until it is closed.
         threading.Thread(target=_show, args=(Path(name).as_uri(),), daemon=True).start()
         yield
     finally:
@@ -202,15 +202,15 @@ _REDIRECT = """<!doctype html>
 
 def _show(address: str) -> None:
     try:
-        found = webbrowser.open(address)
+        has_browser = webbrowser.open(address)
     except webbrowser.Error:
-        found = False
-    if not found:
+        has_browser = False
+    if not has_browser:
         say("No browser was found: open the address above in one.", file=sys.stderr)
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; 0, or 2 for what cannot be done."""
+    """Runs the command and returns 0; errors exit with status 2."""
     options = parse(ExploreOptions, args, f"{program()} explore")
     with refusals({"columns.inputs must": "--column must"}):
         _run(options)

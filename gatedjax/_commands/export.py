@@ -1,6 +1,6 @@
-"""`gatedjax export WORKDIR --out FOLDER`: the parameters of a run, and its words, in a folder.
+"""`gatedjax export WORKDIR --out FOLDER`: saves the parameters of a run in a folder.
 
-Like `checkpoints` it takes no lock and runs on the CPU.
+Like `gatedjax checkpoints` it takes no lock and runs on the CPU.
 """
 
 import dataclasses
@@ -31,8 +31,8 @@ from gatedjax.training.identity import saved_description, saved_settings
 class ExportOptions:
     """Saves the best parameters of a run in a folder.
 
-    The folder also has the configuration and a model card, and the vocabulary and the names of the
-    classes as far as the work folder has them.
+    The folder also has the configuration and a model card. It has the vocabulary and the names of
+    the classes if the work folder has them.
     """
 
     workdir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="WORKDIR")]
@@ -42,8 +42,8 @@ class ExportOptions:
     step: Unset[int] = None
     """The step of the checkpoint to read (default: the newest)."""
     average: Unset[int] = None
-    """Save the mean of so many of the newest checkpoints (default: as a run of translation was
-    tested; else the best parameters)."""
+    """Save the mean of this many of the newest checkpoints (default: for a translator the number in
+    its configuration; else the best parameters)."""
     name: Unset[str] = None
     """The title of the card (default: the name of the work folder)."""
     licence: str = ""
@@ -53,7 +53,7 @@ class ExportOptions:
 
 
 def _results(workdir: Path, best_step: int) -> dict[str, Tree]:
-    """results.json, if it belongs to the parameters of this step."""
+    """Reads results.json; returns {} if it is missing or belongs to parameters of another step."""
     path = workdir / "results.json"
     if not path.is_file():
         return {}
@@ -92,8 +92,8 @@ def _export(options: ExportOptions) -> None:
     steps = store.steps()
     step = (steps[-1] if steps else None) if options.step is None else options.step
     if step not in steps:
-        wanted = "a checkpoint" if step is None else f"checkpoint {step}"
-        raise FileNotFoundError(f"{store.directory} does not hold {wanted}, only {steps}")
+        missing = "a checkpoint" if step is None else f"checkpoint {step}"
+        raise FileNotFoundError(f"{store.directory} does not hold {missing}, only {steps}")
     record = store.record(step)
     if "lanes" in record.get("run", {}):
         raise ValueError(
@@ -103,13 +103,13 @@ def _export(options: ExportOptions) -> None:
     about = saved_description(record)
     kind, files = belongings(options.workdir, about)
     params, card = unflatten(store.arrays(step, "best")), _card(options, record, step)
-    taken = f"checkpoint {step}"
-    count = _averaged(options, kind, about)
+    origin = f"checkpoint {step}"
+    count = _average_count(options, kind, about)
     if count > 1:
         params, averaged = average_params(options.workdir, params, count)
-        taken = f"checkpoints {', '.join(map(str, averaged))}"
+        origin = f"checkpoints {', '.join(map(str, averaged))}"
         card = dataclasses.replace(
-            card, description=f"The mean of the parameters in {taken} of a run."
+            card, description=f"The mean of the parameters in {origin} of a run."
         )
     folder = save(
         options.out,
@@ -120,7 +120,7 @@ def _export(options: ExportOptions) -> None:
         overwrite=options.overwrite,
     )
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
-    say(f"{folder}: {size:,} parameters of {taken}")
+    say(f"{folder}: {size:,} parameters of {origin}")
     if "vocabulary" in about and not {VOCABULARY, BYTE_PAIRS} & files.keys():
         say(
             f"note: {options.workdir} has no vocabulary, so {folder} has none: an older version "
@@ -130,8 +130,8 @@ def _export(options: ExportOptions) -> None:
         )
 
 
-def _averaged(options: ExportOptions, kind: str, about: dict[str, Tree]) -> int:
-    """Of how many checkpoints the mean is wanted; 1 takes the best parameters."""
+def _average_count(options: ExportOptions, kind: str, about: dict[str, Tree]) -> int:
+    """Returns the number of checkpoints to average; 1 means the best parameters."""
     if options.average is not None and options.average < 1:
         raise ValueError(f"--average must be at least 1, got {options.average}")
     if options.step is not None:
@@ -144,9 +144,9 @@ def _averaged(options: ExportOptions, kind: str, about: dict[str, Tree]) -> int:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; 0, or 1 for a damaged checkpoint, or 2 for what cannot be done."""
+    """Runs the command and returns its exit status: 0, 1 (a damaged checkpoint) or 2 (an error)."""
     options = parse(ExportOptions, args, f"{program()} export")
-    # Orbax asks JAX for its processes, which starts a backend: a GPU belongs to the run.
+    # Orbax starts a backend of JAX. It must not be the GPU, because the run may be using it.
     jax.config.update("jax_platforms", "cpu")
     try:
         _export(options)

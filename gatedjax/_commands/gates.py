@@ -1,4 +1,4 @@
-"""`gatedjax gates report`: a trained GA-Net under every kind of gate, and estimators beside it."""
+"""`gatedjax gates report`: measures a trained GA-Net with all kinds of gates, and estimators."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -15,30 +15,30 @@ from gatedjax._utils.terminal import say
 from gatedjax._utils.write import write_atomic
 
 STEM = "gates_report"
-"""Of the files that are written."""
+"""The name of the files that are written, without the ending."""
 _PLACE = "gates-report"
 _OWN = {"text": "--text", "label": "--label", "encoding": "--encoding"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Report:
-    """Reports the gates of a trained GA-Net, and what estimators of gradients are worth there.
+    """Measures the gates of a trained GA-Net, and estimators of gradients.
 
-    It measures loss and accuracy under every kind of gate, the exact expectation over all 2^n
-    patterns among them, and the bias and variance of gradient estimators at its parameters. It
-    prints tables, and writes a figure and JSON.
+    It measures loss and accuracy with all kinds of gates, including the exact expectation over all
+    patterns of the gates, and the bias and variance of gradient estimators at the parameters of the
+    network. It prints tables, and writes a figure and JSON.
 
-    Give one of MODEL, --workdir and --toy.
+    Give exactly one of MODEL, --workdir and --toy.
     """
 
     model: Annotated[Unset[Path], tyro.conf.Positional, tyro.conf.arg(metavar="[MODEL]")] = None
     """The folder that `gatedjax train` wrote. It needs --file."""
     workdir: Unset[Path] = None
-    """The work folder of a run of GA-Net, whose test set is read."""
+    """The work folder of a run of GA-Net. The test set of the run is read."""
     toy: Flag = False
-    """Report the classic problems, which need no data."""
+    """Measure gates in classic problems, which need no data."""
     preset: Unset[str] = None
-    """The data set that the run must be of."""
+    """The data set that the run must have been trained on."""
     manual_dir: Unset[str] = None
     """The folder with the raw files of the data set of the run."""
     data_dir: Unset[str] = None
@@ -69,9 +69,9 @@ class Report:
 
 
 def _check(options: Report) -> None:
-    """Refuses options that do not go together, before anything is read."""
-    given = [options.model is not None, options.workdir is not None, options.toy]
-    if sum(given) != 1:
+    """Raises ValueError for options that do not go together or are out of range."""
+    is_given = [options.model is not None, options.workdir is not None, options.toy]
+    if sum(is_given) != 1:
         raise ValueError("give one of: a MODEL folder, --workdir, --toy")
     of_run = {"preset": "--preset", "manual_dir": "--manual-dir", "data_dir": "--data-dir"}
     of_own = {"file": "--file", **_OWN}
@@ -82,10 +82,10 @@ def _check(options: Report) -> None:
         wrong = of_own
     for name, option in wrong.items():
         if getattr(options, name) is not None:
-            what = (
+            source = (
                 "--toy, which reads nothing" if options.toy else "--workdir, the test set of a run"
             )
-            raise ValueError(f"{option} does not go with {what}")
+            raise ValueError(f"{option} does not go with {source}")
     for name, least in (("samples", 2), ("texts", 1), ("draws", 2)):
         value = getattr(options, name)
         if value is not None and value < least:
@@ -101,22 +101,22 @@ def _check(options: Report) -> None:
         raise NotADirectoryError(f"--out must be a folder, {options.out} is a file")
 
 
-def _opened(options: Report) -> tuple[Any, Path]:
-    """The network with its texts, and where the report goes unless --out says it."""
+def _open_network(options: Report) -> tuple[Any, Path]:
+    """Opens the network with its texts; returns them and the default folder of the report."""
     from gatedjax.text._gated import is_run, open_own, open_run
 
     (folder,) = filter(None, (options.model, options.workdir))
     if is_run(folder):
         if options.file is not None:
             raise ValueError(f"--file is for what gatedjax train wrote; {folder} is of a run")
-        found = open_run(
+        network = open_run(
             folder,
             data=options.preset,
             data_dir=options.data_dir,
             manual_dir=options.manual_dir,
         )
         exported = not (folder / "checkpoints").is_dir()
-        return found, Path(_PLACE) if exported else folder
+        return network, Path(_PLACE) if exported else folder
     if options.workdir is not None:
         raise ValueError(f"{folder} is no work folder: give it without --workdir, and --file")
     if options.preset is not None:
@@ -127,8 +127,8 @@ def _opened(options: Report) -> tuple[Any, Path]:
     return open_own(folder, options.file, **columns), Path(_PLACE)
 
 
-def _study(found: Any, options: Report) -> Any:
-    """The gate modes of all texts, and the estimators at some of them."""
+def _study(network: Any, options: Report) -> Any:
+    """Measures the gate modes for all texts, and the estimators for some of them."""
     import sys
 
     import jax
@@ -137,11 +137,11 @@ def _study(found: Any, options: Report) -> Any:
     from gatedjax.text.gate_modes import gate_modes, measure
 
     key = jax.random.key(options.seed)
-    say(f"{found.title}: {len(found.batch['lengths']):,} texts", file=sys.stderr)
+    say(f"{network.title}: {len(network.batch['lengths']):,} texts", file=sys.stderr)
     modes = gate_modes(
-        found.model,
-        found.params,
-        found.batch,
+        network.model,
+        network.params,
+        network.batch,
         draws=options.samples,
         temperature=options.tau,
         longest=options.longest,
@@ -150,38 +150,38 @@ def _study(found: Any, options: Report) -> Any:
     count = sum(2 ** int(n) for n in modes.lengths)
     say(f"{count:,} patterns of the gates of {len(modes.rows):,} texts", file=sys.stderr)
     measured = measure(
-        found.model,
-        found.params,
-        found.batch,
+        network.model,
+        network.params,
+        network.batch,
         texts=options.texts,
         draws=options.draws or 1024,
         longest=options.longest,
         key=key,
-        on_estimator=lambda one: say(f"measuring {one!r}", file=sys.stderr),
+        on_estimator=lambda name: say(f"measuring {name!r}", file=sys.stderr),
     )
     loss, accuracy = modes.one_draw
     exact = next(row for row in modes.table() if row.mode == "exact")
-    left = (
+    left_out = (
         f"Left out of everything, with more than {modes.longest} words: {modes.left_out:,}."
         if modes.left_out
         else f"None has more than {modes.longest} words."
     )
     notes = [
-        f"Gates: {len(modes.rows):,} texts. {left}",
+        f"Gates: {len(modes.rows):,} texts. {left_out}",
         "One draw of the gates for each text, as papers test: accuracy "
         f"{exact.accuracy:.4f} +- {accuracy:.4f}, loss {exact.loss:.5f} +- {loss:.5f} (exact "
         "standard deviations).",
         f"Estimators: gradients of the logits of {measured.texts} texts, {measured.draws:,} draws "
         f"each; the exact gradient has the norm {measured.gradient:.3g} (root mean square).",
     ]
-    if found.aside:
-        notes.append(f"Lines that could not be used: {found.aside:,}.")
-    facts = {"lines_aside": found.aside, "seed": options.seed, **modes.record()}
-    return Study(found.title, modes.table(), measured, facts, tuple(notes))
+    if network.aside:
+        notes.append(f"Lines that could not be used: {network.aside:,}.")
+    facts = {"lines_aside": network.aside, "seed": options.seed, **modes.record()}
+    return Study(network.title, modes.table(), measured, facts, tuple(notes))
 
 
 def _write(studies: Sequence[Any], folder: Path, title: str | None) -> None:
-    """JSON and figure, each whole or not at all."""
+    """Writes the JSON file and the figure, each atomically."""
     from gatedjax import analysis
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -208,15 +208,15 @@ def _run(options: Report) -> None:
             say(study.markdown())
             studies.append(study)
     else:
-        found, folder = _opened(options)
-        study = _study(found, options)
+        network, folder = _open_network(options)
+        study = _study(network, options)
         say(study.markdown())
         studies, title = [study], None
     _write(studies, options.out or folder, title)
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; 0, or 2 for what cannot be done."""
+    """Runs the command and returns 0; errors exit with status 2."""
     about = "Measures what gates do, and whether it can be trusted."
     options: Report = parse_command({"report": Report}, args, f"{program()} gates", about)
     names = {

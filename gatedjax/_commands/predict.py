@@ -1,4 +1,4 @@
-"""`gatedjax predict MODEL TEXT ...`: labels of texts, and the words attention kept; or tags."""
+"""`gatedjax predict MODEL TEXT ...`: predicts the labels of texts, or the tags of words."""
 
 import dataclasses
 import functools
@@ -18,15 +18,16 @@ from gatedjax._utils.terminal import say
 from gatedjax._utils.write import check_place
 
 _SECONDS = 1.0
-"""Between two messages of progress."""
+"""The seconds between two messages of progress."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PredictOptions:
     """Predicts the classes of texts.
 
-    It writes a line of JSON for each text, with label, probability, kept words and density, or with
-    the error. For a tagger the line has words, tags and probabilities.
+    It writes a line of JSON for each text, with its label, its probability, the words with open
+    gates and the density, or with an error. For a tagger the line has words, tags and
+    probabilities.
 
     For example:
     $ gatedjax predict model "a dull film"
@@ -39,7 +40,7 @@ class PredictOptions:
     texts: Annotated[
         Unset[tuple[str, ...]], tyro.conf.Positional, tyro.conf.arg(metavar="[TEXT ...]")
     ] = None
-    """The texts. Of pairs, premise and hypothesis are given in turns."""
+    """The texts. For pairs of texts, give premise and hypothesis in turns."""
     file: Unset[Path] = None
     """A file with the texts: .csv, .tsv or .jsonl, the lines of a .txt file (without fastText's
     labels), a folder of .txt files, or for a tagger the words of a .conll file (default: the lines
@@ -57,21 +58,24 @@ class PredictOptions:
 
 
 Line = tuple[Sequence[str] | None, str]
-"""The texts of a line, or None and why there are none."""
+"""The texts of a line and "", or None and the reason why the line cannot be used."""
 
 
 def _sentences(options: PredictOptions) -> Iterable[Line]:
-    """What is to be tagged, one item for every sentence."""
+    """Returns the words of each sentence to tag, or None and a reason."""
     from gatedjax.text._read import Aside, infer_task, open_tags
 
     if options.file is None or infer_task(options.file, encoding=options.encoding) != "tags":
         return ((text and text[0], why) for text, why in _lines(options, "text"))
     table = open_tags(options.file, word=options.word, encoding=options.encoding, tagged=False)
-    return ((None, one.reason) if isinstance(one, Aside) else (one.words, "") for one in table)
+    return (
+        (None, sentence.reason) if isinstance(sentence, Aside) else (sentence.words, "")
+        for sentence in table
+    )
 
 
 def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
-    """What is to be predicted, one item for every line."""
+    """Returns the texts of each line to classify, or None and a reason."""
     from gatedjax.text._model import check_inputs
     from gatedjax.text._read import Aside, Columns, open_table
     from gatedjax.text._table import fault
@@ -84,20 +88,20 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
             raise ValueError(f"wanted {' and '.join(inputs)} in turns, got {len(options.texts)}")
         turns = list(in_turns(options.texts, count))
         faults = [filter(None, (fault(x, "utf-8") for x in part)) for part in turns]
-        whys = [next(found, "") for found in faults]
+        whys = [next(problems, "") for problems in faults]
         return [(None if why else part, why) for part, why in zip(turns, whys, strict=True)]
     if options.file is not None:
         columns = Columns(options.text or inputs, None)
         check_inputs(columns, kind)
         table = open_table(options.file, columns, encoding=options.encoding)
-        return ((None, one.reason) if isinstance(one, Aside) else (one.inputs, "") for one in table)
+        return ((None, row.reason) if isinstance(row, Aside) else (row.inputs, "") for row in table)
     if len(inputs) > 1:
         raise ValueError("pairs of texts come as arguments, or from a .csv, .tsv or .jsonl --file")
-    return _piped(options.encoding)
+    return _read_piped(options.encoding)
 
 
-def _piped(encoding: str) -> Iterator[Line]:
-    """The lines of standard input."""
+def _read_piped(encoding: str) -> Iterator[Line]:
+    """Yields the lines of standard input, or None and a reason."""
     from gatedjax.text._lines import check_encoding, limited_lines, line_fault
 
     codec = check_encoding(encoding)
@@ -113,7 +117,7 @@ def _run(options: PredictOptions) -> None:
     from gatedjax.text._tagging import tag_sentences
 
     check_place(options.out)
-    # a device or a pipe is not replaced
+    # Only a file needs --overwrite, because a device or a pipe is not replaced.
     if options.out is not None and options.out.is_file() and not options.overwrite:
         raise FileExistsError(f"{options.out} exists: --overwrite replaces it")
     if options.texts and options.file is not None:
@@ -124,23 +128,23 @@ def _run(options: PredictOptions) -> None:
         raise ValueError("--word is for taggers")
     lines = iter(_sentences(options) if tagger else _lines(options, model.kind))
     predict: Any = functools.partial(tag_sentences, model) if tagger else model.predict
-    began = told = time.monotonic()
+    began = last_report = time.monotonic()
     done = failed = 0
     size = 1 if options.file is None and not options.texts and sys.stdin.isatty() else 4096
     with lines_to(options.out) as write:
         while chunk := list(itertools.islice(lines, size)):
-            found = predict([texts for texts, _ in chunk if texts is not None])
+            predictions = predict([texts for texts, _ in chunk if texts is not None])
             for texts, why in chunk:
-                one = Failure(why) if texts is None else next(found)
-                failed += isinstance(one, Failure)
-                write(one.to_json())
+                prediction = Failure(why) if texts is None else next(predictions)
+                failed += isinstance(prediction, Failure)
+                write(prediction.to_json())
             done += len(chunk)
             now = time.monotonic()
-            if sys.stderr.isatty() and now - told > _SECONDS:
-                told = now
+            if sys.stderr.isatty() and now - last_report > _SECONDS:
+                last_report = now
                 rate = done / (now - began)
                 say(f"\r{done:,} lines, {rate:,.0f} a second", file=sys.stderr, end="")
-    if sys.stderr.isatty() and told > began:
+    if sys.stderr.isatty() and last_report > began:
         say("", file=sys.stderr)
     if failed:
         hint = "" if options.file is None else suggest_encoding(options.file, options.encoding)
@@ -148,7 +152,7 @@ def _run(options: PredictOptions) -> None:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; 0, or 2 for what cannot be done."""
+    """Runs the command and returns 0; errors exit with status 2."""
     options = parse(PredictOptions, args, f"{program()} predict", words="texts")
     with refusals({"columns.inputs must": "--text must"}):
         _run(options)

@@ -1,4 +1,4 @@
-"""`gatedjax train DATA --out FOLDER`: a classifier of one's own texts, or a tagger of words."""
+"""`gatedjax train DATA --out FOLDER`: trains a classifier of your texts, or a tagger of words."""
 
 import dataclasses
 import itertools
@@ -39,61 +39,63 @@ _ARGUMENTS = {
     "network: ": "--network: ",
     "training: ": "--train: ",
 }
-"""What the library says, and what it is called here."""
+"""Words in messages of the library, and the options that replace them."""
 _TASKS = ("text", "pair", "tags")
 
 
 @dataclasses.dataclass(kw_only=True)
 class DataOptions:
-    """Options of the data, and where the model goes."""
+    """Options of the data and of the folder of the model."""
 
     data: Annotated[str, tyro.conf.Positional]
-    """Labelled texts."""
+    """The labelled texts."""
     out: Path
-    """Folder of the model; it appears when it is whole."""
+    """The folder of the model. It appears when the model is complete."""
     task: Literal["auto", "text", "pair", "tags"] = "auto"
-    """Texts, pairs, or words with tags; auto looks at the file's ending and columns."""
+    """The task: texts, pairs of texts, or words with tags. auto chooses it by the ending and the
+    columns of the file."""
     text: tuple[str, ...] = ()
-    """Columns of the texts (default: text, or premise and hypothesis)."""
+    """The columns of the texts (default: text, or premise and hypothesis)."""
     label: str = "label"
-    """Column of the label."""
+    """The column of the label."""
     word: int | None = None
-    """Column of the words in a file of tags, from 0 (default: the first; .conllu the second)."""
+    """The column of the words of a tagger, from 0 (default: the first, in .conllu the second)."""
     tag: int | None = None
-    """Column of the tags, -1 is the last (default: the last; .conllu the fourth)."""
+    """The column of the tags, where -1 is the last (default: the last, in .conllu the fourth)."""
     validation: str | None = None
-    """Labelled texts that choose the best parameters (default: a fixed tenth of the data)."""
+    """The labelled texts that choose the best parameters (default: a fixed tenth of the data)."""
     test: str | None = None
-    """Labelled texts that the report is made on, too."""
+    """The labelled texts on which the report measures the model as well."""
     encoding: str = "utf-8"
-    """Of files."""
+    """The encoding of the files."""
     max_aside: float = MAX_ASIDE
-    """Share of the lines that may be set aside; with more the command ends."""
+    """The share of the lines that may be set aside. With more of them the command ends."""
 
 
 @dataclasses.dataclass(kw_only=True)
 class TrainOptions(Options, DataOptions):
-    """Trains a classifier of your own texts, or a tagger, and writes it to a folder.
+    """Trains a classifier of your texts, or a tagger, and writes it to a folder.
 
     Labelled texts are a .csv, .tsv or .jsonl file with columns text and label (or premise,
-    hypothesis and label), fastText's .txt, a folder with a folder per class, or the name of a data
-    set ("trec", "tfds:NAME", "hf:NAME"). A tagger learns from a .conll, .conllu, .iob or .bio file:
-    a word and its tag a line, an empty line after a sentence. The same command goes on where it was
-    stopped.
+    hypothesis and label), a .txt file of fastText, a folder with a folder for each class, or the
+    name of a data set ("trec", "tfds:NAME", "hf:NAME"). A tagger learns from a file with a word and
+    its tag on each line and an empty line after each sentence: .conll, .conllu, .iob or .bio. If
+    the command was stopped, the same command continues.
     """
 
     embeddings: Path | None = None
     training: Any = dataclasses.field(default=None, init=False)
     cpu_devices: int | None = None
-    """CPU devices to split a batch over (default: one per core)."""
+    """The number of CPU devices over which batches are split (default: the number of cores)."""
     workdir: Path | None = None
-    """Checkpoints and metrics of the run, which are kept (default: OUT.run, removed at the end)."""
+    """The folder for checkpoints and metrics of the run, which stays (default: OUT.run, which is
+    removed at the end)."""
     overwrite: bool = False
-    """Replace a model that an earlier command wrote."""
+    """Replace a model that an earlier command wrote to the folder."""
     network: Any = None
-    """Options of the network, also as --model.NAME."""
+    """The options of the network, also as --model.NAME."""
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
-    """Options of training; those that are not given follow from the data."""
+    """The options of training. The defaults depend on the data."""
 
 
 _WITH_VALUE = {
@@ -101,7 +103,7 @@ _WITH_VALUE = {
     for field in dataclasses.fields(TrainOptions)
     if field.name != "data" and field.type is not bool
 }
-"""Options whose value may be there and is no data."""
+"""The options with a value, which may be the path of an existing file that is not DATA."""
 
 
 def _value_of(args: Sequence[str], option: str) -> str | None:
@@ -112,8 +114,8 @@ def _value_of(args: Sequence[str], option: str) -> str | None:
     return None
 
 
-def _given(args: Sequence[str], prefix: str) -> list[str]:
-    """The dotted names of the options below a prefix that a command line has."""
+def _option_names(args: Sequence[str], prefix: str) -> list[str]:
+    """Returns the dotted names of the options on a command line that begin with a prefix."""
     start = f"--{prefix}."
     names = [arg.partition("=")[0].removeprefix(start) for arg in args if arg.startswith(start)]
     parts = [[part.removeprefix("no-") for part in name.split(".")] for name in names]
@@ -127,98 +129,100 @@ def _at(config: Any, name: str) -> Any:
 
 
 def _task(args: Sequence[str]) -> str:
-    """One text or a pair: as asked for, or as the data look."""
+    """Returns the task: the value of --task, or else a guess from the options and the data."""
     named = _value_of(args, "--task")
     if named in _TASKS:
         return named
-    found = _look(args)
-    if "--text" in args and found != "tags":
-        # names say how many columns there are, whatever the file calls them
+    task = _infer_task(args)
+    if "--text" in args and task != "tags":
+        # The number of columns after --text decides, because the file may have any names.
         values = itertools.takewhile(
             lambda a: not a.startswith("-"), args[args.index("--text") :][1:]
         )
         return "pair" if len(list(values)) == 2 else "text"
-    return found
+    return task
 
 
-def _look(args: Sequence[str]) -> str:
-    """What the data are for: of what may be the data on the command line, the first that is there.
+def _infer_task(args: Sequence[str]) -> str:
+    """Infers the task from the first positional argument that exists as a file or folder.
 
-    Else the first of all, which may be the name of a data set.
+    If none exists, the first positional argument is used, which may be the name of a data set.
     """
-    given = [
+    words = [
         arg
         for before, arg in zip(("", *args), args, strict=False)
         if not arg.startswith("-") and before.replace("_", "-") not in _WITH_VALUE
     ]
-    data = next((arg for arg in given if Path(arg).exists()), next(iter(given), None))
+    data = next((arg for arg in words if Path(arg).exists()), next(iter(words), None))
     if data is None:
         return "text"
     try:
         return infer_task(data, encoding=_value_of(args, "--encoding") or "utf-8")
     except (ValueError, OSError, LookupError):
-        return "text"  # the reader says what is wrong with it
+        return "text"  # because the reader of the data reports the error
 
 
 def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
-    """(the command line, kind of model, how it is made)."""
+    """Parses a command line; returns its options, the task, and the options of training."""
     args = [arg.replace("--model.", "--network.", 1) for arg in args]
     kind = _task(args)
-    known = networks(kind)
-    name = _value_of(args, "--model") or next(iter(known))
-    if name not in known:
+    available = networks(kind)
+    name = _value_of(args, "--model") or next(iter(available))
+    if name not in available:
         with refusals(_ARGUMENTS):
             check_options(Options(name), kind)
-    default = known[name].config
+    default = available[name].config
     fields: list[Any] = [("network", type(default), dataclasses.field(default=default))]
     fields += [("model", str, dataclasses.field(default=name))]
     fields += [("lowercase", bool, dataclasses.field(default=kind != "tags"))]
-    shown: Any = dataclasses.make_dataclass(
+    options_class: Any = dataclasses.make_dataclass(
         "TrainOptions", fields, bases=(TrainOptions,), kw_only=True
     )
-    shown.__doc__ = TrainOptions.__doc__
-    made: TrainOptions = parse(shown, args, f"{program()} train")
-    options = {field.name: getattr(made, field.name) for field in dataclasses.fields(Options)}
+    options_class.__doc__ = TrainOptions.__doc__
+    command: TrainOptions = parse(options_class, args, f"{program()} train")
+    options = {field.name: getattr(command, field.name) for field in dataclasses.fields(Options)}
     options |= {
-        "network": {one: _at(made.network, one) for one in _given(args, "network")},
-        "training": {one: _at(made.train, one) for one in _given(args, "train")},
+        "network": {
+            option: _at(command.network, option) for option in _option_names(args, "network")
+        },
+        "training": {option: _at(command.train, option) for option in _option_names(args, "train")},
     }
-    return made, kind, Options(**options)
+    return command, kind, Options(**options)
 
 
-def _tell(line: str) -> None:
+def _print_line(line: str) -> None:
     if is_main():
         say(line, file=sys.stderr)
 
 
-def _opened(made: TrainOptions, kind: str, data: str) -> Data:
+def _open_data(command: TrainOptions, kind: str, data: str) -> Data:
     if kind == "tags":
-        if made.text or made.label != "label":
+        if command.text or command.label != "label":
             raise ValueError(
                 "columns of tags have numbers: --word N --tag N, not --text or --label"
             )
-        return open_sentences(data, word=made.word, tag=made.tag, encoding=made.encoding)
-    if made.word is not None or made.tag is not None:
+        return open_sentences(data, word=command.word, tag=command.tag, encoding=command.encoding)
+    if command.word is not None or command.tag is not None:
         raise ValueError("--word and --tag are for files of tags (--task tags)")
-    columns = Columns(made.text or COLUMNS[kind].inputs, made.label)
+    columns = Columns(command.text or COLUMNS[kind].inputs, command.label)
     check_inputs(columns, kind)
-    return open_table(data, columns, encoding=made.encoding)
+    return open_table(data, columns, encoding=command.encoding)
 
 
-def _train(made: TrainOptions, kind: str, options: Options) -> int:
+def _train(command: TrainOptions, kind: str, options: Options) -> int:
     check_options(options, kind)
-    check_share(made.max_aside)
-    out = made.out.expanduser()
-    check_target(out, made.overwrite, "--overwrite")
+    check_share(command.max_aside)
+    out = command.out.expanduser()
+    check_target(out, command.overwrite, "--overwrite")
     tables = [
-        None if data is None else _opened(made, kind, data)
-        for data in (made.data, made.validation, made.test)
+        None if data is None else _open_data(command, kind, data)
+        for data in (command.data, command.validation, command.test)
     ]
     beside = out if out.name else out.absolute()  # "." has no name
     run = (
         beside.with_name(f"{beside.name}.run")
-        if made.workdir is None
-        else made.workdir.expanduser()
+        if command.workdir is None
+        else command.workdir.expanduser()
     )
     if out.resolve() in (run.resolve(), *run.resolve().parents):
         raise ValueError(f"--workdir must not be in the folder of the model, got {run} in {out}")
@@ -231,21 +235,25 @@ def _train(made: TrainOptions, kind: str, options: Options) -> int:
                 run,
                 validation=tables[1],
                 test=tables[2],
-                say=_tell,
+                say=_print_line,
                 progress=True,
-                max_aside=made.max_aside,
+                max_aside=command.max_aside,
             )
         except StoppedBySignal as stopped:
-            _tell(f"stopped after step {stopped.results[0].steps}; the same command continues")
+            _print_line(
+                f"stopped after step {stopped.results[0].steps}; the same command continues"
+            )
             return stopped.results[0].exit_code
-        trained.save(out, card=_card(made, kind, trained.report, options), overwrite=made.overwrite)
-        if made.workdir is None and (why := work.remove()):
-            _tell(f"kept {run}: {why}")
-    _tell(f'wrote {out}; try: {program()} predict {shlex.quote(str(out))} "..."')
+        trained.save(
+            out, card=_card(command, kind, trained.report, options), overwrite=command.overwrite
+        )
+        if command.workdir is None and (why := work.remove()):
+            _print_line(f"kept {run}: {why}")
+    _print_line(f'wrote {out}; try: {program()} predict {shlex.quote(str(out))} "..."')
     return 0
 
 
-def _card(made: TrainOptions, kind: str, report: Any, options: Options) -> ModelCard:
+def _card(command: TrainOptions, kind: str, report: Any, options: Options) -> ModelCard:
     metrics = {
         f"{part} {name}": float(report[part][name])
         for part in ("validation", "test")
@@ -260,11 +268,11 @@ def _card(made: TrainOptions, kind: str, report: Any, options: Options) -> Model
         if part != "kind"
     }
     counts = ", ".join(f"{part['n']:,} for {name}" for name, part in report["data"].items())
-    held, what = ("tagger", "sentences") if kind == "tags" else ("classifier", "texts")
+    noun, unit = ("tagger", "sentences") if kind == "tags" else ("classifier", "texts")
     return ModelCard(
-        name=made.out.absolute().name,
-        description=f"A {held} ({options.model}) that `gatedjax train` made.",
-        data=f"{Path(made.data).name}: {what} {counts}. The best parameters were chosen by "
+        name=command.out.absolute().name,
+        description=f"A {noun} ({options.model}) that `gatedjax train` made.",
+        data=f"{Path(command.data).name}: {unit} {counts}. The best parameters were chosen by "
         "validation, so its numbers flatter the model a little.",
         metrics={**metrics, **baseline},
         seeds=(options.seed,),
@@ -272,9 +280,9 @@ def _card(made: TrainOptions, kind: str, report: Any, options: Options) -> Model
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; 0, 2 for what cannot be done, 130 after Ctrl-C."""
-    made, kind, options = _parse(args)
-    check_devices(made.cpu_devices)
-    prepare_cpu(made.cpu_devices)
+    """Runs the command and returns 0, or 130 after Ctrl-C; errors exit with status 2."""
+    command, kind, options = _parse(args)
+    check_devices(command.cpu_devices)
+    prepare_cpu(command.cpu_devices)
     with refusals(_ARGUMENTS | RAW_FILES):
-        return _train(made, kind, options)
+        return _train(command, kind, options)

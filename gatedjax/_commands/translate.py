@@ -1,4 +1,4 @@
-"""`gatedjax translate FOLDER`: the lines of standard input through a trained translator."""
+"""`gatedjax translate FOLDER`: translates the lines of standard input."""
 
 import sys
 
@@ -7,11 +7,11 @@ from gatedjax.text._translate import TranslateOptions, run
 from gatedjax.text._translator import open_translator
 
 CALLED = {" (--search.extra)": "", "average is for": "--average is for"}
-"""What the library says, and what it is called here."""
+"""Words in messages of the library, and the options that replace them."""
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; returns its exit status."""
+    """Runs the command and returns its exit status."""
     prog = f"{program()} translate"
     streams = {"lines": sys.stdin, "out": sys.stdout}
     return run(TranslateOptions, args, prog, open_translator, called=CALLED, **streams)

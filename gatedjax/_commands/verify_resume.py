@@ -1,4 +1,4 @@
-"""`python -m gatedjax verify-resume -- COMMAND`: proof that a killed run continues bit-equal."""
+"""`gatedjax verify-resume -- COMMAND`: proves that a killed run continues with the same bits."""
 
 import dataclasses
 import json
@@ -28,21 +28,22 @@ LONGEST_SAVE_S = 0.2
 class VerifyOptions:
     """Proves that a killed run continues with the same bits.
 
-    It runs COMMAND once unbroken, and once more with SIGKILL at random steps, half of them during a
-    save, and starts it again after each. Then it compares digests of parameters, optimiser state,
-    best parameters, data position, the next batches, metrics and the record of the run. COMMAND
-    must train with gatedjax.training.fit and take --workdir, which is added to it.
+    It runs COMMAND once without interruption. Then it runs COMMAND again, kills it with SIGKILL at
+    random steps, half of them during a save, and restarts it after each kill. At the end it
+    compares digests of parameters, optimiser state, best parameters, data position, the next
+    batches, metrics and the record of the run. COMMAND must train with gatedjax.training.fit and
+    accept --workdir, which is added to it.
 
     For example:
     $ gatedjax verify-resume --kills 2 -- python train.py
     """
 
     kills: int = 4
-    """How often to kill the run."""
+    """The number of kills."""
     seed: int = 0
     """The seed of the moments of the kills."""
     keep: Unset[Path] = None
-    """A new folder that keeps the work folders and logs."""
+    """A new folder for the work folders and logs (default: they are removed)."""
     command: Annotated[
         tuple[str, ...],
         tyro.conf.Positional,
@@ -52,12 +53,21 @@ class VerifyOptions:
 
 
 def kill_points(last: int, every: int, count: int, seed: int) -> list[str]:
-    """Moments to kill a run of `last` steps: after a step, or some time into a save.
+    """Returns the moments at which a run is killed, after a step or during a save.
 
-    They ascend, so that each is reached by a run that continues after the one before it.
+    They ascend, so that a run that continues after a kill reaches the next moment.
+
+    Args:
+      last: the number of steps of the run.
+      every: the number of steps between checkpoints.
+      count: the number of kills.
+      seed: the seed of the moments.
+
+    Returns:
+      Texts for `KILL_AT`.
     """
     choose = random.Random(seed)
-    # the last step is always saved
+    # The last step is always saved.
     saves = sorted({*range(every, last + 1, every), last})
     during = choose.sample(saves, min(count // 2, len(saves)))
     steps = choose.sample(range(1, last), min(count - len(during), last - 1))
@@ -79,24 +89,24 @@ def _run(command: list[str], workdir: Path, log: Path, **variables: str) -> int:
         ).returncode
 
 
-def _failed(what: str, status: int, log: Path) -> int:
+def _report_failure(run_name: str, status: int, log: Path) -> int:
     tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
-    say(f"error: {what} ended with status {status}:", file=sys.stderr)
+    say(f"error: {run_name} ended with status {status}:", file=sys.stderr)
     say("\n".join(f"  {line}" for line in tail), file=sys.stderr)
     return 2
 
 
-def _differences(one: Any, other: Any, name: str = "") -> list[str]:
-    """Names of the leaves in which two JSON values differ."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        keys = sorted(one.keys() | other.keys())
-        nested = (_differences(one.get(k), other.get(k), f"{name}.{k}".strip(".")) for k in keys)
+def _differences(first: Any, second: Any, name: str = "") -> list[str]:
+    """Returns the names of the leaves in which two JSON values differ."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        keys = sorted(first.keys() | second.keys())
+        nested = (_differences(first.get(k), second.get(k), f"{name}.{k}".strip(".")) for k in keys)
         return [line for lines in nested for line in lines]
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        pairs = enumerate(zip(one, other, strict=True))
+    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        pairs = enumerate(zip(first, second, strict=True))
         return [line for i, (a, b) in pairs for line in _differences(a, b, f"{name}[{i}]")]
-    both_nan = one != one and other != other
-    return [] if one == other or both_nan else [name or "value"]
+    both_nan = first != first and second != second
+    return [] if first == second or both_nan else [name or "value"]
 
 
 def _leaves(value: Tree) -> int:
@@ -117,7 +127,7 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
     log = folder / "unbroken.log"
     status = _run(command, folder / "unbroken", log, **{DIGESTS: str(target)})
     if status:
-        return _failed("the unbroken run", status, log)
+        return _report_failure("the unbroken run", status, log)
     unbroken = _digests(target)
     if len(unbroken) != 1:
         say(
@@ -138,16 +148,16 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
     for point in kill_points(last, every, kills, seed):
         status = _run(command, folder / "killed", log, **watched, **{KILL_AT: point})
         if status not in (0, -signal.SIGKILL):
-            return _failed(f"the run killed at {point}", status, log)
+            return _report_failure(f"the run killed at {point}", status, log)
         killed += bool(status)
-        said = "killed" if status else "came too late, the run was over"
-        say(f"{point}: {said}")
+        outcome = "killed" if status else "came too late, the run was over"
+        say(f"{point}: {outcome}")
         if not status:
             break
     if not _digests(target):
         status = _run(command, folder / "killed", log, **watched)
         if status:
-            return _failed("the last resume", status, log)
+            return _report_failure("the last resume", status, log)
     resumed = _digests(target)[-1]
     continued = len(resumes.read_text().splitlines()) if resumes.exists() else 0
     say(f"{killed} kills, {continued} of the starts continued from a checkpoint")
@@ -160,17 +170,17 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
         return 2
 
     wrong = 0
-    for name, wanted in unbroken[0].items():
-        differing = _differences(wanted, resumed[name])
+    for name, expected in unbroken[0].items():
+        differing = _differences(expected, resumed[name])
         wrong += len(differing)
-        verdict = f"equal ({_leaves(wanted)} values)" if not differing else "DIFFERENT: "
+        verdict = f"equal ({_leaves(expected)} values)" if not differing else "DIFFERENT: "
         say(f"{name}: {verdict}{', '.join(differing[:5])}")
     say("bit-equal" if not wrong else f"NOT equal: {wrong} differences")
     return 1 if wrong else 0
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; 0 if bit-equal, 1 if not, 2 if the run itself failed."""
+    """Runs the command and returns 0 (the bits are equal), 1 (they differ) or 2 (an error)."""
     options = parse(VerifyOptions, args, f"{program()} verify-resume")
     command = list(options.command)
     if not command:

@@ -1,1 +1,1 @@
-"""Helpers that every package may use: files, terminals, limits, numbers and messages."""
+"""Helpers for all packages: files, terminals, limits, numbers and messages."""

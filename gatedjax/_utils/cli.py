@@ -1,4 +1,4 @@
-"""Parts that the commands share: how one is called, and how it refuses."""
+"""Functions that the commands share, for parsing options and for error messages."""
 
 import contextlib
 import difflib
@@ -16,19 +16,19 @@ from gatedjax._version import __version__
 C = TypeVar("C")
 
 RAW_FILES = {"(manual_dir=...)": "(gatedjax data prepare NAME --manual-dir DIR)"}
-"""For `refusals` of a command that cannot be given a folder of raw files itself."""
-# More of them wait for each other until XLA gives up and ends the process.
+"""Replacements for `refusals` in commands that have no option for a folder of raw files."""
+# More devices wait for each other until XLA times out and ends the process.
 _MOST_DEVICES = 128
 _HELP = ("-h", "--help", "--help-all")
 
 
 def program() -> str:
-    """What the user typed before the name of a command: the console script, or the module."""
+    """Returns the words that the user typed before the name of a command, such as "gatedjax"."""
     return "gatedjax" if Path(sys.argv[0]).stem == "gatedjax" else "python -m gatedjax"
 
 
 def reason(error: BaseException) -> str:
-    """The message of an error; one of the system names the file, not the number of the error."""
+    """Returns the message of an error, for an OSError without the number of the error."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         places = [str(p) for p in (error.filename, error.filename2) if p is not None]
         return f"{' and '.join(places)}: {error.strerror}"
@@ -36,23 +36,23 @@ def reason(error: BaseException) -> str:
 
 
 def fail(message: str) -> NoReturn:
-    """Prints an error and exits with status 2, as for any wrong command line."""
+    """Prints an error and exits with status 2, the status for a wrong command line."""
     say(f"error: {message}", file=sys.stderr)
     sys.exit(2)
 
 
 @contextlib.contextmanager
 def refusals(options: Mapping[str, str]) -> Iterator[None]:
-    """Turns the errors of a command's work into `fail`.
+    """Catches errors of the library in the block and prints them with `fail`.
 
     Args:
-      options: what the library says, and what it is called by the command; what ends with ": "
-        only at the start of a message.
+      options: replacements in the messages, from words of the library to options of the command.
+        Words that end with ": " are replaced only at the start of a message.
     """
     try:
         yield
     except BrokenPipeError:
-        raise  # `while_read` ends the program without a word
+        raise  # `while_read` ends the program without a message
     except (ValueError, OSError, RuntimeError, ImportError, MemoryError, OverflowError) as error:
         message = reason(error) or f"{type(error).__name__}: a size is too large"
         for argument, option in options.items():
@@ -62,7 +62,7 @@ def refusals(options: Mapping[str, str]) -> Iterator[None]:
 
 
 def check_devices(count: int | None) -> None:
-    """Refuses a number of `--cpu-devices` that no run could use; None is passed."""
+    """Exits with an error for a number of `--cpu-devices` out of range; None is allowed."""
     if count is not None and count < 1:
         fail(f"--cpu-devices must be at least 1, got {count}")
     if count is not None and count > _MOST_DEVICES:
@@ -70,20 +70,23 @@ def check_devices(count: int | None) -> None:
 
 
 def parse(
-    kind: type[C], args: Sequence[str], prog: str, *, words: str | None = None, **more: Any
+    kind: type[C], args: Sequence[str], prog: str, *, words: str | None = None, **tyro_options: Any
 ) -> C:
-    """Parses the options of a command; shows its help or the version where that is asked for.
+    """Parses the options of a command, or prints its help or the version and exits.
 
-    A wrong command line is refused by `fail`.
+    A wrong command line ends in `fail`.
 
     Args:
-      kind: a dataclass of options. Its docstring and those of its fields are the help.
-      args: what follows the name of the command.
+      kind: a dataclass of options. Its docstring and the docstrings of its fields are the help.
+      args: the arguments after the name of the command.
       prog: the name of the command in the help.
-      words: the field of positional words, for a command that takes them after options too.
-      **more: `default` and `description`, passed on to `tyro.cli`.
+      words: the name of the field of positional words, if they are also allowed after options.
+      **tyro_options: `default` and `description`, passed on to `tyro.cli`.
+
+    Returns:
+      An instance of `kind`.
     """
-    # `gatedjax --version` does not need these, which take as long to load as the rest of it
+    # These are imported here, because `gatedjax --version` needs none of them and they load slowly.
     import dataclasses
 
     import tyro
@@ -97,16 +100,17 @@ def parse(
         fail(reason)
 
     def refuse(event: Any) -> None:
-        with contextlib.suppress(AttributeError):  # tyro draws a frame in its place
+        with contextlib.suppress(AttributeError):  # tyro then prints its message in a frame
             if message := message_of(event, kind, ahead):
                 fail(message)
 
-    ahead, rest = _split(args)
+    ahead, trailing = _split(args)
     if "--version" in ahead:
         show_version()
     if wants_help := any(word in _HELP for word in ahead):
-        ahead, rest = ["--help"], []  # tyro leaves out what the words ahead of it have given
-    ahead = with_grouped_names(_attached(ahead), kind)
+        # Other words are dropped, because the help of tyro leaves out options that are given.
+        ahead, trailing = ["--help"], []
+    ahead = with_grouped_names(_attach_values(ahead), kind)
     encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
     output = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace")
     try:
@@ -114,19 +118,19 @@ def parse(
             options, unknown = tyro.cli(
                 kind,
                 prog=prog,
-                args=[*ahead, *rest],
+                args=[*ahead, *trailing],
                 return_unknown_args=True,
                 registry=joined_docstrings(),
-                **more,
+                **tyro_options,
             )
     except SystemExit:
         output.seek(0)
-        shown = output.read()
-        say(_wrapped(shown) if wants_help else shown, end="")
+        text = output.read()
+        say(_wrap_lines(text) if wants_help else text, end="")
         raise
     if not unknown:
         return options
-    literal = len(rest) - 1 if rest and unknown[1 - len(rest) :] == rest[1:] else 0
+    literal = len(trailing) - 1 if trailing and unknown[1 - len(trailing) :] == trailing[1:] else 0
     if option := next(filter(is_option, unknown[: len(unknown) - literal]), None):
         fail(unknown_option(kind, option))
     if words is None:
@@ -135,13 +139,16 @@ def parse(
 
 
 def parse_command(commands: Mapping[str, type], args: Sequence[str], prog: str, about: str) -> Any:
-    """Parses the options of a command that is one of several, named by the first argument.
+    """Parses the options of the command that the first argument names.
 
     Args:
-      commands: the dataclass of options of every command; see `parse`.
-      args: the name of the command and what follows it.
-      prog: what comes ahead of the name in the help.
-      about: what the commands are for.
+      commands: the dataclass of options of each command by name; see `parse`.
+      args: the name of the command and the arguments after it.
+      prog: the words before the name of the command in the help.
+      about: a description of the commands.
+
+    Returns:
+      An instance of the dataclass of the command.
     """
     from gatedjax._utils.cli_errors import option_names
 
@@ -155,22 +162,25 @@ def parse_command(commands: Mapping[str, type], args: Sequence[str], prog: str, 
 
 
 def choose(commands: Mapping[str, str], args: Sequence[str], prog: str, about: str = "") -> str:
-    """Returns the first argument, which must name a command; lists the commands or the version.
+    """Returns the first argument, the name of a command.
+
+    For --help it prints a list of the commands, for --version the version, and exits. An unknown
+    command ends in `fail`.
 
     Args:
-      commands: the names, and what each command does.
-      args: the name of the command and what follows it.
-      prog: what comes ahead of the name in the help.
-      about: what the commands are for.
+      commands: the name and a description of each command.
+      args: the name of the command and the arguments after it.
+      prog: the words before the name of the command in the help.
+      about: a description of the commands.
     """
     name = args[0] if args else ""
     if name in commands:
         return name
     width = max(map(len, commands)) + 4
-    lines = [f"usage: {prog} COMMAND ...", *(("", _wrapped(about)) if about else ())]
+    lines = [f"usage: {prog} COMMAND ...", *(("", _wrap_lines(about)) if about else ())]
     lines += ["", "commands:"]
     lines += [
-        _wrapped(f"  {command:<{width - 2}}{commands[command]}", width) for command in commands
+        _wrap_lines(f"  {command:<{width - 2}}{commands[command]}", width) for command in commands
     ]
     lines += ["", "options:", "  -h, --help  show this list; after a command, show its options"]
     usage = "\n".join([*lines, "  --version   show the version"])
@@ -179,8 +189,8 @@ def choose(commands: Mapping[str, str], args: Sequence[str], prog: str, about: s
         sys.exit(0 if args else 2)
     if name == "--version":
         show_version()
-    near = difflib.get_close_matches(name, commands, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    similar = difflib.get_close_matches(name, commands, n=1)
+    hint = f" Did you mean {similar[0]!r}?" if similar else ""
     fail(f"no command {name!r}.{hint} Commands: {', '.join(commands)}.")
 
 
@@ -191,16 +201,16 @@ def show_version() -> NoReturn:
 
 
 def _split(args: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Splits a command line ahead of "--", behind which nothing is an option."""
+    """Splits a command line before "--", after which no word is an option."""
     end = args.index("--") if "--" in args else len(args)
     return list(args[:end]), list(args[end:])
 
 
 def _on_parse_error(hook: Callable[[Any], None]) -> contextlib.AbstractContextManager[None]:
-    """Calls a function with what tyro is about to refuse.
+    """Returns a context in which tyro calls `hook` with each parse error before it prints it.
 
-    This is not part of tyro's public interface. A tyro without it draws a frame around its message
-    and exits with the same status.
+    This is not part of the public interface of tyro. A version without it prints its message in a
+    frame and exits with the same status.
     """
     try:
         from tyro._errors import on_parse_error
@@ -209,8 +219,8 @@ def _on_parse_error(hook: Callable[[Any], None]) -> contextlib.AbstractContextMa
     return on_parse_error(hook)
 
 
-def _attached(words: Sequence[str]) -> list[str]:
-    """Writes "--text" and "-what a film" as "--text=-what a film", which tyro takes as a value."""
+def _attach_values(words: Sequence[str]) -> list[str]:
+    """Joins "--text" and "-a film" to "--text=-a film", so that tyro accepts the value."""
     out: list[str] = []
     for word in words:
         follows = out and out[-1].startswith("--") and "=" not in out[-1]
@@ -221,11 +231,11 @@ def _attached(words: Sequence[str]) -> list[str]:
     return out
 
 
-def _wrapped(text: str, indent: int = 0) -> str:
-    """Wraps the lines of a help that are wider than the terminal."""
+def _wrap_lines(text: str, indent: int = 0) -> str:
+    """Wraps the lines of a help text that are wider than the terminal."""
     width = shutil.get_terminal_size().columns
     lines: list[str] = []
-    # tyro puts a second empty line ahead of a paragraph that begins with no letter
+    # tyro puts two empty lines before a paragraph that does not begin with a letter.
     for line in text.replace("\n\n\n", "\n\n").split("\n"):
         following = " " * (7 if line.startswith("usage: ") else indent)
         wrap = textwrap.TextWrapper(width, subsequent_indent=following, break_on_hyphens=False)

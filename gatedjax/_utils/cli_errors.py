@@ -1,4 +1,4 @@
-"""The messages with which a wrong command line is refused, each in one line."""
+"""Messages about wrong command lines, each on a single line."""
 
 import dataclasses
 import difflib
@@ -14,12 +14,17 @@ _TYPES = {"INT": "an integer", "FLOAT": "a number"}
 
 
 def is_option(word: str) -> bool:
-    """True for what looks like an option: "-5" and "-what a film" are values."""
+    """Returns True for a word that looks like an option; "-5" and "-a film" are values."""
     return word.startswith("-") and word.lstrip("-")[:1].isalpha() and len(word.split()) == 1
 
 
 def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
-    """Yields the names of the options of a dataclass, those of its groups included."""
+    """Yields the names of the options of a dataclass, including the options of its groups.
+
+    Args:
+      kind: the dataclass.
+      prefix: the first part of all names.
+    """
     hints = typing.get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
@@ -36,46 +41,51 @@ def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
 
 
 def unknown_option(kind: Any, word: str) -> str:
-    """Returns the message about an option that a command does not have."""
+    """Returns the message about an option that a command does not have.
+
+    Args:
+      kind: the dataclass of the options of the command.
+      word: the option as the user typed it, perhaps with "=VALUE".
+    """
     name = _name_in(word)
     names = [*option_names(kind), *_COMMON]
     last = name.lstrip("-").rpartition(".")[2]
-    near = [option for option in names if option.rpartition(".")[2] == last]
-    near += difflib.get_close_matches(name, names, n=1)
-    return f"unknown option {word}." + (f" Did you mean {near[0]}?" if near else "")
+    similar = [option for option in names if option.rpartition(".")[2] == last]
+    similar += difflib.get_close_matches(name, names, n=1)
+    return f"unknown option {word}." + (f" Did you mean {similar[0]}?" if similar else "")
 
 
 def message_of(event: Any, kind: Any, args: Sequence[str]) -> str | None:
     """Returns the message of a `tyro._errors.ParseErrorEvent`, or None for an unknown event.
 
     Args:
-      event: what tyro is about to refuse.
+      event: the error that tyro is about to print.
       kind: the dataclass of the options.
       args: the command line.
 
     Raises:
-      AttributeError: where an event has other fields than those of tyro 1.0.17.
+      AttributeError: if an event has other fields than in tyro 1.0.17.
     """
     names = {*option_names(kind), *_COMMON}
     unknown = [word for word in args if is_option(word) and _name_in(word) not in names]
-    if unknown:  # it may be meant to be the option that is missing
+    if unknown:  # because it may be a misspelt name of a missing option
         return unknown_option(kind, unknown[0])
-    what = type(event).__name__
-    if what == "MissingArgs":
-        missing = [_shown_name(one.arg) for one in event.missing_arguments]
-        return f"{_listed(missing, 'and')} must be given"
-    if what == "InstantiationFailure" and event.argument is None:
+    event_kind = type(event).__name__
+    if event_kind == "MissingArgs":
+        missing = [_shown_name(argument.arg) for argument in event.missing_arguments]
+        return f"{_join_names(missing, 'and')} must be given"
+    if event_kind == "InstantiationFailure" and event.argument is None:
         return str(event.message)
-    if what not in ("InvalidChoice", "BadValue", "InstantiationFailure"):
+    if event_kind not in ("InvalidChoice", "BadValue", "InstantiationFailure"):
         return None
-    name, wanted = _shown_name(event.argument), event.argument.lowered.metavar
-    wanted = wanted.removeprefix("{None}|")
-    if what == "InvalidChoice":
-        return f"{name} must be {_listed(event.choices, 'or')}, got {event.value!r}"
-    if what == "BadValue":
-        return f"{name} needs a value ({wanted})"
+    name, value_type = _shown_name(event.argument), event.argument.lowered.metavar
+    value_type = value_type.removeprefix("{None}|")
+    if event_kind == "InvalidChoice":
+        return f"{name} must be {_join_names(event.choices, 'or')}, got {event.value!r}"
+    if event_kind == "BadValue":
+        return f"{name} needs a value ({value_type})"
     values = _values(args, name)
-    return f"{name} must be {_TYPES.get(wanted, wanted)}, got {' '.join(values)!r}"
+    return f"{name} must be {_TYPES.get(value_type, value_type)}, got {' '.join(values)!r}"
 
 
 def _name_in(word: str) -> str:
@@ -88,17 +98,17 @@ def _shown_name(argument: Any) -> str:
     return str(lowered.metavar if argument.is_positional() else lowered.name_or_flags[0])
 
 
-def _listed(names: Sequence[str], conjunction: str) -> str:
+def _join_names(names: Sequence[str], conjunction: str) -> str:
     *early, last = names
     return f"{', '.join(early)} {conjunction} {last}" if early else last
 
 
 def _values(args: Sequence[str], option: str) -> list[str]:
-    """Returns the values that a command line gives an option the last time."""
+    """Returns the values of the last occurrence of an option on a command line."""
     values: list[str] = []
     for place, word in enumerate(args):
         if _name_in(word) == option:
             _, equals, value = word.partition("=")
-            following = itertools.takewhile(lambda one: not is_option(one), args[place + 1 :])
+            following = itertools.takewhile(lambda part: not is_option(part), args[place + 1 :])
             values = [value] if equals else list(following)
     return values

@@ -1,4 +1,4 @@
-"""What a program that computes on a CPU sets before its first computation."""
+"""Settings for computations on a CPU."""
 
 import ctypes
 import os
@@ -6,14 +6,18 @@ import platform
 
 import jax
 
-# Numbers of glibc's malloc.h.
+# The numbers are those of malloc.h of glibc.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
 
 
 def prepare_cpu(devices: int | None) -> None:
-    """Gives JAX one CPU device per core and keeps freed memory; call before the first computation.
+    """Gives JAX a CPU device per core and lets the process keep freed memory.
 
-    A scan runs on one thread of a CPU device, so data parallelism is what uses the other cores.
+    Call it before the first computation. A scan runs on a single thread of a CPU device, so only
+    data parallelism over several devices uses the other cores.
+
+    Args:
+      devices: the number of CPU devices; None gives a device per core.
     """
     keep_freed_memory()
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
@@ -21,7 +25,7 @@ def prepare_cpu(devices: int | None) -> None:
 
 
 def usable_cores() -> int:
-    """Cores that this process may use.
+    """Returns the number of cores that this process may use.
 
     The machine may have more: `taskset` and batch systems bind a process to some of them, and
     devices that share a core wait for each other at every step.
@@ -30,11 +34,14 @@ def usable_cores() -> int:
 
 
 def keep_freed_memory() -> bool:
-    """Lets the process keep large blocks that it frees, where the C library is glibc.
+    """Lets the process keep large blocks of memory that it frees, if the C library is glibc.
 
-    XLA's CPU backend allocates the temporaries of a step anew at every step. By default glibc maps
-    large blocks and unmaps them when they are freed, so that every step pays for page faults on all
-    of its memory. Returns whether the settings were taken; another C library stays as it is.
+    The CPU backend of XLA allocates the temporaries of a step anew at each step. By default glibc
+    maps large blocks and unmaps them when they are freed, so that each step pays for page faults on
+    all of its memory.
+
+    Returns:
+      True if glibc accepted the settings. With another C library the call has no effect.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -45,5 +52,6 @@ def keep_freed_memory() -> bool:
         (_TRIM_THRESHOLD, 2**31 - 1),
         (_TOP_PAD, 2**27),
     )
-    taken = [mallopt(name, value) == 1 for name, value in settings]  # all, also after a refusal
-    return all(taken)
+    # A list, because `all` would stop at the first setting that is refused.
+    accepted = [mallopt(name, value) == 1 for name, value in settings]
+    return all(accepted)

@@ -1,4 +1,4 @@
-"""What data and training, which do not import each other, agree on about filler rows."""
+"""A constant about filler rows, for data and training, which do not import each other."""
 
 FILLER_ID = -1
-"""Example id of a row that only fills a batch up; no text has it."""
+"""The example id of filler rows; no text has it."""

@@ -4,10 +4,10 @@ from typing import Any
 
 
 class ByIdentity:
-    """Equal where it is of one class and of the same object, so that its programs compile once.
+    """A wrapper that compares by the identity of its model, so that programs compile only once.
 
     Attributes:
-      model: the object.
+      model: the model.
     """
 
     def __init__(self, model: Any) -> None:

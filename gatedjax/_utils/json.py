@@ -1,4 +1,4 @@
-"""JSON that every reader accepts, and configurations as JSON holds them."""
+"""Conversion of values and configurations to standard JSON."""
 
 import dataclasses
 import json
@@ -14,12 +14,12 @@ from gatedjax._utils.numbers import plain
 def to_json(value: Any, **layout: Any) -> str:
     """Returns a value as JSON; NaN and infinities become null.
 
-    Python would write them as NaN and Infinity, which are no JSON: browsers, jq and most other
-    readers refuse the whole text.
+    Python would write NaN and Infinity, which are not allowed in JSON: browsers, jq and most other
+    readers refuse such a text.
 
     Args:
-      value: what `to_json_values` takes.
-      **layout: further arguments of `json.dumps`, as `indent`.
+      value: a value as for `to_json_values`.
+      **layout: further arguments of `json.dumps`, such as `indent`.
     """
     try:
         return json.dumps(value, allow_nan=False, default=_convert, **layout)
@@ -28,17 +28,17 @@ def to_json(value: Any, **layout: Any) -> str:
 
 
 def to_json_values(value: Any, name: str = "the value") -> Any:
-    """Returns a configuration, or any other value, as it is read back from JSON.
+    """Converts a configuration, or any other value, to the types of JSON.
 
     Dataclasses become dictionaries, tuples become lists, and numbers of NumPy and JAX become
-    Python's. NaN and infinities stay.
+    Python numbers. NaN and infinities stay.
 
     Args:
-      value: texts, numbers, None, and lists, mappings and dataclasses of those.
-      name: what the value is called in a message.
+      value: a text, a number or None, or lists, mappings and dataclasses of such values.
+      name: the name of the value in a message.
 
     Raises:
-      TypeError: for a value of another type, or with one in it.
+      TypeError: if the value, or a value in it, has another type.
     """
 
     def convert(inner: Any) -> Any:
@@ -52,9 +52,9 @@ def to_json_values(value: Any, name: str = "the value") -> Any:
 
 
 def field_values(config: Any) -> dict[str, Any]:
-    """Returns the fields of a dataclass under the names that records and checkpoints have them.
+    """Returns the fields of a dataclass under their names in records and checkpoints.
 
-    This is the one place that chooses these names.
+    These names are chosen only here.
 
     Args:
       config: an instance of a dataclass.
@@ -74,7 +74,7 @@ def _convert(value: Any) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    """Returns a copy with None for every number that is not finite."""
+    """Returns a copy with None for each number that is not finite."""
     if isinstance(value, dict):
         return {name: _finite(inner) for name, inner in value.items()}
     if isinstance(value, list):

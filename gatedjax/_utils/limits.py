@@ -1,53 +1,53 @@
-"""The largest sizes that files, model folders and options may have, all in one place.
+"""Upper limits for files, model folders and options.
 
-What is larger is a mistake or an attack. Unchecked it ends in an abort of the process, in a loop
-without an end or in all of the memory; a limit ends in one line that names it.
+A larger size is a mistake or an attack. Without a check the process might abort, loop without end
+or use up the memory. With a limit it ends with a message of a single line.
 """
 
 import os
 from pathlib import Path
 
 MOST_CHARACTERS = 1 << 25
-"""Of a line of text, and of a record of several lines: a field of 10 MB is one, a file is not."""
+"""The most characters of a line of text, or of a record of several lines."""
 MOST_TEXT_BYTES = 1 << 28
-"""Of a text that is read whole: a document for a reader, all lines for a translator."""
+"""The most bytes of a text that is read at once: a document, or all lines for a translator."""
 MOST_JSON_BYTES = 1 << 27
-"""Of a JSON file of a model or a run: a vocabulary of a million words has some 15 MB."""
+"""The most bytes of a JSON file of a model or a run; a million words have about 15 MB."""
 MOST_COLUMNS = 10_000
-"""Of a table."""
+"""The most columns of a table."""
 MOST_LENGTH = 1 << 20
-"""Words of a text that a model reads."""
+"""The most words of a text that a model reads."""
 MOST_WORDS = 10_000_000
-"""Of a vocabulary."""
+"""The most words of a vocabulary."""
 MOST_WIDTH = 1 << 16
-"""Of a layer, and of all other sizes of a network that have no limit of their own."""
+"""The largest width of a layer, and the limit of all sizes of a network without another limit."""
 MOST_LAYERS = 1000
-"""Of a network; layers are traced one after the other."""
+"""The most layers of a network, because each layer is traced separately."""
 MOST_BATCH = 1 << 16
-"""Examples of a batch."""
+"""The most examples of a batch."""
 MOST_DRAWS = 1 << 20
-"""Draws of a measurement."""
+"""The most draws of a measurement."""
 MOST_STEPS = 2**31 - 1
-"""Of a training: JAX counts them in 32 bits."""
+"""The most steps of a run, because JAX counts them in 32 bits."""
 MOST_SEED = 2**32 - 1
-"""The largest seed: JAX takes 32 bits of it, so that a larger one would be another one's twin."""
+"""The largest seed. JAX uses 32 bits, so that a larger seed would equal a smaller one."""
 
 
 def check_most(name: str, value: float, most: int) -> None:
-    """Raises ValueError, with the limit in its message, if a value is larger."""
+    """Raises ValueError if a value is larger than the limit `most`."""
     if value > most:
         raise ValueError(f"{name} must be at most {most:,}, got {value:,}")
 
 
 def read_limited(path: str | Path, most: int = MOST_JSON_BYTES) -> bytes:
-    """Returns the content of a file.
+    """Reads a file of a limited size and returns its content.
 
     Raises:
-      OSError: if it cannot be read.
-      ValueError: if it has more bytes than `most`, of which no more are read.
+      OSError: if the file cannot be read.
+      ValueError: if it has more than `most` bytes; then at most `most` + 1 bytes are read.
     """
     with Path(path).open("rb") as file:
-        # a device or a pipe has no size before it is read
+        # The size of a device or a pipe is unknown before it is read.
         if os.fstat(file.fileno()).st_size <= most and len(content := file.read(most + 1)) <= most:
             return content
     raise ValueError(f"{path}: at most {most:,} bytes are read, and it has more")

@@ -1,4 +1,4 @@
-"""Conversion of the numbers of NumPy and JAX to Python's, for options, JSON and hashes."""
+"""Conversion of numbers of NumPy and JAX to Python numbers, for options, JSON and hashes."""
 
 import dataclasses
 import functools
@@ -11,10 +11,10 @@ from gatedjax.functional._tracing import is_traced
 
 
 def plain(value: Any) -> Any:
-    """Returns a number or text of NumPy or JAX as Python's; another value is returned as it is.
+    """Converts a number or text of NumPy or JAX to Python; returns other values unchanged.
 
     An array with one axis becomes a tuple of Python numbers, and the values in a tuple are
-    converted. So a search may draw options with `np.arange` or `np.logspace`.
+    converted. Options may therefore come from `np.arange` or `np.logspace`.
     """
     if isinstance(value, np.generic):
         return value.item()
@@ -35,21 +35,21 @@ def make_plain(config: object) -> None:
     Raises:
       TypeError: if a field of type int has a number that is not whole; 1e3 is whole.
     """
-    kind: Any = type(config)  # mypy takes a metaclass for unhashable
+    kind: Any = type(config)  # because mypy takes a metaclass for unhashable
     for name, is_whole in _fields(kind):
-        given = getattr(config, name)
-        value = plain(given)
+        original = getattr(config, name)
+        value = plain(original)
         if is_whole and isinstance(value, float):
             if not value.is_integer():
                 raise TypeError(f"{name} must be an integer, got {value}")
             value = int(value)
-        if value is not given:
+        if value is not original:
             object.__setattr__(config, name, value)
 
 
 @functools.cache
 def _fields(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """Returns the names of the fields, each with whether its type is int, or int and None."""
+    """Returns the name of each field, and True if its type is int or `int | None`."""
     hints = get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]
     return tuple((n, {*(get_args(hints[n]) or (hints[n],))} - {type(None)} == {int}) for n in names)

@@ -11,21 +11,21 @@ T = TypeVar("T")
 
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 """An option that takes no value and has no --no-NAME."""
-# None comes first because tyro loads typeguard, which takes longer than tyro, to look behind it
+# None comes first, because tyro would otherwise load typeguard, which takes longer than tyro.
 Unset = Annotated[
     None | T,  # noqa: RUF036
     tyro.conf.DisallowNone,
     tyro.conf.arg(help_behavior_hint=""),
 ]
-"""None where the option is not given. The docstring of the field names the default in its place."""
+"""An option that is None if it is not given. The docstring of the field describes its default."""
 Several = Annotated[tuple[T, ...], tyro.conf.arg(help_behavior_hint="")]
-"""Any number of values. The docstring of the field names the default in the place of ()."""
+"""An option with any number of values. The docstring of the field describes its default."""
 
 
 def joined_docstrings() -> tyro.constructors.ConstructorRegistry:
-    """Returns rules for tyro that join the lines of a field's docstring.
+    """Returns rules for tyro that join the lines of the docstring of a field.
 
-    tyro takes a line that is indented for a paragraph of its own.
+    Without them tyro prints each indented line as a separate paragraph.
     """
     registry = tyro.constructors.ConstructorRegistry()
     in_rule = False
@@ -35,7 +35,7 @@ def joined_docstrings() -> tyro.constructors.ConstructorRegistry:
         nonlocal in_rule
         if in_rule or not dataclasses.is_dataclass(info.type):
             return None
-        in_rule = True  # the rule that is asked next is tyro's own
+        in_rule = True  # so that the next call uses the rule of tyro
         try:
             spec = registry.get_struct_spec(info)
         finally:
@@ -43,7 +43,7 @@ def joined_docstrings() -> tyro.constructors.ConstructorRegistry:
         if not isinstance(spec, tyro.constructors.StructConstructorSpec):
             return spec
         fields = (
-            dataclasses.replace(field, helptext=functools.partial(_joined, field.helptext))
+            dataclasses.replace(field, helptext=functools.partial(_join_lines, field.helptext))
             for field in spec.fields
         )
         return dataclasses.replace(spec, fields=tuple(fields))
@@ -51,6 +51,6 @@ def joined_docstrings() -> tyro.constructors.ConstructorRegistry:
     return registry
 
 
-def _joined(text: str | Callable[[], str | None] | None) -> str | None:
+def _join_lines(text: str | Callable[[], str | None] | None) -> str | None:
     text = text() if callable(text) else text
     return None if text is None else " ".join(text.split())

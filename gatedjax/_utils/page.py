@@ -1,4 +1,4 @@
-"""HTML pages that are one file: nothing is loaded, and a policy tells the browser so."""
+"""HTML pages in a single file, with a policy that forbids the browser to load other files."""
 
 import base64
 import hashlib
@@ -17,23 +17,23 @@ h1 { font-size: 1.4rem; line-height: 1.3; overflow-wrap: anywhere; }
   padding: 0.1em 0.15em; }
 .closed { color: var(--closed); }
 """
-"""The style of texts whose words are shaded by their attention, `--a`, or closed."""
+"""The style of texts with words that are closed, or shaded by their attention `--a`."""
 
 
 def render_page(
     title: str, body: str, style: str, *, script: str = "", css_class: str = "", lang: str = "en"
 ) -> str:
-    """Returns a page that needs nothing but a browser.
+    """Returns an HTML page that a browser shows without a network.
 
     Args:
-      title: text, which is escaped.
-      body: HTML, of which only a page without a script may have `style` attributes.
-      style: CSS.
+      title: the title as text, which is escaped.
+      body: the HTML of the body. It may have `style` attributes only if there is no script.
+      style: the CSS.
       script: a module of JavaScript that runs after the body is read.
-      css_class: class of the body element.
-      lang: language of the page.
+      css_class: the class of the body element.
+      lang: the language of the page.
     """
-    # a policy allows style attributes only together with every style element
+    # A policy can allow style attributes only if it allows all style elements as well.
     styles = f"'{_digest(style)}'" if script else "'unsafe-inline'"
     scripts = f"script-src '{_digest(script)}'; " if script else ""
     icon = '\n<link rel="icon" href="data:,">' if script else ""

@@ -1,4 +1,4 @@
-"""Names and options that earlier versions had, and what to use in their place."""
+"""Names and options of earlier versions, with their replacements."""
 
 import functools
 import importlib
@@ -8,21 +8,21 @@ from typing import Any, TypeVar
 Kind = TypeVar("Kind", bound=type)
 
 
-def _inside(module: str, *names: str) -> dict[str, str]:
-    """Returns the reason for names that are parts of one module."""
+def _internal_names(module: str, *names: str) -> dict[str, str]:
+    """Returns the message for names that are internal to a module."""
     return dict.fromkeys(names, f"it is in {module}")
 
 
-def _beside(module: str, *names: str) -> dict[str, str]:
-    """Returns the reason for names that only the tables of one paper use."""
+def _paper_names(module: str, *names: str) -> dict[str, str]:
+    """Returns the message for names that only the tables of a single paper use."""
     return dict.fromkeys(names, f"only one paper uses it, and it is in {module}")
 
 
-def _returned(module: str, **functions: str) -> dict[str, str]:
-    """Returns the reason for classes that users receive and do not make.
+def _returned_classes(module: str, **functions: str) -> dict[str, str]:
+    """Returns the message for classes that users receive and do not create.
 
     Args:
-      module: where the classes are, for annotations.
+      module: the module of the classes, for annotations.
       functions: for each class, the function or network that returns it.
     """
     return {
@@ -40,7 +40,7 @@ _LAZY_ROWS = (
     "every optimizer updates all word vectors. With 20,000 words, lazy rows saved 9 % of a step of "
     "`gatedjax train` for texts of 24 words, and made it 17 % longer for texts of 200 words"
 )
-# package -> name -> the reason, or what replaces the name
+# package -> name -> the reason for the removal, or the replacement
 REMOVED: dict[str, dict[str, str]] = {
     "gatedjax.analysis": {
         "DensityCounts": _DENSITY,
@@ -48,41 +48,41 @@ REMOVED: dict[str, dict[str, str]] = {
         "attention_flops_total": "pass the sum of the counts to attention_flops",
         "word_of_piece": "number the words of the pieces yourself, from 0",
     }
-    | _beside("experiments.ssan.roles", "RoleCounts", "RoleScores", "role_counts")
-    | _beside("experiments.ssan.roles", "constrained_labels")
-    | _beside("experiments.ssan.tags", "TAG_CLASSES", "TagCounts", "tag_class", "tag_counts")
-    | _beside("experiments.ssan.attention", "merge_pieces")
-    | _beside("experiments.ssan.groups", "group_scores")
-    | _beside("experiments.rau.images", "plot_images")
-    | _inside("gatedjax.analysis._faithfulness", "SHARES")
-    | _inside("gatedjax.analysis._flops", "bilstm_flops")
-    | _inside("gatedjax.analysis._roar", "mask_top")
-    | _returned("gatedjax.analysis._attention_mass", DistanceCounts="distance_counts")
-    | _returned(
+    | _paper_names("experiments.ssan.roles", "RoleCounts", "RoleScores", "role_counts")
+    | _paper_names("experiments.ssan.roles", "constrained_labels")
+    | _paper_names("experiments.ssan.tags", "TAG_CLASSES", "TagCounts", "tag_class", "tag_counts")
+    | _paper_names("experiments.ssan.attention", "merge_pieces")
+    | _paper_names("experiments.ssan.groups", "group_scores")
+    | _paper_names("experiments.rau.images", "plot_images")
+    | _internal_names("gatedjax.analysis._faithfulness", "SHARES")
+    | _internal_names("gatedjax.analysis._flops", "bilstm_flops")
+    | _internal_names("gatedjax.analysis._roar", "mask_top")
+    | _returned_classes("gatedjax.analysis._attention_mass", DistanceCounts="distance_counts")
+    | _returned_classes(
         "gatedjax.analysis._faithfulness",
         Comparison="faithfulness",
         Faithfulness="faithfulness",
         Rationale="faithfulness",
     )
-    | _returned("gatedjax.analysis._flops", FlopsReport="flops_report")
-    | _returned("gatedjax.analysis._gates", Density="density", TruthScores="gate_truth")
-    | _returned("gatedjax.analysis._roar", Racu="racu")
-    | _returned("gatedjax.analysis._scores", ClassScores="class_scores")
-    | _returned(
+    | _returned_classes("gatedjax.analysis._flops", FlopsReport="flops_report")
+    | _returned_classes("gatedjax.analysis._gates", Density="density", TruthScores="gate_truth")
+    | _returned_classes("gatedjax.analysis._roar", Racu="racu")
+    | _returned_classes("gatedjax.analysis._scores", ClassScores="class_scores")
+    | _returned_classes(
         "gatedjax.analysis._significance",
         McNemar="mcnemar",
         Proportion="proportion_test",
         Summary="summary",
     ),
-    "gatedjax.analysis.phrases": _returned(
+    "gatedjax.analysis.phrases": _returned_classes(
         "gatedjax.analysis._phrases", Runs="runs", Selection="trace"
     )
-    | _returned(
+    | _returned_classes(
         "gatedjax.analysis._phrase_statistics",
         GateHistogram="gate_histogram",
         LayerHistogram="weight_histogram",
     ),
-    "gatedjax.analysis.trees": _returned(
+    "gatedjax.analysis.trees": _returned_classes(
         "gatedjax.analysis._brackets",
         BracketCounts="bracket_counts",
         BracketScores="bracket_scores",
@@ -92,18 +92,18 @@ REMOVED: dict[str, dict[str, str]] = {
             "load reads parallel corpora out of manual_dir, and Source takes pairs of your own"
         )
     }
-    | _beside("experiments.ga_net.statistics", "DatasetStatistics", "dataset_statistics")
-    | _beside("experiments.ssan.sentences", "restore_word")
-    | _inside("gatedjax.data.sets._reordering", "move_word")
-    | _inside("gatedjax.data.sets._split", "stratified_split")
-    | _returned(
+    | _paper_names("experiments.ga_net.statistics", "DatasetStatistics", "dataset_statistics")
+    | _paper_names("experiments.ssan.sentences", "restore_word")
+    | _internal_names("gatedjax.data.sets._reordering", "move_word")
+    | _internal_names("gatedjax.data.sets._split", "stratified_split")
+    | _returned_classes(
         "gatedjax.data.files._source",
         Quarantined="Source.quarantine",
         ReadReport="Source.report",
         SpanCounts="Source.report.spans",
     )
-    | _returned("gatedjax.data.batches._steps", WithStep="for_schedule"),
-    "gatedjax.export": _returned("gatedjax.export._inference", Inference="load_inference"),
+    | _returned_classes("gatedjax.data.batches._steps", WithStep="for_schedule"),
+    "gatedjax.export": _returned_classes("gatedjax.export._inference", Inference="load_inference"),
     "gatedjax.functional": {
         "AttentionStatistics": _COUNTS,
         "attention_statistics": _COUNTS,
@@ -114,57 +114,61 @@ REMOVED: dict[str, dict[str, str]] = {
         ),
         "pair_dropout": "byte_dropout takes the bytes that pair_bytes draws",
     }
-    | _returned("gatedjax.functional._compact", CompactPool="compact_attention_pool")
-    | _returned("gatedjax.functional._selector", SelectionStatistics="selection_statistics"),
-    "gatedjax.gates": _returned("gatedjax.gates._enumerate", Truth="enumerate")
-    | _returned("gatedjax.gates._study", ModeRow="gate_modes")
-    | _returned("gatedjax.text.gate_modes", GateModes="gate_modes", ModeValues="gate_modes")
-    | _returned("gatedjax.gates._report", Measure="measure", Measured="measure")
-    | _returned("gatedjax.gates._report", Report="report", Row="report"),
+    | _returned_classes("gatedjax.functional._compact", CompactPool="compact_attention_pool")
+    | _returned_classes(
+        "gatedjax.functional._selector", SelectionStatistics="selection_statistics"
+    ),
+    "gatedjax.gates": _returned_classes("gatedjax.gates._enumerate", Truth="enumerate")
+    | _returned_classes("gatedjax.gates._study", ModeRow="gate_modes")
+    | _returned_classes("gatedjax.text.gate_modes", GateModes="gate_modes", ModeValues="gate_modes")
+    | _returned_classes("gatedjax.gates._report", Measure="measure", Measured="measure")
+    | _returned_classes("gatedjax.gates._report", Report="report", Row="report"),
     "gatedjax.models.ga_net": {"GANetTask": "import it from gatedjax.models"},
     "gatedjax.models": {
         f"ssan_{name}": f"gatedjax.models.ssan.{name} has its contents"
         for name in ("nli", "probe", "reordering", "tagger", "translation")
     }
-    | _inside("gatedjax.models._cloze", "ClozeTask")
-    | _returned("gatedjax.models.agt", AGTOutput="AGT")
-    | _returned("gatedjax.models.ga_net", GANetOutput="GANet")
-    | _returned("gatedjax.models.ga_reader", GAReaderOutput="GAReader")
-    | _returned("gatedjax.models.rau", RAUOutput="RAUClassifier")
-    | _returned("gatedjax.models.rau_language", RAULanguageOutput="RAULanguageModel")
-    | _returned("gatedjax.models.ssan.encoder", SSANEncoderOutput="SSANEncoder")
-    | _returned("gatedjax.models.ssan.nli", SSANNLIOutput="SSANNLI")
-    | _returned("gatedjax.models.ssan.probe", SSANOutput="SSANProbe")
-    | _returned("gatedjax.models.ssan.reordering", WordReorderingOutput="WordReorderingDetector")
-    | _returned("gatedjax.models.ssan.tagger", SSANTaggerOutput="SSANTagger")
-    | _returned("gatedjax.models.ssan.translation", SSANTranslatorOutput="SSANTranslator")
-    | _returned("gatedjax.models.transformer.search", Found="beam_search"),
-    "gatedjax.nn": _returned("gatedjax.nn._hop", HopOutput="GatedAttentionHop"),
-    "gatedjax.training": _inside("gatedjax.training.parallel", "pad_rows")
-    | _returned("gatedjax.training.lanes", Lane="lanes_of")
+    | _internal_names("gatedjax.models._cloze", "ClozeTask")
+    | _returned_classes("gatedjax.models.agt", AGTOutput="AGT")
+    | _returned_classes("gatedjax.models.ga_net", GANetOutput="GANet")
+    | _returned_classes("gatedjax.models.ga_reader", GAReaderOutput="GAReader")
+    | _returned_classes("gatedjax.models.rau", RAUOutput="RAUClassifier")
+    | _returned_classes("gatedjax.models.rau_language", RAULanguageOutput="RAULanguageModel")
+    | _returned_classes("gatedjax.models.ssan.encoder", SSANEncoderOutput="SSANEncoder")
+    | _returned_classes("gatedjax.models.ssan.nli", SSANNLIOutput="SSANNLI")
+    | _returned_classes("gatedjax.models.ssan.probe", SSANOutput="SSANProbe")
+    | _returned_classes(
+        "gatedjax.models.ssan.reordering", WordReorderingOutput="WordReorderingDetector"
+    )
+    | _returned_classes("gatedjax.models.ssan.tagger", SSANTaggerOutput="SSANTagger")
+    | _returned_classes("gatedjax.models.ssan.translation", SSANTranslatorOutput="SSANTranslator")
+    | _returned_classes("gatedjax.models.transformer.search", Found="beam_search"),
+    "gatedjax.nn": _returned_classes("gatedjax.nn._hop", HopOutput="GatedAttentionHop"),
+    "gatedjax.training": _internal_names("gatedjax.training.parallel", "pad_rows")
+    | _returned_classes("gatedjax.training.lanes", Lane="lanes_of")
     | {
         "LazyRows": _LAZY_ROWS,
         "lazy_rows": _LAZY_ROWS,
         "table_lookups": "it served lazy_rows; a task needs no attribute `lookups`",
     },
 }
-# package -> name -> the module that defines it, of names that are public in both
+# package -> name -> the module that defines it, for names that are public in both
 MOVED = {"gatedjax.gates": dict.fromkeys(("gate_modes", "measure"), "gatedjax.text.gate_modes")}
 
-# dataclass -> field -> (its default, the reason)
+# dataclass -> field -> (its default, the reason for the removal)
 REMOVED_FIELDS: dict[str, dict[str, tuple[object, str]]] = {
     "OptimizerConfig": {"lazy_rows": (False, _LAZY_ROWS)}
 }
-# option of a command -> the reason
+# option of a command -> the reason for the removal
 _REMOVED_OPTIONS = {"--train.optimizer.lazy-rows": _LAZY_ROWS}
 
 
 def without_removed_fields(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a dataclass less those that were removed, if these have their default.
+    """Returns the fields of a dataclass without removed fields that have their default.
 
     Args:
       kind: the name of the dataclass.
-      values: its fields by name, perhaps as an earlier version recorded them.
+      values: the fields by name, perhaps as an earlier version recorded them.
 
     Raises:
       ValueError: if a removed field has another value than its default.
@@ -179,7 +183,7 @@ def without_removed_fields(kind: str, values: Mapping[str, Any]) -> dict[str, An
 
 
 def accepts_removed_fields(kind: Kind) -> Kind:
-    """Makes a dataclass take its removed fields with their defaults, and explain other values."""
+    """Makes a dataclass accept removed fields with their defaults, and explain other values."""
     init: Any = kind.__init__  # type: ignore[misc]
 
     @functools.wraps(init)
@@ -191,7 +195,7 @@ def accepts_removed_fields(kind: Kind) -> Kind:
 
 
 def explain_removed_option(args: Sequence[str]) -> str | None:
-    """Returns why an option on a command line was removed; None if all of them are there."""
+    """Returns a message if a command line has a removed option; else None."""
     for arg in args:
         name = arg.partition("=")[0].replace("_", "-").replace(".no-", ".")
         if (reason := _REMOVED_OPTIONS.get(name)) is not None:
@@ -200,11 +204,11 @@ def explain_removed_option(args: Sequence[str]) -> str | None:
 
 
 def removed_from(package: str) -> Callable[[str], object]:
-    """Returns a module's `__getattr__` for the names that `REMOVED` and `MOVED` list.
+    """Returns a `__getattr__` for a package, for the names in `REMOVED` and `MOVED`.
 
-    Names that were removed are explained; names that have moved are imported on first use.
-    A package assigns it outside of type checking, because a type checker would take every name for
-    an attribute of a module that has `__getattr__`.
+    A removed name raises an ImportError with the reason. A moved name is imported on first use.
+    A package assigns it outside of type checking, because a type checker would accept any name as
+    an attribute of a module with `__getattr__`.
     """
 
     def explain(name: str) -> object:

@@ -1,7 +1,7 @@
-"""Text on its way to a person: names from elsewhere are shown as they are, and steer nothing.
+"""Printing of text with untrusted names, which must not control the terminal.
 
-A folder may be called "[/b]", and an array or a member of an archive may have an escape code in its
-name. All that gatedjax prints goes through here.
+A folder may have the name "[/b]", and the name of an array or of an archive member may have an
+escape code. All output of gatedjax goes through the functions here.
 """
 
 import contextlib
@@ -17,62 +17,62 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Control and format characters, halves of surrogate pairs (from file names that are not UTF-8).
+# Control and format characters, and halves of surrogate pairs (from file names that are not UTF-8).
 _BAD = ("Cc", "Cf", "Cs")
-# Joiners (ZWNJ, ZWJ) are format characters that some scripts and emoji need.
+# Joiners (ZWNJ, ZWJ) are allowed, because some scripts and emoji need them.
 _JOINERS = "\u200c\u200d"
 
 
 def clean(word: str) -> str:
-    """The word on one line, without control characters (which could steer a terminal)."""
+    """Returns the word on a single line, without control characters."""
     flat = " ".join(str(word).split())
     return "".join("\ufffd" if _bad(c) else c for c in flat)
 
 
 def printable(text: str) -> str:
-    r"""The text with control characters as Python writes them ("\x1b"); line breaks stay."""
+    r"""Escapes control characters in a text as Python does ("\x1b"); line breaks stay."""
     if text.isprintable():
         return text
-    return "".join(_escaped(c) if _bad(c) and c not in "\n\t" else c for c in text)
+    return "".join(_escape(c) if _bad(c) and c not in "\n\t" else c for c in text)
 
 
 def _bad(character: str) -> bool:
     return unicodedata.category(character) in _BAD and character not in _JOINERS
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
 def escape_unencodable(stream: object) -> None:
-    r"""Makes a stream write what its encoding does not have as Python writes it ("\xef").
+    r"""Makes a stream escape characters that its encoding lacks, as Python does ("\xef").
 
-    A program must not end because its output goes to a file or a terminal in another encoding. An
-    error handler that the user has asked for, as with PYTHONIOENCODING=ascii:replace, stays.
+    A program must not fail because its output goes to a file or a terminal in another encoding. An
+    error handler that the user has set, as with PYTHONIOENCODING=ascii:replace, stays.
     """
     if not isinstance(stream, io.TextIOWrapper):
         return
-    # Python's own handler in the C locale, which hands bytes of file names on and refuses letters
+    # In the C locale Python uses a handler that passes bytes of file names on and refuses letters.
     of_locale = stream.errors == "surrogateescape" and not stream.encoding.lower().startswith("utf")
     if stream.errors == "strict" or of_locale:
         stream.reconfigure(errors="backslashreplace")
 
 
 UNREAD = 141
-"""Status of a program whose reader has gone: 128 + SIGPIPE, as a shell says of those it ends."""
+"""The exit status after the reader of a pipe has gone: 128 + SIGPIPE, as in a shell."""
 
 
 @contextlib.contextmanager
 def while_read(stream: TextIO | None) -> Iterator[None]:
-    """Hands over what the block writes; where the reader has gone, the program ends.
+    """Flushes a stream after the block, and ends the program if the reader of a pipe has gone.
 
-    A reader that goes (`head` that has enough, `less` that was left) is no error to speak of.
+    The program then ends without a message, because `head` and `less` close pipes in normal use.
 
     Args:
-      stream: standard output or standard error; None where a program has none (`>&-`).
+      stream: standard output or standard error; None in a program without it (`>&-`).
 
     Raises:
-      SystemExit: of status `UNREAD`, if nobody reads the stream.
+      SystemExit: with status `UNREAD`, if the reader of the stream has gone.
     """
     if stream is None:
         yield
@@ -88,7 +88,7 @@ def while_read(stream: TextIO | None) -> Iterator[None]:
 
 
 def _end_unread(stream: IO[str]) -> NoReturn:
-    # the interpreter must not flush into it either
+    # The interpreter flushes the stream at its end, which would raise the error again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(UNREAD)
 
@@ -96,15 +96,16 @@ def _end_unread(stream: IO[str]) -> NoReturn:
 def say(
     *values: Any, file: TextIO | EllipsisType | None = ..., end: str = "\n", flush: bool = True
 ) -> None:
-    """As `print`, with `printable` applied to what is printed; see `while_read`.
+    """Prints values like `print`, with control characters escaped by `printable`.
 
-    Characters that the encoding of the stream does not have are written as Python writes them.
+    Characters that the encoding of the stream lacks are escaped. If the reader of a pipe has gone,
+    the program ends, see `while_read`.
 
     Args:
-      *values: what to print; `str` is applied to them.
-      file: where to (default: standard output); None, which `sys.stderr` may be, is nowhere.
-      end: what follows.
-      flush: hand it over at once; without it, for very many lines, once there is a block of them.
+      *values: the values to print, which are converted with `str`.
+      file: the stream (default: standard output). None, which `sys.stderr` may be, prints no text.
+      end: the text after the values.
+      flush: True flushes the stream at once. False is faster for very many lines.
     """
     stream = sys.stdout if isinstance(file, EllipsisType) else file
     if stream is None:
@@ -117,10 +118,10 @@ def say(
 
 
 def new_console(*, stderr: bool = False) -> "Console":
-    """A rich console that takes strings as they are: no markup, no emoji codes, no escape codes.
+    """Returns a rich console that prints strings without markup, emoji codes and escape codes.
 
     Args:
-      stderr: print to standard error.
+      stderr: True prints to standard error.
     """
     escape_unencodable(sys.stderr if stderr else sys.stdout)
     return _console_class()(stderr=stderr, markup=False, emoji=False)
@@ -128,10 +129,10 @@ def new_console(*, stderr: bool = False) -> "Console":
 
 @functools.cache
 def _console_class() -> type:
-    from rich.console import Console  # not needed by who only wants the functions above
+    from rich.console import Console  # imported here, because most programs do not need it
 
     class PlainConsole(Console):
-        """Every string that is printed, in a table or outside, comes through `render_str`."""
+        """A console that escapes control characters in all strings, also in tables."""
 
         def render_str(self, text: str, **options: Any) -> Any:
             return super().render_str(printable(text), **options)

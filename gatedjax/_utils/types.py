@@ -1,14 +1,14 @@
-"""Names for what the types of Python cannot say; `gatedjax.functional._types` has others."""
+"""Names of types that Python cannot express. `gatedjax.functional._types` has more of them."""
 
 from typing import Any, TypeAlias
 
 Tree: TypeAlias = Any
-"""A tree of arrays, in containers that JAX knows, or one array, or the shapes and dtypes of one."""
+"""A tree of arrays in containers of JAX, a single array, or a tree of shapes and dtypes."""
 Params: TypeAlias = Any
 """The parameters of a network: nested dicts of arrays."""
 Output: TypeAlias = Any
-"""What a network returns: a struct with `logits`, and what analysis needs."""
+"""The output of a network: a struct with `logits` and with arrays for analysis."""
 Options: TypeAlias = dict[str, Any]
-"""Keyword arguments that are handed on."""
+"""Keyword arguments for another function."""
 Json: TypeAlias = dict[str, Any]
-"""An object as JSON holds it."""
+"""A JSON object as a dict."""

@@ -1,7 +1,8 @@
-"""Writes files and folders whole or not at all, and writes into devices and pipes.
+"""Atomic writing of files and folders, and writing into devices and pipes.
 
-A process that is killed while it writes leaves a hidden file or folder beside its target. A living
-process holds a lock on it, so that the next write to the same target can remove the others.
+A process that is killed while it writes leaves a hidden file or folder next to its target. A
+process that is alive has a lock on it, so that the next write to the same target can remove the
+hidden files without a lock.
 """
 
 import contextlib
@@ -17,21 +18,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-# Errors of a system or a file system that cannot exchange two names; EPERM is that of a container
-# which refuses system calls that it does not know.
+# Errors of systems and file systems that cannot exchange two names. EPERM comes from containers
+# that refuse unknown system calls.
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _PARTIAL, _OLD = "partial", "old"
 
 
 def check_place(path: Path | None) -> None:
-    """Refuses a file that could not be written, before the work whose result it is to hold.
+    """Checks that a file can be written, before the work that computes its content.
 
     Args:
-      path: the file; None, for which nothing is written, is passed.
+      path: the file; None is allowed.
 
     Raises:
-      FileNotFoundError: if its folder, or that of the file that a link leads to, is not there.
+      FileNotFoundError: if the folder of the file, or of the file that a link leads to, is missing.
       IsADirectoryError: if the path is a folder.
     """
     if path is None:
@@ -44,13 +45,13 @@ def check_place(path: Path | None) -> None:
 
 @contextlib.contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file that is replaced when the block ends; an error leaves the old one.
+    """Opens a file that is replaced at the end of the block; after an error the old file stays.
 
-    A link stays, and the file that it leads to is replaced. A device, a pipe and the file that
-    standard output or standard error goes to are not replaced: they are written into.
+    For a link the file that it leads to is replaced. A device, a pipe and the file of standard
+    output or standard error are not replaced: the content is written into them.
 
     Args:
-      path: the file; it and its folder are those of `check_place`.
+      path: the file, for which `check_place` must pass.
     """
     target = _replaceable(path)
     if target is None:
@@ -64,7 +65,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(descriptor)
-            # before the file is closed, because closing it releases the lock
+            # The file is renamed before it is closed, because closing it releases the lock.
             os.replace(partial, target)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -72,22 +73,22 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Writes a file in one step, as `open_atomic` does."""
+    """Writes the content of a file in a single step, see `open_atomic`."""
     with open_atomic(path) as file:
         file.write(content)
 
 
 @contextlib.contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """Yields an empty folder that takes the place of `target` when the block ends.
+    """Yields an empty folder that replaces `target` at the end of the block.
 
-    The two folders are exchanged in one step where the system can. Elsewhere the old folder is
-    moved away first; if the process is killed before the new folder is in place, `recover` brings
-    the old folder back.
+    The two folders are exchanged in a single step if the system can do it. Otherwise the old folder
+    is moved away first. If the process is killed before the new folder is in place, `recover`
+    restores the old folder.
 
     Args:
       target: the folder, not a link. If it exists, its files are removed at the end; the caller
-        must have made sure that nobody needs them.
+        must make sure that they are not needed.
     """
     recover(target)
     partial, descriptor = _new(target, _open_new_folder)
@@ -102,7 +103,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def recover(target: Path) -> None:
-    """Brings a folder back that a killed process had moved away, and removes what it left.
+    """Restores a folder that a killed process had moved away, and removes leftover files.
 
     Args:
       target: see `new_folder`.
@@ -116,7 +117,7 @@ def recover(target: Path) -> None:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Removes what killed processes left beside a file or folder that they were writing."""
+    """Removes the hidden files and folders that killed processes left next to a target."""
     for place in (*_leftovers(target, _PARTIAL), *_leftovers(target, _OLD)):
         with _unless_in_use(place) as is_free:
             if is_free:
@@ -124,7 +125,7 @@ def remove_leftovers(target: Path) -> None:
 
 
 def _replaceable(path: Path) -> Path | None:
-    """Returns the path, behind all links, of the file to replace; None where there is none.
+    """Resolves links and returns the file to replace; None for a device, a pipe or an open stream.
 
     Raises:
       IsADirectoryError: if the path is a folder.
@@ -138,12 +139,12 @@ def _replaceable(path: Path) -> Path | None:
         raise IsADirectoryError(f"{path} is a folder, a file is wanted")
     if not stat.S_ISREG(status.st_mode) or _standard_stream(status) is not None:
         return None
-    # a removed file that a process still has open can be reached through /proc alone
+    # A removed file that is still open can be reached only through /proc, not by its name.
     return target if target.exists() and os.path.samestat(target.stat(), status) else None
 
 
 def _standard_stream(status: os.stat_result) -> int | None:
-    """Returns the descriptor of standard output or standard error, if the file is one of them."""
+    """Returns the descriptor of standard output or standard error if the file is open as it."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(descriptor), status):
@@ -158,19 +159,19 @@ def _open_existing(path: Path) -> BinaryIO:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    # a copy of the descriptor, because its position in the file is that of what was printed
+    # The descriptor is copied, because its position in the file is after the printed text.
     return open(os.dup(descriptor), "wb")
 
 
 def _new(target: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
-    """Makes a hidden file or folder beside `target`, and returns it with its locked descriptor."""
+    """Creates a hidden file or folder next to `target`; returns it and its locked descriptor."""
     while True:
         place = _beside(target, _PARTIAL)
         descriptor = make(place)
         _lock(descriptor, wait=True)
         if _leads_to(place, descriptor):
             return place, descriptor
-        os.close(descriptor)  # it was taken for a leftover before it was locked
+        os.close(descriptor)  # another process removed it as a leftover before it was locked
 
 
 def _beside(target: Path, kind: str) -> Path:
@@ -185,7 +186,7 @@ def _leftovers(target: Path, kind: str) -> list[Path]:
 
 
 def _new_file(place: Path) -> int:
-    # the umask decides who may read it; files of `tempfile` are for their owner alone
+    # The umask decides who may read it. Files of `tempfile` are readable only by their owner.
     return os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
 
 
@@ -195,7 +196,7 @@ def _open_new_folder(place: Path) -> int:
 
 
 def _lock(descriptor: int, *, wait: bool = False) -> bool:
-    """Locks an open file or folder; False if another process holds it, or there are no locks."""
+    """Locks an open file or folder; returns False if it is locked or cannot be locked."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
@@ -212,9 +213,9 @@ def _leads_to(place: Path, descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def _unless_in_use(place: Path) -> Iterator[bool]:
-    """Yields whether nobody writes a hidden file or folder, which is locked during the block."""
+    """Yields True if no process writes a hidden file or folder, and locks it during the block."""
     try:
-        # O_NONBLOCK because a pipe of this name would wait for somebody who writes into it
+        # O_NONBLOCK is set, because a pipe of this name would block until it has a writer.
         descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         yield False
@@ -226,7 +227,7 @@ def _unless_in_use(place: Path) -> Iterator[bool]:
 
 
 def _remove(place: Path) -> None:
-    """Removes a file, or a folder with its files; a folder with folders in it is left."""
+    """Removes a file, or a folder with its files; a folder with subfolders stays."""
     with contextlib.suppress(OSError):
         if place.is_dir() and not place.is_symlink():
             for file in place.iterdir():
@@ -237,7 +238,7 @@ def _remove(place: Path) -> None:
 
 
 def _put(partial: Path, target: Path) -> None:
-    """Gives a folder the name of another one, which is removed."""
+    """Renames a folder to `target`, and removes the old folder of that name."""
     if not target.exists():
         os.replace(partial, target)
         return
@@ -251,20 +252,20 @@ def _put(partial: Path, target: Path) -> None:
         _remove(partial)
 
 
-def _exchange(one: Path, other: Path) -> None:
-    """Exchanges two names in one step, as renameat2 of Linux does."""
+def _exchange(first: Path, second: Path) -> None:
+    """Exchanges two names in a single step with renameat2 of Linux."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    names = (os.fsencode(one), os.fsencode(other))
+    names = (os.fsencode(first), os.fsencode(second))
     if rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) != 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(one), None, str(other))
+        raise OSError(number, os.strerror(number), str(first), None, str(second))
 
 
 def _put_in_turns(partial: Path, target: Path) -> None:
     old = _beside(target, _OLD)
-    # the lock stays with the folder when its name changes
+    # The lock stays on the folder when it is renamed.
     descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
     try:
         _lock(descriptor, wait=True)

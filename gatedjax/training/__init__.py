@@ -1,6 +1,7 @@
-"""Training: a pure step, one loop, data parallelism, checkpoints that resume exactly.
+"""Training: a pure step, one loop, data parallelism, and checkpoints that resume exactly.
 
-Knows of a model only what `Task` says.
+A model takes part through the methods of `Task`, so that any network with these methods can be
+trained.
 """
 
 import typing as _typing

@@ -1,4 +1,4 @@
-"""Several processes are one run only if they were given the same; they say so before a step."""
+"""Comparison of the settings, data and parameters of the processes that form a run."""
 
 import hashlib
 import itertools
@@ -11,19 +11,19 @@ from gatedjax._utils.json import to_json_values
 from gatedjax.training._digests import array_digests
 from gatedjax.training.config import TrainConfig
 from gatedjax.training.distributed import gather_text
-from gatedjax.training.identity import described, flatten
+from gatedjax.training.identity import describe_arrays, flatten
 from gatedjax.training.task import Batch
 
-# What a process may have for itself: it changes no number and no moment of the run.
+# Processes may differ in these options, because they change neither numbers nor their order.
 _OWN = ("progress", "tensorboard", "keep_checkpoints", "profile_steps")
 _SHOWN = 12
 
 
 class ProcessMismatch(ValueError):
-    """The processes of one run were given different settings or data."""
+    """Raised if the processes of a run have different settings, packages, data or parameters."""
 
 
-def given(
+def collect_shared_values(
     settings: dict[str, Any],
     config: TrainConfig,
     digests: dict[str, Any],
@@ -37,17 +37,18 @@ def given(
     the parameters.
 
     Args:
-      settings: of the run, see `settings_of`.
-      config: how this process trains.
-      digests: of the task and the data, see `run_digests`.
+      settings: settings of the run, see `settings_of`.
+      config: the training options of this process.
+      digests: digests of the task and of the data, see `run_digests`.
       params: shapes and dtypes of the parameters.
-      eval_data: the evaluation data; all batches are read and hashed.
-      step: a digest of the program of a step, with its optimizer.
+      eval_data: the evaluation data, or None. All batches after the first are read and hashed,
+        because `digests` has the first.
+      step: a digest of the program of a step, with its optimizer; None if it cannot be lowered.
     """
     settings = flatten({"train": to_json_values(config)}) | flatten(settings)
-    later = Seen(0)
+    later_batches = Seen(0)
     for batch in itertools.islice(() if eval_data is None else eval_data, 1, None):
-        later.add(batch)
+        later_batches.add(batch)
     return (
         {k: v for k, v in settings.items() if k.removeprefix("train.") not in _OWN}
         | {f"software, {k}": v for k, v in digests["software"].items()}
@@ -55,15 +56,18 @@ def given(
         | {"program of a step": step, "evaluation data": "evaluate" in digests}
         | {f"first batch, {k}": v for k, v in digests["train_data"].items()}
         | {f"first evaluation batch, {k}": v for k, v in digests["eval_data"].items()}
-        | {f"later evaluation batches, {k}": v for k, v in later.digests().items()}
-        | {f"parameters, {k}": v for k, v in described(params).items()}
+        | {f"later evaluation batches, {k}": v for k, v in later_batches.digests().items()}
+        | {f"parameters, {k}": v for k, v in describe_arrays(params).items()}
     )
 
 
 class Seen:
     """Digests of the batches that a process has trained on since the last comparison.
 
-    All arrays are hashed, because the ids of the examples may agree where their contents differ.
+    All arrays are hashed, because examples with the same ids may have different contents.
+
+    Args:
+      step: the number of steps before the first batch that is added.
     """
 
     def __init__(self, step: int) -> None:
@@ -80,14 +84,15 @@ class Seen:
         return {name: digest.hexdigest()[:12] for name, digest in self._hashes.items()}
 
     def compare(self, step: int, params: Any) -> None:
-        """Refuses processes whose batches or parameters differ; every process must call it.
+        """Compares batches and parameters with the other processes; all processes must call it.
 
         Args:
-          step: the steps that were made.
-          params: the parameters after them, as NumPy arrays.
+          step: the number of steps so far.
+          params: the parameters after these steps, as NumPy arrays.
 
         Raises:
-          ProcessMismatch: on every process, naming the processes and the arrays.
+          ProcessMismatch: on all processes, if arrays differ; the message names the processes and
+            the arrays.
         """
         since = f"batches of steps {self._first} to {step}"
         arrays = {f"{since}, {k}": v for k, v in self.digests().items()}
@@ -96,28 +101,29 @@ class Seen:
         self._first, self._hashes = step + 1, {}
 
 
-def agree(what: dict[str, Any]) -> None:
-    """Refuses processes that were not given the same; every process must call it at this point.
+def agree(values: dict[str, Any]) -> None:
+    """Checks that all processes have equal values; all processes must call it at the same point.
 
     Args:
-      what: values by name, as JSON holds them.
+      values: values that JSON can represent, by name.
 
     Raises:
-      ProcessMismatch: on every process, naming the processes and the fields.
+      ProcessMismatch: on all processes, if values differ; the message names the processes and the
+        values.
     """
-    texts = gather_text(json.dumps(what, sort_keys=True))
+    texts = gather_text(json.dumps(values, sort_keys=True))
     if len(set(texts)) == 1:
         return
-    first, *others = map(json.loads, texts)
+    first, *other_values = map(json.loads, texts)
     lines = [
         f"  process {number}: {name} is {other.get(name, 'not there')!r}, "
         f"process 0 has {first.get(name, 'nothing')!r}"
-        for number, other in enumerate(others, 1)
+        for number, other in enumerate(other_values, 1)
         for name in sorted(first.keys() | other.keys())
         if first.get(name) != other.get(name)
     ]
-    more = [f"  and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    tail = [f"  and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
     raise ProcessMismatch(
         f"the {jax.process_count()} processes of this run must be given the same:\n"
-        + "\n".join(lines[:_SHOWN] + more)
+        + "\n".join(lines[:_SHOWN] + tail)
     )

@@ -1,4 +1,4 @@
-"""Moving averages of parameters, and the parameters that an optimiser wants evaluated."""
+"""Moving averages of parameters, and the choice of the parameters to evaluate."""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ class EmaState(NamedTuple):
     """State of `params_ema`.
 
     Attributes:
-      steps: updates made.
+      steps: the number of updates so far.
       ema: the average, with the structure of the parameters. It is float32 where a parameter has
         fewer bits, because the small steps of an average round to 0 in bfloat16 and float16.
     """
@@ -23,14 +23,25 @@ class EmaState(NamedTuple):
 
 
 def params_ema(decay: float) -> optax.GradientTransformation:
-    """Keeps a moving average of the parameters after each update; the last link of a chain.
+    """Returns a transformation that computes a moving average of the parameters.
 
     ema <- d ema + (1 - d) params,  d = min(decay, (1 + t) / (10 + t)) after t updates, so that the
-    first parameters are forgotten soon. Updates pass through unchanged. The average of bfloat16
-    and float16 parameters is kept in float32; `eval_params` rounds it to their dtype.
+    average soon forgets the first parameters. Updates pass through unchanged. The average of
+    bfloat16 and float16 parameters is stored in float32; `eval_params` rounds it to their dtype.
+
+        >>> tx = optax.chain(optax.sgd(0.5), params_ema(0.9))
+        >>> params = {"w": jnp.array(1.0)}
+        >>> state = tx.init(params)
+        >>> updates, state = tx.update({"w": jnp.array(2.0)}, state, params)
+        >>> print(eval_params(params, state)["w"])
+        0.1
 
     Args:
-      decay: in [0, 1).
+      decay: the weight of the old average, in [0, 1).
+
+    Returns:
+      The transformation. It belongs at the end of a chain, because it averages the parameters that
+      the updates it receives lead to.
 
     Raises:
       ValueError: if decay is outside [0, 1).
@@ -55,23 +66,33 @@ def params_ema(decay: float) -> optax.GradientTransformation:
 
 
 def _wide(dtype: Any) -> Any:
-    """Returns float32 for floating-point numbers of fewer bits, and other dtypes as they are."""
+    """Returns float32 for floating-point dtypes of fewer bits, and other dtypes unchanged."""
     is_narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
     return jnp.float32 if is_narrow else dtype
 
 
 def eval_params(params: Any, opt_state: Any) -> Any:
-    """Returns the parameters to evaluate and to keep, with the dtypes of the parameters.
+    """Returns the parameters to evaluate and to save, which depend on the optimiser.
 
-    They are the moving average where there is one (`params_ema`), the point of
-    `optax.contrib.schedule_free_eval_params` where the optimiser is schedule-free, the parameters
-    to which `optax.contrib.sam` returns where it has left them, and the parameters themselves
-    elsewhere. All are found inside of chains and wrappers. A transformation that leaves some
-    parameters alone changes nothing for those.
+    With `params_ema` they are the moving average, with a schedule-free optimiser the result of
+    `optax.contrib.schedule_free_eval_params`, with `optax.contrib.sam` the parameters to which it
+    returns after its ascent steps, and with all other optimisers `params` unchanged. The states of
+    these transformations are found inside chains and wrappers. A parameter that a transformation
+    masks (`optax.masked`, `optax.partition`) is returned as in `params`.
+
+        >>> params = {"w": jnp.array(1.0)}
+        >>> float(eval_params(params, optax.sgd(0.1).init(params))["w"])
+        1.0
+        >>> state = EmaState(jnp.array(1), {"w": jnp.array(0.5)})
+        >>> float(eval_params(params, state)["w"])
+        0.5
 
     Args:
       params: the parameters of the last step.
-      opt_state: the state of the optimiser.
+      opt_state: the state of the optimiser after the last step.
+
+    Returns:
+      Parameters with the structure, shapes and dtypes of `params`.
     """
     ours = lambda node: isinstance(node, _AVERAGES)  # noqa: E731  (optax.ema averages gradients)
     point = params
@@ -85,42 +106,43 @@ _AVERAGES = (EmaState, *_COMPUTED)
 
 
 def is_computed(opt_state: Any) -> bool:
-    """Returns whether `eval_params` computes anything: averages it only looks up."""
+    """Returns True if `eval_params` computes its result, and False if it only looks it up."""
     computed = lambda node: isinstance(node, _COMPUTED)  # noqa: E731
     return any(map(computed, jax.tree.leaves(opt_state, is_leaf=computed)))
 
 
 def _move(node: Any, params: Any, point: Any) -> Any:
-    """Returns the parameters that a node of the state stands for.
+    """Returns the parameters to evaluate according to a node of the optimiser state.
 
     Args:
-      node: one of `_AVERAGES`.
+      node: a state whose class is in `_AVERAGES`.
       params: the parameters of the last step.
-      point: what nodes before it stand for; it stays where this node leaves parameters alone.
+      point: the parameters to evaluate according to the nodes before this node. They are returned
+        where this node masks parameters.
     """
 
-    def own(tree: Any) -> Any:
-        """Returns the parameters of the last step that the tree does not leave alone."""
+    def take_unmasked(tree: Any) -> Any:
+        """Returns the parameters of the last step, masked where the tree is masked."""
         return jax.tree.map(lambda x, p: x if is_masked(x) else p, tree, params, is_leaf=is_masked)
 
     if isinstance(node, EmaState):
-        found = node.ema
+        new_point = node.ema
     elif isinstance(node, optax.contrib.ScheduleFreeState):
-        found = optax.contrib.schedule_free_eval_params(node, own(node.z))
-    elif node.cache is None:  # the opaque mode of SAM shows no other parameters
+        new_point = optax.contrib.schedule_free_eval_params(node, take_unmasked(node.z))
+    elif node.cache is None:  # the opaque mode of SAM has no other parameters
         return point
     else:
         is_back = node.steps_since_sync == 0
         keep = lambda saved, p: jnp.where(is_back, p, saved)  # noqa: E731
-        found = jax.tree.map(keep, node.cache, own(node.cache))
+        new_point = jax.tree.map(keep, node.cache, take_unmasked(node.cache))
 
-    def rounded(x: Any, p: Any) -> Any:
+    def round_to_dtype(x: Any, p: Any) -> Any:
         if is_masked(x):
             return p
         return x if x.dtype == p.dtype else x.astype(p.dtype)
 
-    moved = jax.tree.map(rounded, found, point, is_leaf=is_masked)
-    # an average that needs no change is returned as it is
-    pairs = jax.tree.leaves(moved), jax.tree.leaves(found)
+    moved = jax.tree.map(round_to_dtype, new_point, point, is_leaf=is_masked)
+    # An average that needs no change is returned itself, so that no arrays are copied.
+    pairs = jax.tree.leaves(moved), jax.tree.leaves(new_point)
     is_whole = len(pairs[0]) == len(pairs[1])
-    return found if is_whole and all(x is y for x, y in zip(*pairs, strict=True)) else moved
+    return new_point if is_whole and all(x is y for x, y in zip(*pairs, strict=True)) else moved

@@ -1,4 +1,7 @@
-"""What `fit` refuses at once, before it writes anything: what would fail or mislead much later."""
+"""Checks at the start of `fit`, before it writes files.
+
+They refuse arguments that would fail or mislead much later in a run.
+"""
 
 import dataclasses
 import functools
@@ -14,7 +17,7 @@ from gatedjax.training._transforms import as_transformation, is_key
 from gatedjax.training.config import OptimizerConfig, TrainConfig
 from gatedjax.training.identity import (
     describe,
-    described,
+    describe_arrays,
     differences,
     named_leaves,
     program_of,
@@ -25,15 +28,17 @@ from gatedjax.training.task import AnyTask, Batch, call_evaluate
 
 
 def check_config(config: Any) -> None:
-    """Refuses anything but a `TrainConfig`."""
+    """Raises TypeError unless `config` is a `TrainConfig`."""
     if not isinstance(config, TrainConfig):
         raise TypeError(f"config must be a TrainConfig, got {type(config).__name__}")
 
 
 def check_optimizer(optimizer: Any, config: TrainConfig) -> Any:
-    """Returns the optimizer as a transformation.
+    """Returns the optimizer as an Optax transformation; None stays None.
 
-    Refuses what is no Optax transformation, or stands beside a configured one.
+    Raises:
+      TypeError: if the optimizer is no Optax transformation.
+      ValueError: if `config.optimizer` is set as well.
     """
     if optimizer is None:
         return None
@@ -53,12 +58,15 @@ def check_optimizer(optimizer: Any, config: TrainConfig) -> Any:
     return optimizer
 
 
-def optimizer_program(tx: optax.GradientTransformation, params: Any) -> str:
-    """Returns `program_of` an optimizer; refuses one that cannot update these parameters.
+def digest_optimizer(tx: optax.GradientTransformation, params: Any) -> str:
+    """Returns the `program_of` an optimizer.
 
     Args:
       tx: the optimizer.
       params: shapes and dtypes of the parameters.
+
+    Raises:
+      TypeError: if the optimizer cannot update these parameters.
     """
     try:
         return program_of(tx, params)
@@ -70,21 +78,25 @@ def optimizer_program(tx: optax.GradientTransformation, params: Any) -> str:
 
 
 def check_eval_params(point: Callable[..., Any], state: TrainState) -> None:
-    """Refuses a function for `fit(eval_params=...)` that gives no parameters of the network.
+    """Checks a function for `fit(eval_params=...)` by the shapes of its result.
 
     Args:
-      point: from (params, opt_state) to the parameters that are evaluated.
+      point: maps (params, opt_state) to the parameters to evaluate.
       state: shapes and dtypes of the train state.
+
+    Raises:
+      TypeError: if the function fails for this train state.
+      ValueError: if its result differs from the parameters in structure, shapes or dtypes.
     """
     try:
-        made = jax.eval_shape(point, state.params, state.opt_state)
+        result = jax.eval_shape(point, state.params, state.opt_state)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise TypeError(
             "eval_params(params, opt_state) fails for this task and optimizer, so give fit another "
             f"eval_params=: {error}"
         ) from error
-    lines = differences(described(state.params), described(made))
-    is_same: Any = jax.tree.structure(made) == jax.tree.structure(state.params)  # type: ignore[operator]
+    lines = differences(describe_arrays(state.params), describe_arrays(result))
+    is_same: Any = jax.tree.structure(result) == jax.tree.structure(state.params)  # type: ignore[operator]
     if lines or not is_same:
         raise ValueError(
             "eval_params must return parameters with the names, shapes and dtypes of those of the "
@@ -93,14 +105,14 @@ def check_eval_params(point: Callable[..., Any], state: TrainState) -> None:
 
 
 def check_task(task: Any, evaluates: bool) -> None:
-    """Refuses a task without the methods that the run calls."""
+    """Raises TypeError if a task lacks a method that the run calls."""
     for name in ("init", "loss", "evaluate")[: 3 if evaluates else 2]:
         if not callable(getattr(task, name, None)):
             raise TypeError(f"task must have a method {name!r}, {type(task).__name__} has none")
 
 
 def check_batch(batch: Any, name: str) -> None:
-    """Refuses what is no batch of at least one row."""
+    """Raises TypeError or ValueError unless `batch` is a batch with at least one row."""
     if not isinstance(batch, Mapping):
         raise TypeError(f"{name} must be a dict of arrays, got {type(batch).__name__}")
     if "weight" not in batch:
@@ -115,7 +127,12 @@ def check_batch(batch: Any, name: str) -> None:
 
 
 def first_batch(train_data: Any, num_steps: int) -> Batch:
-    """The batch of step 0, of training data that can serve so many steps."""
+    """Returns the batch of step 0.
+
+    Raises:
+      TypeError, ValueError: if the training data cannot be indexed by a step, have fewer batches
+        than `num_steps`, or have no batch of step 0.
+    """
     if not hasattr(train_data, "__getitem__"):
         raise TypeError(
             "train_data must give the batch of a step as train_data[step], got "
@@ -135,7 +152,11 @@ def first_batch(train_data: Any, num_steps: int) -> Batch:
 
 
 def first_evaluation_batch(eval_data: Any) -> Batch | None:
-    """The first batch of evaluation data that can be passed over again and again."""
+    """Returns the first batch of the evaluation data; None without evaluation data.
+
+    Raises:
+      TypeError, ValueError: if the data can be iterated only once, or have no batches.
+    """
     if eval_data is None:
         return None
     if isinstance(eval_data, Iterator):
@@ -157,27 +178,30 @@ def first_evaluation_batch(eval_data: Any) -> Batch | None:
     return batch
 
 
-def _check_ratios(metrics: Any, what: str) -> None:
+def _check_ratios(metrics: Any, source: str) -> None:
     if not isinstance(metrics, Mapping):
-        raise TypeError(f"metrics of {what} must be a dict, got {type(metrics).__name__}")
+        raise TypeError(f"metrics of {source} must be a dict, got {type(metrics).__name__}")
     for name, ratio in metrics.items():
         if not isinstance(ratio, Ratio):
             is_array = isinstance(ratio, jax.Array | jax.ShapeDtypeStruct)
             kind = "an array" if is_array else type(ratio).__name__
-            raise TypeError(f"metrics of {what} must be Ratio, {name!r} is {kind}")
+            raise TypeError(f"metrics of {source} must be Ratio, {name!r} is {kind}")
         shapes = [list(np.shape(value)) for value in (ratio.total, ratio.count)]
         if shapes != [[], []]:
             raise ValueError(
-                f"metrics of {what} must be scalars, {name!r} has total and count of the shapes "
+                f"metrics of {source} must be scalars, {name!r} has total and count of the shapes "
                 f"{shapes[0]} and {shapes[1]}"
             )
 
 
 def check_arrays(state: TrainState) -> None:
-    """Refuses a train state that no step could train or no checkpoint could hold.
+    """Checks that a step can train the arrays of a train state and that a checkpoint can hold them.
 
     Args:
       state: shapes and dtypes of the state.
+
+    Raises:
+      TypeError: for a PRNG key, or for a parameter that is not floating-point.
     """
     named = named_leaves(dataclasses.replace(state, opt_state=None))
     for name, leaf in named.items():
@@ -196,17 +220,23 @@ def check_arrays(state: TrainState) -> None:
 def check_outputs(
     task: AnyTask, state: TrainState, batch: Batch, evaluation: Batch | None, best_metric: str
 ) -> frozenset[str]:
-    """Refuses a task whose loss or evaluation gives what no run could use; computes nothing.
+    """Checks the results of the loss and of the evaluation of a task by their shapes and dtypes.
+
+    The functions are traced and not computed.
 
     Args:
-      task: the model.
+      task: the task.
       state: shapes and dtypes of the train state.
-      batch: the first one of training.
-      evaluation: the first one of evaluation; None if nothing is evaluated.
+      batch: the first batch of training.
+      evaluation: the first batch of evaluation; None for a run without evaluations.
       best_metric: `TrainConfig.best_metric`.
 
     Returns:
       The paths of the parameters that the gradient of this batch does not reach.
+
+    Raises:
+      TypeError, ValueError: if a result is not of the form that `Task` requires, or the evaluation
+        has no metric `best_metric`.
     """
 
     def check(total: Any, metrics: Any, carry: Any, model_state: Any) -> None:
@@ -218,7 +248,7 @@ def check_outputs(
         _check_ratios(metrics, "the loss")
         if "loss" not in metrics:
             raise ValueError(f"metrics of the loss must have 'loss', got {sorted(metrics)}")
-        lines = differences(described(state.model_state), described(model_state))
+        lines = differences(describe_arrays(state.model_state), describe_arrays(model_state))
         if lines:
             raise ValueError(
                 "the loss must return a model state with the arrays of init_model_state:\n  "

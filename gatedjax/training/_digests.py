@@ -1,8 +1,8 @@
-"""Digests of the task and of the data of a run, by which a checkpoint knows them again.
+"""Digests of the task and of the data of a run, by which a checkpoint is matched to them.
 
-The settings of a run say nothing of the code of a loss, and nothing of what is in the data. A
-checkpoint therefore has digests of the lowered initialisation, of the lowered loss with its
-gradient, of the lowered evaluation, and of the first batches.
+The settings of a run describe neither the code of a loss nor the contents of the data. A checkpoint
+therefore has digests of the lowered initialisation, of the lowered loss with its gradient, of the
+lowered evaluation, and of the first batches.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ _TITLES = {
     "train_data": "the training data",
     "eval_data": "the evaluation data",
 }
-# A program is lowered for the shapes of a batch; the initialisation may read its values as well.
+# A program depends on the shapes of a batch; the initialisation may depend on its values as well.
 _PROGRAMS = {"init": "train_data", "loss": "train_data", "evaluate": "eval_data"}
 _LENGTH = "number of batches"
 # Constants of more elements are hashed as bytes, because their text is several times as large.
@@ -50,7 +50,7 @@ _NUM_DEVICES = re.compile(r"sdy\.mesh @.*|mhlo\.num_partitions = \d+")
 
 def array_digests(tree: Any) -> dict[str, str]:
     """Returns dtype, shape and a hash of each array in a batch or in parameters, by its path."""
-    # a batch may be any mapping, of which JAX would make a single leaf
+    # JAX would treat a mapping of another class than dict as a single leaf.
     leaves = jax.tree_util.tree_leaves_with_path(dict(tree) if isinstance(tree, Mapping) else tree)
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): _array_digest(leaf)
@@ -64,7 +64,7 @@ def _array_digest(value: Any) -> str:
 
 
 def host_array(value: Any) -> np.ndarray:
-    """Returns any array as a NumPy array, and PRNG keys as their bits."""
+    """Copies an array to the host; PRNG keys become arrays of their bits."""
     if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     return np.asarray(jax.device_get(value))
@@ -73,24 +73,24 @@ def host_array(value: Any) -> np.ndarray:
 def program_digest(function: Callable[..., Any], *arguments: Any) -> str:
     """Returns a hash of the program that JAX lowers a function to, and of the constants in it.
 
-    This compiles nothing. Two processes with the same code, packages and kind of device get the
-    same hash, because the text of the program has no addresses and no source locations.
+    The function is not compiled. Two processes with the same code, packages and kind of device get
+    the same hash, because the text of the program has no addresses and no source locations.
 
     Args:
       function: a pure function.
-      arguments: arrays, or their shapes and dtypes.
+      arguments: its arguments, trees of arrays or of their shapes and dtypes.
     """
 
     def program(*arguments: Any) -> Any:
         return function(*arguments)
 
-    # shapes alone, because an array may be committed to devices, which would be in the text
+    # Only shapes are used, because the text would name the devices an array is committed to.
     arguments = jax.eval_shape(lambda *trees: trees, *arguments)
     with jax.disable_jit(False):
         traced = jax.jit(program).trace(*arguments)
         module: Any = traced.lower().compiler_ir()
     text = _NUM_DEVICES.sub("", module.operation.get_asm(large_elements_limit=_IN_TEXT))
-    # functions by their order, because a helper may get another name
+    # Functions are numbered by their order, because a helper may get another name.
     numbers = {name: f"@{i}" for i, name in enumerate(_FUNCTION.findall(text))}
     text = _SYMBOL.sub(lambda symbol: numbers.get(symbol[1], symbol[0]), text)
     digest = hashlib.sha256(text.encode())
@@ -100,9 +100,10 @@ def program_digest(function: Callable[..., Any], *arguments: Any) -> str:
 
 
 def _constants(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
-    """Yields the arrays that a jaxpr closes over, and those of the jaxprs in its equations.
+    """Yields the arrays that a jaxpr, or a jaxpr in one of its equations, closes over.
 
-    A lowered program may have them as arguments, of which the text has the shape alone.
+    They are hashed separately, because a lowered program may have them as arguments, and its text
+    has only the shapes of arguments.
     """
     if id(jaxpr) in seen:
         return
@@ -123,31 +124,31 @@ def run_digests(
     Python functions that a program calls back are not part of its digest.
 
     Args:
-      task: the model.
+      task: the task.
       state: shapes and dtypes of the train state.
       first: the first batch of training.
-      evaluation: the first batch of evaluation; None if nothing is evaluated.
+      evaluation: the first batch of evaluation; None for a run without evaluations.
       eval_data: the evaluation data.
     """
 
     params, model_state = state.params, state.model_state
 
     def carry_of(batch: Batch) -> Any:
-        # the carry has the rows of this batch
+        # The carry has as many rows as this batch.
         return jax.eval_shape(lambda: init_carry(task, batch))
 
     def init(key: jax.Array) -> Any:
-        begun = task.init_model_state(key, first) if has_model_state(task) else None  # type: ignore[union-attr]
-        return task.init(key, first), begun
+        initial_state = task.init_model_state(key, first) if has_model_state(task) else None  # type: ignore[union-attr]
+        return task.init(key, first), initial_state
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Any, model_state: Any) -> Any:
-        total, *others = call_loss(task, params, batch, rngs, carry, model_state)
-        return total, others
+        total, *outputs = call_loss(task, params, batch, rngs, carry, model_state)
+        return total, outputs
 
     def evaluate(params: Any, batch: Batch, carry: Any, model_state: Any) -> Any:
         return call_evaluate(task, params, batch, carry, model_state)
 
-    # with its gradient, because stop_gradient and custom derivatives change nothing else
+    # The gradient is hashed too, because stop_gradient and custom derivatives change only it.
     gradient = jax.value_and_grad(loss, has_aux=True)
     key = jax.eval_shape(lambda: jax.random.key(0))
     rngs = jax.eval_shape(step_rngs, key, 0)
@@ -163,25 +164,31 @@ def run_digests(
         digests["evaluate"] = digest_or_none(
             "evaluate", evaluate, params, evaluation, carry_of(evaluation), model_state
         )
-        # -1 where the length is unknown: a loader over a stream has a __len__ that raises TypeError
+        # An unknown length is -1: the __len__ of a loader over a stream raises TypeError.
         length = operator.length_hint(eval_data, -1)
         digests["eval_data"] = array_digests(evaluation) | {_LENGTH: length}
     return digests
 
 
 def compared_digests(settings: dict[str, Any], digests: dict[str, Any]) -> dict[str, Any]:
-    """Returns the digests that the checkpoints of a run must share.
+    """Returns the digests that are compared when a run continues from a checkpoint.
 
-    A setting with the name of a digest takes its place, as "optimizer" does.
+    A digest is left out if a setting has its name: the setting is compared instead.
     """
     return {k: v for k, v in digests.items() if k not in _TITLES or k not in settings}
 
 
 def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> str | None:
-    """Returns `program_digest`, or None with a RuntimeWarning if the function cannot be lowered."""
+    """Returns `program_digest`, or None with a RuntimeWarning if the function cannot be lowered.
+
+    Args:
+      name: the name of the program in the warning, see `_TITLES`.
+      function: a pure function.
+      arguments: its arguments, trees of arrays or of their shapes and dtypes.
+    """
     try:
         return program_digest(function, *arguments)
-    except Exception as error:  # the run goes on, because the step itself may still compile
+    except Exception as error:  # the run goes on, because the step may still compile
         reason = f"{type(error).__name__}: {error}".split("\n", 1)[0][:200]
         warnings.warn(
             f"{_TITLES.get(name, name)} cannot be lowered on its own ({reason}): checkpoints of "
@@ -192,48 +199,50 @@ def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> 
         return None
 
 
-def check_digests(saved: Any, wanted: dict[str, Any], where: Path) -> str | None:
-    """Refuses the checkpoint of another task or of other data.
+def check_digests(saved: Any, current: dict[str, Any], where: Path) -> str | None:
+    """Checks that a checkpoint belongs to this task and these data.
 
-    A digest is compared if both sides have it: checkpoints of older versions have none.
+    A digest is compared only if both sides have it, because checkpoints of older versions lack it.
 
     Args:
       saved: digests of the checkpoint.
-      wanted: digests of this run.
+      current: digests of this run.
       where: the workdir, for the messages.
 
     Returns:
-      A line about programs that could not be compared because other packages lowered them, or None.
+      A line about programs that cannot be compared because other versions of packages lowered
+      them; None if all programs were compared.
 
     Raises:
-      CheckpointMismatch: naming each part that differs, such as the loss or the training data.
+      CheckpointMismatch: if a digest differs; the message names each part that differs, such as
+        the loss or the training data.
     """
     saved = saved if isinstance(saved, dict) else {}
     lines, changed, reshaped = [], set(), set()
     for name in ("train_data", "eval_data"):
-        if not isinstance(saved.get(name), dict) or name not in wanted:
+        if not isinstance(saved.get(name), dict) or name not in current:
             continue
-        old, new = flatten(saved[name]), flatten(wanted[name])
+        old, new = flatten(saved[name]), flatten(current[name])
         for leaf in sorted(old.keys() | new.keys()):
             a, b = old.get(leaf, "nothing"), new.get(leaf, "nothing")
             if a != b:
-                what = leaf if leaf == _LENGTH else f"{leaf} in the first batch"
-                lines.append(f"  {_TITLES[name]}, {what}: saved {a}, now {b}")
+                place = leaf if leaf == _LENGTH else f"{leaf} in the first batch"
+                lines.append(f"  {_TITLES[name]}, {place}: saved {a}, now {b}")
                 changed.add(name)
             if leaf != _LENGTH and str(a).rpartition(" ")[0] != str(b).rpartition(" ")[0]:
                 reshaped.add(name)
     programs = {
-        name: f"  {_TITLES[name]}: saved {saved[name]}, now {wanted[name]}"
+        name: f"  {_TITLES[name]}: saved {saved[name]}, now {current[name]}"
         for name, data in _PROGRAMS.items()
-        if None not in (saved.get(name), wanted.get(name))
-        and saved[name] != wanted[name]
+        if None not in (saved.get(name), current.get(name))
+        and saved[name] != current[name]
         and data not in (changed if name == "init" else reshaped)
     }
-    same_software = saved.get("software") == wanted.get("software")
+    same_software = saved.get("software") == current.get("software")
     if same_software:
         lines = [*programs.values(), *lines]
-    if saved.get("frozen") is not None and saved["frozen"] != wanted.get("frozen"):
-        lines.append(f"  {_TITLES['frozen']}: saved {saved['frozen']}, now {wanted.get('frozen')}")
+    if saved.get("frozen") is not None and saved["frozen"] != current.get("frozen"):
+        lines.append(f"  {_TITLES['frozen']}: saved {saved['frozen']}, now {current.get('frozen')}")
     if lines:
         raise CheckpointMismatch(
             "\n".join(

@@ -1,4 +1,4 @@
-"""What happens between two lines of metrics.jsonl: sums, the clock, updates that are skipped."""
+"""Sums of metrics, speeds and skipped updates between two lines of metrics.jsonl."""
 
 import dataclasses
 import time
@@ -13,17 +13,18 @@ from gatedjax.training._workdir import Line, Workdir
 from gatedjax.training.metrics import Metrics, to_floats
 from gatedjax.training.task import Batch
 
-# Steps that are queued on the device. Two keep it busy; with more, a signal waits for all of them.
+# The limit of steps in the queue of the device. Two keep the device busy. With more steps a signal
+# would take effect later, because the run waits for all of them.
 IN_FLIGHT = 2
-# Arrays of tokens that batches may have, with their lengths: what padding and tokens/s are of.
+# Arrays of tokens that batches may have, with their lengths. Padding and tokens/s count these.
 _TEXTS = (("lengths", "tokens"), ("document_lengths", "document"), ("query_lengths", "query"))
 
 
 class NonFiniteError(RuntimeError):
-    """Too many updates in a row had a loss, gradient or parameters that are not finite.
+    """Raised after too many updates in a row whose loss, gradient or parameters are not finite.
 
     Attributes:
-      step: of the last of these updates.
+      step: the step of the last of these updates.
     """
 
     def __init__(self, message: str, step: int) -> None:
@@ -37,7 +38,14 @@ def _sum(a: Metrics, b: Metrics) -> Metrics:
 
 
 class Update(NamedTuple):
-    """An update that the device may have skipped, with what the runs were given for it."""
+    """An update that the device may have skipped.
+
+    Attributes:
+      step: the step before the update.
+      skipped: 1 if the update was skipped, else 0; one number per run.
+      running: the numbers of the runs that took part.
+      example_ids: the ids of the examples in the batch of each run; None without ids.
+    """
 
     step: int
     skipped: jax.Array
@@ -45,14 +53,14 @@ class Update(NamedTuple):
     example_ids: list[Any]
 
 
-def _some(ids: list[int], most: int = 8) -> str:
-    """The first of a batch's examples; all of them are in the log."""
-    rest = f", and {len(ids) - most} more in metrics.jsonl" if len(ids) > most else ""
-    return f"{', '.join(map(str, ids[:most]))}{rest}"
+def _first_ids(ids: list[int], most: int = 8) -> str:
+    """Returns the first ids as text, for a message; metrics.jsonl has all ids."""
+    suffix = f", and {len(ids) - most} more in metrics.jsonl" if len(ids) > most else ""
+    return f"{', '.join(map(str, ids[:most]))}{suffix}"
 
 
 def floats_of(metrics: Metrics) -> list[dict[str, float]]:
-    """The metrics of a run alone, or of each of several, as numbers."""
+    """Returns the values of the metrics of each run as Python floats, by name."""
     host = jax.tree.map(np.atleast_1d, jax.device_get(metrics))
     count = max((len(ratio.total) for ratio in host.values()), default=1)
     return [to_floats(jax.tree.map(lambda x, i=i: x[i], host)) for i in range(count)]
@@ -60,7 +68,15 @@ def floats_of(metrics: Metrics) -> list[dict[str, float]]:
 
 @dataclasses.dataclass
 class Interval:
-    """How long the steps since the last line took, and what they read."""
+    """Times and counts of the steps since the last line of metrics.jsonl.
+
+    Attributes:
+      began: the clock at the beginning of the interval, in s.
+      compiling: seconds of compilation within the interval.
+      steps: the number of steps.
+      tokens: the number of tokens in their batches.
+      cells: the number of tokens and padding in their batches.
+    """
 
     began: float = dataclasses.field(default_factory=time.perf_counter)
     compiling: float = 0.0
@@ -69,7 +85,7 @@ class Interval:
     cells: int = 0
 
     def count(self, batch: Batch) -> None:
-        """Counts a step with its tokens, and the cells of the arrays that hold them."""
+        """Adds a step with the tokens and the cells of its batch."""
         self.steps += 1
         for lengths, cells in _TEXTS:
             if lengths in batch and cells in batch:
@@ -77,7 +93,7 @@ class Interval:
                 self.cells += int(np.prod(np.shape(batch[cells])))
 
     def speeds(self) -> dict[str, float]:
-        """Steps and tokens per second without compilation, and the share of padding."""
+        """Returns steps and tokens per second without compilation, and the share of padding."""
         seconds = max(time.perf_counter() - self.began - self.compiling, 1e-9)
         speeds = {
             "steps_per_s": round(self.steps / seconds, 3),
@@ -90,9 +106,14 @@ class Interval:
 
 
 class Meter:
-    """The numbers of one run, or of several side by side, since their last lines.
+    """The metrics of a run, or of several runs side by side, since their last lines.
 
-    `names` tell runs apart in their lines, as {"seed": 1} does; a run alone has [{}].
+    Args:
+      work: the folder that receives the lines.
+      records: the record of each run.
+      names: entries that identify each run in its lines, such as {"seed": 1}; [{}] for a single
+        run.
+      pending: sums of metrics since the last line, with an axis over the runs if there are several.
     """
 
     def __init__(
@@ -105,11 +126,17 @@ class Meter:
         self._updates: list[Update] = []
 
     def running(self) -> list[int]:
-        """The runs that are not over."""
-        return [number for number, one in enumerate(self.records) if one.finished is None]
+        """Returns the numbers of the runs that have not ended."""
+        return [number for number, record in enumerate(self.records) if record.finished is None]
 
     def add(self, step: int, metrics: Metrics, batches: list[Batch]) -> None:
-        """Adds an update to the sums; waits for the one that was `IN_FLIGHT` before it."""
+        """Adds the metrics of an update to the sums, and waits for the update `IN_FLIGHT` earlier.
+
+        Args:
+          step: the step before the update.
+          metrics: the metrics of the update, with an axis over the runs if there are several.
+          batches: the batch of each run.
+        """
         self.pending = _sum(self.pending, metrics) if self.pending else metrics
         example_ids = [batch.get("example_id") for batch in batches]
         skipped = metrics["skipped"].total
@@ -120,19 +147,19 @@ class Meter:
             self.interval.count(batches[0])
 
     def title(self, number: int) -> str:
-        """What messages call one of the runs."""
+        """Returns the name of a run in messages."""
         if self.alone:
             return ": evaluation"
-        shown = {k: v if isinstance(v, int) else f"{v:g}" for k, v in self.names[number].items()}
-        return "".join(f", {name} {value}" for name, value in shown.items())
+        values = {k: v if isinstance(v, int) else f"{v:g}" for k, v in self.names[number].items()}
+        return "".join(f", {name} {value}" for name, value in values.items())
 
     def write(self, number: int, line: Line) -> None:
-        """Writes a line of one of the runs."""
+        """Writes a line of metrics.jsonl for a run."""
         alone = {"time": round(time.time(), 3)} if self.alone else {}
         self._work.write(line | self.names[number] | alone)
 
     def log(self, step: int) -> None:
-        """Writes what the pending sums come to, and starts afresh."""
+        """Writes the means of the pending sums for each run, and resets the sums."""
         self.check_skipped()
         values = floats_of(self.pending)
         speeds = self.interval.speeds() if self.alone else {}
@@ -145,34 +172,38 @@ class Meter:
         self.pending, self.interval = {}, Interval()
 
     def check_skipped(self) -> None:
-        """Reports updates that were skipped, and stops runs of which one only skips."""
+        """Reports the updates that were skipped since the last call.
+
+        Raises:
+          NonFiniteError: if a run skipped more than `max_skipped` updates in a row.
+        """
         updates, self._updates = self._updates, []
         flags = jax.device_get([update.skipped for update in updates])
         for update, skipped in zip(updates, map(np.atleast_1d, flags), strict=True):
             for number, record in enumerate(self.records):
                 if number in update.running and skipped[number]:
                     record.skipped_in_a_row += 1
-                    self._tell_skipped(number, record, update)
+                    self._report_skipped(number, record, update)
                 else:
                     record.skipped_in_a_row = 0
 
-    def _tell_skipped(self, number: int, record: Record, update: Update) -> None:
+    def _report_skipped(self, number: int, record: Record, update: Update) -> None:
         step, limit = update.step + 1, self._work.config.max_skipped
         example_ids = update.example_ids[number]
         ids = [] if example_ids is None else [int(i) for i in example_ids if i >= 0]
         self.write(number, {"split": "skipped", "step": step, "example_id": ids})
-        shown = _some(ids)
+        shown_ids = _first_ids(ids)
         if self.alone:
             self._work.view.message(
                 f"step {step}: loss, gradient or updated parameters are not finite, update "
-                f"skipped; examples {shown}"
+                f"skipped; examples {shown_ids}"
             )
         if record.skipped_in_a_row <= limit:
             return
         message = (
             f"{record.skipped_in_a_row} updates in a row had a loss, gradient or updated "
             f"parameters that are not finite (limit {limit}), the last at step {step} with "
-            f"examples {shown}"
+            f"examples {shown_ids}"
         )
         if not self.alone:
             raise NonFiniteError(f"seed {self.names[number]['seed']}: {message}", step)

@@ -1,4 +1,4 @@
-"""Parameters that no gradient reaches, found in the program of the gradient."""
+"""Detection of parameters that no gradient reaches, by the program of the gradient."""
 
 import dataclasses
 import math
@@ -14,17 +14,17 @@ from gatedjax.training._transforms import call_update
 from gatedjax.training.step import init_carry, step_rngs
 from gatedjax.training.task import Batch, call_loss, frozen_parameters
 
-# Larger constants, such as tables of word vectors, are not looked through for a number.
+# Larger constants, such as tables of word vectors, count as nonzero, because a search takes time.
 _LOOKED_AT = 1 << 20
-# Operations whose result is 0 where all of their operands that count are 0.
+# Operations with a result of 0 if all of their operands are 0.
 _LINEAR = {
     "add", "add_any", "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "copy_p",
     "cumsum", "neg", "pad", "psum", "psum2", "psum_invariant", "reduce_precision", "reduce_sum",
     "reshape", "rev", "sharding_constraint", "slice", "squeeze", "sub", "transpose",
 }  # fmt: skip
-# Operations whose result is 0 where one of their operands is.
+# Operations with a result of 0 if any of their operands is 0.
 _PRODUCTS = {"conv_general_dilated", "dot_general", "mul"}
-# Operations that call another program with all of their operands, and the name of that program.
+# Operations that call another program with all of their operands, and the parameter that has it.
 _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "remat2": "jaxpr",
           "checkpoint": "jaxpr", "custom_jvp_call": "call_jaxpr",
           "custom_vjp_call": "call_jaxpr"}  # fmt: skip
@@ -33,17 +33,17 @@ _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "remat2"
 def unreached_parameters(
     task: Any, state: Any, batch: Batch, check: Callable[..., None] | None = None
 ) -> frozenset[str]:
-    """Returns the paths of the parameters whose gradient is 0 whatever the numbers are.
+    """Returns the paths of the parameters that have a gradient of 0 for all inputs.
 
-    The program of the gradient shows them: no operation leads from such a parameter to the loss, or
-    a constant 0 stands between them. A gradient that only happens to be 0, as behind a closed gate,
-    is none of them. Computes nothing.
+    The program of the gradient is searched and not computed: no operation leads from such a
+    parameter to the loss, or the gradient is multiplied by a constant 0. A gradient that is 0 only
+    for some inputs, as behind a closed gate, does not count.
 
     Args:
       task: the task.
       state: the train state, or its shapes.
       batch: a batch of training.
-      check: called with what `call_loss` returns, while it is traced.
+      check: called with the results of `call_loss` while it is traced.
     """
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Any, model_state: Any) -> Any:
@@ -53,7 +53,7 @@ def unreached_parameters(
         return results[0]
 
     rngs = jax.eval_shape(lambda: step_rngs(jax.random.key(0), 0))
-    # the carry has the rows of this batch, as it has in `evaluate`
+    # The carry has as many rows as this batch.
     carry = jax.eval_shape(lambda: init_carry(task, batch))
     program = jax.make_jaxpr(jax.grad(loss))(state.params, batch, rngs, carry, state.model_state)
     zero = _inner(program, [False] * len(program.jaxpr.invars))
@@ -65,8 +65,14 @@ def unreached_parameters(
 class Reach:
     """The parameters that no gradient has reached at any step of a run so far.
 
-    Parameters that are set aside are not among them: by the attribute `frozen` of the task, or by
-    the optimiser, as `optax.set_to_zero` does it in `optax.partition` and `optax.masked`.
+    Parameters that are frozen on purpose are not among them: those in the attribute `frozen` of the
+    task, and those that the optimiser does not update, as with `optax.set_to_zero` in
+    `optax.partition` and `optax.masked`.
+
+    Attributes:
+      task: the task.
+      state: shapes of the train state.
+      paths: the paths of the parameters.
     """
 
     task: Any
@@ -82,14 +88,14 @@ class Reach:
         paths: frozenset[str],
         is_new: bool,
     ) -> "Reach | None":
-        """Returns the parameters to look at until the first line of a run; None if there are none.
+        """Returns the parameters to watch until the first line of a run; None if there are none.
 
         Args:
           task: the task.
           tx: the optimiser.
           state: shapes of the train state.
-          paths: what `unreached_parameters` found for the first batch.
-          is_new: whether the run has not written its first line.
+          paths: the result of `unreached_parameters` for the first batch.
+          is_new: True if the run has not written its first line.
         """
         frozen = frozen_parameters(task)
         unreached = {p for p in paths if not any(f"{p}/".startswith(f"{at}/") for at in frozen)}
@@ -98,7 +104,7 @@ class Reach:
         return cls(task, state, frozenset(unreached)) if unreached and is_new else None
 
     def look(self, batch: Batch) -> None:
-        """Takes out the parameters that the gradient of a batch of another shape reaches."""
+        """Removes the parameters that the gradient of a batch of another shape reaches."""
         if self.paths:
             self.paths &= unreached_parameters(self.task, self.state, batch)
 
@@ -107,10 +113,10 @@ class Reach:
         paths = sorted(self.paths)
         if not paths:
             return
-        more = f" and {len(paths) - 8} more" if paths[8:] else ""
-        shown = ", ".join(map(repr, paths[:8])) + more
+        suffix = f" and {len(paths) - 8} more" if paths[8:] else ""
+        shown_paths = ", ".join(map(repr, paths[:8])) + suffix
         raise ValueError(
-            f"no gradient reaches these parameters of {type(self.task).__name__}: {shown}. "
+            f"no gradient reaches these parameters of {type(self.task).__name__}: {shown_paths}. "
             "Statistics of a model, such as those of BatchNorm, are no parameters: return them "
             "from the loss as model state (gatedjax.training.ModelStateTask). Parameters that are "
             "to stay as they are belong into the attribute frozen of the task: "
@@ -125,37 +131,37 @@ def _by_path(params: Any) -> dict[str, Any]:
 
 
 def _not_updated(tx: optax.GradientTransformation, state: Any) -> set[str]:
-    """Returns the paths of the parameters whose update is 0, or the gradient itself."""
+    """Returns the paths of the parameters with an update of 0 or equal to the gradient."""
 
     def update(grads: Any, params: Any, opt_state: Any) -> Any:
-        # a value is needed by some, and makes no difference to what is not updated
+        # Some optimisers require a value. It does not change which parameters are updated.
         value_fn = lambda params: optax.tree.norm(params) ** 2  # noqa: E731
         extra = {"value": value_fn(params), "grad": grads, "value_fn": value_fn}
         return call_update(tx, grads, opt_state, params, **extra)[0]
 
     program = jax.make_jaxpr(update)(state.params, state.params, state.opt_state)
     zero = _inner(program, [False] * len(program.jaxpr.invars))
-    given = program.jaxpr.invars
-    named = zip(_by_path(state.params), program.jaxpr.outvars, zero, given, strict=False)
+    gradients = program.jaxpr.invars
+    named = zip(_by_path(state.params), program.jaxpr.outvars, zero, gradients, strict=False)
     return {path for path, new, is_zero, grad in named if is_zero or new is grad}
 
 
 def _zeros(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[bool]) -> list[bool]:
-    """Returns which results of a program are 0, given which inputs are."""
-    known = dict(zip(jaxpr.invars, inputs, strict=True))
-    known |= {v: _is_zero(x) for v, x in zip(jaxpr.constvars, consts, strict=True)}
+    """Returns for each result of a program True if it is 0, given the same for its inputs."""
+    zero_of = dict(zip(jaxpr.invars, inputs, strict=True))
+    zero_of |= {v: _is_zero(x) for v, x in zip(jaxpr.constvars, consts, strict=True)}
 
     def look_up(atom: Any) -> bool:
-        return _is_zero(atom.val) if isinstance(atom, Literal) else known.get(atom, False)
+        return _is_zero(atom.val) if isinstance(atom, Literal) else zero_of.get(atom, False)
 
     for equation in jaxpr.eqns:
-        found = _results(equation, [look_up(atom) for atom in equation.invars])
-        known.update(zip(equation.outvars, found, strict=True))
+        outputs = _results(equation, [look_up(atom) for atom in equation.invars])
+        zero_of.update(zip(equation.outvars, outputs, strict=True))
     return [look_up(atom) for atom in jaxpr.outvars]
 
 
 def _results(equation: Any, zero: list[bool]) -> list[bool]:
-    """Returns which results of one operation are 0, given which of its operands are."""
+    """Returns for each result of an operation True if it is 0, given the same for its operands."""
     name, params, count = equation.primitive.name, equation.params, len(equation.outvars)
     if name in _LINEAR:
         return [all(zero)] * count
@@ -173,7 +179,7 @@ def _results(equation: Any, zero: list[bool]) -> list[bool]:
         branches = [_inner(branch, zero[1:]) for branch in params["branches"]]
         return [all(results) for results in zip(*branches, strict=True)]
     if name == "scan":
-        return _scanned(params, zero)
+        return _scan_results(params, zero)
     if name in _CALLS and _CALLS[name] in params:
         return _inner(params[_CALLS[name]], zero)
     return [False] * count
@@ -185,15 +191,15 @@ def _inner(program: Any, zero: list[bool]) -> list[bool]:
     return _zeros(program, (), zero)
 
 
-def _scanned(params: dict[str, Any], zero: list[bool]) -> list[bool]:
-    """Returns which results of a scan are 0: a carry is if it begins with 0 and stays so."""
+def _scan_results(params: dict[str, Any], zero: list[bool]) -> list[bool]:
+    """Returns for each result of a scan True if it is 0; a carry must begin with 0 and stay 0."""
     consts, carried = params["num_consts"], params["num_carry"]
     while True:
-        found = _inner(params["jaxpr"], zero)
+        outputs = _inner(params["jaxpr"], zero)
         carry = zero[consts : consts + carried]
-        after = [a and b for a, b in zip(carry, found[:carried], strict=True)]
+        after = [a and b for a, b in zip(carry, outputs[:carried], strict=True)]
         if after == carry:
-            return after + found[carried:]
+            return after + outputs[carried:]
         zero = [*zero[:consts], *after, *zero[consts + carried :]]
 
 

@@ -1,4 +1,4 @@
-"""What a run remembers between evaluations, and through checkpoints."""
+"""The progress of a run as its checkpoints record it."""
 
 import dataclasses
 import math
@@ -12,7 +12,19 @@ from gatedjax.training.config import TrainConfig
 
 @dataclasses.dataclass
 class Record:
-    """What a checkpoint remembers beside arrays; JSON, and exact through it."""
+    """The progress of a run. A checkpoint stores it as JSON, without loss of precision.
+
+    Attributes:
+      step: the number of steps so far.
+      best_step: the step of the best evaluation.
+      best_metrics: the metrics of the best evaluation; {} before the first evaluation.
+      without_improvement: the number of evaluations since the best one.
+      skipped_in_a_row: the number of skipped updates since the last update that was not skipped.
+      finished: "done" after all steps, "early" after early stopping, None while the run goes on.
+      history: the metrics of all evaluations, each with its "step".
+      pending: sums and counts of metrics since the last line of metrics.jsonl. They are float32
+        values, which JSON stores exactly.
+    """
 
     step: int = 0
     best_step: int = 0
@@ -22,14 +34,14 @@ class Record:
     finished: Literal["done", "early"] | None = None
     history: list[dict[str, float]] = dataclasses.field(default_factory=list)
     pending: dict[str, list[float]] = dataclasses.field(default_factory=dict)
-    """Sums and counts since the last line of metrics.jsonl: float32 values, exact as JSON."""
 
     @classmethod
-    def read(cls, saved: Any) -> "Record":
-        """The record that a checkpoint holds.
+    def from_json(cls, saved: Any) -> "Record":
+        """Returns the record in the JSON of a checkpoint.
 
         Raises:
-          ValueError: naming the field that is not what a run writes.
+          ValueError: if a field is unknown, missing or of another form than a run writes it; the
+            message names the field.
         """
         if not isinstance(saved, dict):
             raise ValueError(f"wanted an object, got {type(saved).__name__}")
@@ -37,15 +49,20 @@ class Record:
         if unknown := sorted(saved.keys() - fields):
             raise ValueError(f"no run writes {unknown}")
         for name, value in saved.items():
-            wanted, fits = _FIELDS[name]
+            expected, fits = _FIELDS[name]
             if not fits(value):
-                raise ValueError(f"{name} must be {wanted}, got {str(value)[:80]!r}")
+                raise ValueError(f"{name} must be {expected}, got {str(value)[:80]!r}")
         if "step" not in saved:
             raise ValueError("step is missing")
         return cls(**saved)
 
-    def evaluated(self, step: int, metrics: dict[str, float], config: TrainConfig) -> bool:
-        """Notes an evaluation; returns whether it is the best so far.
+    def add_evaluation(self, step: int, metrics: dict[str, float], config: TrainConfig) -> bool:
+        """Records an evaluation and returns True if it is the best so far.
+
+        Args:
+          step: the step of the evaluation.
+          metrics: the metrics of the evaluation.
+          config: the training options, for the metric by which evaluations are compared.
 
         Raises:
           ValueError: if the metrics do not have `config.best_metric`.
@@ -56,7 +73,7 @@ class Record:
         self.history.append({"step": step, **metrics})
         sign = 1.0 if config.best_mode == "max" else -1.0
         best = self.best_metrics.get(name, math.nan)
-        # NaN is never an improvement, so that early stopping counts it
+        # NaN is never an improvement, so that early stopping counts it.
         if sign * metrics[name] > sign * best or (
             math.isnan(best) and not math.isnan(metrics[name])
         ):
@@ -66,65 +83,68 @@ class Record:
         self.without_improvement += 1
         return False
 
-    def ended(self, step: int, config: TrainConfig) -> Literal["done", "early"] | None:
-        """Why a run is over after a step, if it is."""
+    def find_end_reason(self, step: int, config: TrainConfig) -> Literal["done", "early"] | None:
+        """Returns the reason why a run ends after a step; None if it goes on."""
         if step >= config.num_steps:
             return "done"
         patience = config.early_stop_patience
         return "early" if patience is not None and self.without_improvement >= patience else None
 
 
-def _count(value: Any) -> bool:
+def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-def _number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return type(value) in (int, float)
 
 
-def _numbers(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_number, value.values()))
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_number, value.values()))
 
 
-def _evaluations(value: Any) -> bool:
-    return isinstance(value, list) and all(_numbers(v) and _count(v.get("step")) for v in value)
+def _are_evaluations(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        _are_numbers(v) and _is_count(v.get("step")) for v in value
+    )
 
 
-def _sums(value: Any, lanes: int | None = None) -> bool:
-    """Whether these are the [total, count] of metrics, of one run or of so many lanes."""
+def _are_sums(value: Any, lanes: int | None = None) -> bool:
+    """Returns True for [total, count] by name, of a run or, with lists of numbers, of lanes."""
 
-    def one(x: Any) -> bool:
+    def is_entry(x: Any) -> bool:
         if lanes is None:
-            return _number(x)
-        return isinstance(x, list) and len(x) == lanes and all(map(_number, x))
+            return _is_number(x)
+        return isinstance(x, list) and len(x) == lanes and all(map(_is_number, x))
 
     return isinstance(value, dict) and all(
-        isinstance(pair, list) and len(pair) == 2 and all(map(one, pair)) for pair in value.values()
+        isinstance(pair, list) and len(pair) == 2 and all(map(is_entry, pair))
+        for pair in value.values()
     )
 
 
 _FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "step": ("a count", _count),
-    "best_step": ("a count", _count),
-    "best_metrics": ("numbers by name", _numbers),
-    "without_improvement": ("a count", _count),
-    "skipped_in_a_row": ("a count", _count),
+    "step": ("a count", _is_count),
+    "best_step": ("a count", _is_count),
+    "best_metrics": ("numbers by name", _are_numbers),
+    "without_improvement": ("a count", _is_count),
+    "skipped_in_a_row": ("a count", _is_count),
     "finished": ("'done', 'early' or null", lambda value: value in (None, "done", "early")),
-    "history": ("a list of evaluations with their steps", _evaluations),
-    "pending": ("a sum and a count by name", _sums),
+    "history": ("a list of evaluations with their steps", _are_evaluations),
+    "pending": ("a sum and a count by name", _are_sums),
 }
 
 
 def check_run(run: Any, folder_step: int, array_steps: Any) -> None:
-    """Refuses what a checkpoint says of its run where no run could have written it.
+    """Checks that the record in a checkpoint is well formed and agrees with its arrays.
 
     Args:
-      run: of one run (see `Record`), or of several lanes.
+      run: the record of a single run (see `Record`), or of several lanes.
       folder_step: the number of the checkpoint.
-      array_steps: `TrainState.step` of its arrays, one number or one per lane.
+      array_steps: `TrainState.step` of its arrays, a number or a number per lane.
 
     Raises:
-      ValueError: naming the field.
+      ValueError: if a field is wrong; the message names the field.
     """
     if not isinstance(run, dict):
         raise ValueError(f"run must be an object, got {type(run).__name__}")
@@ -132,16 +152,16 @@ def check_run(run: Any, folder_step: int, array_steps: Any) -> None:
     if "lanes" in run:
         if not isinstance(run["lanes"], list) or len(run["lanes"]) != len(steps):
             raise ValueError(f"run.lanes must be {len(steps)} records")
-        if not _sums(run.get("pending"), len(steps)):
+        if not _are_sums(run.get("pending"), len(steps)):
             raise ValueError(f"run.pending must be sums and counts of {len(steps)} lanes")
         named = {f"run.lanes[{i}]": lane for i, lane in enumerate(run["lanes"])}
     else:
         named = {"run": run}
     if type(run.get("step")) is not int or run["step"] != folder_step:
         raise ValueError(f"run.step is {run.get('step')!r} in checkpoint {folder_step}")
-    for (name, one), step in zip(named.items(), steps, strict=True):
+    for (name, saved), step in zip(named.items(), steps, strict=True):
         try:
-            record = Record.read(one)
+            record = Record.from_json(saved)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
         if record.step != step:

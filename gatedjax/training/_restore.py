@@ -1,4 +1,4 @@
-"""Where a run goes on: its newest checkpoint that can be read, or the beginning."""
+"""Restoration of a run from its newest checkpoint that can be read."""
 
 import dataclasses
 import json
@@ -29,7 +29,13 @@ from gatedjax.training.step import TrainState, best_of
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """A checkpoint: JSON (see `Record`), the train state, the best so far (see `best_of`)."""
+    """The contents of a checkpoint.
+
+    Attributes:
+      run: the JSON record of the run, see `Record`.
+      state: the train state.
+      best: the best parameters so far, see `best_of`.
+    """
 
     run: dict[str, Any]
     state: TrainState
@@ -38,12 +44,12 @@ class Restored:
 
 @dataclasses.dataclass(frozen=True)
 class Shared:
-    """Entries of the record of every checkpoint of a run, beside its progress.
+    """Entries that all checkpoints of a run record in addition to its progress.
 
     Attributes:
-      settings: what a checkpoint must share with the run, see `settings_of`.
-      metadata: what is recorded and not compared, see `fit`.
-      digests: of the task and the data, see `run_digests`; compared.
+      settings: the settings that a checkpoint must share with the run, see `settings_of`.
+      metadata: values that are recorded and not compared, see `fit`.
+      digests: digests of the task and of the data, see `run_digests`; they are compared.
     """
 
     settings: dict[str, Any]
@@ -52,20 +58,26 @@ class Shared:
 
 
 def records_of(saved: Sequence[dict[str, Any]], step: int, config: TrainConfig) -> list[Record]:
-    """The records that a checkpoint at a step holds, of runs that go on or are over."""
-    records = [Record(**one) for one in saved]
+    """Returns the records in a checkpoint, with `finished` set for the present configuration.
+
+    Args:
+      saved: the JSON of the records, in the order of the runs.
+      step: the step of the checkpoint.
+      config: the training options of this call.
+    """
+    records = [Record(**entry) for entry in saved]
     for record in records:
-        # more steps than before continue a run that was done, unless its patience ended with them;
-        # as many as it has made end it
+        # A larger num_steps continues a run that was done, unless early stopping ends it now. A
+        # num_steps that the run has reached ends it.
         if record.finished != "early":
-            record.finished = record.ended(step, config)
+            record.finished = record.find_end_reason(step, config)
     return records
 
 
 def restore_everywhere(work: Workdir, shared: Shared, like: TrainState) -> Restored | None:
-    """As `restore_or_begin` in process 0, which sends it to the others: they need no shared disk.
+    """Calls `restore_or_begin` in process 0 and sends the result to the other processes.
 
-    Every process must call it at the same point.
+    The processes therefore need no shared disk. All processes must call it at the same point.
     """
     if not work.several:
         return restore_or_begin(work, shared, like)
@@ -76,15 +88,15 @@ def restore_everywhere(work: Workdir, shared: Shared, like: TrainState) -> Resto
     if work.writes:
         try:
             saved = restore_or_begin(work, shared, like)
-        except Exception as caught:  # the others wait for an answer
+        except Exception as caught:  # because the other processes wait for an answer
             error = caught
-    told = None if error is None else f"{type(error).__name__}: {error}"
-    answer = json.dumps([told, None if saved is None else saved.run])
-    told, run = json.loads(broadcast_json(answer))
+    failure = None if error is None else f"{type(error).__name__}: {error}"
+    answer = json.dumps([failure, None if saved is None else saved.run])
+    failure, run = json.loads(broadcast_json(answer))
     if error is not None:
         raise error
-    if told is not None:
-        raise RuntimeError(f"process 0 cannot start: {told}")
+    if failure is not None:
+        raise RuntimeError(f"process 0 cannot start: {failure}")
     if run is None:
         return None
     trees = (like, _best_like(like)) if saved is None else (saved.state, saved.best)
@@ -94,12 +106,22 @@ def restore_everywhere(work: Workdir, shared: Shared, like: TrainState) -> Resto
 
 
 def restore_or_begin(work: Workdir, shared: Shared, like: TrainState) -> Restored | None:
-    """Takes the workdir and reads where its run is, or writes what it is beside the logs to come.
+    """Locks the workdir and reads its newest checkpoint.
+
+    In a workdir without checkpoints it writes config.json and environment.json.
 
     Args:
-      work: where the run is.
-      shared: entries of the record of every checkpoint.
-      like: shapes and dtypes of the state.
+      work: the workdir.
+      shared: the entries that all checkpoints record.
+      like: shapes and dtypes of the train state.
+
+    Returns:
+      The contents of the checkpoint; None if there is none.
+
+    Raises:
+      CheckpointMismatch: if the checkpoint belongs to another run, or has more steps than
+        `num_steps`.
+      RuntimeError: if there are checkpoints and none can be read.
     """
     config, settings = work.config, shared.settings
     to_zero = config.optimizer.schedule in TO_ZERO
@@ -115,8 +137,8 @@ def restore_or_begin(work: Workdir, shared: Shared, like: TrainState) -> Restore
     log = work.take()
     newest = restore_newest(work.store, check, like, check_program)
     if newest is None:
-        described = settings | shared.metadata | {"train": config}
-        write_json(work.path / "config.json", described)
+        description = settings | shared.metadata | {"train": config}
+        write_json(work.path / "config.json", description)
         write_json(work.path / "environment.json", environment(config.seed))
         log.begin(None)
         return None
@@ -137,10 +159,21 @@ def restore_newest(
     like: TrainState,
     check_program: Callable[[dict[str, Any]], None],
 ) -> Restored | None:
-    """Reads the newest step that can be read; damaged ones are set aside with a warning.
+    """Reads the newest checkpoint that can be read; damaged newer ones are moved with a warning.
 
-    `check` and `check_program` raise CheckpointMismatch for the record of another run. The second
-    is called after the arrays were compared, because another network has another program anyway.
+    Args:
+      store: the checkpoints.
+      check: called with the record; raises CheckpointMismatch if it is of another run.
+      like: shapes and dtypes of the train state.
+      check_program: called with the record after the arrays were compared; raises
+        CheckpointMismatch for another program. Names of arrays are the clearer message where the
+        network differs.
+
+    Returns:
+      The contents of the checkpoint; None if there are no checkpoints.
+
+    Raises:
+      RuntimeError: if there are checkpoints and none can be read.
     """
     damaged: dict[int, Exception] = {}
     for step in reversed(store.found()):

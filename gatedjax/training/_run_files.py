@@ -1,4 +1,4 @@
-"""The files that a run writes into its work folder, and how they are recognised and removed."""
+"""Recognition and removal of the files that a run writes into its work folder."""
 
 import contextlib
 import os
@@ -25,44 +25,44 @@ _FOLDERS = {
     "profile": re.compile("plugins"),
     "tensorboard": re.compile(r"events\.out\.tfevents\..*"),
 }
-"""What a run writes into folders of its work folder."""
+"""The folders in a work folder, and the names of the files that a run writes into each."""
 
 
 def is_run(workdir: Path) -> bool:
-    """Returns whether a folder has the lock of a run, which a run makes before all else."""
+    """Returns True if a folder has the lock of a run, the first file that a run creates."""
     return any(os.path.lexists(workdir / name) for name in (LOCK, TRAIN_LOCK))
 
 
 def foreign_files(workdir: Path) -> list[str]:
-    """Returns the names of the files in a folder that no run made; [] for the folder of a run."""
+    """Returns the names of the files in a folder; [] for the folder of a run."""
     return [] if not workdir.is_dir() or is_run(workdir) else sorted(os.listdir(workdir))
 
 
 def check_workdir(workdir: Path, names: Sequence[str] = _OF_FIT) -> None:
-    """Refuses a folder whose files a run would overwrite though no run wrote them.
+    """Checks that a run in a folder would not overwrite files of another origin.
 
     Args:
       workdir: the folder.
-      names: of the files that are going to be written; `fit` leaves a vocabulary alone.
+      names: names of the files that are going to be written.
 
     Raises:
-      FileExistsError: if a folder without a lock and without checkpoints has files with the names
-        of those of a run.
+      FileExistsError: if the folder has files with these names, and neither a lock nor checkpoints
+        of a run.
     """
     if is_run(workdir) or (workdir / "checkpoints").is_dir():
         return
-    if others := [name for name in names if os.path.lexists(workdir / name)]:
+    if foreign := [name for name in names if os.path.lexists(workdir / name)]:
         raise FileExistsError(
-            f"{workdir} holds {', '.join(others)} and no lock of a run, so no run wrote them: use "
+            f"{workdir} holds {', '.join(foreign)} and no lock of a run, so no run wrote them: use "
             "another workdir"
         )
 
 
 def mark_run(workdir: Path) -> None:
-    """Marks a folder as that of a run, for files that are written before `fit` locks it.
+    """Marks a folder as the folder of a run before `fit` locks it, by creating the lock file.
 
     Raises:
-      FileExistsError: see `check_workdir`.
+      FileExistsError: if the folder has files of a run's names that no run wrote.
     """
     check_workdir(workdir, _FILES)
     (workdir / LOCK).touch()
@@ -72,21 +72,21 @@ def remove_run(workdir: Path, locks: tuple[str, ...] = (LOCK, TRAIN_LOCK)) -> li
     """Removes the files of a run from its work folder, and the folder if it is then empty.
 
     Args:
-      workdir: the folder; nothing is done if it does not exist.
-      locks: the locks that the caller does not hold already.
+      workdir: the folder; it need not exist.
+      locks: names of the locks to acquire; the caller leaves out the locks that it has.
 
     Returns:
       The names of files and folders that no run wrote; they stay.
 
     Raises:
-      FileExistsError: if no run made the folder; nothing is removed.
-      WorkdirBusy: if a run is writing into it; nothing is removed.
+      FileExistsError: if the folder is not of a run; no file is removed.
+      WorkdirBusy: if a run is writing into it; no file is removed.
     """
     if not workdir.is_dir():
         return []
-    if others := foreign_files(workdir):
+    if foreign := foreign_files(workdir):
         raise FileExistsError(
-            f"{workdir} holds {', '.join(others[:5])} and no lock of a run, so it is not removed: "
+            f"{workdir} holds {', '.join(foreign[:5])} and no lock of a run, so it is not removed: "
             "move it away"
         )
     with contextlib.ExitStack() as stack:
@@ -100,7 +100,7 @@ def remove_run(workdir: Path, locks: tuple[str, ...] = (LOCK, TRAIN_LOCK)) -> li
                 _unlink(path)
         for name, inside in _FOLDERS.items():
             _remove_contents(workdir / name, inside)
-        # last, because it marks what a killed process leaves as that of a run
+        # The locks are removed last, because they mark files that are left over if this is killed.
         for name in (LOCK, TRAIN_LOCK):
             _unlink(workdir / name)
     with contextlib.suppress(OSError):
@@ -115,7 +115,7 @@ def _remove_contents(folder: Path, inside: re.Pattern[str]) -> None:
         if not inside.fullmatch(path.name):
             continue
         if path.is_dir() and not path.is_symlink():
-            if path.name.isdigit():  # half removed, it would be taken for a damaged checkpoint
+            if path.name.isdigit():  # half removed, it would count as damaged
                 path = path.rename(path.with_name(f"{path.name}.removed"))
             shutil.rmtree(path, ignore_errors=True)
         else:

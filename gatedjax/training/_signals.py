@@ -1,4 +1,4 @@
-"""Signals that ask a run to stop."""
+"""Handlers for the signals that stop a run."""
 
 import os
 import signal
@@ -14,12 +14,12 @@ _LISTENING: "weakref.WeakSet[Signals]" = weakref.WeakSet()
 
 
 class Signals:
-    """Remembers SIGTERM and SIGINT while the loop runs; a second one acts as it always did.
+    """A context that records SIGTERM and SIGINT; a second signal has its usual effect.
 
     Args:
-      on_first: called when the first one comes, at once and in a thread of its own. (Python runs
-        its handlers between two instructions of the main thread, which may be in a compilation or
-        wait for a device for minutes.)
+      on_first: called in a separate thread as soon as the first signal comes. Python runs signal
+        handlers between two instructions of the main thread, which may be in a compilation or wait
+        for a device for minutes.
     """
 
     def __init__(self, on_first: Callable[[], None] = lambda: None) -> None:
@@ -46,14 +46,14 @@ class Signals:
         signal.signal(number, self._before[number])
 
     def _listen(self, ear: socket.socket) -> None:
-        """Hears the numbers of the signals that come, until the bell is closed."""
-        told = False
+        """Reads the numbers of incoming signals until the other end of the socket is closed."""
+        is_reported = False
         with ear:
             while heard := ear.recv(64):
                 if self._old_bell != -1:
                     os.write(self._old_bell, heard)
-                if not told and set(heard) & set(STOPPING):
-                    told = True
+                if not is_reported and set(heard) & set(STOPPING):
+                    is_reported = True
                     self._on_first()
 
     def __exit__(self, *exc_info: object) -> None:
@@ -67,9 +67,9 @@ class Signals:
 
 
 def _be_silent_in_child() -> None:
-    # A forked worker that is told to end must not ring for the run.
-    for one in list(_LISTENING):
-        if one._bell is not None:
+    # A signal to a forked worker must not stop the run.
+    for signals in list(_LISTENING):
+        if signals._bell is not None:
             signal.set_wakeup_fd(-1)
 
 

@@ -1,4 +1,4 @@
-"""Optax transformations that the chains of `make_optimizer` are built with."""
+"""Optax transformations for `make_optimizer` and `fit`."""
 
 import re
 from collections.abc import Callable
@@ -12,14 +12,14 @@ import optax
 def train_all_but(
     tx: optax.GradientTransformation, frozen: tuple[str, ...]
 ) -> optax.GradientTransformation:
-    """Leaves the named parameters as they are; they have no optimiser state.
+    """Returns a transformation that does not change the frozen parameters.
 
     Args:
-      tx: what updates the others.
-      frozen: paths such as "embed/table", or "encoder" for everything below it.
+      tx: the transformation of the trained parameters. It has no state for frozen parameters.
+      frozen: paths such as "embed/table", or "encoder" for all parameters below it.
 
     Raises:
-      ValueError: in `init`, if there is no parameter of a name.
+      ValueError: in `init`, if a path names no parameter.
     """
 
     def labels(params: Any) -> Any:
@@ -27,13 +27,13 @@ def train_all_but(
             name = jax.tree_util.keystr(path, simple=True, separator="/")
             names.append(name)
             below = [at for at in frozen if f"{name}/".startswith(f"{at}/")]
-            found.update(below)
+            matched.update(below)
             return "frozen" if below else "trained"
 
         names: list[str] = []
-        found: set[str] = set()
+        matched: set[str] = set()
         tree = jax.tree_util.tree_map_with_path(label, params)
-        if missing := sorted(set(frozen) - found):
+        if missing := sorted(set(frozen) - matched):
             raise ValueError(f"frozen must be among {sorted(names)}, got {missing}")
         return tree
 
@@ -41,21 +41,21 @@ def train_all_but(
     parts = optax.partition(groups, labels, mask_compatible_extra_args=True)
 
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
-        if whole := extra.get("value_fn"):
-            # it is called with the trained parameters alone
-            extra["value_fn"] = lambda trained: whole(fill_masked(trained, params))
+        if value_fn := extra.get("value_fn"):
+            # Optax calls it without the frozen parameters.
+            extra["value_fn"] = lambda trained: value_fn(fill_masked(trained, params))
         return parts.update(updates, state, params, **extra)
 
     return optax.GradientTransformationExtraArgs(parts.init, update)
 
 
 def is_masked(leaf: Any) -> bool:
-    """Returns whether Optax has put this in the place of an array that it leaves alone."""
+    """Returns True for the node that Optax puts in the place of a masked array."""
     return isinstance(leaf, optax.MaskedNode)
 
 
 def fill_masked(tree: Any, params: Any) -> Any:
-    """Returns the tree with parameters where Optax has left them out."""
+    """Returns the tree with its masked nodes replaced by parameters."""
     return jax.tree.map(lambda x, p: p if is_masked(x) else x, tree, params, is_leaf=is_masked)
 
 
@@ -63,8 +63,8 @@ class ResetState(NamedTuple):
     """State of `reset_where`.
 
     Attributes:
-      steps: updates made.
-      inner: state of what is reset.
+      steps: the number of updates so far.
+      inner: the state of the inner transformation.
     """
 
     steps: jax.Array
@@ -74,14 +74,19 @@ class ResetState(NamedTuple):
 def reset_where(
     inner: optax.GradientTransformation, when: Callable[[jax.Array], jax.Array]
 ) -> optax.GradientTransformation:
-    """Starts the inner transformation afresh before every update whose number `when` picks."""
+    """Returns a transformation that resets `inner` before each update for which `when` is True.
+
+    Args:
+      inner: the transformation.
+      when: maps the number of updates so far to a boolean.
+    """
 
     def init(params: Any) -> ResetState:
         return ResetState(jnp.zeros((), jnp.int32), inner.init(params))
 
     def update(updates: Any, state: ResetState, params: Any = None) -> tuple[Any, ResetState]:
         again = when(state.steps)
-        # of the updates: they have the shapes of the parameters, which may not be given
+        # The parameters may be missing; the updates have the same shapes.
         fresh = inner.init(updates if params is None else params)
         old = jax.tree.map(lambda new, old: jnp.where(again, new, old), fresh, state.inner)
         updates, new = inner.update(updates, old, params)
@@ -91,9 +96,9 @@ def reset_where(
 
 
 def as_transformation(optimizer: Any) -> Any:
-    """Returns an `optax.MultiSteps` as a transformation, and anything else as it is."""
+    """Converts an `optax.MultiSteps` to a transformation; returns all else unchanged."""
     if isinstance(optimizer, optax.MultiSteps):
-        # its own gradient_transformation() drops extra arguments
+        # The method gradient_transformation() of MultiSteps would drop extra arguments.
         return optax.GradientTransformationExtraArgs(optimizer.init, optimizer.update)
     return optimizer
 
@@ -101,16 +106,19 @@ def as_transformation(optimizer: Any) -> Any:
 def call_update(
     tx: optax.GradientTransformation, grads: Any, state: Any, params: Any, **extra: Any
 ) -> tuple[Any, Any]:
-    """Calls the update of a transformation with those of the extra arguments that it takes.
+    """Calls the update of a transformation with the extra arguments that it accepts.
 
-    Some transformations that take extra arguments refuse the ones that they do not know.
+    Some transformations that accept extra arguments raise TypeError for unknown ones.
 
     Args:
       tx: the transformation.
       grads: the gradient.
-      state: its state.
+      state: the state of the transformation.
       params: the parameters.
-      extra: such as `value`, `grad` and `value_fn`.
+      extra: extra arguments such as `value`, `grad` and `value_fn`.
+
+    Returns:
+      The updates and the new state.
     """
     update = optax.with_extra_args_support(as_transformation(tx)).update
     while True:
@@ -124,17 +132,17 @@ def call_update(
 
 
 def is_key(leaf: Any) -> bool:
-    """Returns whether an array holds typed PRNG keys."""
+    """Returns True for an array of typed PRNG keys."""
     return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def keys_as_data(tx: optax.GradientTransformation) -> optax.GradientTransformation:
-    """Keeps the PRNG keys in the state of a transformation as arrays of integers.
+    """Returns a transformation that stores the PRNG keys in its state as arrays of integers.
 
-    Typed keys are no NumPy arrays: they can neither be fetched nor saved.
+    Typed keys cannot be converted to NumPy arrays, so they can be neither fetched nor saved.
 
     Args:
-      tx: the transformation; its random bits stay what they are.
+      tx: the transformation; its random bits do not change.
     """
 
     def data(tree: Any) -> Any:

@@ -1,6 +1,6 @@
-"""What `python -m gatedjax verify-resume` needs inside a run: a kill on time, and digests.
+"""Support of `gatedjax verify-resume` inside a run: a kill at a chosen moment, and digests.
 
-Both are off unless the environment asks for them; a run's own options and bits do not change.
+Environment variables turn both on. They change neither the options nor the numbers of a run.
 """
 
 import json
@@ -18,34 +18,34 @@ from gatedjax.training.identity import named_leaves
 from gatedjax.training.manifest import leaf_hash
 
 KILL_AT = "GATEDJAX_KILL_AT"
-"""EVENT:STEP[:SECONDS], as in "step:17" or "save:20:0.01": SIGKILL so long after this event."""
+"""EVENT:STEP[:SECONDS], as in "step:17" or "save:20:0.01": SIGKILL at this event, or later."""
 
 DIGESTS = "GATEDJAX_DIGESTS"
-"""A file to which every finished `fit` appends a JSON line of digests."""
+"""Path of a file to which each finished `fit` appends a JSON line of digests."""
 
 RESUMES = "GATEDJAX_RESUMES"
-"""A file to which every `fit` that continues a checkpoint appends the step."""
+"""Path of a file to which each `fit` that continues a checkpoint appends the step."""
 
 NEXT_BATCHES = 3
 
 
 def note_resume(step: int) -> None:
-    """Notes that a run continues from a checkpoint, if the environment asks."""
+    """Appends the step from which a run continues to the file in `RESUMES`, if it is set."""
     target = os.environ.get(RESUMES)
     if target:
         with open(target, "a", encoding="utf-8") as file:
             file.write(f"{step}\n")
 
 
-def killer(on_event: Callable[[str, int], None] | None) -> Callable[[str, int], None]:
-    """The given callback, after which this process kills itself where the environment says so."""
-    wanted = os.environ.get(KILL_AT)
-    if not wanted:
+def add_kill(on_event: Callable[[str, int], None] | None) -> Callable[[str, int], None]:
+    """Returns the given callback, extended to kill this process at the event in `KILL_AT`."""
+    moment = os.environ.get(KILL_AT)
+    if not moment:
         return on_event or (lambda name, step: None)
-    event, number, *delay = wanted.split(":")
+    event, number, *delay = moment.split(":")
     seconds = float(delay[0]) if delay else 0.0
 
-    def called(name: str, step: int) -> None:
+    def call(name: str, step: int) -> None:
         if on_event is not None:
             on_event(name, step)
         if name == event and step == int(number):
@@ -56,15 +56,15 @@ def killer(on_event: Callable[[str, int], None] | None) -> Callable[[str, int], 
             else:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    return called
+    return call
 
 
 def tree_digests(tree: Any) -> dict[str, str]:
-    """SHA-256 of dtype, shape and bytes of every leaf, by its dotted name."""
+    """Returns the SHA-256 of dtype, shape and bytes of each leaf, by its dotted name."""
     return {name: leaf_hash(np.asarray(leaf)) for name, leaf in named_leaves(tree).items()}
 
 
-# Lines of metrics.jsonl say when and how fast; neither repeats.
+# Fields of metrics.jsonl that differ from run to run, because they are times and speeds.
 _CLOCK = ("time", "steps_per_s", "tokens_per_s", "compile_s", "padding")
 
 
@@ -74,7 +74,17 @@ def _metric_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def write_digests(state: Any, best: Any, record: Any, train_data: Any, workdir: Path) -> None:
-    """Appends what a resumed run must share with an unbroken one, if the environment asks."""
+    """Appends digests of the end of a run to the file in `DIGESTS`, if it is set.
+
+    A resumed run must have the same digests as an unbroken run.
+
+    Args:
+      state: the last train state.
+      best: the best parameters.
+      record: the JSON record of the run.
+      train_data: the training data. The digests include the next batches.
+      workdir: the workdir, for its metrics.jsonl.
+    """
     target = os.environ.get(DIGESTS)
     if not target:
         return

@@ -1,4 +1,4 @@
-"""What a run leaves and tells: its lock, metrics.jsonl, TensorBoard, checkpoints, events."""
+"""The output of a run: lock, metrics.jsonl, TensorBoard events, checkpoints and progress."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from gatedjax.training._run_files import check_workdir
-from gatedjax.training._verify import killer
+from gatedjax.training._verify import add_kill
 from gatedjax.training.checkpoint import CheckpointNotSaved, CheckpointStore
 from gatedjax.training.config import TrainConfig
 from gatedjax.training.distributed import is_main
@@ -16,7 +16,7 @@ from gatedjax.training.log import MetricsLog
 from gatedjax.training.progress import ProgressView
 from gatedjax.training.step import TrainState
 
-# The first steps of a run compile; a trace of them would show little else.
+# The first steps of a run compile, and a trace of them would show little else.
 PROFILE_FROM = 10
 
 Params = Any
@@ -28,7 +28,7 @@ OnLog = Callable[[Line], None] | None
 
 
 def _tensorboard(workdir: Path) -> Any:
-    """A writer of TensorBoard events, or None where none is installed."""
+    """Returns a writer of TensorBoard events; None if no package for it is installed."""
     for module in ("tensorboardX", "torch.utils.tensorboard"):
         try:
             writer = __import__(module, fromlist=["SummaryWriter"]).SummaryWriter
@@ -39,10 +39,17 @@ def _tensorboard(workdir: Path) -> Any:
 
 
 class Workdir:
-    """The folder of a run, and whoever hears of it; when it closes, no save is under way.
+    """The work folder of a run, with its log, its checkpoints and its progress display.
 
-    Nothing is written before `take`, so that what cannot work is refused first; of several
-    processes the first one takes it. The arguments are those of `fit`.
+    It is a context. At the end of the block all saves are complete. No file is written before
+    `take`, so that all checks come first. With several processes only process 0 writes.
+
+    Args:
+      path: the folder.
+      config: the training options.
+      on_event: see `fit`.
+      on_log: see `fit`.
+      several: True if several processes form the run.
     """
 
     def __init__(
@@ -50,7 +57,7 @@ class Workdir:
     ) -> None:
         self.path, self.config, self.several = Path(path), config, several
         self.writes = is_main() or not several
-        self.event = killer(on_event)
+        self.event = add_kill(on_event)
         self.store = CheckpointStore(
             self.path / "checkpoints", config.keep_checkpoints, every=config.checkpoint_every
         )
@@ -74,7 +81,7 @@ class Workdir:
             if isinstance(error, CheckpointNotSaved):
                 self.check()
         except CheckpointNotSaved:
-            # a save that failed because the folder is gone is told as that
+            # If the save failed because the folder is gone, WorkdirLost is the clearer error.
             self.check()
             raise
         finally:
@@ -84,7 +91,7 @@ class Workdir:
                 self._lock.release()
 
     def take(self) -> MetricsLog:
-        """Locks the folder, and reads its metrics.jsonl, which its reader is to begin."""
+        """Locks the folder and returns its log, on which the caller must call `begin`."""
         self.path.mkdir(parents=True, exist_ok=True)
         check_workdir(self.path)
         self._lock = WorkdirLock(self.path)
@@ -92,7 +99,7 @@ class Workdir:
         return self._log
 
     def show(self, step: int, resumed: bool) -> None:
-        """Begins to show a person, and TensorBoard, where the run is."""
+        """Starts the progress display, and TensorBoard events if they are configured."""
         config = self.config
         self.view = ProgressView(config.num_steps, step, config.progress and self.writes)
         if config.tensorboard and self.writes:
@@ -103,13 +110,13 @@ class Workdir:
             self.view.message(f"resuming {self.path} from step {step}")
         self.view.phase("train")
 
-    def stopping(self) -> None:
-        """Says that a signal was heard, in whatever the run is just now."""
+    def announce_stop(self) -> None:
+        """Prints that the run is going to stop because of a signal."""
         when = "at the next log line" if self.several else "after this step"
         self.view.notice(f"stopping {when}; again to stop now")
 
     def write(self, line: Line) -> None:
-        """Appends a line to metrics.jsonl, and hands it on."""
+        """Appends a line to metrics.jsonl, and passes it to `on_log` and TensorBoard."""
         if self._log is None:
             return
         self._log.write(line)
@@ -121,39 +128,55 @@ class Workdir:
                     self._board.add_scalar(f"{line['split']}/{name}", value, line["step"])
 
     def save(self, step: int, state: TrainState, best: Params, record: Line) -> None:
-        """Saves host arrays in the background, with the log lines that they count on."""
+        """Saves a checkpoint in the background, after syncing the log to disk.
+
+        Args:
+          step: the number of the checkpoint.
+          state: the train state, with NumPy arrays.
+          best: the best parameters so far, with NumPy arrays.
+          record: the JSON record.
+        """
         self.check()
         if self._log is not None:
             self._log.sync()
         self.store.save(step, state, best, record)
 
-    def tell_saved(self) -> None:
-        """Reports the checkpoints that are on disk and proven by now; raises if one failed."""
+    def report_saved(self) -> None:
+        """Reports the checkpoints that have become complete.
+
+        Raises:
+          CheckpointNotSaved: if a save failed.
+        """
         for step in self.store.poll() if self.writes else ():
             self.event("saved", step)
 
     def settle(self) -> None:
-        """Returns when every checkpoint is on disk, in the folder that was taken."""
+        """Waits until all checkpoints are on disk."""
         if self.writes:
             self.store.wait()
             self.check()
-            self.tell_saved()
+            self.report_saved()
 
     def check(self) -> None:
-        """Raises WorkdirLost if the folder is no longer the one that was taken."""
+        """Raises WorkdirLost if the path no longer leads to the folder that was locked."""
         if self._lock is not None:
             self._lock.check()
 
 
 class Profile:
-    """A trace of some steps into WORKDIR/profile, if the configuration asks for one."""
+    """A profiler trace in WORKDIR/profile, if `profile_steps` is set."""
 
     def __init__(self, work: Workdir) -> None:
         self._work, self._folder = work, work.path / "profile"
         self._running = False
 
     def before_step(self, done: int, state: TrainState) -> None:
-        """Begins or ends before the step after so many."""
+        """Starts or stops the trace before a step.
+
+        Args:
+          done: the number of steps in this process.
+          state: the train state, which the trace waits for.
+        """
         steps = self._work.config.profile_steps
         if steps and done == PROFILE_FROM:
             jax.profiler.start_trace(str(self._folder))
@@ -162,7 +185,7 @@ class Profile:
             self.stop(state)
 
     def stop(self, state: TrainState) -> None:
-        """Writes the trace, where there is one, once the state is computed."""
+        """Waits for the state and writes the trace, if a trace is running."""
         if self._running:
             jax.block_until_ready(state)
             jax.profiler.stop_trace()

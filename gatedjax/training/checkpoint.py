@@ -1,4 +1,4 @@
-"""Checkpoints: everything that a run needs to continue with the same bits, in one Orbax step."""
+"""Checkpoints with all arrays and settings that a run needs to continue with the same bits."""
 
 import concurrent.futures
 import contextlib
@@ -22,7 +22,7 @@ from gatedjax.training.identity import CheckpointMismatch as CheckpointMismatch
 from gatedjax.training.identity import (
     check_leaves,
     describe,
-    described,
+    describe_arrays,
     differences,
     named_leaves,
 )
@@ -32,33 +32,44 @@ from gatedjax.training.manifest import CheckpointDamaged as CheckpointDamaged
 
 T = TypeVar("T")
 
-# What a damaged file raises. A folder that may not be read (PermissionError) is not damage.
+# Errors that a damaged file causes. A folder without permission (PermissionError) is not damaged.
 DAMAGED = (ValueError, KeyError, TypeError, FileNotFoundError)
 
-# What a killed process leaves: a step that was being written or removed, here or by Orbax.
+# Names of folders that a killed process leaves while it writes or removes a step.
 _LEFTOVER = re.compile(r"\d+\.(partial|removed|orbax-checkpoint-tmp)")
 
 
 class CheckpointNotSaved(OSError):
-    """A checkpoint could not be written; the ones before it are as they were."""
+    """Raised if a checkpoint cannot be written; earlier checkpoints are unchanged."""
 
 
 class CheckpointStore:
-    """A folder of checkpoints that prove themselves, the newest few kept.
+    """A folder of checkpoints that are verified by hashes. The oldest checkpoints are removed.
 
-    Each holds the train state, the best parameters so far, a JSON record, and a manifest with the
-    hash of every file and array. Orbax writes a step into a folder with another name; the manifest
-    is put into it last, and then the folder gets its number. A killed save leaves no step, and no
-    step is removed before `keep` newer ones are whole, but for one between two multiples of
-    `every`, as where a signal stopped a run: it goes when a newer one is whole, so that a run that
-    was stopped leaves the same steps as one that was not.
+    A checkpoint has the train state, the best parameters so far, a JSON record, and a manifest with
+    the hash of each file and array. Orbax writes a step into a folder with a temporary name, the
+    manifest is written last, and then the folder is renamed to the number of the step. A save that
+    is killed therefore leaves no step. A step is removed when `keep` newer steps are complete. A
+    step that is no multiple of `every`, as after a signal, is removed when a newer step is
+    complete, so that a run that was stopped leaves the same steps as an uninterrupted run.
 
-    Nothing is made or changed before the first `save`, so that a reader may look on.
+    The first `save` creates the folder. Reading changes no files.
+
+        >>> import tempfile
+        >>> store = CheckpointStore(tempfile.mkdtemp(), keep=2)
+        >>> for step in (1, 2, 3):
+        ...     store.save(step, {"w": np.ones(2)}, {"w": np.ones(2)}, {"loss": 0.5})
+        >>> store.close()
+        >>> store.steps(), store.record(3)
+        ([2, 3], {'loss': 0.5})
 
     Args:
-      directory: where the steps are.
-      keep: how many of the newest to keep.
-      every: the steps that a run saves in any case are the multiples of this one.
+      directory: the folder of the steps.
+      keep: the number of steps to keep.
+      every: the number of steps between the regular checkpoints of a run.
+
+    Raises:
+      ValueError: if `keep` or `every` is below 1.
     """
 
     def __init__(self, directory: str | Path, keep: int = 2, *, every: int = 1) -> None:
@@ -72,95 +83,98 @@ class CheckpointStore:
         self._saved: list[int] = []
 
     def folder(self, step: int) -> Path:
-        """Where a step is."""
+        """Returns the folder of a step, which need not exist."""
         return self.directory / str(step)
 
     def found(self) -> list[int]:
-        """Every numbered folder, oldest first, whole or not."""
+        """Returns the numbers of all folders of steps, oldest first, damaged ones included."""
         if not self.directory.is_dir():
             return []
         names = [path.name for path in self.directory.iterdir() if path.is_dir()]
         return sorted(int(n) for n in names if n.isdecimal() and n == str(int(n)))
 
     def steps(self) -> list[int]:
-        """The steps that have a manifest, oldest first."""
+        """Returns the steps that have a manifest, oldest first."""
         return [step for step in self.found() if (self.folder(step) / manifest.NAME).is_file()]
 
     def latest(self) -> int | None:
-        """The newest step that has a manifest, or None."""
+        """Returns the newest step that has a manifest; None if there is none."""
         return max(self.steps(), default=None)
 
     # -- writing -------------------------------------------------------------------------------
 
     def save(self, step: int, state: Any, best: Any, record: dict[str, Any]) -> None:
-        """Saves host arrays; returns when they are copied, writes in the background.
+        """Copies arrays and writes them in the background.
 
-        The step exists when `poll` or `wait` says so.
+        The step is complete when `poll` returns its number, or when `wait` returns.
 
         Args:
-          step: the number of the checkpoint; one that exists is left as it is.
-          state: the train state, as NumPy arrays.
-          best: the best parameters so far, as NumPy arrays.
-          record: what JSON can hold.
+          step: the number of the checkpoint. A complete checkpoint of this number is not replaced.
+          state: the train state, a tree of NumPy arrays.
+          best: the best parameters so far, a tree of NumPy arrays.
+          record: a dict of values that JSON can represent.
 
         Raises:
-          CheckpointNotSaved: if the save before this one failed.
-          RuntimeError: in another process than the first, where Orbax would write no arrays.
+          CheckpointNotSaved: if the previous save failed.
+          RuntimeError: in another process than process 0, where Orbax would write no arrays.
         """
         if jax.process_index() != 0:
             raise RuntimeError(f"process 0 saves checkpoints, this is {jax.process_index()}")
         self.wait()
         if os.path.lexists(self.folder(step)):
-            if manifest.complete(self.folder(step)):
+            if manifest.is_complete(self.folder(step)):
                 self._saved.append(step)
                 return
             self.set_aside(step)
         if self._writer is None:
             self._writer = concurrent.futures.ThreadPoolExecutor(1, "checkpoint")
             self._clean()
-        trees = {"state": jax.tree.map(_owned, state), "best": jax.tree.map(_owned, best)}
+        trees = {
+            "state": jax.tree.map(_copy_if_shared, state),
+            "best": jax.tree.map(_copy_if_shared, best),
+        }
         leaves = {item: named_leaves(tree) for item, tree in trees.items()}
-        # Orbax refuses arrays without numbers: the manifest alone holds their shapes
+        # Orbax refuses arrays of size 0, so only the manifest has their shapes.
         trees = jax.tree.map(lambda x: x if x.size else None, trees)
         task = self._writer.submit(self._write, step, trees, leaves, to_json_values(record))
         self._saving = (step, task)
 
     def _write(self, step: int, trees: dict, leaves: dict, record: dict) -> None:
-        """Runs in the background: the arrays, their manifest, the name, then what is superseded."""
+        """Writes a step in the background, and removes the steps that it supersedes."""
         partial = self.directory / f"{step}.partial"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             _remove(partial)
             _orbax_save(partial, trees, record)
             manifest.write(partial, step, leaves)
-            if manifest.too_large(manifest.read(partial)):
-                # next to nothing but constants, which no reader would unpack
+            if manifest.find_excess(manifest.read_manifest(partial)):
+                # Packed constants are so small that a reader would refuse the file as forged.
                 shutil.rmtree(partial)
                 _orbax_save(partial, trees, record, packed=False)
                 manifest.write(partial, step, leaves)
-            # Read back: Orbax has been seen to report a save of which it wrote no array.
-            for item, entries in manifest.read(partial)["leaves"].items():
+            # The arrays are read back, because Orbax has reported saves that wrote no array.
+            for item, entries in manifest.read_manifest(partial)["leaves"].items():
                 _read_arrays(partial, item, entries, set(entries))
             os.rename(partial, self.folder(step))
             manifest.sync_folder(self.directory)
         except BaseException:
-            # on a full disk the space is needed, and half a step is of no use
+            # An incomplete step is useless, and a full disk needs the space.
             self._clean()
             raise
         self._retire()
 
     def _retire(self) -> None:
-        """Removes whole steps that newer whole ones supersede; others are left alone."""
-        whole = [step for step in self.steps() if manifest.complete(self.folder(step))]
-        between = [step for step in whole[:-1] if step % self.every]
-        regular = [step for step in whole if step not in between]
+        """Removes complete steps that newer complete steps supersede; damaged steps stay."""
+        complete = [step for step in self.steps() if manifest.is_complete(self.folder(step))]
+        between = [step for step in complete[:-1] if step % self.every]
+        regular = [step for step in complete if step not in between]
         for step in between + regular[: -self.keep]:
             removed = self.directory / f"{step}.removed"
             _remove(removed)
             try:
                 os.rename(self.folder(step), removed)
             except OSError:
-                continue  # the new step is safe all the same; the next save tries again
+                continue  # because the new step is safe; the next save tries again
             _remove(removed)
 
     def _clean(self) -> None:
@@ -170,10 +184,10 @@ class CheckpointStore:
                     _remove(path)
 
     def poll(self) -> list[int]:
-        """The steps that became whole since the last call; returns at once.
+        """Returns the steps that became complete since the last call, without waiting.
 
         Raises:
-          CheckpointNotSaved: if a save failed, once.
+          CheckpointNotSaved: if a save failed since the last call.
         """
         if self._saving is not None and self._saving[1].done():
             self.wait()
@@ -181,10 +195,10 @@ class CheckpointStore:
         return saved
 
     def wait(self) -> None:
-        """Returns when every save is on disk, with its manifest.
+        """Waits until the save in progress is complete.
 
         Raises:
-          CheckpointNotSaved: if one failed, once.
+          CheckpointNotSaved: if it failed.
         """
         if self._saving is None:
             return
@@ -203,7 +217,7 @@ class CheckpointStore:
         raise failure from error
 
     def close(self) -> None:
-        """Waits, and stops the background thread."""
+        """Waits for the save in progress and stops the background thread."""
         try:
             self.wait()
         finally:
@@ -212,7 +226,7 @@ class CheckpointStore:
                 self._writer = None
 
     def set_aside(self, step: int) -> Path:
-        """Moves a step out of the way, beside the folder; returns where it is now."""
+        """Moves a damaged step to a folder with the suffix "-bad"; returns its new path."""
         self.wait()
         folder = self.directory.with_name(self.directory.name + "-bad")
         folder.mkdir(exist_ok=True)
@@ -224,22 +238,30 @@ class CheckpointStore:
     # -- reading -------------------------------------------------------------------------------
 
     def manifest(self, step: int) -> dict[str, Any]:
-        """What the files and arrays of a step must be; only the manifest itself is checked."""
-        return manifest.read(self.folder(step))
+        """Returns the manifest of a step, without checking the files that it lists."""
+        return manifest.read_manifest(self.folder(step))
 
     def verify(self, step: int, *, arrays: bool = False) -> dict[str, Any]:
-        """Hashes every file of a step, and every array if asked; returns its manifest.
+        """Checks the hashes of all files of a step and returns its manifest.
+
+        Args:
+          step: the step.
+          arrays: True also checks the hashes of all arrays.
 
         Raises:
-          CheckpointDamaged: naming the files that are not what was saved.
+          CheckpointDamaged: if a file or an array differs from the save; the message names it.
         """
-        found = manifest.verify(self.folder(step))
-        for item, leaves in found["leaves"].items() if arrays else ():
+        content = manifest.verify(self.folder(step))
+        for item, leaves in content["leaves"].items() if arrays else ():
             _read_arrays(self.folder(step), item, leaves, set(leaves))
-        return found
+        return content
 
     def record(self, step: int) -> dict[str, Any]:
-        """The JSON record of a step, its file verified."""
+        """Returns the JSON record of a step, after checking the hash of its file.
+
+        Raises:
+          CheckpointDamaged: if the file differs from the save.
+        """
         manifest.verify(self.folder(step), "record/")
         try:
             record = _orbax_record(self.folder(step) / "record")
@@ -252,24 +274,29 @@ class CheckpointStore:
     def restore(self, step: int, state_like: Any, best_like: Any) -> tuple[Any, Any]:
         """Reads a step as NumPy arrays.
 
-        Files are verified before anything is read from them; names, shapes and dtypes are compared
-        before anything is allocated, and the arrays with the manifest after it.
+        The hashes of the files are checked before they are read, and names, shapes and dtypes
+        before arrays are allocated. The hashes of the arrays are checked last.
 
         Args:
           step: a step with a manifest.
-          state_like: shapes and dtypes of the state (from `jax.eval_shape`).
-          best_like: those of the parameters.
+          state_like: shapes and dtypes of the train state (from `jax.eval_shape`).
+          best_like: shapes and dtypes of the best parameters.
+
+        Returns:
+          The train state and the best parameters.
 
         Raises:
           CheckpointMismatch: if the saved arrays have other names, shapes or dtypes.
-          CheckpointDamaged: if a file or an array is not what was saved.
+          CheckpointDamaged: if a file or an array differs from the save.
         """
         leaves = self.verify(step)["leaves"]
         trees = {"state": state_like, "best": best_like}
         for item, like in trees.items():
             saved = {name: entry[0] for name, entry in leaves.get(item, {}).items()}
-            check_leaves(saved, described(like), self.directory)
-        state, best = (self._read(step, item, leaves[item], like) for item, like in trees.items())
+            check_leaves(saved, describe_arrays(like), self.directory)
+        state, best = (
+            self._read_tree(step, item, leaves[item], like) for item, like in trees.items()
+        )
         return state, best
 
     def restore_partial(
@@ -279,55 +306,63 @@ class CheckpointStore:
         which: Literal["best", "last"] = "best",
         part: Literal["params", "model_state"] = "params",
     ) -> tuple[Any, list[str]]:
-        """Reads the parameters that have the same name, shape and dtype in both.
+        """Reads the parameters that have the same name, shape and dtype as in `params_like`.
 
         Args:
           step: a step with a manifest.
-          params_like: arrays, of which those that the step lacks are returned as they are.
-          which: the best parameters up to the step, or those at the step.
+          params_like: parameters. An array that the step lacks is returned unchanged.
+          which: "best" reads the best parameters up to the step, "last" the parameters of the step.
           part: "model_state" reads the model state in place of the parameters.
 
         Returns:
-          The parameters, and a line for every array that was not loaded, on either side.
+          The parameters, and a line for each array that only the step or only `params_like` has.
         """
         every = self.verify(step)["leaves"]
         item, prefix = "state", f"{part}."
         if which == "best":
-            # the best of a run without a model state is its parameters alone
+            # Without a model state the best tree is the parameters, without a prefix.
             has_state = any(n.split(".")[0] == "model_state" for n in every.get("state", {}))
             item, prefix = "best", prefix if has_state or part == "model_state" else ""
         leaves = every.get(item, {})
         saved = {n.removeprefix(prefix): e for n, e in leaves.items() if n.startswith(prefix)}
-        wanted = described(params_like)
-        both = {n: e for n, e in saved.items() if wanted.get(n) == e[0]}
+        current = describe_arrays(params_like)
+        both = {n: e for n, e in saved.items() if current.get(n) == e[0]}
         arrays = _read_arrays(self.folder(step), item, leaves, {prefix + name for name in both})
         named = {
             name: arrays.get(prefix + name, leaf)
             for name, leaf in named_leaves(params_like).items()
         }
         params = jax.tree.unflatten(jax.tree.structure(params_like), named.values())
-        return params, differences({n: e[0] for n, e in saved.items()}, wanted)
+        return params, differences({n: e[0] for n, e in saved.items()}, current)
 
     def arrays(self, step: int, item: Literal["state", "best"]) -> dict[str, np.ndarray]:
-        """All arrays of a part of a step by name, verified; for tools that know no network."""
+        """Returns all arrays of a part of a step by name, after checking their hashes.
+
+        It serves tools that have no network to compare with.
+
+        Args:
+          step: a step with a manifest.
+          item: "state" for the train state, "best" for the best parameters.
+        """
         leaves = self.verify(step)["leaves"].get(item, {})
         return _read_arrays(self.folder(step), item, leaves, set(leaves))
 
     def read_newest(self, read: Callable[[list[int]], T], count: int = 1) -> T:
-        """What `read` makes of the newest steps, also beside a run that is writing.
-
-        A step that the run supersedes and removes meanwhile is not damage: the next ones are read.
+        """Calls `read` with the newest steps, and again if a run removes them meanwhile.
 
         Args:
-          read: from the numbers of the newest steps, oldest first, to anything.
-          count: how many steps; fewer where there are fewer.
+          read: maps the numbers of the newest steps, oldest first, to a result.
+          count: the number of steps; there may be fewer.
+
+        Returns:
+          The result of `read`.
 
         Raises:
           FileNotFoundError: if there are no steps.
-          CheckpointDamaged: if a step that is still there is not what was saved.
+          CheckpointDamaged: if a step that still exists differs from the save.
         """
         while True:
-            # twice: between the list of a folder and a look into it all of its steps may be new
+            # The list is read twice, because a run may replace all steps while it is read.
             steps = (self.steps() or self.steps())[-count:]
             if not steps:
                 raise FileNotFoundError(f"no checkpoint in {self.directory}: it has []")
@@ -337,7 +372,7 @@ class CheckpointStore:
                 if all(self.folder(step).exists() for step in steps):
                     raise
 
-    def _read(self, step: int, item: str, leaves: dict[str, Any], like: Any) -> Any:
+    def _read_tree(self, step: int, item: str, leaves: dict[str, Any], like: Any) -> Any:
         arrays = _read_arrays(self.folder(step), item, leaves, set(leaves))
         return jax.tree.unflatten(
             jax.tree.structure(like), [arrays[name] for name in named_leaves(like)]
@@ -347,7 +382,7 @@ class CheckpointStore:
 def _read_arrays(
     folder: Path, item: str, leaves: dict[str, Any], names: set[str]
 ) -> dict[str, np.ndarray]:
-    """Reads arrays whose stored shape is the one in the manifest, and checks their hashes."""
+    """Reads arrays, and checks their shapes and hashes with the manifest."""
     empty = {n: x for n, e in leaves.items() if (x := manifest.empty_array(e[0])) is not None}
     stored = {n: e[0] for n, e in leaves.items() if n not in empty}
     try:
@@ -355,7 +390,7 @@ def _read_arrays(
     except MemoryError:
         raise
     except Exception as error:
-        # whatever Orbax makes of a forged file; a file that may not be read is not damage
+        # A forged file can raise any error in Orbax. A file without permission is not damaged.
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise
         reason = str(error).split("\n", 1)[0][:200]
@@ -372,7 +407,7 @@ def _read_arrays(
 
 
 def _remove(path: Path) -> None:
-    """Removes whatever is at a path, as far as it can: a folder, a file, or a link alone."""
+    """Removes a folder, a file or a link, as far as possible."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -380,8 +415,8 @@ def _remove(path: Path) -> None:
             path.unlink()
 
 
-def _owned(array: Any) -> np.ndarray:
-    """The array, copied if it looks into memory of a device that a later step may write to."""
+def _copy_if_shared(array: Any) -> np.ndarray:
+    """Returns the array, copied if it shares memory that a later step may overwrite."""
     array = np.asarray(array)
     return array if array.flags.owndata else array.copy()
 
@@ -389,11 +424,11 @@ def _owned(array: Any) -> np.ndarray:
 def _orbax() -> tuple[Any, Any]:
     import orbax.checkpoint as ocp
 
-    # Orbax reports every file it touches through absl at "warning" level.
+    # Orbax logs each file that it touches at the level "warning".
     logging.getLogger("absl").setLevel(logging.ERROR)
-    # Arrays are whole on this host: it never waits for other processes of the run.
-    here = jax.process_index()
-    return ocp, ocp.options.MultiprocessingOptions(primary_host=here, active_processes={here})
+    # This host has all arrays, so that it need not wait for other processes of the run.
+    process = jax.process_index()
+    return ocp, ocp.options.MultiprocessingOptions(primary_host=process, active_processes={process})
 
 
 def _orbax_save(
@@ -430,10 +465,10 @@ def _orbax_record(folder: Path) -> dict[str, Any]:
 
 
 def _other_codecs(folder: Path) -> list[str]:
-    """Arrays that are packed in another way than Orbax packs ours.
+    """Returns a line for each array with another compression than Orbax uses by default.
 
-    A chunk of zstd, or one that is not packed, is unpacked up to the size of the array; one of
-    another codec is unpacked whole, up to 2 GB, before its size is looked at.
+    A zstd or uncompressed chunk is unpacked up to the size of the array. A chunk of another codec
+    would be unpacked completely, up to 2 GB, before its size is checked.
     """
     import tensorstore
 
@@ -454,7 +489,7 @@ def _other_codecs(folder: Path) -> list[str]:
 
 
 def _orbax_arrays(folder: Path, saved: dict[str, str], names: set[str]) -> dict[str, np.ndarray]:
-    """Reads the named arrays; what is stored must have the names and shapes in `saved`."""
+    """Reads the named arrays; raises ValueError unless names and shapes are as in `saved`."""
     from etils import epath
 
     ocp, alone = _orbax()
@@ -464,7 +499,7 @@ def _orbax_arrays(folder: Path, saved: dict[str, str], names: set[str]) -> dict[
     wrong = differences(saved, {name: describe(leaf) for name, leaf in named.items()})
     for name in names & named.keys():
         chunk = getattr(named[name].storage, "chunk_shape", None) or ()
-        # a chunk is unpacked whole, however small the file is
+        # A chunk is unpacked completely, even from a small file.
         if any(c > max(s, 1) for c, s in zip(chunk, named[name].shape, strict=True)):
             wrong.append(f"{name}: chunks of {list(chunk)}")
     wrong = wrong or _other_codecs(folder)

@@ -1,4 +1,4 @@
-"""Options of training, as the command line shows them."""
+"""Options of training. The docstrings of the fields are the help of the command line."""
 
 import dataclasses
 from typing import Any, Literal
@@ -20,91 +20,95 @@ from gatedjax.training._transforms import reset_where, train_all_but
 @accepts_removed_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """Update rule and learning rate."""
+    """The update rule, the learning rate and its schedule."""
 
     name: Literal["adam", "adamw", "adadelta", "adagrad", "sgd"] = "adam"
-    """Update rule."""
+    """The update rule."""
     learning_rate: float = 1e-3
-    """Peak learning rate."""
+    """The peak learning rate."""
     schedule: Literal["constant", "cosine", "linear", "rsqrt", "staircase"] = "constant"
-    """How the learning rate falls after warm-up: to 0 after the last step; or (rsqrt) with the
-    square root of the step, from the end of the warm-up on; or (staircase) by decay-rate, again
-    and again."""
+    """The course of the learning rate after warm-up. cosine and linear fall to 0 at the last step,
+    rsqrt falls with the square root of the step, and staircase multiplies the rate by decay-rate
+    at regular steps."""
     decay_rate: float = 0.5
-    """staircase: what the learning rate is multiplied by."""
+    """staircase: the factor of the learning rate at each fall."""
     decay_begin: int = 0
-    """staircase: steps after the warm-up at the full rate; then it falls for the first time."""
+    """staircase: the number of steps from the end of the warm-up to the first fall."""
     decay_every: int = 1
-    """staircase: steps until it falls again."""
+    """staircase: the number of steps between two falls."""
     reset_moments: bool = False
-    """staircase: forget the moments of adam or adamw whenever the learning rate falls."""
+    """staircase: reset the moments of adam or adamw at each fall of the learning rate."""
     warmup_steps: int = 0
-    """Steps of linear warm-up from 0."""
+    """The number of steps in which the learning rate rises linearly from 0."""
     clip_norm: float | None = None
-    """Clip the global norm of the gradient; None does not."""
+    """The largest global norm of the gradient, to which larger gradients are clipped; None does not
+    clip."""
     weight_decay: float = 0.0
-    """adamw: decoupled weight decay. adadelta: share of the parameters that is added to their
-    gradients, the gradient of a penalty of half of it times their square."""
+    """adamw: the decoupled weight decay. adadelta: the factor w of the penalty w/2 times the sum of
+    the squared parameters."""
     beta2: float = 0.999
-    """adam, adamw: decay of the mean squared gradient."""
+    """adam, adamw: the decay of the mean squared gradient."""
     rho: float = 0.9
-    """adadelta: decay of both of its means."""
+    """adadelta: the decay of the mean squared gradient and of the mean squared update."""
     epsilon: float | None = None
-    """Added to denominators; None is 1e-8, or 1e-6 for adadelta and 1e-7 for adagrad."""
+    """The number that is added to denominators; None is 1e-8, or 1e-6 for adadelta and 1e-7 for
+    adagrad."""
     ema_decay: float | None = None
-    """Evaluate and keep an exponential moving average of the parameters; None does not."""
+    """The decay of an exponential moving average of the parameters, which is evaluated and saved in
+    their place; None averages no parameters."""
 
     def __post_init__(self) -> None:
-        """Makes numbers of NumPy Python's; `make_optimizer` checks them."""
+        """Converts NumPy numbers to Python numbers; `make_optimizer` checks their values."""
         make_plain(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How long to train, what to keep, and how to use the devices."""
+    """The length of training, evaluation, checkpoints, and the use of the devices."""
 
     num_steps: int = 1000
-    """Updates in all."""
+    """The number of updates."""
     log_every: int = 50
-    """Steps between lines of metrics.jsonl."""
+    """The number of steps between lines of metrics.jsonl."""
     eval_every: int = 200
-    """Steps between evaluations; the last step is always evaluated."""
+    """The number of steps between evaluations; the last step is always evaluated."""
     checkpoint_every: int = 200
-    """Steps between checkpoints; the last step is always saved."""
+    """The number of steps between checkpoints; the last step is always saved."""
     keep_checkpoints: int = 2
-    """Newest checkpoints to keep."""
+    """The number of checkpoints to keep; older checkpoints are removed."""
     seed: int = 0
-    """Seed of parameters, dropout and gates."""
+    """The seed of parameters, dropout and gates."""
     seeds: int = 1
     """Train this many seeds, from `seed` on, side by side in one compiled program."""
     sweep: tuple[float, ...] = ()
-    """Train every seed with each of these values of sweep-over, in the same program."""
+    """Train each seed with each of these values of sweep-over, in the same program."""
     sweep_over: str = "learning_rate"
-    """What sweep changes: learning_rate, or a number that the task can vary (GA-Net: penalty,
+    """The number that sweep varies: learning_rate, or a number of the task (GA-Net: penalty,
     temperature)."""
     parallel: Literal["sharding", "pmap", "single"] = "sharding"
-    """Split every batch over the devices with jit and shardings, with pmap, or use one device."""
+    """Split each batch over the devices with jit and shardings, or with pmap, or use one device."""
     accumulate: int = 1
-    """Compute the gradient of a batch in this many parts, one after the other: less memory, the
-    same update."""
+    """Compute the gradient of a batch in this many parts, one after the other. It saves memory and
+    does not change the update."""
     early_stop_patience: int | None = None
-    """Stop after this many evaluations without improvement; None never does."""
+    """Stop after this many evaluations without improvement; None never stops early."""
     best_metric: str = "accuracy"
-    """Evaluation metric by which the best parameters are kept."""
+    """The evaluation metric by which the best parameters are chosen."""
     best_mode: Literal["max", "min"] = "max"
-    """Whether a larger or a smaller best-metric is better."""
+    """max if a larger best-metric is better, min if a smaller one is."""
     max_skipped: int = 10
-    """Consecutive updates that may be skipped for a loss or gradient that is not finite."""
+    """The most updates in a row that may be skipped because the loss, the gradient or the updated
+    parameters are not finite."""
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
     progress: bool = True
-    """Show a progress bar (one line per log where there is no terminal)."""
+    """Show a progress bar, or a line per log if there is no terminal."""
     tensorboard: bool = False
-    """Also write TensorBoard events, if a writer is installed."""
+    """Also write TensorBoard events, if a package for it is installed."""
     profile_steps: int = 0
     """Write a jax.profiler trace of this many steps to WORKDIR/profile, from step 10 on."""
 
     def __post_init__(self) -> None:
-        """Refuses values that no run could use."""
+        """Raises ValueError or TypeError for values that no run can use."""
         make_plain(self)
         check_choices(self)
         if not isinstance(self.optimizer, OptimizerConfig):
@@ -143,19 +147,28 @@ def make_optimizer(
     learning_rate: Any = None,
     frozen: tuple[str, ...] = (),
 ) -> optax.GradientTransformation:
-    """Builds the Optax chain: clipping, the update rule with its schedule, the moving average.
+    """Builds an Optax chain of clipping, the update rule with its schedule, and the moving average.
+
+        >>> tx = make_optimizer(OptimizerConfig(name="sgd", learning_rate=0.5), num_steps=10)
+        >>> params = {"w": jnp.array(1.0)}
+        >>> updates, _ = tx.update({"w": jnp.array(2.0)}, tx.init(params), params)
+        >>> float(optax.apply_updates(params, updates)["w"])
+        0.0
 
     Args:
-      config: what to build.
-      num_steps: where a falling schedule reaches 0.
-      learning_rate: a traced peak learning rate in place of the configured one, as where several
-        are tried in one compiled program.
-      frozen: parameters that stay as they are and take no optimiser memory, see
+      config: the update rule, the learning rate and its schedule.
+      num_steps: the step at which a cosine or linear schedule reaches 0.
+      learning_rate: a traced peak learning rate in place of the configured one, for a program that
+        trains with several learning rates.
+      frozen: paths of parameters that are not updated and have no optimiser state, see
         `frozen_parameters`.
 
+    Returns:
+      The chain.
+
     Raises:
-      ValueError: if a number is out of range, weight_decay is given without adamw or adadelta,
-        or reset_moments without adam or adamw and a staircase.
+      ValueError: if a number is out of range, weight_decay is set without adamw or adadelta,
+        or reset_moments is set without adam or adamw and a staircase.
     """
     _check_optimizer(config, num_steps)
     rate = _schedule(config, num_steps, learning_rate)
@@ -181,7 +194,7 @@ def make_optimizer(
 
 
 def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
-    """Refuses numbers out of range, and options that the rule or the schedule does not have."""
+    """Raises ValueError for numbers out of range and for options that the rule does not have."""
     check_choices(config)
     if not 0 < config.learning_rate < float("inf"):
         raise ValueError(f"learning_rate must be positive and finite, got {config.learning_rate}")
@@ -220,21 +233,21 @@ def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
 
 
 TO_ZERO = ("cosine", "linear")
-"""Schedules whose rate at a step rests on num_steps: they are at 0 after the last one."""
+"""Schedules that fall to 0 at the last step, so that their rates depend on num_steps."""
 
 
 def _schedule(config: OptimizerConfig, num_steps: int, learning_rate: Any) -> Any:
-    """The learning rate: a number, or a function of the step."""
+    """Returns the learning rate, as a number or as a function of the step."""
     peak: Any = config.learning_rate if learning_rate is None else learning_rate
     if config.schedule == "constant" and not config.warmup_steps:
         return peak
-    rest = max(num_steps - config.warmup_steps, 1)
+    decay_steps = max(num_steps - config.warmup_steps, 1)
     after = max(config.warmup_steps, 1)
-    # shapes of height 1, so that a traced peak can scale them
+    # The schedules have a peak of 1, so that a traced peak can scale them.
     falls: dict[str, optax.Schedule] = {
         "constant": optax.constant_schedule(1.0),
-        "cosine": optax.cosine_decay_schedule(1.0, rest),
-        "linear": optax.linear_schedule(1.0, 0.0, rest),
+        "cosine": optax.cosine_decay_schedule(1.0, decay_steps),
+        "linear": optax.linear_schedule(1.0, 0.0, decay_steps),
         "rsqrt": lambda count: jnp.sqrt(after / (after + count)),
         "staircase": lambda count: (
             config.decay_rate
@@ -251,7 +264,7 @@ def _schedule(config: OptimizerConfig, num_steps: int, learning_rate: Any) -> An
 def _forgetful(
     config: OptimizerConfig, rate: Any, adam: dict[str, Any]
 ) -> optax.GradientTransformation:
-    """Adam or AdamW that forgets its moments whenever the staircase falls."""
+    """Returns Adam or AdamW with moments that are reset at each fall of the staircase."""
     begin = config.warmup_steps + config.decay_begin
 
     def falls(count: jax.Array) -> jax.Array:

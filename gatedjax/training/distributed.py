@@ -1,4 +1,4 @@
-"""Several processes as one run: JAX's own multi-controller runtime, joined with clear errors."""
+"""Runs of several processes with the multi-controller runtime of JAX."""
 
 import dataclasses
 import hashlib
@@ -16,37 +16,37 @@ from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.terminal import say
 
 EXIT_UNREACHABLE = 69
-"""Exit status where the processes of a run did not find each other in time (EX_UNAVAILABLE)."""
+"""The exit status if the processes of a run do not find each other in time (EX_UNAVAILABLE)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DistributedConfig:
-    """How the processes of a run find each other; every one is given the same command."""
+    """The connection of the processes of a run. All of them are started with the same command."""
 
     auto: bool = False
     """Join the processes of the cluster that JAX detects: SLURM, Open MPI, TPU pods, GKE."""
     coordinator: str | None = None
-    """HOST:PORT of process 0, where nothing is detected; needs num-processes and process-id."""
+    """HOST:PORT of process 0, if JAX detects no cluster; it needs num-processes and process-id."""
     num_processes: int | None = None
-    """Processes in all."""
+    """The number of processes."""
     process_id: int | None = None
-    """Number of this process, from 0."""
+    """The number of this process, from 0."""
     timeout_s: int = 60
-    """Seconds to wait for the others at the start."""
+    """The seconds to wait for the other processes at the start."""
     heartbeat_s: int = 30
-    """Seconds after which a process that is silent counts as dead and stops the run."""
+    """The seconds after which a process without a heartbeat counts as dead and stops the run."""
 
     def __post_init__(self) -> None:
-        """Refuses what no run could use."""
+        """Raises ValueError or TypeError for values that no run can use."""
         make_plain(self)
         explicit = (self.coordinator, self.num_processes, self.process_id)
-        given = [value is not None for value in explicit]
-        if any(given) and not all(given):
+        is_set = [value is not None for value in explicit]
+        if any(is_set) and not all(is_set):
             raise ValueError(
                 "coordinator, num_processes and process_id belong together, got "
                 f"{self.coordinator!r}, {self.num_processes}, {self.process_id}"
             )
-        if all(given):
+        if all(is_set):
             if self.auto:
                 raise ValueError("auto and coordinator exclude each other")
             host, _, port = str(self.coordinator).rpartition(":")
@@ -63,44 +63,49 @@ class DistributedConfig:
 
 
 def initialize(config: DistributedConfig) -> bool:
-    """Joins the other processes; call before the first computation.
+    """Connects this process with the other processes of a run.
 
-    A process that dies later stops the others: JAX names it ("tasks are unhealthy") and ends them
-    with SIGABRT at most `heartbeat_s` (and the time between two heartbeats) after its last sign.
+    Call it before the first computation. If a process dies later, JAX reports it ("tasks are
+    unhealthy") and ends the other processes with SIGABRT, at most `heartbeat_s` and the time
+    between two heartbeats after the last heartbeat of the dead process.
+
+        >>> initialize(DistributedConfig())  # neither a cluster nor a coordinator
+        False
 
     Args:
-      config: how to find them; with neither `auto` nor `coordinator` nothing is done.
+      config: the connection. With neither `auto` nor `coordinator` the call has no effect.
 
     Returns:
-      Whether this is now a run of several processes.
+      True if several processes form the run.
 
     Raises:
-      RuntimeError: if the coordinator does not answer in time. Where process 0 waits in vain for
-        the others, the process exits with status 69 and says so: the wait cannot be interrupted.
+      RuntimeError: if the coordinator does not answer in time. If other processes are missing,
+        process 0 prints an error and exits with status 69, because its wait in JAX cannot be
+        interrupted.
     """
     if not config.auto and config.coordinator is None:
         return False
     options: dict[str, Any] = {}
-    what = "the processes of this cluster"
+    peers = "the processes of this cluster"
     if config.coordinator is not None:
         options = {
             "coordinator_address": config.coordinator,
             "num_processes": config.num_processes,
             "process_id": config.process_id,
         }
-        what = f"{config.num_processes} processes at {config.coordinator}"
+        peers = f"{config.num_processes} processes at {config.coordinator}"
         if config.process_id != 0:
             _wait_for(config.coordinator, config.timeout_s)
 
     def give_up() -> None:
         say(
-            f"error: {what} did not come together within {config.timeout_s} s. Start every one of "
+            f"error: {peers} did not come together within {config.timeout_s} s. Start every one of "
             "them with the same coordinator and num-processes, and process-id 0, 1, ...",
             file=sys.stderr,
         )
         os._exit(EXIT_UNREACHABLE)
 
-    # JAX ends a process that waits too long with a stack trace; this is sooner, and says why.
+    # The timer ends sooner than the wait of JAX, which would end with a stack trace.
     timer = threading.Timer(config.timeout_s, give_up)
     timer.daemon = True
     timer.start()
@@ -109,7 +114,7 @@ def initialize(config: DistributedConfig) -> bool:
             **options,
             initialization_timeout=config.timeout_s + 30,
             heartbeat_timeout_seconds=config.heartbeat_s,
-            # a process that ends with an error waits for the others, which wait for it
+            # A process that ends with an error would otherwise wait long for the other processes.
             shutdown_timeout_seconds=config.heartbeat_s,
         )
     finally:
@@ -134,12 +139,12 @@ def _wait_for(address: str, timeout_s: float) -> None:
 
 
 def is_main() -> bool:
-    """Whether this process writes: logs, checkpoints and results belong to process 0."""
+    """Returns True in process 0, which writes logs, checkpoints and results."""
     return jax.process_index() == 0
 
 
 def broadcast_json(text: str) -> str:
-    """The text of process 0, on every process."""
+    """Returns the text of process 0; all processes must call it at the same point."""
     from jax.experimental import multihost_utils
 
     data = np.frombuffer(text.encode(), np.uint8) if is_main() else np.zeros(0, np.uint8)
@@ -150,9 +155,9 @@ def broadcast_json(text: str) -> str:
 
 
 def gather_text(text: str) -> list[str]:
-    """The texts of all processes, in their order; every process must ask at the same point.
+    """Returns the texts of all processes in their order; all must call it at the same point.
 
-    Only digests travel where all texts are equal.
+    Only digests are sent if all texts are equal.
     """
     from jax.experimental import multihost_utils
 
@@ -168,8 +173,8 @@ def gather_text(text: str) -> list[str]:
     return [bytes(row[:size]).decode() for row, size in zip(rows, sizes, strict=True)]
 
 
-def largest(number: int) -> int:
-    """The largest number of all processes; every process must ask at the same point."""
+def max_over_processes(number: int) -> int:
+    """Returns the largest number of all processes; all must call it at the same point."""
     if jax.process_count() == 1:
         return number
     from jax.experimental import multihost_utils

@@ -1,4 +1,4 @@
-"""One pass over evaluation data."""
+"""Evaluation of parameters in a pass over data."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,9 +16,17 @@ from gatedjax.training.task import AnyTask, Batch, has_model_state
 def run_evaluation(
     task: AnyTask, params: Any, data: Iterable[Batch], parallel: Parallel, model_state: Any = None
 ) -> tuple[Metrics, dict[str, np.ndarray]]:
-    """Sums metrics and collects predictions of the real rows.
+    """Sums the metrics of batches, and collects the predictions for the real rows.
 
-    The parameters and the model state are on the devices.
+    Args:
+      task: the task.
+      params: parameters on the devices.
+      data: batches.
+      parallel: the devices.
+      model_state: the model state on the devices, or None.
+
+    Returns:
+      The metrics, and NumPy arrays of predictions by name.
     """
     step = parallel.eval_step(task)
     metrics: Metrics = {}
@@ -29,8 +37,8 @@ def run_evaluation(
         real = np.asarray(batch["weight"]) > 0
         if number == 0:
             carry = parallel.shard_carry(init_carry(task, batch))
-        one, predictions, carry = step(params, parallel.shard(batch), carry, model_state)
-        metrics = merge(metrics, jax.device_get(one))
+        batch_metrics, predictions, carry = step(params, parallel.shard(batch), carry, model_state)
+        metrics = merge(metrics, jax.device_get(batch_metrics))
         for name, values in jax.device_get(predictions).items():
             rows.setdefault(name, []).append(np.asarray(values)[: len(real)][real])
     return metrics, {name: np.concatenate(parts) for name, parts in rows.items()}
@@ -43,21 +51,33 @@ def evaluate(
     parallel: Parallel,
     model_state: Any = None,
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    """Evaluates parameters on one pass over data.
+    """Evaluates parameters in a pass over data.
+
+        >>> from gatedjax.training import Ratio, make_parallel
+        >>> class Scale:
+        ...     def evaluate(self, params, batch):
+        ...         y = params["w"] * batch["x"]
+        ...         return {"mean": Ratio.of(y, batch["weight"])}, {"y": y}
+        >>> batch = {"x": np.array([1.0, 3.0, 0.0]), "weight": np.array([1.0, 1.0, 0.0])}
+        >>> params = {"w": np.array(0.5)}
+        >>> metrics, predictions = evaluate(Scale(), params, [batch], make_parallel("single"))
+        >>> metrics["mean"], predictions["y"].tolist()
+        (1.0, [0.5, 1.5])
 
     Args:
-      task: the model.
-      params: parameters, not replicated.
-      data: batches with fixed shapes per bucket; filler rows have weight 0.
+      task: the task.
+      params: parameters, not replicated over devices.
+      data: batches. Each new shape of a batch is compiled. Filler rows have weight 0.
       parallel: the devices (see `make_parallel`).
       model_state: the model state of a `ModelStateTask`, not replicated, such as
         `FitResult.best_model_state`; None for other tasks.
 
     Returns:
-      Metrics as floats, and predictions of every real row in the order of the data.
+      (metrics, predictions): metrics as Python floats, and NumPy arrays with the predictions for
+      all real rows in the order of the data, both by name.
 
     Raises:
-      ValueError: if a task with a model state is not given one, or another task is.
+      ValueError: if `model_state` is missing for a `ModelStateTask`, or given for another task.
     """
     if has_model_state(task) != (model_state is not None):
         kind = "needs its model state" if has_model_state(task) else "has no model state"

@@ -1,4 +1,4 @@
-"""Whether a checkpoint belongs to a run: its settings, and the names and shapes of its arrays."""
+"""Comparison of a checkpoint with a run, by its settings and the names and shapes of its arrays."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from gatedjax._utils.terminal import printable
 from gatedjax.training._transforms import call_update
 from gatedjax.training.config import TrainConfig
 
-# Differences in these change how long or how visibly a run trains, not what a step computes.
+# Options that may differ, because they do not change the results of a step.
 _FREE = (
     "num_steps",
     "max_skipped",
@@ -28,27 +28,28 @@ _FREE = (
 
 
 class CheckpointMismatch(ValueError):
-    """A checkpoint belongs to another configuration, vocabulary or network."""
+    """Raised if a checkpoint belongs to another configuration, vocabulary or network."""
 
     def __init__(self, message: str) -> None:
-        # names of arrays and settings come from a file
+        # The message has names from a file, which may have control characters.
         super().__init__(printable(message))
 
 
-def settings_of(given: object, config: TrainConfig, optimizer: str | None = None) -> dict[str, Any]:
+def settings_of(
+    source: object, config: TrainConfig, optimizer: str | None = None
+) -> dict[str, Any]:
     """Returns the settings that a checkpoint must share with a run.
 
     Args:
-      given: `settings` of `fit`. Its "train", if there is one, is put over the training options.
-      config: how to train; its options are the settings below "train".
-      optimizer: what an optimizer is known by that takes the place of the configured one, see
-        `program_of`.
+      source: the argument `settings` of `fit`. Entries of its "train" replace training options.
+      config: the training options, which become the settings below "train".
+      optimizer: the digest of an optimizer that replaces the configured one, see `program_of`.
 
     Raises:
-      TypeError: if `given`, or its "train", is no mapping and no dataclass, or for a value that
-        JSON cannot hold.
+      TypeError: if `source`, or its "train", is neither a mapping nor a dataclass, or has a value
+        that JSON cannot represent.
     """
-    settings = _mapping("settings", given)
+    settings = _mapping("settings", source)
     train = to_json_values(config) | _mapping("settings['train']", settings.get("train", {}))
     if optimizer is not None:
         del train["optimizer"]
@@ -56,55 +57,57 @@ def settings_of(given: object, config: TrainConfig, optimizer: str | None = None
     return settings | {"train": train}
 
 
-def metadata_of(given: object) -> dict[str, Any]:
-    """Returns `metadata` of `fit` as JSON holds it.
+def metadata_of(source: object) -> dict[str, Any]:
+    """Returns the argument `metadata` of `fit` as a dict of JSON values.
 
     Raises:
-      TypeError: as `settings_of`.
+      TypeError: if it is neither a mapping nor a dataclass, or has a value that JSON cannot
+        represent.
     """
-    return _mapping("metadata", given)
+    return _mapping("metadata", source)
 
 
-def _mapping(name: str, given: object) -> dict[str, Any]:
-    values = {} if given is None else to_json_values(given, name)
+def _mapping(name: str, source: object) -> dict[str, Any]:
+    values = {} if source is None else to_json_values(source, name)
     if not isinstance(values, dict):
-        raise TypeError(f"{name} must be a mapping or a dataclass, got {type(given).__name__}")
+        raise TypeError(f"{name} must be a mapping or a dataclass, got {type(source).__name__}")
     return values
 
 
 def saved_settings(record: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings in the record of a checkpoint; {} if another program wrote it.
 
-    Before 0.1.0 they were the metadata of the record, where a run of `experiments` had its training
-    options below "config". They are returned as such a run has them today.
+    Before 0.1.0 the settings were in the metadata of the record, and a run of `experiments` had its
+    training options below "config". They are returned in the present layout.
     """
     if "settings" in record:
         return record["settings"]
     settings = dict(record.get("metadata", {}))
     config = settings.get("config")
     if "train" not in settings and isinstance(config, dict) and "train" in config:
-        rest = {name: value for name, value in config.items() if name != "train"}
-        settings |= {"config": rest, "train": config["train"]}
+        other_config = {name: value for name, value in config.items() if name != "train"}
+        settings |= {"config": other_config, "train": config["train"]}
     return settings
 
 
 def saved_description(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings and metadata in the record of a checkpoint, as config.json has them."""
+    """Returns the settings and the metadata in the record of a checkpoint, as in config.json."""
     return saved_settings(record) | record.get("metadata", {})
 
 
 def program_of(tx: optax.GradientTransformation, params: Any) -> str:
-    """What an Optax transformation is known by: a digest of the program that it is for parameters.
+    """Returns a digest of the lowered `init` and `update` of an Optax transformation.
 
-    It changes with every number in it, such as a learning rate, and may change with the versions
-    of JAX and Optax.
+    Two transformations with the same digest compute the same updates. The digest depends on all
+    numbers in the transformation, such as a learning rate, and may depend on the versions of JAX
+    and Optax.
 
     Args:
       tx: the transformation.
       params: shapes and dtypes of the parameters.
     """
     state = jax.eval_shape(tx.init, params)
-    # what stands for the loss is not in the program of an optimizer that does not ask for it
+    # This stands for the loss. It is in the digest only if the optimizer uses value or value_fn.
     loss = lambda params: optax.tree.norm(params, squared=True)  # noqa: E731
     update = lambda grads, state, params: call_update(  # noqa: E731
         tx, grads, state, params, value=loss(params), grad=grads, value_fn=loss
@@ -114,7 +117,13 @@ def program_of(tx: optax.GradientTransformation, params: Any) -> str:
 
 
 def eval_params_digest(function: Callable[..., Any], params: Any, opt_state: Any) -> str:
-    """Returns a digest of the program of a function for `fit(eval_params=...)`."""
+    """Returns a digest of the program of a function for `fit(eval_params=...)`.
+
+    Args:
+      function: maps (params, opt_state) to the parameters to evaluate.
+      params: shapes and dtypes of the parameters.
+      opt_state: shapes and dtypes of the state of the optimizer.
+    """
     return f"program {_digest([jax.jit(function).lower(params, opt_state)])}"
 
 
@@ -124,7 +133,12 @@ def _digest(programs: list[Any]) -> str:
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """Leaves of nested dicts by dotted name."""
+    """Returns the leaves of nested dicts by dotted name, such as "train.optimizer.name".
+
+    Args:
+      tree: nested dicts; a value of another class is a leaf.
+      prefix: the name of the tree, for the names of its leaves.
+    """
     if not isinstance(tree, dict):
         return {prefix: tree}
     flat: dict[str, Any] = {}
@@ -134,22 +148,26 @@ def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def check_settings(
-    saved: dict[str, Any], wanted: dict[str, Any], where: Path, *, same_length: bool = False
+    saved: dict[str, Any], current: dict[str, Any], where: Path, *, same_length: bool = False
 ) -> None:
-    """Raises CheckpointMismatch with every setting in which two runs differ.
+    """Compares the settings of a checkpoint with the settings of a run.
 
     Args:
       saved: settings of the checkpoint, see `saved_settings`.
-      wanted: settings of this run, see `settings_of`.
+      current: settings of this run, see `settings_of`.
       where: the workdir, for the message.
-      same_length: num_steps may not differ, as where a schedule falls to 0 after the last step.
+      same_length: True if num_steps must be equal, as with a schedule that falls to 0 at the last
+        step.
+
+    Raises:
+      CheckpointMismatch: if settings differ; the message lists them.
     """
     free = {f"train.{name}" for name in _FREE if not (same_length and name == "num_steps")}
-    old, new = flatten(saved), flatten(wanted)
-    # an option that is younger than the checkpoint was what it is by default
+    old, new = flatten(saved), flatten(current)
+    # The run of an older version had the default of an option that was added since.
     default = flatten({"train": to_json_values(TrainConfig())})
     old |= {name: default[name] for name in new.keys() - old.keys() if name in default}
-    # an option that was removed since is the same run if it has its default
+    # An option that was removed since makes no difference if it has its default.
     for name, (unchanged, _) in REMOVED_FIELDS["OptimizerConfig"].items():
         if old.get(f"train.optimizer.{name}") == unchanged:
             del old[f"train.optimizer.{name}"]
@@ -174,10 +192,10 @@ def check_settings(
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:
-    """Leaves of any tree by dotted name, such as "opt_state.0.mu.kernel".
+    """Returns the leaves of a tree by dotted name, such as "opt_state.0.mu.kernel".
 
     Raises:
-      ValueError: if two leaves have one name (a dot inside a key can do that).
+      ValueError: if two leaves have the same name, which a dot inside a key can cause.
     """
     flat, _ = jax.tree_util.tree_flatten_with_path(tree)
     named: dict[str, Any] = {}
@@ -190,27 +208,36 @@ def named_leaves(tree: Any) -> dict[str, Any]:
 
 
 def describe(array: Any) -> str:
-    """Dtype and shape, as in "float32[3, 4]"."""
+    """Returns dtype and shape as text, such as "float32[3, 4]"."""
     return f"{np.dtype(array.dtype)}{list(array.shape)}"
 
 
-def described(tree: Any) -> dict[str, str]:
-    """Dtype and shape of every array by name."""
+def describe_arrays(tree: Any) -> dict[str, str]:
+    """Returns dtype and shape of each array by name, see `describe`."""
     return {name: describe(leaf) for name, leaf in named_leaves(tree).items()}
 
 
-def differences(saved: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
-    """One line for every array that two trees do not share."""
+def differences(saved: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
+    """Returns a line for each array that differs between two results of `describe_arrays`."""
     return [
-        f"{name}: saved {saved.get(name, 'nothing')}, now {wanted.get(name, 'nothing')}"
-        for name in sorted(saved.keys() | wanted.keys())
-        if saved.get(name) != wanted.get(name)
+        f"{name}: saved {saved.get(name, 'nothing')}, now {current.get(name, 'nothing')}"
+        for name in sorted(saved.keys() | current.keys())
+        if saved.get(name) != current.get(name)
     ]
 
 
-def check_leaves(saved: Mapping[str, str], wanted: Mapping[str, str], where: Path) -> None:
-    """Raises CheckpointMismatch with every array that two networks do not share."""
-    lines = differences(saved, wanted)
+def check_leaves(saved: Mapping[str, str], current: Mapping[str, str], where: Path) -> None:
+    """Compares the arrays of a checkpoint with the arrays of a network.
+
+    Args:
+      saved: the arrays of the checkpoint, see `describe_arrays`.
+      current: the arrays of the network.
+      where: the folder of the checkpoints, for the message.
+
+    Raises:
+      CheckpointMismatch: if arrays differ; the message lists them.
+    """
+    lines = differences(saved, current)
     if lines:
         raise CheckpointMismatch(
             f"{where} holds the checkpoint of another network:\n  " + "\n  ".join(lines)

@@ -1,7 +1,7 @@
-"""Several seeds (and values of a hyperparameter) side by side in one compiled program.
+"""Training of several seeds, and values of a hyperparameter, side by side in a compiled program.
 
-Every lane is a run of its own: parameters, optimiser state, data order, noise, skipped updates,
-early stopping and best parameters. The lanes share the program, and are spread over the devices.
+Each run is a lane with separate parameters, optimiser state, data order, noise, skipped updates,
+early stopping and best parameters. The lanes share the program and are spread over the devices.
 """
 
 import dataclasses
@@ -61,13 +61,13 @@ from gatedjax.training.task import (
 
 @dataclasses.dataclass(frozen=True)
 class Lane:
-    """One of the runs that are trained side by side.
+    """A run that is trained side by side with other runs.
 
     Attributes:
-      seed: its seed.
-      value: its value of `sweep_over`; None without a sweep.
-      config: the configuration of the single run that the lane equals. A swept number that belongs
-        to the task is not in it.
+      seed: the seed of the run.
+      value: the value of `sweep_over` in the run; None without a sweep.
+      config: the configuration with which `fit` would train the same run. It lacks a swept number
+        that belongs to the task.
     """
 
     seed: int
@@ -76,10 +76,21 @@ class Lane:
 
 
 def lanes_of(config: TrainConfig) -> list[Lane]:
-    """The lanes that a configuration asks for: every seed with every value.
+    """Returns the runs of a configuration, which are all pairs of a value and a seed.
+
+        >>> config = TrainConfig(seeds=2, sweep=(0.1, 0.2))
+        >>> [(lane.seed, lane.value) for lane in lanes_of(config)]
+        [(0, 0.1), (1, 0.1), (0, 0.2), (1, 0.2)]
+
+    Args:
+      config: the configuration of `fit_lanes`.
+
+    Returns:
+      A list of lanes with `seed`, `value` and the `config` of the single run, in the order of the
+      results of `fit_lanes`.
 
     Raises:
-      ValueError: if a value of the sweep is not finite.
+      ValueError: if a value of the sweep is not finite, or is a learning rate out of range.
     """
     solo = dataclasses.replace(config, seeds=1, sweep=(), sweep_over=TrainConfig().sweep_over)
     lanes = []
@@ -87,17 +98,17 @@ def lanes_of(config: TrainConfig) -> list[Lane]:
     for value, number in itertools.product(values, range(config.seeds)):
         if value is not None and not math.isfinite(value):
             raise ValueError(f"sweep must hold finite numbers, got {value}")
-        one = dataclasses.replace(solo, seed=config.seed + number)
+        lane_config = dataclasses.replace(solo, seed=config.seed + number)
         if value is not None and config.sweep_over == "learning_rate":
             optimizer = dataclasses.replace(config.optimizer, learning_rate=value)
-            make_optimizer(optimizer, config.num_steps)  # refuses what no run could use
-            one = dataclasses.replace(one, optimizer=optimizer)
-        lanes.append(Lane(seed=one.seed, value=value, config=one))
+            make_optimizer(optimizer, config.num_steps)  # raises ValueError for a rate out of range
+            lane_config = dataclasses.replace(lane_config, optimizer=optimizer)
+        lanes.append(Lane(seed=lane_config.seed, value=value, config=lane_config))
     return lanes
 
 
-def _varied(task: Any, name: str, value: Any) -> Any:
-    """The task with another value of one of its numbers.
+def _vary(task: Any, name: str, value: Any) -> Any:
+    """Returns a copy of the task with another value for a number.
 
     Raises:
       ValueError: if the task cannot vary that number.
@@ -111,9 +122,14 @@ def _varied(task: Any, name: str, value: Any) -> Any:
 
 
 def make_lane_step(task: Task, config: TrainConfig) -> Callable[..., Any]:
-    """The step of all lanes: (states, batches, seed_keys, active, values) -> (states, metrics).
+    """Builds the step of all lanes.
 
-    Every argument has a leading axis over the lanes. A lane that is not active keeps its state.
+    It maps (states, batches, seed_keys, active, values) to (states, metrics). All arguments and
+    results have a leading axis over the lanes. The state of an inactive lane does not change.
+
+    Args:
+      task: the task.
+      config: the training options.
     """
     swept = bool(config.sweep)
 
@@ -124,29 +140,29 @@ def make_lane_step(task: Task, config: TrainConfig) -> Callable[..., Any]:
         tx = make_optimizer(
             config.optimizer, config.num_steps, learning_rate=rate, frozen=frozen_parameters(task)
         )
-        varied = _varied(task, config.sweep_over, value) if swept and rate is None else task
-        one = make_train_step(varied, tx, accumulate=config.accumulate, check_loss=True)
-        new, metrics = one(state, batch, key)
+        varied = _vary(task, config.sweep_over, value) if swept and rate is None else task
+        lane_step = make_train_step(varied, tx, accumulate=config.accumulate, check_loss=True)
+        new, metrics = lane_step(state, batch, key)
         return jax.tree.map(lambda n, o: jnp.where(active, n, o), new, state), metrics
 
     return jax.vmap(step)
 
 
-def _stack(batches: Sequence[Batch], what: str = "training") -> Batch:
+def _stack(batches: Sequence[Batch], kind: str = "training") -> Batch:
     shapes = {tuple(sorted((k, np.shape(v)) for k, v in batch.items())) for batch in batches}
     if len(shapes) > 1:
         raise ValueError(
-            f"lanes need {what} data whose batches have one shape at every step, got "
+            f"lanes need {kind} data whose batches have one shape at every step, got "
             + " and ".join(str(dict(shape)) for shape in sorted(shapes)[:2])
         )
     return {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
 
 
 class _Lanes:
-    """The arrays of several runs side by side, spread over the devices; see `Engine` of the loop.
+    """The arrays of several runs side by side, spread over the devices; see `Engine`.
 
-    Every device gets as many lanes as the others; the lanes added for that are not reported, and
-    checkpoints do not hold them: another number of devices may continue.
+    All devices have equally many lanes. Lanes that are added for this are neither reported nor
+    saved, so that a run can continue on another number of devices.
     """
 
     def __init__(
@@ -157,7 +173,7 @@ class _Lanes:
         eval_data: Any,
         config: TrainConfig,
         devices: Sequence[jax.Device],
-        begun: Restored,
+        initial: Restored,
     ) -> None:
         self.accumulate = config.accumulate
         self.count, width = len(lanes), min(len(devices), len(lanes))
@@ -166,8 +182,8 @@ class _Lanes:
         self.train_data = [train_data[row] for row in self.rows]
         self.eval_data, self.own = eval_data, callable(eval_data)
         if self.own:
-            each = {lane.seed: eval_data(lane.seed) for lane in lanes}
-            self.eval_data = [each[lane.seed] for lane in padded]
+            data_of = {lane.seed: eval_data(lane.seed) for lane in lanes}
+            self.eval_data = [data_of[lane.seed] for lane in padded]
         mesh = jax.make_mesh(
             (width,), ("lane",), axis_types=(jax.sharding.AxisType.Auto,), devices=devices[:width]
         )
@@ -186,14 +202,14 @@ class _Lanes:
 
         def evaluate(params: Params, value: jax.Array, batch: Batch, state: Any) -> Metrics:
             self.eval_traces += 1
-            varied = _varied(task, config.sweep_over, value) if of_task else task
+            varied = _vary(task, config.sweep_over, value) if of_task else task
             return call_evaluate(varied, params, batch, model_state=state)[0]
 
         self.train_step = jax.jit(step, donate_argnums=0, out_shardings=self.split)
         over = (0, 0, 0 if self.own else None, 0)
         self.eval_step = jax.jit(jax.vmap(evaluate, over), out_shardings=self.split)
-        self.state = jax.device_put(jax.tree.map(lambda x: x[self.rows], begun.state), self.split)
-        self.best_params = jax.tree.map(np.array, begun.best)
+        self.state = jax.device_put(jax.tree.map(lambda x: x[self.rows], initial.state), self.split)
+        self.best_params = jax.tree.map(np.array, initial.best)
 
     def batches(self, start: int) -> Iterator[list[Batch]]:
         return ([data[step] for data in self.train_data] for step in itertools.count(start))
@@ -210,8 +226,8 @@ class _Lanes:
         params = eval_params(self.state.params, self.state.opt_state)
         totals: Metrics = {}
         for batch in self.evaluation_batches():
-            one = self.eval_step(params, self.values, batch, self.state.model_state)
-            totals = jax.tree.map(jnp.add, totals, one) if totals else one
+            metrics = self.eval_step(params, self.values, batch, self.state.model_state)
+            totals = jax.tree.map(jnp.add, totals, metrics) if totals else metrics
         return totals, self.eval_traces > traces
 
     def evaluation_batches(self) -> Iterator[Batch]:
@@ -263,43 +279,44 @@ def _begin(
     metadata: object,
     devices: Sequence[jax.Device],
 ) -> Run:
-    """Refuses what cannot work, then restores the lanes or initialises them."""
+    """Checks the arguments of `fit_lanes`, then restores the lanes or initialises them."""
     config, compared = work.config, settings_of(settings, work.config)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen_parameters(task))
     data = {lane.seed: train_data(lane.seed) for lane in lanes}
-    firsts = {seed: first_batch(one, config.num_steps) for seed, one in data.items()}
+    firsts = {seed: first_batch(batches, config.num_steps) for seed, batches in data.items()}
     of_first = eval_data(lanes[0].seed) if callable(eval_data) else eval_data
     evaluation = first_evaluation_batch(of_first)
     first = firsts[lanes[0].seed]
     make = jax.jit(lambda key: init_state(task, tx, key, first))
     keys = [jax.random.key(lane.seed) for lane in lanes]
-    of_one = make.eval_shape(keys[0])  # traced here, for the calls below too
+    of_one = make.eval_shape(keys[0])  # traced only here; the calls below use the same trace
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((len(keys), *x.shape), x.dtype), of_one)
     check_arrays(of_one)
     unreached = check_outputs(task, of_one, first, evaluation, config.best_metric)
     digests = run_digests(task, of_one, first, evaluation, of_first)
-    digests["train_data"] = {f"seed {s}": array_digests(one) for s, one in firsts.items()}
+    digests["train_data"] = {f"seed {s}": array_digests(batch) for s, batch in firsts.items()}
     shared = Shared(compared, metadata_of(metadata), compared_digests(compared, digests))
-    restored = begun = restore_or_begin(work, shared, like)
-    if begun is None:
-        # One lane after the other, with the program of a single run: the same first bits.
-        # (On a CPU the vmapped initialisation of eight GA-Nets also hung, in jax 0.10.)
-        each = [jax.device_get(make(key)) for key in keys]
-        state = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+    restored = initial = restore_or_begin(work, shared, like)
+    if initial is None:
+        # The lanes are initialised in turn by the program of a single run, because it gives the
+        # same bits as that run. (On a CPU the vmapped initialisation of eight GA-Nets also hung
+        # with jax 0.10.)
+        states = [jax.device_get(make(key)) for key in keys]
+        state = jax.tree.map(lambda *leaves: np.stack(leaves), *states)
         records = [dataclasses.asdict(Record()) for _ in lanes]
         best = best_of(state.params, state.model_state)
-        begun = Restored({"lanes": records, "step": 0, "pending": {}}, state, best)
-    run, data_of = begun.run, [data[lane.seed] for lane in lanes]
-    engine = _Lanes(task, lanes, data_of, eval_data, config, devices, begun)
+        initial = Restored({"lanes": records, "step": 0, "pending": {}}, state, best)
+    run, data_of = initial.run, [data[lane.seed] for lane in lanes]
+    engine = _Lanes(task, lanes, data_of, eval_data, config, devices, initial)
     names = [
         {"seed": lane.seed} | ({} if lane.value is None else {config.sweep_over: lane.value})
         for lane in lanes
     ]
     pending = jax.tree.map(lambda x: x[engine.rows], from_json(run["pending"]))
     meter = Meter(work, records_of(run["lanes"], run["step"], config), names, pending)
-    made = Run(engine, work, meter, shared, run["step"], restored is not None)
-    made.reach = Reach.begin(task, tx, of_one, unreached, made.step < config.log_every)
-    return made
+    lanes_run = Run(engine, work, meter, shared, run["step"], restored is not None)
+    lanes_run.reach = Reach.begin(task, tx, of_one, unreached, lanes_run.step < config.log_every)
+    return lanes_run
 
 
 def fit_lanes(
@@ -316,34 +333,52 @@ def fit_lanes(
     on_log: Callable[[dict[str, Any]], None] | None = None,
     raise_on_signal: bool = False,
 ) -> list[FitResult]:
-    """Trains `config.seeds` seeds, each with every value of `config.sweep`, in one program.
+    """Trains several seeds, and values of a hyperparameter, side by side in a compiled program.
 
-    A lane equals `fit` with its seed (and value) on one device, up to the order of float32 sums:
-    parameters to about 1e-5 relative after a hundred steps. It continues after a kill like `fit`.
+    There is a lane for each of `config.seeds` seeds and each value of `config.sweep`. A lane equals
+    the result of `fit` with its seed and value on a single device, up to the order of float32 sums:
+    the parameters agree to about 1e-5 relative after a hundred steps. Like `fit` it continues from
+    the checkpoints in the workdir.
+
+        >>> import tempfile
+        >>> from gatedjax.training import Ratio
+        >>> class Scale:
+        ...     def init(self, key, batch):
+        ...         return {"w": jax.random.normal(key)}
+        ...     def loss(self, params, batch, rngs):
+        ...         errors = batch["weight"] * (params["w"] * batch["x"] - 2) ** 2
+        ...         return errors.sum(), {"loss": Ratio.of(errors, batch["weight"])}
+        >>> batch = {"x": np.ones(2, np.float32), "weight": np.ones(2, np.float32)}
+        >>> config = TrainConfig(num_steps=1, seeds=2, progress=False)
+        >>> results = fit_lanes(Scale(), lambda seed: [batch], None, config, tempfile.mkdtemp())
+        >>> [result.steps for result in results]
+        [1, 1]
 
     Args:
-      task: what is trained.
-      train_data: from a seed to its training data (see `fit`). At one step the batches of all
-        seeds have one shape, as `gatedjax.data.Batches` of one set of texts do.
-      eval_data: batches of one evaluation pass, shared by the lanes, or from a seed to those of its
-        own, as many and of one shape at every step; None evaluates nothing.
-      config: how to train.
-      workdir: gets one metrics.jsonl, whose lines name their seed, and one set of checkpoints.
-      settings: as in `fit`.
-      metadata: as in `fit`.
-      devices: the lanes are spread over them (default: all of this process).
-      on_event: as in `fit`.
-      on_log: as in `fit`.
-      raise_on_signal: as in `fit`.
+      task: the task to train.
+      train_data: a function from a seed to its training data (see `fit`). At each step the batches
+        of all seeds must have the same shapes, as with `gatedjax.data.Batches` of the same texts.
+      eval_data: the batches of an evaluation pass, shared by the lanes; or a function from a seed
+        to its batches, which must be equally many and of the same shapes for all seeds. None
+        evaluates no data.
+      config: the training options.
+      workdir: the folder for a single metrics.jsonl, with the seed in each line, and for a single
+        set of checkpoints.
+      settings: see `fit`.
+      metadata: see `fit`.
+      devices: the devices over which the lanes are spread (default: all devices of this process).
+      on_event: see `fit`.
+      on_log: see `fit`.
+      raise_on_signal: see `fit`.
 
     Returns:
-      The result of every lane, in the order of `lanes_of(config)`.
+      The `FitResult` of each lane, in the order of `lanes_of(config)`.
 
     Raises:
-      ValueError: for pmap, several processes, tensorboard, profile_steps, or a sweep over what the
-        task cannot vary.
-      TypeError, CheckpointMismatch, RuntimeError, StoppedBySignal: as in `fit`.
-      NonFiniteError: as in `fit`, for the first lane that reaches the limit; it ends all of them.
+      ValueError: for pmap, several processes, tensorboard, profile_steps, or a sweep over a number
+        that the task cannot vary.
+      TypeError, CheckpointMismatch, RuntimeError, StoppedBySignal: see `fit`.
+      NonFiniteError: see `fit`. The first lane that reaches the limit ends all lanes.
     """
     check_config(config)
     check_task(task, eval_data is not None)
@@ -356,15 +391,15 @@ def fit_lanes(
         raise ValueError("several seeds need a task that carries nothing from batch to batch")
     if jax.process_count() > 1:
         raise ValueError("several seeds are trained by one process, not by several")
-    chosen = list(devices) if devices is not None else jax.local_devices()
+    lane_devices = list(devices) if devices is not None else jax.local_devices()
     if config.parallel == "single":
-        chosen = chosen[:1]
+        lane_devices = lane_devices[:1]
     if config.sweep and config.sweep_over != "learning_rate":
         for value in config.sweep:
-            _varied(task, config.sweep_over, value)
+            _vary(task, config.sweep_over, value)
     lanes, work = lanes_of(config), Workdir(workdir, config, on_event, on_log, False)
-    with work, Signals(work.stopping) as signals:
-        run = _begin(task, lanes, train_data, eval_data, work, settings, metadata, chosen)
+    with work, Signals(work.announce_stop) as signals:
+        run = _begin(task, lanes, train_data, eval_data, work, settings, metadata, lane_devices)
         report_finished(run)
         number = train(run, signals)
         results = results_of(run, number)

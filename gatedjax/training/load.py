@@ -1,4 +1,4 @@
-"""Parameters out of a workdir, for evaluation or to start another network from them."""
+"""Reading of parameters from the checkpoints of a run."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -18,29 +18,39 @@ def load_params(
     which: Literal["best", "last"] = "best",
     step: int | None = None,
 ) -> tuple[Any, list[str]]:
-    """Reads the parameters of a run, verified; needs no lock and changes nothing.
+    """Reads the parameters of a run from a checkpoint, and checks their hashes.
 
-    Beside a run that is writing, a newest step that is superseded while it is read is not damage:
-    the one that took its place is read.
+    It takes no lock and changes no files. While a run writes new checkpoints, the newest complete
+    checkpoint is read.
+
+        >>> import tempfile
+        >>> workdir = Path(tempfile.mkdtemp())
+        >>> store = CheckpointStore(workdir / "checkpoints")
+        >>> store.save(1, {"params": {"w": np.ones(2)}}, {"w": np.ones(2)}, {})
+        >>> store.close()
+        >>> load_params(workdir, {"w": np.zeros(2)})
+        ({'w': array([1., 1.])}, [])
 
     Args:
-      workdir: what `fit` was given.
-      like: parameters of the network that they are for; shapes and dtypes suffice if partial is
-        False.
-      partial: load what has the same name, shape and dtype, and leave the rest as it is in `like`.
-      which: "best" by the evaluations up to the checkpoint, or the "last" ones.
-      step: which checkpoint (default: the newest).
+      workdir: the workdir of `fit`.
+      like: parameters of the network that the parameters are for. Their shapes and dtypes suffice
+        if partial is False.
+      partial: True reads the parameters with the same name, shape and dtype, and returns all others
+        as they are in `like`.
+      which: "best" reads the best parameters by the evaluations up to the checkpoint, "last" the
+        parameters at the checkpoint.
+      step: the step of the checkpoint (default: the newest).
 
     Returns:
-      The parameters as NumPy arrays, and a line for each that was not loaded or not asked for
-      (none if partial is False).
+      The parameters as NumPy arrays, and a line for each parameter that only the checkpoint or only
+      `like` has (an empty list if partial is False).
 
     Raises:
-      FileNotFoundError: if workdir has no checkpoint, or not that one.
+      FileNotFoundError: if workdir has no checkpoint, or no checkpoint of that step.
       CheckpointMismatch: if the parameters differ and partial is False.
-      CheckpointDamaged: if the checkpoint is not what was saved.
+      CheckpointDamaged: if the checkpoint differs from the save.
     """
-    store, params, skipped = _read(workdir, like, which, step, "params")
+    store, params, skipped = _read_part(workdir, like, which, step, "params")
     if skipped and not partial:
         raise CheckpointMismatch(
             f"{store.directory} holds the parameters of another network:\n  "
@@ -57,21 +67,34 @@ def load_model_state(
     which: Literal["best", "last"] = "best",
     step: int | None = None,
 ) -> Any:
-    """Reads the model state of a run (see `ModelStateTask`), verified, as NumPy arrays.
+    """Reads the model state of a run (see `ModelStateTask`), and checks its hashes.
 
     It belongs to the parameters that `load_params` reads with the same options.
 
+        >>> import tempfile
+        >>> workdir = Path(tempfile.mkdtemp())
+        >>> best = {"params": {"w": np.ones(2)}, "model_state": {"mean": np.zeros(2)}}
+        >>> store = CheckpointStore(workdir / "checkpoints")
+        >>> store.save(1, best, best, {})
+        >>> store.close()
+        >>> load_model_state(workdir, {"mean": np.ones(2)})
+        {'mean': array([0., 0.])}
+
     Args:
-      workdir: what `fit` was given.
+      workdir: the workdir of `fit`.
       like: a model state of the network, or its shapes and dtypes.
-      which: that of the best parameters by the evaluations up to the checkpoint, or the "last" one.
-      step: which checkpoint (default: the newest).
+      which: "best" reads the model state of the best parameters by the evaluations up to the
+        checkpoint, "last" the model state at the checkpoint.
+      step: the step of the checkpoint (default: the newest).
+
+    Returns:
+      The model state, with NumPy arrays.
 
     Raises:
-      FileNotFoundError, CheckpointDamaged: as `load_params`.
+      FileNotFoundError, CheckpointDamaged: see `load_params`.
       CheckpointMismatch: if the run has another model state, or none.
     """
-    store, state, skipped = _read(workdir, like, which, step, "model_state")
+    store, state, skipped = _read_part(workdir, like, which, step, "model_state")
     if skipped:
         raise CheckpointMismatch(
             f"{store.directory} does not hold this model state:\n  " + "\n  ".join(skipped)
@@ -79,7 +102,7 @@ def load_model_state(
     return state
 
 
-def _read(
+def _read_part(
     workdir: str | Path,
     like: Any,
     which: Literal["best", "last"],
@@ -101,22 +124,33 @@ def _read(
 
 
 def average_params(workdir: str | Path, like: Any, count: int) -> tuple[Any, tuple[int, ...]]:
-    """The mean of the parameters in the newest checkpoints of a run.
+    """Averages the parameters in the newest checkpoints of a run.
 
-    The last step is one of them. That the run was stopped and went on changes nothing.
+    The last step is among the averaged checkpoints. A run that was stopped and continued has the
+    same average as an uninterrupted run.
+
+        >>> import tempfile
+        >>> workdir = Path(tempfile.mkdtemp())
+        >>> store = CheckpointStore(workdir / "checkpoints")
+        >>> for step, w in ((1, 1.0), (2, 2.0)):
+        ...     params = {"w": np.array([w])}
+        ...     store.save(step, {"params": params}, params, {})
+        >>> store.close()
+        >>> average_params(workdir, {"w": np.zeros(1)}, 2)
+        ({'w': array([1.5])}, (1, 2))
 
     Args:
-      workdir: what `fit` was given.
+      workdir: the workdir of `fit`.
       like: parameters of the network.
-      count: of how many checkpoints; `TrainConfig.keep_checkpoints` says how many there are. Fewer
-        are averaged where there are fewer.
+      count: the number of checkpoints to average. `TrainConfig.keep_checkpoints` limits how many
+        there are; with fewer, all are averaged.
 
     Returns:
-      The parameters as NumPy arrays, and the steps of the checkpoints.
+      The averaged parameters as NumPy arrays, and the steps of the checkpoints.
 
     Raises:
       ValueError: if count is below 1.
-      FileNotFoundError, CheckpointMismatch, CheckpointDamaged: as `load_params`.
+      FileNotFoundError, CheckpointMismatch, CheckpointDamaged: see `load_params`.
 
     Reference: Vaswani et al. 2017, section 6.1.
     """

@@ -1,4 +1,4 @@
-"""One writer for a workdir: two runs in one folder would mix their checkpoints and metrics."""
+"""A lock on a workdir, because two runs in it would mix their checkpoints and metrics."""
 
 import errno
 import fcntl
@@ -16,25 +16,25 @@ _HELD: "weakref.WeakSet[WorkdirLock]" = weakref.WeakSet()
 
 
 class WorkdirBusy(RuntimeError):
-    """Another run writes into the workdir."""
+    """Raised if another run is writing into the workdir."""
 
 
 class WorkdirLost(RuntimeError):
-    """The workdir of a run was removed, moved or replaced while the run was alive."""
+    """Raised if the workdir was removed, moved or replaced during the run."""
 
 
 class WorkdirLock:
-    """Holds `<workdir>/.lock` until `release`, or until the process ends in whatever way.
+    """A lock on a workdir until `release`, or until the process ends or is killed.
 
-    The system drops the lock (flock) with the process, so a killed run leaves none. The file
-    stays, as removing it could take the lock from a run that has just opened it.
+    The system releases the lock (flock of `<workdir>/.lock`) at the end of the process. The file is
+    not removed, because another run may have opened it just before.
 
     Args:
       workdir: an existing folder.
-      name: of the lock file.
+      name: the name of the lock file.
 
     Raises:
-      WorkdirBusy: if another run, here or in another process, has it.
+      WorkdirBusy: if another run, in this or another process, has the lock.
     """
 
     def __init__(self, workdir: str | Path, name: str = LOCK) -> None:
@@ -58,7 +58,7 @@ class WorkdirLock:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise
             raise WorkdirBusy(
-                f"{self.path.parent} is being written by another run ({_who(holder)}). "
+                f"{self.path.parent} is being written by another run ({_describe_holder(holder)}). "
                 "Wait for it, stop it, or use another workdir."
             ) from None
         os.ftruncate(self._file, 0)
@@ -70,25 +70,25 @@ class WorkdirLock:
         _HELD.add(self)
 
     def check(self) -> None:
-        """Says whether the workdir is still the one that was locked; call before writing to it.
+        """Checks that the path leads to the workdir that was locked; call before writing to it.
 
         Raises:
-          WorkdirLost: if the path no longer leads to the lock file that was opened. Whoever has
-            that path now, nothing of this run belongs there.
+          WorkdirLost: if the lock file at the path is another file or is missing. The folder at the
+            path then belongs to somebody else.
         """
         try:
-            found = _inode(os.stat(self.path, follow_symlinks=False))
+            inode = _inode(os.stat(self.path, follow_symlinks=False))
         except (FileNotFoundError, NotADirectoryError):
-            found = None
-        if found != self._opened:
-            what = "is gone" if found is None else "is another folder now"
+            inode = None
+        if inode != self._opened:
+            fate = "is gone" if inode is None else "is another folder now"
             raise WorkdirLost(
-                f"{self.path.parent} {what}: it was removed, moved or replaced while this run was "
+                f"{self.path.parent} {fate}: it was removed, moved or replaced while this run was "
                 "writing into it. Stopped; nothing more is saved there."
             )
 
     def release(self) -> None:
-        """Gives the workdir free; doing so twice is harmless."""
+        """Releases the lock; a second call has no effect."""
         if self._file is not None:
             os.ftruncate(self._file, 0)
             self._drop()
@@ -103,16 +103,16 @@ def _inode(stat: os.stat_result) -> tuple[int, int]:
     return stat.st_dev, stat.st_ino
 
 
-def _who(holder: bytes) -> str:
+def _describe_holder(holder: bytes) -> str:
     try:
-        found = json.loads(holder)
-        return f"process {int(found['pid'])} on {str(found['host'])!r}"
+        content = json.loads(holder)
+        return f"process {int(content['pid'])} on {str(content['host'])!r}"
     except (ValueError, KeyError, TypeError):
-        return "it has not said which"  # between opening the file and writing to it
+        return "it has not said which"  # it has opened the file and not yet written to it
 
 
 def _drop_in_child() -> None:
-    # A forked worker shares the lock, and would hold it after the run itself was killed.
+    # A forked worker shares the lock, and would keep the lock after the run was killed.
     for lock in list(_HELD):
         lock._drop()
 

@@ -1,4 +1,4 @@
-"""metrics.jsonl and the record of the environment."""
+"""The log metrics.jsonl, other JSON files of a run, and the record of its environment."""
 
 import importlib.metadata
 import json
@@ -29,18 +29,22 @@ PACKAGES = (
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file so that a reader sees the old one or the whole new one."""
+    """Writes a text file in one step, so that a reader sees the old or the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes JSON as `write_text` does, keys sorted; NaN and infinities become null."""
+    """Writes a value as JSON with sorted keys in one step; NaN and infinities become null."""
     write_text(path, to_json(value, indent=1, sort_keys=True) + "\n")
 
 
 def read_json(path: Path, *keys: str) -> Any:
-    """Reads a file that a command wrote; a ValueError names one that is damaged or lacks a key."""
+    """Reads a JSON file that a command wrote.
+
+    Raises:
+      ValueError: if the file is damaged or lacks one of the keys; the message names the file.
+    """
     try:
         value = json.loads(read_limited(path).decode())
     except (ValueError, RecursionError) as error:
@@ -62,13 +66,14 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """gatedjax's own commit: of the repository that has this file, or that pip installed it from.
+    """Returns the commit of gatedjax, from its repository or from the record of pip; else None.
 
-    An environment may lie inside the repository of something else.
+    A repository counts only if it tracks this file, because an environment may be in a folder of
+    another repository.
     """
-    here = Path(__file__)
-    if _git(here.parent, "ls-files", "--error-unmatch", "--", here.name) is not None:
-        return _git(here.parent, "rev-parse", "HEAD")
+    this_file = Path(__file__)
+    if _git(this_file.parent, "ls-files", "--error-unmatch", "--", this_file.name) is not None:
+        return _git(this_file.parent, "rev-parse", "HEAD")
     try:
         origin = importlib.metadata.distribution("gatedjax").read_text("direct_url.json")
         return json.loads(origin or "{}").get("vcs_info", {}).get("commit_id")
@@ -77,30 +82,34 @@ def _commit() -> str | None:
 
 
 def _clean() -> bool | None:
-    """Whether no tracked Python file differs from the commit; None where `_commit` asked no git."""
-    here = Path(__file__)
-    if _git(here.parent, "ls-files", "--error-unmatch", "--", here.name) is None:
+    """Returns True if all tracked Python files are as in the commit; None outside a repository."""
+    this_file = Path(__file__)
+    if _git(this_file.parent, "ls-files", "--error-unmatch", "--", this_file.name) is None:
         return None
-    changed = _git(here.parent, "status", "--porcelain", "-uno", "--", ":(top)*.py")
+    changed = _git(this_file.parent, "status", "--porcelain", "-uno", "--", ":(top)*.py")
     return None if changed is None else not changed
 
 
 def versions() -> dict[str, str | None]:
-    """Of gatedjax and of the packages that decide its numbers; None for one that is not there."""
+    """Returns the versions of gatedjax and of the packages that its results depend on.
+
+    The version of a package that is not installed is None.
+    """
     return {"gatedjax": __version__, **{name: _version(name) for name in PACKAGES}}
 
 
 def source() -> dict[str, Any]:
-    """What code this is: the commit, and whether the tree was clean.
+    """Returns {"commit": ..., "clean": ...} for the code of gatedjax.
 
-    "clean" looks at tracked Python files alone, as records and RESULTS.md change while runs end.
-    Both are None outside a repository; an installation from one knows its commit.
+    "clean" is True if all tracked Python files are as in the commit. Other files do not count,
+    because records and RESULTS.md change when runs end. Both values are None outside a repository,
+    except that pip records the commit of an installation from a repository.
     """
     return {"commit": _commit(), "clean": _clean()}
 
 
 def processor() -> str:
-    """The model of the CPU, or the kind of machine where the system does not say it."""
+    """Returns the model of the CPU, or the kind of machine if the model is unknown."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -110,7 +119,11 @@ def processor() -> str:
 
 
 def _git(folder: Path, *command: str) -> str | None:
-    """What git says in a folder, whatever repository its caller is at work in; None: it fails."""
+    """Returns the output of a git command in a folder; None if it fails.
+
+    The variables of git are removed from the environment, because they would lead to the repository
+    of the calling program.
+    """
     elsewhere = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
     environment = {name: v for name, v in os.environ.items() if name not in elsewhere}
     try:
@@ -129,7 +142,7 @@ def _git(folder: Path, *command: str) -> str | None:
 
 
 def environment(seed: int) -> dict[str, Any]:
-    """Versions, devices, code and seed of this process."""
+    """Returns the versions, the devices, the code and the seed of this process, as JSON values."""
     return {
         "versions": versions(),
         "python": platform.python_version(),
@@ -143,40 +156,41 @@ def environment(seed: int) -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> list[tuple[int, str]] | None:
-    """The lines of a metrics.jsonl with their steps; None where there is no file.
+    """Returns the lines of a metrics.jsonl as pairs (step, line); None without a file.
 
     Raises:
-      ValueError: naming file and line, if a line is JSON that no run has written.
+      ValueError: if a line is JSON that no run has written; the message names file and line.
     """
     if not path.exists():
         return None
-    found = []
+    lines = []
     for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
         text = line.decode("utf-8", errors="replace")
         try:
             record = json.loads(text)
         except (ValueError, RecursionError):
-            continue  # the torn last line of a killed run
+            continue  # it is the incomplete last line of a killed run
         step = record.get("step") if isinstance(record, dict) else None
         if type(step) is not int:
             raise ValueError(
                 f"{path}, line {number}: wanted an object with a whole number as its 'step', got "
                 f"{text[:80]!r}. Mend or remove that line; nothing was changed"
             )
-        found.append((step, text))
-    return found
+        lines.append((step, text))
+    return lines
 
 
 class MetricsLog:
-    """One JSON object a line, appended; on resume, lines after the restored step are removed.
+    """The file metrics.jsonl, with a JSON object per line.
 
-    Reads the file at once, and changes nothing before `begin`.
+    The constructor reads the file, and `begin` is the first to change it. Lines after the restored
+    step are removed.
 
     Args:
-      path: the file; its folder exists.
+      path: the file; its folder must exist.
 
     Raises:
-      ValueError: naming file and line, if a line is JSON that no run has written.
+      ValueError: if a line is JSON that no run has written; the message names file and line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -185,7 +199,11 @@ class MetricsLog:
         self._file: TextIO | None = None
 
     def begin(self, restored_step: int | None) -> None:
-        """Opens the file for writing: a new one, or the lines up to the restored step."""
+        """Opens the file for writing, with its lines up to the restored step.
+
+        Args:
+          restored_step: the step from which the run continues; None begins an empty file.
+        """
         if restored_step is not None and self._found is None:
             warnings.warn(
                 f"{self.path} is gone: the metrics up to step {restored_step} are lost, and a new "
@@ -201,13 +219,13 @@ class MetricsLog:
         self._file = self.path.open("a", encoding="utf-8")
 
     def write(self, record: dict[str, Any]) -> None:
-        """Appends a line and hands it to the system at once. NaN and infinities become null."""
+        """Appends a line and flushes it; NaN and infinities become null."""
         assert self._file is not None, "begin() comes first"
         self._file.write(to_json(record) + "\n")
         self._file.flush()
 
     def sync(self) -> None:
-        """Makes what was written survive a power cut, as the checkpoint that counts on it does."""
+        """Makes the lines survive a power cut, because the next checkpoint relies on them."""
         if self._file is not None:
             os.fsync(self._file.fileno())
 

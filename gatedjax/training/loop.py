@@ -1,4 +1,4 @@
-"""`fit`, and the one loop of training: `train` shows the order of a round."""
+"""`fit`, and the training loop in `train`."""
 
 import dataclasses
 import signal
@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import optax
 
-from gatedjax.training._agreement import Seen, agree, given
+from gatedjax.training._agreement import Seen, agree, collect_shared_values
 from gatedjax.training._averages import eval_params as find_eval_params
 from gatedjax.training._averages import is_computed
 from gatedjax.training._checks import (
@@ -22,9 +22,9 @@ from gatedjax.training._checks import (
     check_optimizer,
     check_outputs,
     check_task,
+    digest_optimizer,
     first_batch,
     first_evaluation_batch,
-    optimizer_program,
 )
 from gatedjax.training._digests import compared_digests, digest_or_none, run_digests
 from gatedjax.training._meter import Interval, Meter, floats_of
@@ -37,12 +37,12 @@ from gatedjax.training._transforms import is_key, keys_as_data, train_all_but
 from gatedjax.training._verify import write_digests
 from gatedjax.training._workdir import Line, Params, Profile, Workdir
 from gatedjax.training.config import TO_ZERO, TrainConfig, make_optimizer
-from gatedjax.training.distributed import largest
+from gatedjax.training.distributed import max_over_processes
 from gatedjax.training.evaluation import run_evaluation
 from gatedjax.training.identity import eval_params_digest, metadata_of, settings_of
 from gatedjax.training.metrics import Metrics, from_json, to_json
 from gatedjax.training.parallel import Parallel, make_parallel
-from gatedjax.training.progress import summary
+from gatedjax.training.progress import format_metrics
 from gatedjax.training.step import (
     TrainState,
     best_of,
@@ -57,18 +57,22 @@ from gatedjax.training.task import AnyTask, Batch, Carry, frozen_parameters
 
 @dataclasses.dataclass(frozen=True)
 class FitResult:
-    """What `fit` returns; arrays are NumPy, one copy.
+    """The result of `fit`. All arrays are NumPy arrays, not replicated over devices.
+
+        >>> result = FitResult(None, {}, 0, {}, [], "signal", 10, 1, signal.SIGINT)
+        >>> result.stopped, result.exit_code
+        ('signal', 130)
 
     Attributes:
       state: the last train state.
-      best_params: parameters of the best evaluation (the last ones without evaluation data).
-      best_step: the step of that evaluation.
-      best_metrics: its metrics.
-      history: every evaluation: its metrics with "step".
-      stopped: "done" (all steps), "early" (no improvement), or "signal".
-      steps: updates made in all.
-      compilations: step functions compiled by this call.
-      signal: the signal number behind "signal".
+      best_params: the parameters of the best evaluation; without evaluation data the last ones.
+      best_step: the step of the best evaluation.
+      best_metrics: the metrics of the best evaluation.
+      history: the metrics of all evaluations, each with its "step".
+      stopped: "done" after all steps, "early" after early stopping, "signal" after a signal.
+      steps: the number of updates, including those before the run was continued.
+      compilations: the number of step functions that this call compiled.
+      signal: the number of the signal that stopped the run; None without a signal.
       best_model_state: the model state that belongs to best_params; None for a task without one.
     """
 
@@ -85,17 +89,18 @@ class FitResult:
 
     @property
     def exit_code(self) -> int:
-        """0, also after SIGTERM (the run is saved and can continue); 130 after Ctrl-C."""
+        """An exit status for programs: 130 after Ctrl-C, else 0, also after SIGTERM."""
         return 130 if self.signal == signal.SIGINT else 0
 
 
 class StoppedBySignal(SystemExit):
-    """A signal stopped `fit(..., raise_on_signal=True)`; the run is saved and can continue.
+    """Raised by `fit(..., raise_on_signal=True)` after a signal; the run is saved and can continue.
 
-    A `SystemExit`: a script that does not catch it ends, with the status 128 + the signal's number.
+    It is a `SystemExit`, so that a script that does not catch it ends with the status 128 + the
+    number of the signal.
 
     Attributes:
-      results: of `fit` (one) or `fit_lanes`.
+      results: the result of `fit` in a list, or the results of `fit_lanes`.
     """
 
     def __init__(self, results: list[FitResult]) -> None:
@@ -104,83 +109,97 @@ class StoppedBySignal(SystemExit):
 
 
 class Engine(Protocol):
-    """The arrays of one run, or of several side by side; the loop knows of no device."""
+    """The arrays of a run, or of several runs side by side, and the functions that change them."""
 
     state: TrainState
     eval_data: Any
 
     def batches(self, start: int) -> Iterator[list[Batch]]:
-        """Every run's batch, step by step."""
+        """Yields for each step, from `start` on, a list with the batch of each run."""
 
     def advance(self, batches: list[Batch], running: list[int]) -> Metrics:
-        """Makes a step of the runs with these numbers."""
+        """Trains the runs with the numbers `running` for a step and returns its metrics."""
 
     def evaluate(self) -> tuple[Metrics, bool]:
-        """The metrics on the evaluation data, and whether a step was compiled for them."""
+        """Returns the metrics on the evaluation data, and True if the evaluation was compiled."""
 
     def keep_best(self, numbers: list[int]) -> None:
-        """Notes the parameters of these runs as their best ones."""
+        """Stores the present parameters of these runs as their best ones."""
 
     def fetch_carry(self) -> Carry:
-        """What is carried to the next batch, as NumPy arrays; every process must call it."""
+        """Returns the carried state as NumPy arrays; all processes must call it."""
 
     def fetch(self, carry: Carry, records: list[Record]) -> tuple[TrainState, Params]:
-        """State and best parameters as NumPy arrays; the last ones where nothing was evaluated."""
+        """Returns the train state and the best parameters as NumPy arrays.
+
+        Before the first evaluation the best parameters are the last ones.
+        """
 
     def to_record(self, step: int, records: list[Record], pending: Metrics) -> Line:
-        """What a checkpoint remembers beside arrays."""
+        """Returns the progress of the runs for the JSON record of a checkpoint."""
 
     def compilations(self) -> int:
-        """How many step functions were compiled."""
+        """Returns the number of step functions that were compiled."""
 
 
 @dataclasses.dataclass
 class Run:
-    """What the rounds of a run, or of several side by side, read and change."""
+    """The variables of the training loop.
+
+    Attributes:
+      engine: the arrays of the run, or of several runs side by side.
+      work: the work folder.
+      meter: the metrics since the last line of metrics.jsonl.
+      shared: the entries that all checkpoints record.
+      step: the number of steps so far.
+      resumed: True if the run continues from a checkpoint.
+      stop_when: maps the number of steps so far to True if the run ends there, before `num_steps`.
+      shapes: the shapes of the batches so far, because each new shape is compiled.
+      reach: a search for parameters that no gradient reaches, until the first line of a new run.
+      seen: digests of the batches since several processes last compared them.
+    """
 
     engine: Engine
     work: Workdir
     meter: Meter
     shared: Shared
-    """Entries of the record of every checkpoint."""
     step: int
     resumed: bool
     stop_when: Callable[[int], bool] | None = None
-    """From a step to whether it is the last one, though `num_steps` are not made."""
     shapes: set[tuple[Any, ...]] = dataclasses.field(default_factory=set)
-    """Of the batches so far: another shape is another program."""
     reach: Reach | None = None
-    """Looks for parameters that no gradient reaches, until the first line of a new run."""
     seen: Seen = dataclasses.field(init=False)
-    """What several processes have trained on since they last compared it."""
 
     def __post_init__(self) -> None:
         self.seen = Seen(self.step)
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left to do."""
+        """True if all runs have ended."""
         return not self.meter.running()
 
 
 def train(run: Run, signals: Signals) -> int | None:
-    """Trains until every run is over or a signal comes; returns the signal's number.
+    """Trains until all runs have ended or a signal comes.
 
-    A round: step, log, evaluate, decide, ask whether to stop, save. What is saved has been
-    evaluated, and no batch was taken after it.
+    The order in a round is: step, log, evaluate, decide about the end, check for a signal, save. A
+    state is therefore evaluated before it is saved, and no batch is read in between.
+
+    Returns:
+      The number of the signal, or None.
     """
     work, engine, config = run.work, run.engine, run.work.config
     work.show(run.step, run.resumed)
     profile = Profile(work)
-    begun, stop = run.step, False
-    batches = engine.batches(begun)
+    first_step, stop = run.step, False
+    batches = engine.batches(first_step)
     run.meter.interval = Interval()
     try:
         while not run.over and not stop:
-            profile.before_step(run.step - begun, engine.state)
+            profile.before_step(run.step - first_step, engine.state)
             _step(run, next(batches))
-            work.tell_saved()
-            at_end = run.step >= config.num_steps or _ends_here(run)
+            work.report_saved()
+            at_end = run.step >= config.num_steps or _is_last_step(run)
             if run.step % config.log_every == 0 or at_end:
                 run.meter.log(run.step)
                 if run.reach is not None:
@@ -189,15 +208,15 @@ def train(run: Run, signals: Signals) -> int | None:
             if engine.eval_data is not None and (run.step % config.eval_every == 0 or at_end):
                 _evaluate(run)
             _decide(run, at_end)
-            # asked once a round, and before the save, so that what stops is always saved
-            stop = _asked_to_stop(run, signals)
+            # The check comes before the save, so that a run that stops is always saved.
+            stop = _should_stop(run, signals)
             if run.step % config.checkpoint_every == 0 or run.over or stop:
                 _save(run)
         work.settle()
     finally:
         profile.stop(engine.state)
-    # a signal that came with the last step is not lost on who starts the next run
-    return _signal(run, signals)
+    # A signal during the last step is returned, because a program may start another run next.
+    return _find_signal(run, signals)
 
 
 def _step(run: Run, batches: list[Batch]) -> None:
@@ -235,8 +254,8 @@ def _evaluate(run: Run) -> None:
     values, improved = floats_of(metrics), []
     for number in meter.running():
         meter.write(number, {"split": "eval", "step": step, **values[number]})
-        work.view.message(f"step {step}{meter.title(number)}: {summary(values[number])}")
-        if meter.records[number].evaluated(step, values[number], work.config):
+        work.view.message(f"step {step}{meter.title(number)}: {format_metrics(values[number])}")
+        if meter.records[number].add_evaluation(step, values[number], work.config):
             improved.append(number)
     if improved:
         run.engine.keep_best(improved)
@@ -247,7 +266,7 @@ def _evaluate(run: Run) -> None:
     work.view.phase("train")
 
 
-def _ends_here(run: Run) -> bool:
+def _is_last_step(run: Run) -> bool:
     return run.stop_when is not None and run.stop_when(run.step)
 
 
@@ -255,32 +274,32 @@ def _decide(run: Run, at_end: bool) -> None:
     for record in run.meter.records:
         if record.finished is None:
             record.step = run.step
-            record.finished = record.ended(run.step, run.work.config)
+            record.finished = record.find_end_reason(run.step, run.work.config)
             if record.finished is None and at_end:
                 record.finished = "done"
 
 
-def _asked_to_stop(run: Run, signals: Signals) -> bool:
-    """Whether a signal came; several processes agree on it wherever they log."""
+def _should_stop(run: Run, signals: Signals) -> bool:
+    """Returns True if a signal came; several processes agree on it at the steps where they log."""
     if run.work.several and run.step % run.work.config.log_every:
         return False
-    return _signal(run, signals) is not None
+    return _find_signal(run, signals) is not None
 
 
-def _signal(run: Run, signals: Signals) -> int | None:
-    """The signal that came, to whichever process; every one must ask at the same point.
+def _find_signal(run: Run, signals: Signals) -> int | None:
+    """Returns the number of a signal to any of the processes; None without a signal.
 
-    All of them stop for it, and so all of them have to tell.
+    All processes must call it at the same point, because all of them stop together.
     """
     if not run.work.several:
         return signals.received
-    return largest(signals.received or 0) or None
+    return max_over_processes(signals.received or 0) or None
 
 
 def _save(run: Run) -> None:
     engine, work, meter = run.engine, run.work, run.meter
     meter.check_skipped()
-    # all processes take part in fetching what is carried, and compare what they have
+    # All processes take part in fetching the carried state and in the comparison.
     carry = engine.fetch_carry()
     if work.several:
         run.seen.compare(run.step, engine.fetch(carry, meter.records)[0].params)
@@ -295,7 +314,7 @@ def _save(run: Run) -> None:
 
 
 def report_finished(run: Run) -> None:
-    """Says so where the workdir holds a run that is over, because nothing will be trained."""
+    """Prints a notice if the workdir has a finished run, because no step will be trained."""
     if run.over and run.resumed and run.work.writes:
         config, last = run.work.config, max(record.step for record in run.meter.records)
         longer = ", or a larger num_steps to continue it"
@@ -308,7 +327,12 @@ def report_finished(run: Run) -> None:
 
 
 def results_of(run: Run, number: int | None) -> list[FitResult]:
-    """One result for every run, after a signal or none; every process must call it."""
+    """Returns the result of each run; all processes must call it.
+
+    Args:
+      run: the variables of the loop after training.
+      number: the number of the signal that stopped the runs, or None.
+    """
     engine, records = run.engine, run.meter.records
     trees = engine.fetch(engine.fetch_carry(), records)
     lanes = [trees]
@@ -332,7 +356,7 @@ def results_of(run: Run, number: int | None) -> list[FitResult]:
 
 
 class _Single:
-    """The arrays of one run, spread as `Parallel` says; see `Engine`."""
+    """The arrays of a run, spread over the devices of a `Parallel`; see `Engine`."""
 
     def __init__(
         self,
@@ -342,7 +366,7 @@ class _Single:
         eval_data: Any,
         config: TrainConfig,
         parallel: Parallel,
-        begun: Restored,
+        initial: Restored,
         rows: int,
         point: Callable[[Any, Any], Any],
     ) -> None:
@@ -351,10 +375,10 @@ class _Single:
         self.seed_key = jax.random.key(config.seed)
         self.traces_before = parallel.traces
         self.train_step = parallel.train_step(task, tx, check_loss=True)
-        self.state = parallel.place(begun.state)
-        self.best_params = begun.best
+        self.state = parallel.place(initial.state)
+        self.best_params = initial.best
         self.point = self.point_on_host = point
-        if point is not find_eval_params or is_computed(begun.state.opt_state):
+        if point is not find_eval_params or is_computed(initial.state.opt_state):
             self.point, self.point_on_host = parallel.on_copies(point), jax.jit(point)
 
     def batches(self, start: int) -> Iterator[list[Batch]]:
@@ -407,7 +431,7 @@ def _begin(
     optimizer: optax.GradientTransformation | None,
     eval_params: Callable[[Any, Any], Any] | None,
 ) -> Run:
-    """Refuses what cannot work, then restores the run or initialises it."""
+    """Checks the arguments of `fit`, then restores the run or initialises it."""
     config, frozen = work.config, frozen_parameters(task)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen)
     if optimizer is not None:
@@ -416,9 +440,9 @@ def _begin(
     evaluation = first_evaluation_batch(eval_data)
     make = jax.jit(lambda key: init_state(task, tx, key, first))
     seed_key = jax.random.key(config.seed)
-    like = make.eval_shape(seed_key)  # traced here, for the call below too
+    like = make.eval_shape(seed_key)  # traced only here; the call below uses the same trace
     check_arrays(like)
-    program = None if optimizer is None else optimizer_program(tx, like.params)
+    program = None if optimizer is None else digest_optimizer(tx, like.params)
     if any(map(is_key, jax.tree.leaves(like.opt_state))):
         tx = keys_as_data(tx)
         make = jax.jit(lambda key, tx=tx: init_state(task, tx, key, first))
@@ -433,19 +457,19 @@ def _begin(
     shared = Shared(compared, metadata_of(metadata), compared_digests(compared, digests))
     if work.several:
         step = digest_or_none("a step of the run", make_train_step(task, tx), like, first, seed_key)
-        agree(given(compared, config, digests, like.params, eval_data, step))
+        agree(collect_shared_values(compared, config, digests, like.params, eval_data, step))
         if rows < jax.process_count():
             raise ValueError(
                 f"a batch has {rows} examples for {jax.process_count()} processes: every process "
                 "needs at least one"
             )
-    restored = begun = restore_everywhere(work, shared, like)
-    if begun is None:
+    restored = initial = restore_everywhere(work, shared, like)
+    if initial is None:
         state = jax.device_get(make(seed_key))
         best = best_of(state.params, state.model_state)
-        begun = Restored(dataclasses.asdict(Record()), state, best)
-    records = records_of([begun.run], begun.run["step"], config)
-    engine = _Single(task, tx, train_data, eval_data, config, parallel, begun, rows, point)
+        initial = Restored(dataclasses.asdict(Record()), state, best)
+    records = records_of([initial.run], initial.run["step"], config)
+    engine = _Single(task, tx, train_data, eval_data, config, parallel, initial, rows, point)
     meter = Meter(work, records, [{}], from_json(records[0].pending))
     run = Run(engine, work, meter, shared, records[0].step, restored is not None)
     run.reach = Reach.begin(task, tx, like, unreached, run.step < config.log_every)
@@ -469,70 +493,90 @@ def fit(
     raise_on_signal: bool = False,
     stop_when: Callable[[int], bool] | None = None,
 ) -> FitResult:
-    """Trains a task; continues where the checkpoints in workdir end, with the same bits.
+    """Trains a task, and continues from the newest checkpoint in workdir with the same bits.
 
-    A checkpoint knows its run by the settings, by digests of the lowered `task.init`, `task.loss`
-    (with its gradient) and `task.evaluate`, and by the first batches: an edited task or other data
-    want another workdir. The digests cost the lowering of these functions and no compilation.
-    Where a run in workdir is finished, one line on standard error says so, and its result is
-    returned.
+    A checkpoint is matched to a run by the settings, by digests of the lowered `task.init`,
+    `task.loss` (with its gradient) and `task.evaluate`, and by the first batches. An edited task
+    and other data therefore need another workdir. The digests take the time of lowering these
+    functions, without compilation. If workdir has a finished run, a line on standard error reports
+    it, and the result of that run is returned.
+
+        >>> import tempfile
+        >>> from gatedjax.training import Ratio
+        >>> class Scale:
+        ...     def init(self, key, batch):
+        ...         return {"w": np.zeros((), np.float32)}
+        ...     def loss(self, params, batch, rngs):
+        ...         errors = batch["weight"] * (params["w"] * batch["x"] - 2) ** 2
+        ...         return errors.sum(), {"loss": Ratio.of(errors, batch["weight"])}
+        >>> batch = {"x": np.ones(2, np.float32), "weight": np.ones(2, np.float32)}
+        >>> config = TrainConfig(num_steps=1, progress=False)
+        >>> sgd = optax.sgd(0.25)
+        >>> result = fit(Scale(), [batch], None, config, tempfile.mkdtemp(), optimizer=sgd)
+        >>> result.steps, float(result.best_params["w"])
+        (1, 1.0)
 
     Args:
-      task: what is trained.
-      train_data: `train_data[step]` is the batch of a step, a pure function of the step number;
-        `train_data.iterate(start, stop)`, where it exists, yields the same batches ahead of use.
-      eval_data: batches of one evaluation pass, iterated again for each; None evaluates nothing.
-      config: how to train.
-      workdir: gets metrics.jsonl, config.json, environment.json and checkpoints/.
-      settings: what a checkpoint must share with this run to be continued, such as the
-        configuration of the network and the digest of the vocabulary: a mapping or a dataclass of
-        values that JSON can hold. The training options join them as "train", where an entry of this
-        name takes the place of the options that it has. A value with the name "init", "loss",
-        "evaluate", "train_data" or "eval_data" is compared in place of the digest, as for a loss
-        that is rewritten during a run.
-      metadata: what is recorded in config.json and in every checkpoint and never compared, such as
-        the name of an experiment: a mapping or a dataclass of values that JSON can hold.
-      parallel: the devices, made with the `accumulate` of config (default: as config says); give
-        the same one to `evaluate` to share its compiled steps.
-      on_event: called with ("step" | "evaluate" | "save" | "saved", step); "saved" comes when
-        the checkpoint is whole on disk, some steps after "save".
-      on_log: called with every line of metrics.jsonl as a dict, for other trackers.
-      optimizer: takes the place of `config.optimizer`, which must be the default then. A
-        checkpoint knows it by a digest of its compiled program for these parameters, so that
-        another learning rate is refused; or by `settings["optimizer"]` alone, if that is given.
-        One that asks for `value=`, `grad=` or `value_fn=` gets them, see `make_train_step`.
-      eval_params: from (params, opt_state) to the parameters that are evaluated and kept as the
-        best ones (default: `gatedjax.training.eval_params`, which finds moving averages and
-        schedule-free optimizers of Optax by itself). A checkpoint knows it by a digest, too.
-      raise_on_signal: raise `StoppedBySignal` in place of returning, so that the program does not
-        go on after Ctrl-C or SIGTERM as if the run had ended.
-      stop_when: asked after every step with the number of steps so far; True makes it the last one:
-        it is logged, evaluated and saved, as where a time is up. For one process.
+      task: the task to train, see `Task`.
+      train_data: `train_data[step]` is the batch of a step and must depend only on the step. If
+        there is a method `train_data.iterate(start, stop)`, it must yield the same batches, and may
+        prepare them in advance.
+      eval_data: the batches of an evaluation pass, which is iterated for each evaluation; None for
+        a run without evaluations.
+      config: the training options.
+      workdir: the folder for metrics.jsonl, config.json, environment.json and checkpoints/.
+      settings: values that a checkpoint must share with this run, such as the configuration of the
+        network and the digest of the vocabulary, as a mapping or a dataclass of values that JSON
+        can represent. The training options are added as "train"; entries of a given "train" replace
+        them. A setting with the name "init", "loss", "evaluate", "train_data" or "eval_data" is
+        compared in place of the digest, for example if the loss is rewritten during a run.
+      metadata: values that are recorded in config.json and in all checkpoints and not compared,
+        such as the name of an experiment, as a mapping or a dataclass of values that JSON can
+        represent.
+      parallel: the devices (default: `make_parallel` with the options in config). Its `accumulate`
+        must be that of config. Pass the same object to `evaluate` to share its compiled steps.
+      on_event: called with ("step" | "evaluate" | "save" | "saved", step). "saved" comes when
+        the checkpoint is complete on disk, some steps after "save".
+      on_log: called with each line of metrics.jsonl as a dict, for other trackers.
+      optimizer: an Optax transformation in place of `config.optimizer`, which must then be the
+        default. It is compared by a digest of its lowered program for these parameters, so that
+        another learning rate is refused; with `settings["optimizer"]` that value is compared
+        instead. If it accepts `value=`, `grad=` or `value_fn=`, it receives them, see
+        `make_train_step`.
+      eval_params: maps (params, opt_state) to the parameters that are evaluated and saved as the
+        best ones. It is compared by a digest. The default is `gatedjax.training.eval_params`,
+        which finds moving averages and schedule-free optimizers of Optax.
+      raise_on_signal: True raises `StoppedBySignal` after a signal instead of returning, so that
+        the program does not go on after Ctrl-C or SIGTERM as if the run had ended.
+      stop_when: called after each step with the number of steps so far. If it returns True, the run
+        is logged, evaluated and saved, and ends, for example because the time is up. It requires a
+        single process.
 
     Returns:
-      The result. After SIGTERM or Ctrl-C the run is saved and `stopped` is "signal": a program
-      that goes on must look at it, or ask for raise_on_signal.
+      The result. After SIGTERM or Ctrl-C the run is saved and `stopped` is "signal". A program
+      that continues must check it, or set raise_on_signal.
 
     Raises:
-      TypeError, ValueError: before anything is written, for a task, data or configuration that
-        cannot work: a missing method, metrics that are no `Ratio`, no metric "loss", a
-        `best_metric` that evaluate does not give, too few batches, batches without rows, or an
-        iterator as evaluation data, an optimizer that needs what fit does not hand on. After the
-        first step, for a loss that is a mean, not a sum. At the first line of metrics.jsonl, for
-        parameters that no gradient has reached, unless the task has them in `frozen` or the
-        optimizer leaves them as they are.
+      TypeError, ValueError: before files are written, for a task, data or configuration that cannot
+        work: a missing method, metrics that are no `Ratio`, no metric "loss", an evaluation without
+        the metric `best_metric`, too few batches, batches without rows, an iterator as evaluation
+        data, or an optimizer that requires other arguments than fit passes. After the first step,
+        for a loss that is a mean, not a sum. At the first line of metrics.jsonl, for parameters
+        that no gradient has reached, unless the task has them in `frozen` or the optimizer does not
+        update them.
       StoppedBySignal: with raise_on_signal, after the run was saved.
-      ProcessMismatch: on every process of several, if they were not given the same settings,
-        packages, task and data; before the first step, or at the next checkpoint for batches or
-        parameters that differ later.
+      ProcessMismatch: on all of several processes, if their settings, packages, tasks or data
+        differ; before the first step, or at the next checkpoint if batches or parameters differ
+        later.
       WorkdirLost: if workdir was removed or replaced during the run.
-      CheckpointMismatch: if workdir belongs to another run, with every difference by name.
-      CheckpointNotSaved: soon after a checkpoint could not be written, as on a full disk.
+      CheckpointMismatch: if workdir belongs to another run; the message lists the differences.
+      CheckpointNotSaved: soon after a checkpoint could not be written, for example because the disk
+        is full.
       WorkdirBusy: if another run is writing into workdir.
       FileExistsError: if workdir has a config.json, environment.json or metrics.jsonl that no run
         wrote.
-      RuntimeError: if none of its checkpoints can be read. A damaged one is moved to
-        checkpoints-bad/ with a RuntimeWarning, and the newest good one is used.
+      RuntimeError: if there are checkpoints and none can be read. A damaged checkpoint is moved to
+        checkpoints-bad/ with a RuntimeWarning, and the newest good checkpoint is used.
       NonFiniteError: after more than `config.max_skipped` skipped updates in a row.
     """
     check_config(config)
@@ -550,7 +594,7 @@ def fit(
     work = Workdir(workdir, config, on_event, on_log, parallel.several_processes)
     if stop_when is not None and work.several:
         raise ValueError("stop_when must be None with several processes: they would not agree")
-    with work, Signals(work.stopping) as signals:
+    with work, Signals(work.announce_stop) as signals:
         run = _begin(
             task,
             train_data,

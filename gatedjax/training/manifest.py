@@ -1,7 +1,7 @@
-"""The manifest of a checkpoint: what each of its files and arrays must be, written last.
+"""The manifest of a checkpoint, with the sizes and hashes of its files and arrays.
 
-A checkpoint is data from elsewhere: everything here reads names, sizes and hashes, follows no
-link, and opens only files that a walk through the folder has found.
+A checkpoint may come from an untrusted source. The functions here therefore follow no links, and
+open only files that a walk through the folder has found.
 """
 
 import hashlib
@@ -21,28 +21,29 @@ from gatedjax.training.identity import describe
 NAME = "manifest.json"
 _FORMAT = 1
 _LARGEST = 256 << 20
-# Orbax packs arrays, and one of zeros to nothing: 100 KB may be gigabytes. Trained parameters give
-# a few per cent. A folder may hold this many bytes of arrays, and this many for each of its own.
+# The arrays in a folder may have ROOM + PACKED * (bytes of its files) bytes. The limit is needed,
+# because Orbax packs arrays, and 100 KB of packed zeros may unpack to gigabytes. Trained parameters
+# shrink by a few per cent.
 ROOM = 64 << 20
 PACKED = 100
-# Nothing here would ever unpickle; who finds one in a checkpoint should hear of it all the same.
+# No code here unpickles, but a pickle in a checkpoint is a sign of an attack and is reported.
 _PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".dill")
 
 
 class CheckpointDamaged(ValueError):
-    """A checkpoint is not what was saved; the message names the file or array."""
+    """Raised if a checkpoint differs from the save; the message names the file or array."""
 
     def __init__(self, folder: Path, problems: list[str]) -> None:
-        # names of files and arrays come from a file
+        # The names of files and arrays come from a file and may have control characters.
         self.problems = problems = [printable(problem) for problem in problems]
-        more = f" (and {len(problems) - 4} more)" if len(problems) > 4 else ""
+        suffix = f" (and {len(problems) - 4} more)" if len(problems) > 4 else ""
         super().__init__(
-            f"checkpoint {folder.name} is damaged: {'; '.join(problems[:4])}{more}; in {folder}"
+            f"checkpoint {folder.name} is damaged: {'; '.join(problems[:4])}{suffix}; in {folder}"
         )
 
 
 def leaf_hash(array: np.ndarray) -> str:
-    """SHA-256 of dtype, shape and bytes."""
+    """Returns the SHA-256 of dtype, shape and bytes of an array."""
     digest = hashlib.sha256(f"{describe(array)}\n".encode())
     digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
@@ -56,7 +57,7 @@ def _file_hash(path: Path, *, durable: bool = False) -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder survive a power cut."""
+    """Syncs a folder to disk, so that the names in it survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -65,7 +66,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def _walk(folder: Path) -> tuple[dict[str, int], list[str], list[Path]]:
-    """Sizes of the plain files by relative path, what is neither file nor folder, and folders."""
+    """Returns sizes of the plain files by relative path, a line for each link or other kind of
+    entry, and the folders.
+    """
     sizes, problems, folders = {}, [], [folder]
     if folder.is_symlink():
         return {}, ["the folder is a link"], []
@@ -91,12 +94,15 @@ def _render(content: dict[str, Any]) -> bytes:
 
 
 def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> None:
-    """Hashes a folder that is whole, and puts the manifest into it.
+    """Hashes the files of a complete step and writes the manifest into its folder.
 
     Args:
-      folder: the finished files of a step; they are made durable before the manifest is.
-      step: its number.
-      leaves: arrays by name, for every tree in the step.
+      folder: the folder of the step. Its files are synced to disk before the manifest.
+      step: the number of the step.
+      leaves: arrays by name, for each tree in the step.
+
+    Raises:
+      OSError: if the folder has links or other entries that are no plain files.
     """
     sizes, problems, folders = _walk(folder)
     if problems:
@@ -114,8 +120,8 @@ def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> 
             for item, arrays in leaves.items()
         },
     }
-    for one in reversed(folders):
-        sync_folder(one)
+    for subfolder in reversed(folders):
+        sync_folder(subfolder)
     partial = folder / f"{NAME}.partial"
     with partial.open("wb") as file:
         file.write(_render(content))
@@ -125,11 +131,11 @@ def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> 
     sync_folder(folder)
 
 
-def read(folder: Path) -> dict[str, Any]:
-    """The manifest of a step; its own bytes are checked.
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Reads the manifest of a step and checks its digest and its form.
 
     Raises:
-      CheckpointDamaged: if it is missing, or not as it was written.
+      CheckpointDamaged: if the manifest is missing or was changed.
     """
     path = folder / NAME
     if folder.is_symlink():
@@ -141,19 +147,19 @@ def read(folder: Path) -> dict[str, Any]:
     raw = path.read_bytes()
     try:
         content = json.loads(raw)
-        whole = isinstance(content, dict) and _render(content) == raw
+        is_intact = isinstance(content, dict) and _render(content) == raw
     except (ValueError, RecursionError):
-        whole = False
-    if not whole:
+        is_intact = False
+    if not is_intact:
         raise CheckpointDamaged(folder, [f"{NAME} is not as it was written"])
-    problems = _refuse(content, folder)
+    problems = _find_faults(content, folder)
     if problems:
         raise CheckpointDamaged(folder, problems)
     return content
 
 
-def _refuse(content: dict[str, Any], folder: Path) -> list[str]:
-    """What is wrong with a manifest whose own hash is right."""
+def _find_faults(content: dict[str, Any], folder: Path) -> list[str]:
+    """Returns the faults in the form of a manifest with a correct digest."""
     if content.get("format") != _FORMAT:
         return [f"{NAME} has format {content.get('format')!r}, wanted {_FORMAT}"]
     if folder.name.isdecimal() and content.get("step") != int(folder.name):
@@ -195,68 +201,69 @@ def empty_array(entry: str) -> np.ndarray | None:
     try:
         return None if all(sizes) else np.zeros(sizes, dtype)
     except (TypeError, ValueError):
-        return None  # no stored array has it, which is found when the names are compared
+        return None  # a later comparison of the shapes refuses such an entry
 
 
-def _declared(entry: str) -> int:
-    """Bytes of an array by its dtype and shape, as in "float32[3, 4]"; 0 for what is none."""
+def _count_bytes(entry: str) -> int:
+    """Returns the bytes of an array of an entry such as "float32[3, 4]"; 0 for a wrong entry."""
     dtype, _, shape = entry.partition("[")
     if not re.fullmatch(r"(\d{1,18}(, \d{1,18}){0,63})?\]", shape):
-        return 0  # it is no stored array's, which is found when the names are compared
+        return 0  # a later comparison of the shapes refuses such an entry
     try:
         return math.prod(map(int, re.findall(r"\d+", shape))) * np.dtype(dtype).itemsize
     except TypeError:
         return 0
 
 
-def too_large(content: dict[str, Any]) -> str | None:
-    """Says so if the arrays of a manifest are more than its files can hold, before any is read."""
+def find_excess(content: dict[str, Any]) -> str | None:
+    """Returns a message if the arrays in a manifest are too large for its files; else None."""
     arrays = [entry for entries in content["leaves"].values() for entry in entries.values()]
-    declared = sum(_declared(entry[0]) for entry in arrays)
-    held = sum(entry["size"] for entry in content["files"].values())
-    if declared <= ROOM + PACKED * held:
+    declared = sum(_count_bytes(entry[0]) for entry in arrays)
+    file_bytes = sum(entry["size"] for entry in content["files"].values())
+    if declared <= ROOM + PACKED * file_bytes:
         return None
     return (
-        f"its files of {held:,} bytes declare arrays of {declared:,} bytes, "
+        f"its files of {file_bytes:,} bytes declare arrays of {declared:,} bytes, "
         f"more than {ROOM:,} and {PACKED} to one"
     )
 
 
-def complete(folder: Path) -> bool:
-    """Whether the manifest is good and every file has its size; reads no other file."""
+def is_complete(folder: Path) -> bool:
+    """Returns True if the manifest is good and all files have the sizes in it."""
     try:
-        return not _sizes(folder, read(folder)["files"])
+        return not _sizes(folder, read_manifest(folder)["files"])
     except (CheckpointDamaged, FileNotFoundError):
         return False
 
 
 def _sizes(folder: Path, files: dict[str, Any]) -> list[str]:
-    found, problems, _ = _walk(folder)
-    found.pop(NAME, None)
-    problems += [f"{name} is missing" for name in sorted(files.keys() - found.keys())]
-    problems += [f"{name} is not in {NAME}" for name in sorted(found.keys() - files.keys())]
+    sizes, problems, _ = _walk(folder)
+    sizes.pop(NAME, None)
+    problems += [f"{name} is missing" for name in sorted(files.keys() - sizes.keys())]
+    problems += [f"{name} is not in {NAME}" for name in sorted(sizes.keys() - files.keys())]
     problems += [
-        f"{name} has {found[name]} bytes, saved were {files[name]['size']}"
-        for name in sorted(files.keys() & found.keys())
-        if found[name] != files[name]["size"]
+        f"{name} has {sizes[name]} bytes, saved were {files[name]['size']}"
+        for name in sorted(files.keys() & sizes.keys())
+        if sizes[name] != files[name]["size"]
     ]
     return problems
 
 
 def verify(folder: Path, below: str = "") -> dict[str, Any]:
-    """Hashes the files of a step; returns its manifest.
+    """Checks the hashes of the files of a step and returns its manifest.
 
     Args:
-      folder: the step.
-      below: hash only the files in this folder of the step. Names and sizes are always checked.
+      folder: the folder of the step.
+      below: a folder in the step, as "record/"; only files in it are hashed. The names and sizes of
+        all files are checked.
 
     Raises:
-      CheckpointDamaged: with every file that is missing, extra, or not what was saved.
-      OSError: if a file cannot be read, which is not damage.
+      CheckpointDamaged: if files are missing, extra or changed; the message lists them.
+      OSError: if a file cannot be read, for example without permission.
     """
-    manifest = read(folder)
+    manifest = read_manifest(folder)
     problems = _sizes(folder, manifest["files"])
-    if not problems and (fault := too_large(manifest)):
+    if not problems and (fault := find_excess(manifest)):
         problems = [fault]
     if not problems:
         problems = [

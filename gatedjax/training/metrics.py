@@ -1,4 +1,4 @@
-"""Metrics as sums and counts, so that batches of any size merge without bias."""
+"""Metrics as sums and counts, so that the metrics of batches of any size merge without bias."""
 
 import math
 from collections.abc import Mapping
@@ -12,11 +12,17 @@ from jaxtyping import Array, Float
 
 @struct.dataclass
 class Ratio:
-    """A sum and what it is divided by; both are float32 scalars.
+    """A mean as a sum and a count. Sums and counts of batches are added before the division.
+
+        >>> ratio = Ratio.of(jnp.array([1.0, 0.0, 9.0]), jnp.array([1.0, 1.0, 0.0]))
+        >>> ratio.value()
+        0.5
+        >>> (ratio + Ratio(jnp.array(1.0), jnp.array(2.0))).value()
+        0.5
 
     Attributes:
-      total: sum of values.
-      count: sum of weights.
+      total: the sum of the weighted values, a float32 scalar.
+      count: the sum of the weights, a float32 scalar.
     """
 
     total: Float[Array, ""]
@@ -24,15 +30,20 @@ class Ratio:
 
     @classmethod
     def of(cls, values: Float[Array, " B"], weight: Float[Array, " B"]) -> "Ratio":
-        """Sums values over the rows with weight; a row of weight 0 may hold anything."""
-        kept = jnp.where(weight > 0, values, 0).astype(jnp.float32)
-        return cls(total=jnp.sum(kept * weight), count=jnp.sum(weight).astype(jnp.float32))
+        """Returns the weighted sum of values and the sum of weights.
+
+        Args:
+          values: a value per row. Values at rows of weight 0, NaN included, have no effect.
+          weight: a weight per row; 0 for filler rows.
+        """
+        real_values = jnp.where(weight > 0, values, 0).astype(jnp.float32)
+        return cls(total=jnp.sum(real_values * weight), count=jnp.sum(weight).astype(jnp.float32))
 
     def __add__(self, other: "Ratio") -> "Ratio":
         return Ratio(total=self.total + other.total, count=self.count + other.count)
 
     def value(self) -> float:
-        """The ratio as a Python float; NaN if nothing was counted. Waits for the device."""
+        """Returns the mean as a Python float; NaN if the count is 0. Waits for the device."""
         total, count = (float(x) for x in jax.device_get((self.total, self.count)))
         return total / count if count else math.nan
 
@@ -41,7 +52,20 @@ Metrics = dict[str, Ratio]
 
 
 def merge(a: Metrics, b: Metrics) -> Metrics:
-    """Adds two sets of metrics; a name that only one has is kept."""
+    """Adds two dicts of metrics by name.
+
+        >>> a = {"loss": Ratio(jnp.array(1.0), jnp.array(1.0))}
+        >>> b = {"loss": Ratio(jnp.array(2.0), jnp.array(1.0))}
+        >>> merge(a, b)["loss"].value()
+        1.5
+
+    Args:
+      a: metrics, such as those of a batch.
+      b: other metrics.
+
+    Returns:
+      The sums. A name that only `a` or only `b` has is in the result as well.
+    """
     merged = dict(a)
     for name, ratio in b.items():
         merged[name] = merged[name] + ratio if name in merged else ratio
@@ -49,7 +73,7 @@ def merge(a: Metrics, b: Metrics) -> Metrics:
 
 
 def to_json(metrics: Mapping[str, Ratio]) -> dict[str, list]:
-    """Sums and counts as JSON holds them: float32 values, exact."""
+    """Returns [total, count] by name, for JSON, which represents float32 values exactly."""
     return {
         name: [np.asarray(ratio.total).tolist(), np.asarray(ratio.count).tolist()]
         for name, ratio in jax.device_get(dict(metrics)).items()
@@ -57,7 +81,7 @@ def to_json(metrics: Mapping[str, Ratio]) -> dict[str, list]:
 
 
 def from_json(saved: Mapping[str, list]) -> Metrics:
-    """The inverse of `to_json`."""
+    """Returns the metrics from a result of `to_json`."""
     return {
         name: Ratio(total=jnp.array(total, jnp.float32), count=jnp.array(count, jnp.float32))
         for name, (total, count) in saved.items()
@@ -65,10 +89,20 @@ def from_json(saved: Mapping[str, list]) -> Metrics:
 
 
 def to_floats(metrics: Mapping[str, Ratio]) -> dict[str, float]:
-    """Values of all metrics, fetched from the device at once.
+    """Returns the values of all metrics as Python floats, fetched from the device in a single copy.
 
-    "perplexity" holds negative log-likelihoods, in nats, and counts tokens; its value is the
-    exponential of their mean. So it merges over batches and devices like any other.
+    A metric "perplexity" sums negative log-likelihoods, in nats, over tokens, so that it merges
+    over batches and devices. Its value is the exponential of the mean.
+
+        >>> nats = Ratio(jnp.array(0.0), jnp.array(2.0))
+        >>> to_floats({"loss": nats, "perplexity": nats})
+        {'loss': 0.0, 'perplexity': 1.0}
+
+    Args:
+      metrics: metrics by name.
+
+    Returns:
+      A Python float for each name; NaN for a metric with a count of 0.
     """
     values = {name: ratio.value() for name, ratio in jax.device_get(dict(metrics)).items()}
     if "perplexity" in values:

@@ -1,4 +1,4 @@
-"""Data parallelism: one batch split over the devices, by shardings, by pmap, or not at all."""
+"""Data parallelism: batches split over the devices by shardings or by pmap, or on one device."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -15,7 +15,15 @@ from gatedjax.training.task import AnyTask, Batch, Carry, call_evaluate
 
 
 def pad_rows(batch: Batch, multiple: int) -> Batch:
-    """Adds filler rows (zeros, example_id -1, weight 0) until the rows divide by multiple."""
+    """Adds filler rows (zeros, example_id -1, weight 0) to a batch.
+
+    Args:
+      batch: arrays with the same number of rows, among them "weight".
+      multiple: the number of rows becomes a multiple of it.
+
+    Raises:
+      ValueError: if the batch has no "weight".
+    """
     if "weight" not in batch:
         raise ValueError(f"batch needs 'weight' (1 = example, 0 = filler), got {sorted(batch)}")
     rows = len(batch["weight"])
@@ -33,16 +41,27 @@ def pad_rows(batch: Batch, multiple: int) -> Batch:
 
 
 class Parallel:
-    """How a step runs on several devices; all kinds give the same numbers to rounding.
+    """The compilation of steps for several devices. All kinds give the same numbers up to rounding.
 
-    Every process holds the whole batch, a function of the step, and hands its devices their rows.
-    Rows never depend on how many processes there are.
+    Each process has the whole batch, which depends only on the step, and passes the rows of its
+    devices to them. The rows do not depend on the number of processes.
+
+        >>> parallel = Parallel("single", jax.devices()[:1])
+        >>> batch = parallel.shard({"x": np.arange(3.0), "weight": np.ones(3)})
+        >>> batch["x"].shape
+        (3,)
+
+    Args:
+      kind: "sharding" (jit with the batch sharded over a mesh), "pmap", or "single".
+      devices: the devices to use, of all processes.
+      accumulate: the number of parts in which a step computes the gradient of a batch.
 
     Attributes:
-      kind: "sharding" (jit with the batch sharded over a mesh), "pmap", or "single".
-      devices: the devices in use, of all processes.
-      accumulate: parts in which a step computes the gradient of a batch.
-      traces: how often a step was traced, which is how often it was compiled.
+      kind: see above.
+      devices: see above.
+      accumulate: see above.
+      traces: the number of traces of steps so far, which is the number of their compilations.
+      several_processes: True if devices of other processes are in use.
     """
 
     def __init__(self, kind: str, devices: Sequence[jax.Device], accumulate: int = 1) -> None:
@@ -51,29 +70,29 @@ class Parallel:
         self.accumulate = accumulate
         self.traces = 0
         self._eval_steps: dict[int, tuple[AnyTask, Callable[..., Any]]] = {}
-        here = jax.process_index()
-        self._local = [device for device in self.devices if device.process_index == here]
+        process = jax.process_index()
+        self._local = [device for device in self.devices if device.process_index == process]
         self.several_processes = len(self._local) < len(self.devices)
         if kind != "single":
-            # pmap takes what is local to a process, jit what is global
+            # pmap takes the arrays of a process, jit the arrays of all processes.
             placed = self._local if kind == "pmap" else self.devices
             auto = (jax.sharding.AxisType.Auto,)
             mesh = jax.make_mesh((len(placed),), ("data",), axis_types=auto, devices=placed)
             self._split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
             self._whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
 
-    def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def traced(*args: Any) -> Any:
+    def _count_traces(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def count_and_call(*args: Any) -> Any:
             self.traces += 1
             return function(*args)
 
-        return traced
+        return count_and_call
 
     def _put(self, tree: Any, sharding: Any) -> Any:
         if not self.several_processes:
             return jax.device_put(tree, sharding)
         if self.kind == "pmap":
-            return tree  # already this process's part; pmap places it
+            return tree  # the tree has the rows of this process, and pmap places it
         return jax.tree.map(
             lambda x: jax.make_array_from_callback(
                 np.shape(x), sharding, lambda index: np.asarray(x)[index]
@@ -82,7 +101,7 @@ class Parallel:
         )
 
     def replicate(self, tree: Any) -> Any:
-        """Puts a copy of every array on every device."""
+        """Returns the tree with a copy of each array on each device."""
         if self.kind == "single":
             return jax.device_put(tree, self.devices[0])
         if self.kind == "sharding":
@@ -92,11 +111,11 @@ class Parallel:
         return self._put(tree, self._split)
 
     def local(self, tree: Any) -> Any:
-        """This process's copy of what is equal on all devices, on its first device."""
+        """Returns replicated arrays as arrays on the first device of this process."""
         return jax.tree.map(lambda x: x.addressable_data(0), tree)
 
     def host(self, tree: Any) -> Any:
-        """One copy of replicated arrays, as NumPy arrays."""
+        """Returns replicated arrays as NumPy arrays."""
         if self.kind == "pmap":
             tree = jax.tree.map(
                 lambda x: np.asarray(x.addressable_data(0)).reshape(x.shape[1:]), tree
@@ -104,11 +123,11 @@ class Parallel:
         return jax.device_get(tree)
 
     def shard(self, batch: Batch) -> Batch:
-        """Splits the rows over the devices, with filler rows where they do not divide."""
+        """Splits the rows of a batch over the devices, after adding filler rows if necessary."""
         return self._split_rows(pad_rows(batch, len(self.devices) * self.accumulate))
 
     def shard_carry(self, carry: Carry) -> Carry:
-        """Splits what is carried between batches as `shard` splits their rows."""
+        """Splits the carried state over the devices as `shard` splits the rows of batches."""
 
         def pad(array: Any) -> np.ndarray:
             array = np.asarray(array)
@@ -129,12 +148,12 @@ class Parallel:
         return self._put(tree, self._split)
 
     def place(self, state: TrainState) -> TrainState:
-        """Puts a train state on the devices: a copy on each, the carried rows split over them."""
-        whole = self.replicate(dataclasses.replace(state, carry=None))
-        return dataclasses.replace(whole, carry=self.shard_carry(state.carry))
+        """Puts a train state on the devices: a copy on each, with the carried rows split."""
+        replicated = self.replicate(dataclasses.replace(state, carry=None))
+        return dataclasses.replace(replicated, carry=self.shard_carry(state.carry))
 
     def fetch_carry(self, carry: Carry, rows: int) -> Carry:
-        """The inverse of `shard_carry` for batches of so many rows; every process must call it."""
+        """Returns `rows` rows of the carried state as NumPy arrays; all processes must call it."""
         if self.several_processes:
             carry = multihost_utils.process_allgather(carry, tiled=True)
         carry = jax.device_get(carry)
@@ -143,15 +162,15 @@ class Parallel:
         return jax.tree.map(lambda x: np.asarray(x)[:rows], carry)
 
     def fetch(self, state: TrainState, carry: Carry) -> TrainState:
-        """The inverse of `place`, with the carry that `fetch_carry` gave."""
+        """Returns a train state as NumPy arrays, with the result of `fetch_carry` as its carry."""
         return dataclasses.replace(self.host(dataclasses.replace(state, carry=None)), carry=carry)
 
     def _pmap(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         devices = None if self.several_processes else self.devices
-        return jax.pmap(self._counted(function), axis_name="data", devices=devices, **options)
+        return jax.pmap(self._count_traces(function), axis_name="data", devices=devices, **options)
 
     def on_copies(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Compiles a function of replicated arrays, whose result is replicated as well."""
+        """Compiles a function of replicated arrays with a replicated result."""
         if self.kind == "single":
             return jax.jit(function)
         if self.kind == "sharding":
@@ -161,35 +180,44 @@ class Parallel:
     def train_step(
         self, task: AnyTask, tx: optax.GradientTransformation, *, check_loss: bool = False
     ) -> Callable[..., Any]:
-        """The compiled step (state, batch, seed_key) -> (state, metrics); the state is donated.
+        """Compiles the training step (state, batch, seed_key) -> (state, metrics).
 
-        `check_loss` as in `make_train_step`.
+        The state is donated, so that the old state cannot be used afterwards.
+
+        Args:
+          task: the task.
+          tx: the Optax chain.
+          check_loss: see `make_train_step`.
         """
         if self.kind == "pmap":
             step = make_train_step(
                 task, tx, axis_name="data", accumulate=self.accumulate, check_loss=check_loss
             )
-            # metrics are equal on all devices: one copy
+            # The metrics are equal on all devices, so that a single copy suffices.
             return self._pmap(step, in_axes=(0, 0, None), out_axes=(0, None), donate_argnums=0)
-        step = self._counted(
+        step = self._count_traces(
             make_train_step(task, tx, accumulate=self.accumulate, check_loss=check_loss)
         )
         if self.kind == "single":
             return jax.jit(step, donate_argnums=0)
-        # said outright: a state that came back split another way would compile the step again
-        whole: Any = self._whole
-        state = TrainState(whole, whole, whole, carry=self._split, model_state=whole)
-        return jax.jit(step, donate_argnums=0, out_shardings=(state, whole))
+        # Without out_shardings the state might be split in another way, and the step would be
+        # compiled again.
+        replicated: Any = self._whole
+        state = TrainState(
+            replicated, replicated, replicated, carry=self._split, model_state=replicated
+        )
+        return jax.jit(step, donate_argnums=0, out_shardings=(state, replicated))
 
     def eval_step(self, task: AnyTask) -> Callable[..., Any]:
-        """The compiled evaluation of a task.
+        """Compiles the evaluation of a task.
 
-        It is (params, batch, carry, model_state) -> (metrics, predictions, carry). Rows of the
-        predictions are in order; carry and model state are None for a task without one.
-        One per task: a test pass after training compiles nothing that validation has compiled.
+        It maps (params, batch, carry, model_state) to (metrics, predictions, carry). The rows of
+        the predictions are in the order of the batch. The carry and the model state are None for a
+        task without them. The function is cached for each task, so that a test after training does
+        not compile the evaluation again.
         """
         if id(task) not in self._eval_steps:
-            # the task is kept with its step, so that its id stays its own
+            # The task is stored with its step, so that no other object can get its id.
             self._eval_steps[id(task)] = (task, self._make_eval_step(task))
         return self._eval_steps[id(task)][1]
 
@@ -199,11 +227,11 @@ class Parallel:
 
         if self.kind == "pmap":
 
-            def summed(*args: Any) -> Any:
+            def evaluate_and_sum(*args: Any) -> Any:
                 metrics, predictions, carry = evaluate(*args)
                 return jax.lax.psum(metrics, "data"), predictions, carry
 
-            mapped = self._pmap(summed, out_axes=(None, 0, 0))
+            mapped = self._pmap(evaluate_and_sum, out_axes=(None, 0, 0))
 
             def run(*args: Any) -> Any:
                 metrics, predictions, carry = mapped(*args)
@@ -213,10 +241,10 @@ class Parallel:
                 return metrics, rows, carry
 
             return run
-        step = self._counted(evaluate)
+        step = self._count_traces(evaluate)
         if self.kind == "single":
             return jax.jit(step)
-        # every process reads the predictions of all rows
+        # Each process reads the predictions of all rows.
         rows = self._whole if self.several_processes else None
         return jax.jit(step, out_shardings=(rows, rows, self._split))
 
@@ -227,18 +255,30 @@ def make_parallel(
     *,
     accumulate: int = 1,
 ) -> Parallel:
-    """Returns the engine of a kind over the given devices (default: all, of all processes).
+    """Returns a `Parallel`, which `fit` and `evaluate` use to spread batches over devices.
+
+        >>> make_parallel("single").kind
+        'single'
+
+    Args:
+      kind: "sharding" (jit with the batch sharded over a mesh), "pmap", or "single", which uses the
+        first device.
+      devices: the devices (default: all devices of all processes).
+      accumulate: the number of parts in which a step computes the gradient of a batch.
+
+    Returns:
+      The `Parallel`.
 
     Raises:
       ValueError: if the kind is unknown, there are no devices, accumulate is below 1, or "single"
-        is asked for in a run of several processes.
+        is used with several processes.
     """
     if kind not in ("sharding", "pmap", "single"):
         raise ValueError(f"kind must be 'sharding', 'pmap' or 'single', got {kind!r}")
     if accumulate < 1:
         raise ValueError(f"accumulate must be at least 1, got {accumulate}")
-    chosen = jax.devices() if devices is None else list(devices)
-    if not chosen:
+    device_list = jax.devices() if devices is None else list(devices)
+    if not device_list:
         raise ValueError("devices must not be empty")
     if kind == "single":
         if devices is None and jax.process_count() > 1:
@@ -246,5 +286,5 @@ def make_parallel(
                 f"parallel 'single' uses one device of one process, but {jax.process_count()} "
                 "processes run: use 'sharding' or 'pmap'"
             )
-        chosen = chosen[:1]
-    return Parallel(kind, chosen, accumulate)
+        device_list = device_list[:1]
+    return Parallel(kind, device_list, accumulate)

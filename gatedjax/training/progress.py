@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: a bar on a terminal, a line per log elsewhere."""
+"""The progress display of a run: a bar on a terminal, and a line per log elsewhere."""
 
 import datetime
 import sys
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 SHOWN = ("loss", "accuracy", "density")
 
 
-def summary(metrics: dict[str, Any]) -> str:
-    """The few numbers that fit on a line."""
+def format_metrics(metrics: dict[str, Any]) -> str:
+    """Returns the most important metrics as text on a line."""
     parts = [f"{name} {metrics[name]:.4f}" for name in SHOWN if metrics.get(name) is not None]
     for name, unit in (("steps_per_s", "steps/s"), ("tokens_per_s", "tokens/s")):
         if metrics.get(name):
@@ -26,12 +26,12 @@ def summary(metrics: dict[str, Any]) -> str:
 
 
 class ProgressView:
-    """Progress of one run.
+    """The progress display of a run.
 
     Args:
-      total: steps in all.
-      start: the step that the run starts from.
-      enabled: False prints nothing.
+      total: the number of steps of the run.
+      start: the step from which the run starts.
+      enabled: False prints only notices.
     """
 
     def __init__(self, total: int, start: int, enabled: bool) -> None:
@@ -42,7 +42,7 @@ class ProgressView:
         self._first = start
         self._total = total
         if enabled and self._console.is_terminal:
-            # only a terminal has a bar: a help and a run in the background start sooner
+            # rich.progress is imported only for a terminal, because the import takes time.
             from rich import progress
 
             self._bar = progress.Progress(
@@ -58,24 +58,24 @@ class ProgressView:
             self._bar.start()
 
     def phase(self, name: str) -> None:
-        """Shows what is going on: train, compile, evaluate, save."""
+        """Shows the present phase: train, compile, evaluate or save."""
         if self._bar is not None:
             self._bar.update(self._task, description=name)
 
     def step(self, step: int) -> None:
-        """Moves the bar."""
+        """Moves the bar to a step."""
         if self._bar is not None:
-            left = self._left(step)
-            clock = "" if left is None else str(datetime.timedelta(seconds=round(left)))
+            seconds = self._seconds_left(step)
+            clock = "" if seconds is None else str(datetime.timedelta(seconds=round(seconds)))
             self._bar.update(self._task, completed=step, left=clock)
 
     def once(self, seconds: float, steps: int = 0) -> None:
-        """Leaves out of the estimate what does not come again: compilation, and steps within it."""
+        """Excludes time and steps that do not recur, such as compilation, from the estimate."""
         self._start += seconds
         self._first += steps
 
-    def _left(self, step: int) -> float | None:
-        """Seconds to the end, from the steps and evaluations so far; None before there are any."""
+    def _seconds_left(self, step: int) -> float | None:
+        """Returns the estimated seconds to the end; None before the first step."""
         done = step - self._first
         if done < 1:
             return None
@@ -83,24 +83,24 @@ class ProgressView:
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
         """Shows the metrics of the last interval."""
-        note = summary(metrics)
+        note = format_metrics(metrics)
         if self._bar is not None:
             self._bar.update(self._task, note=note)
         elif self._enabled:
-            left = self._left(step)
-            note += "" if left is None else f", {left:.0f} s left"
+            seconds = self._seconds_left(step)
+            note += "" if seconds is None else f", {seconds:.0f} s left"
             say(f"step {step}/{self._total}: {note}", file=sys.stderr)
 
     def message(self, text: str) -> None:
-        """Prints a line that stays."""
+        """Prints a line above the bar, if the display is enabled."""
         if self._enabled:
             self._console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     def notice(self, text: str) -> None:
-        """Prints a line on standard error, also where progress is not shown."""
+        """Prints a line on standard error, even if the display is not enabled."""
         self._console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     def close(self) -> None:
-        """Takes the bar away."""
+        """Removes the bar."""
         if self._bar is not None:
             self._bar.stop()

@@ -1,4 +1,4 @@
-"""One example of one step again, alone: the same gates and the same dropout."""
+"""Replay of an example of a training step with the same gates and the same dropout."""
 
 from typing import Any
 
@@ -12,31 +12,41 @@ from gatedjax.training.task import Batch
 def replay(
     train_data: Any, seed: int, step: int, example_id: int
 ) -> tuple[Batch, dict[str, jax.Array]]:
-    """Returns what a network saw of one example in one step of training.
+    """Returns the inputs of a network for an example in a training step.
 
-    Random bits are keyed by (seed, step, example), so the network makes the same gates and dropout
-    from this one row as it did from the whole batch:
+    Random bits depend on (seed, step, example), so the network draws the same gates and dropout for
+    this row as it did in the whole batch:
 
         batch, rngs = replay(train_data, seed, step, example_id)
         output = model.apply({"params": params}, batch, train=True, rngs=rngs)
 
+    For example:
+
+        >>> train_data = [{"x": np.array([0.5, 0.25]), "example_id": np.array([7, 3])}]
+        >>> batch, rngs = replay(train_data, seed=0, step=0, example_id=3)
+        >>> batch["x"].tolist(), sorted(rngs)
+        ([0.25], ['dropout', 'gate'])
+
     Args:
-      train_data: what `fit` was given.
+      train_data: the training data of `fit`.
       seed: `TrainConfig.seed`.
-      step: the number of the batch, from 0; metrics.jsonl calls the update that it makes step + 1.
-      example_id: which example of that batch.
+      step: the number of the batch, from 0. In metrics.jsonl the update with this batch has the
+        number step + 1.
+      example_id: the "example_id" of the example in the batch.
 
     Returns:
-      A batch of one row, and the streams of the step.
+      (batch, rngs): a batch with a single row, and the PRNG keys of the streams of the step.
 
     Raises:
-      ValueError: if the batch of that step does not hold the example.
+      ValueError: if the batch of that step does not have the example.
     """
     batch = train_data[step]
     rows = np.flatnonzero(np.asarray(batch["example_id"]) == example_id)
     if example_id < 0 or len(rows) == 0:
-        held = sorted(int(i) for i in batch["example_id"] if i >= 0)
-        raise ValueError(f"example_id {example_id} is not in the batch of step {step}: {held}")
+        example_ids = sorted(int(i) for i in batch["example_id"] if i >= 0)
+        raise ValueError(
+            f"example_id {example_id} is not in the batch of step {step}: {example_ids}"
+        )
     row = int(rows[0])
-    one = {name: np.asarray(value)[row : row + 1] for name, value in batch.items()}
-    return one, step_rngs(jax.random.key(seed), step)
+    row_batch = {name: np.asarray(value)[row : row + 1] for name, value in batch.items()}
+    return row_batch, step_rngs(jax.random.key(seed), step)

@@ -1,4 +1,4 @@
-"""One pure training step over a small state of arrays."""
+"""The training step, a pure function of a state of arrays, a batch and a key."""
 
 import functools
 from collections.abc import Callable
@@ -27,14 +27,19 @@ MEAN_LOSS = "loss is a mean"
 
 @struct.dataclass
 class TrainState:
-    """What a step reads and writes; arrays only.
+    """The arrays that a training step takes and returns.
+
+        >>> params = {"w": jnp.zeros(2)}
+        >>> state = TrainState(jnp.array(0), params, optax.sgd(0.1).init(params))
+        >>> state.replace(step=state.step + 1).step.item()
+        1
 
     Attributes:
-      step: updates made so far, int32.
-      params: parameters.
-      opt_state: state of the Optax chain.
-      carry: what a `StatefulTask` carries from batch to batch, rows first; None for other tasks.
-      model_state: what the loss of a `ModelStateTask` returned last; None for other tasks.
+      step: the number of updates so far, int32.
+      params: the parameters.
+      opt_state: the state of the Optax chain.
+      carry: the carried state of a `StatefulTask`, with rows first; None for other tasks.
+      model_state: the model state of a `ModelStateTask`; None for other tasks.
     """
 
     step: jax.Array
@@ -45,10 +50,9 @@ class TrainState:
 
 
 def best_of(params: Any, model_state: Any) -> Any:
-    """Returns what is kept of a train state as the best one, and saved as such.
+    """Returns the tree in which checkpoints save the best parameters.
 
-    It is the parameters alone, or {"params": ..., "model_state": ...} with a model state that has
-    arrays.
+    It is `params`, or {"params": ..., "model_state": ...} if the model state has arrays.
     """
     if not jax.tree.leaves(model_state):
         return params
@@ -56,11 +60,11 @@ def best_of(params: Any, model_state: Any) -> Any:
 
 
 def split_best(best: Any, model_state: Any) -> tuple[Any, Any]:
-    """Returns (params, model_state) of what `best_of` returned.
+    """Splits a result of `best_of` into (params, model_state).
 
     Args:
       best: the result of `best_of`.
-      model_state: the model state of any step, which tells whether it has arrays.
+      model_state: the model state of any step, from which it is clear if it has arrays.
     """
     if not jax.tree.leaves(model_state):
         return best, model_state
@@ -71,9 +75,20 @@ TrainStep = Callable[[TrainState, Batch, jax.Array], tuple[TrainState, Metrics]]
 
 
 def step_rngs(seed_key: jax.Array, step: jax.Array | int) -> dict[str, jax.Array]:
-    """The named streams of a step: a function of (seed, step) and nothing else.
+    """Returns the PRNG keys of the streams "dropout" and "gate" of a step.
 
-    A model folds in "example_id", so the bits of example i in step s can be drawn again alone.
+    The keys depend only on the seed and the step. A model folds in "example_id", so that the random
+    bits of an example do not depend on the other examples of its batch.
+
+        >>> sorted(step_rngs(jax.random.key(0), 3))
+        ['dropout', 'gate']
+
+    Args:
+      seed_key: the key of the seed, `jax.random.key(seed)`.
+      step: the number of the step, from 0; it may be traced.
+
+    Returns:
+      A key for each stream, by name.
     """
     key = jax.random.fold_in(seed_key, step)
     return {name: jax.random.fold_in(key, number) for number, name in enumerate(STREAMS)}
@@ -82,7 +97,25 @@ def step_rngs(seed_key: jax.Array, step: jax.Array | int) -> dict[str, jax.Array
 def init_state(
     task: AnyTask, tx: optax.GradientTransformation, key: jax.Array, batch: Batch
 ) -> TrainState:
-    """Parameters, optimiser state, carried state and model state before the first step."""
+    """Returns the train state before the first step.
+
+        >>> class Scale:
+        ...     def init(self, key, batch):
+        ...         return {"w": jnp.zeros(batch["x"].shape[1])}
+        >>> batch = {"x": jnp.zeros((4, 3)), "weight": jnp.ones(4)}
+        >>> state = init_state(Scale(), optax.sgd(0.1), jax.random.key(0), batch)
+        >>> state.step.item(), state.params["w"].shape
+        (0, (3,))
+
+    Args:
+      task: the task, which initialises the parameters, the carry and the model state.
+      tx: the Optax chain.
+      key: a PRNG key for `task.init`.
+      batch: a batch of training.
+
+    Returns:
+      The train state, with step 0.
+    """
     params = task.init(key, batch)
     return TrainState(
         step=jnp.zeros((), jnp.int32),
@@ -94,14 +127,14 @@ def init_state(
 
 
 def init_carry(task: AnyTask, batch: Batch) -> Carry:
-    """What a task carries before the first batch; None if it carries nothing."""
+    """Returns the carried state before the first batch; None if the task has no carried state."""
     return task.init_carry(batch) if is_stateful(task) else None  # type: ignore[union-attr]
 
 
 def _with_carry(task: Any, check_loss: bool) -> Callable[..., Any]:
-    """The loss of any task as (params, batch, rngs, carry, model_state) -> (loss, (metrics, new)).
+    """Returns the loss of a task of any kind with the same arguments and results for all kinds.
 
-    `new` is (carry, model_state).
+    It maps (params, batch, rngs, carry, model_state) to (loss, (metrics, (carry, model_state))).
     """
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Carry, model_state: Any) -> Any:
@@ -114,24 +147,24 @@ def _with_carry(task: Any, check_loss: bool) -> Callable[..., Any]:
 
 
 def _is_mean(total: jax.Array, loss: Ratio, rows: int) -> Ratio:
-    """Whether a loss is not the sum that its metric says, but its mean over rows or weights."""
-    apart = jnp.abs(total - loss.total) > 0.01 * jnp.abs(loss.total)
+    """Returns 1, else 0, as a `Ratio` if a loss is the mean of its metric "loss", not the sum."""
+    differs = jnp.abs(total - loss.total) > 0.01 * jnp.abs(loss.total)
     equal = [
         jnp.abs(total * n - loss.total) < 1e-4 * jnp.abs(loss.total) for n in (loss.count, rows)
     ]
-    flag = apart & (equal[0] | equal[1])
+    flag = differs & (equal[0] | equal[1])
     return Ratio(total=flag.astype(jnp.float32), count=jnp.ones((), jnp.float32))
 
 
 def refuse_mean_loss(metrics: Metrics, fresh: bool) -> Metrics:
-    """The metrics of a step less the note of `check_loss`.
+    """Returns the metrics of a step without the entry that `check_loss` adds.
 
     Args:
-      metrics: of a step; a leading axis over lanes is fine.
-      fresh: it was the first step of a run, whose note is looked at.
+      metrics: the metrics of a step, perhaps with a leading axis over lanes.
+      fresh: True for the first step of a run, the only one for which the entry is checked.
 
     Raises:
-      ValueError: if its loss was a mean, not a sum.
+      ValueError: if the loss is a mean, not a sum.
     """
     if fresh and np.any(jax.device_get(metrics[MEAN_LOSS].total)):
         raise ValueError(
@@ -158,31 +191,33 @@ def _summed_gradients(
     if rows % parts:
         raise ValueError(f"accumulate must divide the rows of a batch, got {parts} for {rows}")
 
-    # Every part takes every parts-th row: rows that a device holds stay on it.
+    # A part has the rows i, i + parts, ..., so that the rows of a device stay on it.
     def split(value: jax.Array) -> jax.Array:
         return jnp.swapaxes(value.reshape(rows // parts, parts, *value.shape[1:]), 0, 1)
 
     def join(value: jax.Array) -> jax.Array:
         return jnp.swapaxes(value, 0, 1).reshape(rows, *value.shape[2:])
 
-    def one(part: Any) -> Any:
-        # a task with a model state has no parts, see `refuse_parts`
+    def compute_part(part: Any) -> Any:
+        # A task with a model state has no parts, see `refuse_parts`.
         (total, (metrics, (new, _))), grads = grad_fn(params, part[0], rngs, part[1], None)
         return (total, metrics, grads), new
 
     def add(sums: Any, part: Any) -> Any:
-        found, new = one(part)
-        return jax.tree.map(jnp.add, sums, found), new
+        outputs, new = compute_part(part)
+        return jax.tree.map(jnp.add, sums, outputs), new
 
     pieces = jax.tree.map(split, (batch, carry))
     first = jax.tree.map(lambda value: value[0], pieces)
-    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(one, first)[0])
+    zeros = jax.tree.map(
+        lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(compute_part, first)[0]
+    )
     (total, metrics, grads), new = jax.lax.scan(add, zeros, pieces)
     return (total, (metrics, (jax.tree.map(join, new), None))), grads
 
 
 def refuse_parts(task: Any, accumulate: int) -> None:
-    """Raises ValueError if a batch is computed in parts whose task has a model state."""
+    """Raises ValueError for several parts of a batch if the task has a model state."""
     if accumulate > 1 and has_model_state(task):
         raise ValueError(
             f"accumulate must be 1 for {type(task).__name__}, which has a model state: that is of "
@@ -192,22 +227,23 @@ def refuse_parts(task: Any, accumulate: int) -> None:
 
 def _own_rows(tree: Any, axis_name: str) -> Any:
     """Returns the rows of this device from arrays with the rows of all devices of a mapped axis."""
-    devices, here = jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name)
+    devices, index = jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name)
 
-    def own(value: jax.Array) -> jax.Array:
+    def take_rows(value: jax.Array) -> jax.Array:
         rows = len(value) // devices
-        return jax.lax.dynamic_slice_in_dim(value, here * rows, rows)
+        return jax.lax.dynamic_slice_in_dim(value, index * rows, rows)
 
-    return jax.tree.map(own, tree)
+    return jax.tree.map(take_rows, tree)
 
 
 def _mean_loss(compute: Callable[[Any], Any]) -> Callable[[Any], jax.Array]:
     """Returns the mean loss as a function of the parameters, for `value_fn=` of Optax.
 
-    Its gradient is given outright, because a sum over the devices of `jax.pmap` has another one.
+    The gradient is defined explicitly, because JAX would derive another gradient from a sum over
+    the devices of `jax.pmap`.
 
     Args:
-      compute: from parameters to the mean loss and its gradient, over all devices.
+      compute: maps parameters to the mean loss and its gradient, over all devices.
     """
 
     @jax.custom_vjp
@@ -222,13 +258,13 @@ def _mean_loss(compute: Callable[[Any], Any]) -> Callable[[Any], jax.Array]:
 
 
 def _all_finite(tree: Any) -> jax.Array:
-    """Whether every number of every array is finite; a bool scalar."""
+    """Returns True, as a scalar array, if all numbers in all arrays are finite."""
     leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]
     return functools.reduce(jnp.logical_and, leaves, jnp.array(True))
 
 
 def _any_nan(tree: Any) -> jax.Array:
-    """Whether any number of any array is NaN; a bool scalar."""
+    """Returns True, as a scalar array, if any number in any array is NaN."""
     leaves = [jnp.any(jnp.isnan(leaf)) for leaf in jax.tree.leaves(tree)]
     return functools.reduce(jnp.logical_or, leaves, jnp.array(False))
 
@@ -245,27 +281,46 @@ def make_train_step(
     accumulate: int = 1,
     check_loss: bool = False,
 ) -> TrainStep:
-    """Builds the step: gradient of the mean loss, update, metrics.
+    """Builds the training step, which computes the gradient of the mean loss and updates the state.
 
-    A loss, a gradient or updated parameters that are not finite leave parameters, optimiser state,
-    carried state and model state as they are, and so does a NaN in the new model state; the step
-    counts all the same, and "skipped" says so.
+    The update is skipped if the loss, the gradient or an updated parameter is not finite, or if the
+    new model state has a NaN: parameters, optimiser state, carried state and model state stay
+    unchanged. A skipped update counts as a step, and the metric "skipped" is 1.
 
-    Optimisers that ask for `value=` (the mean loss of the batch), `grad=` (its gradient) or
-    `value_fn=` (the mean loss of the same batch and random bits as a function of the parameters)
-    get them, such as `optax.contrib.reduce_on_plateau`, `optax.polyak_sgd` and `optax.lbfgs`.
+    Optimisers that accept them receive `value=` (the mean loss of the batch), `grad=` (its
+    gradient) and `value_fn=` (the mean loss of the same batch with the same random bits, as a
+    function of the parameters), for example `optax.contrib.reduce_on_plateau`, `optax.polyak_sgd`
+    and `optax.lbfgs`.
+
+        >>> class Scale:
+        ...     def loss(self, params, batch, rngs):
+        ...         errors = batch["weight"] * (params["w"] * batch["x"] - 2) ** 2
+        ...         return errors.sum(), {"loss": Ratio.of(errors, batch["weight"])}
+        >>> params, tx = {"w": jnp.array(0.0)}, optax.sgd(0.25)
+        >>> state = TrainState(jnp.array(0), params, tx.init(params))
+        >>> batch = {"x": jnp.ones(2), "weight": jnp.ones(2)}
+        >>> state, metrics = make_train_step(Scale(), tx)(state, batch, jax.random.key(0))
+        >>> state.params["w"].item(), metrics["loss"].value()
+        (1.0, 4.0)
 
     Args:
-      task: the model and its loss.
+      task: the task.
       tx: the Optax chain.
-      axis_name: sum gradients and metrics over this mapped axis (`jax.pmap`). A task with a model
-        state computes the whole batch on every device instead.
-      accumulate: parts of the batch whose gradients are computed one after the other and summed;
-        random bits belong to examples, so the update is that of the whole batch.
-      check_loss: note in the metrics whether the loss is a mean, for `refuse_mean_loss`.
+      axis_name: the mapped axis of `jax.pmap` over which gradients and metrics are summed. For a
+        task with a model state each device computes the whole batch instead.
+      accumulate: the number of parts of the batch. Their gradients are computed in turn and summed.
+        Random bits depend on examples, so that the update does not depend on the parts.
+      check_loss: True adds an entry to the metrics from which `refuse_mean_loss` detects a loss
+        that is a mean.
+
+    Returns:
+      A pure function (state, batch, seed_key) -> (state, metrics), which the caller may compile.
+
+    Raises:
+      ValueError: if accumulate is above 1 for a task with a model state.
     """
     refuse_parts(task, accumulate)
-    # the state of a model is that of the whole batch, which no device of `jax.pmap` has
+    # A model state depends on the whole batch, of which a device of `jax.pmap` has only a part.
     gathered = axis_name is not None and has_model_state(task)
     sum_axis = None if gathered else axis_name
 
@@ -311,15 +366,15 @@ def make_train_step(
                 value_fn=_mean_loss(compute),
             )
             new = (optax.apply_updates(state.params, updates), opt_state, carry, model_state)
-            # The barrier keeps the check out of the update's own loops: those stay as they are
-            # without it, to the last bit.
+            # Without the barrier the compiler would fuse the check into the loops of the update
+            # and change their last bits.
             new = jax.lax.optimization_barrier(_where(finite, new, old))
             finite &= _all_finite(new[0])
             if has_model_state(task):
                 finite &= ~_any_nan(new[3])
             params, opt_state, carry, model_state = _where(finite, new, old)
-        one = jnp.ones((), jnp.float32)
-        # A step that was skipped must not turn the sums of its interval into NaN.
+        unit = jnp.ones((), jnp.float32)
+        # A skipped step must not turn the sums of its interval into NaN.
         metrics = {
             name: Ratio(
                 total=jnp.where(finite, ratio.total, 0), count=jnp.where(finite, ratio.count, 0)
@@ -329,7 +384,7 @@ def make_train_step(
         metrics["grad_norm"] = Ratio(
             total=jnp.where(finite, norm, 0).astype(jnp.float32), count=finite.astype(jnp.float32)
         )
-        metrics["skipped"] = Ratio(total=1 - finite.astype(jnp.float32), count=one)
+        metrics["skipped"] = Ratio(total=1 - finite.astype(jnp.float32), count=unit)
         metrics |= note
         state = TrainState(
             step=state.step + 1,

@@ -1,4 +1,4 @@
-"""What training knows of a model."""
+"""The methods that training requires of a model."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -8,19 +8,31 @@ from gatedjax.training.metrics import Ratio
 
 Batch = dict[str, Any]
 Carry = Any
-"""A tree of arrays with the leading axis B: what a row hands to the row of the next batch."""
+"""A tree of arrays with the leading axis B, which each row passes on to the next batch."""
 
 
 @runtime_checkable
 class Task(Protocol):
-    """A model with its loss; the only thing that `fit` asks for.
+    """A model with its loss, for `fit`.
 
-    A batch is a dict of arrays with one leading axis B. "weight" [B] is 1 for examples and 0 for
+    A batch is a dict of arrays with a leading axis B. "weight" [B] is 1 for examples and 0 for
     the filler rows of a last batch.
+
+        >>> class Scale:
+        ...     def init(self, key, batch):
+        ...         return {"w": jax.random.normal(key)}
+        ...     def loss(self, params, batch, rngs):
+        ...         errors = batch["weight"] * (params["w"] * batch["x"] - batch["y"]) ** 2
+        ...         return errors.sum(), {"loss": Ratio.of(errors, batch["weight"])}
+        ...     def evaluate(self, params, batch):
+        ...         y = params["w"] * batch["x"]
+        ...         return {"error": Ratio.of(abs(y - batch["y"]), batch["weight"])}, {"y": y}
+        >>> isinstance(Scale(), Task)
+        True
     """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns parameters."""
+        """Returns the initial parameters for a PRNG key and batches with these shapes."""
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array]
@@ -28,25 +40,46 @@ class Task(Protocol):
         """Returns the loss summed over the real rows, and metrics with at least "loss".
 
         The step divides by `metrics["loss"].count`, after summing it over devices. Random bits
-        must be keyed by "example_id", so that no split of the batch changes them.
+        must depend on "example_id", so that they do not depend on the split of the batch.
+
+        Args:
+          params: the parameters.
+          batch: a batch.
+          rngs: a PRNG key for each stream, see `step_rngs`.
         """
 
     def evaluate(self, params: Any, batch: Batch) -> tuple[dict[str, Ratio], dict[str, jax.Array]]:
-        """Returns metrics, and predictions with the leading axis B."""
+        """Returns metrics and predictions, both by name.
+
+        The metrics must include `TrainConfig.best_metric`. The predictions are arrays with the
+        leading axis B.
+        """
 
 
 @runtime_checkable
 class StatefulTask(Protocol):
-    """A task whose batches go on where the batch before ended, row by row, as windows of a text do.
+    """A task with a state that each row carries to the next batch, for windows of long texts.
 
-    It is a `Task` whose loss and evaluation also take a carried state and return the next one.
-    Gradients do not flow from one step into the one before. The state belongs to the train state:
-    it is split over devices as the rows are, saved in checkpoints and restored from them. It is
-    for the task to set it to its beginning where a batch says that a row starts anew.
+    It is a `Task` with a loss and an evaluation that also take the carried state and return the
+    next carried state. Gradients do not flow into earlier steps. The carried state is part of the
+    train state: it is split over devices like the rows, and saved in checkpoints. The task must
+    reset it at rows that begin a new text.
+
+        >>> class Sums:
+        ...     def init(self, key, batch):
+        ...         return {"w": jax.random.normal(key)}
+        ...     def init_carry(self, batch):
+        ...         return 0 * batch["x"]
+        ...     def loss(self, params, batch, rngs, carry):
+        ...         errors = batch["weight"] * (carry + params["w"] * batch["x"]) ** 2
+        ...         metrics = {"loss": Ratio.of(errors, batch["weight"])}
+        ...         return errors.sum(), (metrics, carry + batch["x"])
+        >>> is_stateful(Sums())
+        True
     """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns parameters."""
+        """Returns the initial parameters for a PRNG key and batches with these shapes."""
 
     def init_carry(self, batch: Batch) -> Carry:
         """Returns the carried state before the first batch, for batches with these shapes."""
@@ -54,60 +87,73 @@ class StatefulTask(Protocol):
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], carry: Carry
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Carry]]:
-        """Returns the loss summed over the real rows, and (metrics, carry); see `Task.loss`."""
+        """Returns the loss summed over the real rows, and (metrics, new carry); see `Task.loss`."""
 
     def evaluate(
         self, params: Any, batch: Batch, carry: Carry
     ) -> tuple[dict[str, Ratio], dict[str, jax.Array], Carry]:
-        """Returns metrics, predictions with the leading axis B, and the carry."""
+        """Returns metrics and predictions, see `Task.evaluate`, and the new carry."""
 
 
 @runtime_checkable
 class ModelStateTask(Protocol):
-    """A task whose model has state that no gradient trains, such as the statistics of BatchNorm.
+    """A task with a model state that no gradient trains, such as the statistics of BatchNorm.
 
-    It is a `Task` whose loss also takes the model state and returns the next one, and whose
-    evaluation takes it. The state belongs to the train state: every device has the same copy, a
-    checkpoint holds it, and a skipped update leaves it as it was.
+    It is a `Task` with a loss that also takes the model state and returns the next model state, and
+    with an evaluation that takes it. The model state is part of the train state: each device has
+    the same copy, checkpoints save it, and a skipped update does not change it.
 
-    The loss sees the whole batch, however many devices there are, so that the state is that of the
-    whole batch. Rows of weight 0 are filler and must not enter it (`flax.linen.BatchNorm` has
+    The loss receives the whole batch, even with several devices, so that the model state depends on
+    the whole batch. Filler rows, of weight 0, must not enter it (`flax.linen.BatchNorm` has
     `mask=`).
 
-    A task that also carries rows (`StatefulTask`) takes and returns the carry first: its loss gets
+    A task that also carries rows (`StatefulTask`) takes and returns the carry first: its loss takes
     (params, batch, rngs, carry, model_state) and returns (loss, (metrics, carry, model_state)).
+
+        >>> class Centred:
+        ...     def init(self, key, batch):
+        ...         return {"w": jax.random.normal(key)}
+        ...     def init_model_state(self, key, batch):
+        ...         return {"mean": 0 * batch["x"][0]}
+        ...     def loss(self, params, batch, rngs, model_state):
+        ...         x, weight = batch["x"], batch["weight"]
+        ...         errors = weight * (params["w"] * (x - model_state["mean"])) ** 2
+        ...         new_state = {"mean": (weight * x).sum() / weight.sum()}
+        ...         return errors.sum(), ({"loss": Ratio.of(errors, weight)}, new_state)
+        >>> has_model_state(Centred())
+        True
     """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns parameters."""
+        """Returns the initial parameters for a PRNG key and batches with these shapes."""
 
     def init_model_state(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the model state before the first step; gets the key and batch that `init` got."""
+        """Returns the model state before the first step, with the same arguments as `init`."""
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], model_state: Any
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Any]]:
-        """Returns the loss summed over the real rows, and (metrics, model_state).
+        """Returns the loss summed over the real rows, and (metrics, new model state).
 
-        The new state has the structure, shapes and dtypes of the old one.
+        The new model state has the structure, shapes and dtypes of the old one.
         """
 
     def evaluate(
         self, params: Any, batch: Batch, model_state: Any
     ) -> tuple[dict[str, Ratio], dict[str, jax.Array]]:
-        """Returns metrics, and predictions with the leading axis B."""
+        """Returns metrics and predictions, see `Task.evaluate`."""
 
 
 AnyTask = Task | StatefulTask | ModelStateTask
 
 
 def is_stateful(task: Any) -> bool:
-    """Whether a task carries a state from batch to batch."""
+    """Returns True if a task carries a state from batch to batch."""
     return hasattr(task, "init_carry")
 
 
 def has_model_state(task: Any) -> bool:
-    """Returns whether the loss of a task takes and returns a model state."""
+    """Returns True if the loss of a task takes and returns a model state."""
     return hasattr(task, "init_model_state")
 
 
@@ -121,22 +167,22 @@ def call_loss(
 ) -> tuple[jax.Array, dict[str, Ratio], Carry, Any]:
     """Calls the loss of a task of any kind; returns (loss, metrics, carry, model_state).
 
-    A task that has no carry or no model state leaves what was given for it as it is.
+    For a task without a carry or without a model state the argument of that name is returned.
 
     Raises:
-      TypeError: if the loss does not return what its kind of task returns.
+      TypeError: if the result of the loss is not of the form for this kind of task.
     """
     extra = _extra(task, carry, model_state)
     names = ", ".join(["metrics", *extra])
-    wanted = f"(loss, ({names}))" if extra else "(loss, metrics)"
+    form = f"(loss, ({names}))" if extra else "(loss, metrics)"
     result = task.loss(params, batch, rngs, *extra.values())
     try:
-        total, rest = result
-        metrics, *new = rest if extra else (rest,)
-        given = dict(zip(extra, new, strict=True))
+        total, outputs = result
+        metrics, *new = outputs if extra else (outputs,)
+        states = dict(zip(extra, new, strict=True))
     except (TypeError, ValueError):
-        raise TypeError(f"loss must return {wanted}, got {type(result).__name__}") from None
-    return total, metrics, given.get("carry", carry), given.get("model_state", model_state)
+        raise TypeError(f"loss must return {form}, got {type(result).__name__}") from None
+    return total, metrics, states.get("carry", carry), states.get("model_state", model_state)
 
 
 def call_evaluate(
@@ -145,7 +191,7 @@ def call_evaluate(
     """Calls `evaluate` of a task of any kind; returns (metrics, predictions, carry).
 
     Raises:
-      TypeError: if it does not return what its kind of task returns.
+      TypeError: if the result is not of the form for this kind of task.
     """
     result = task.evaluate(params, batch, *_extra(task, carry, model_state).values())
     names = ("metrics", "predictions", "carry")[: 3 if is_stateful(task) else 2]
@@ -156,16 +202,27 @@ def call_evaluate(
 
 
 def _extra(task: Any, carry: Carry, model_state: Any) -> dict[str, Any]:
-    """Returns what the loss of a task takes beside parameters, batch and random streams."""
+    """Returns the arguments of a loss after parameters, batch and random streams, by name."""
     return ({"carry": carry} if is_stateful(task) else {}) | (
         {"model_state": model_state} if has_model_state(task) else {}
     )
 
 
 def frozen_parameters(task: Any) -> tuple[str, ...]:
-    """Paths of parameters that a task does not train, such as "embed/table", or of whole modules.
+    """Returns the paths in the attribute `frozen` of a task; () without the attribute.
 
-    A task names them in its attribute `frozen`. They are part of the parameters and of checkpoints,
-    but the optimiser keeps nothing for them, and no gradient has to reach them.
+    A path names a parameter that is not trained, such as "embed/table", or all parameters of a
+    module, such as "encoder". Frozen parameters are saved in checkpoints like all parameters, but
+    have no optimiser state, and no gradient needs to reach them.
+
+        >>> import types
+        >>> frozen_parameters(types.SimpleNamespace(frozen=["embed/table"]))
+        ('embed/table',)
+
+    Args:
+      task: the task.
+
+    Returns:
+      A tuple of paths.
     """
     return tuple(getattr(task, "frozen", ()))

@@ -110,7 +110,7 @@ def constant(workdir, count, monkeypatch=None):
     store = CheckpointStore(workdir / "checkpoints")
     with monkeypatch.context() if monkeypatch else contextlib.nullcontext() as patch:
         if patch:
-            patch.setattr(manifest, "too_large", lambda content: None)
+            patch.setattr(manifest, "find_excess", lambda content: None)
         store.save(1, {"params": zeros}, zeros, {"run": {}})
         store.close()
     return store, zeros
@@ -163,7 +163,7 @@ def test_a_run_of_constants_is_saved_so_that_it_can_be_read(tmp_path, monkeypatc
     ],
 )
 def test_the_size_of_an_array_is_read_off_its_manifest(entry, size):
-    assert manifest._declared(entry) == size
+    assert manifest._count_bytes(entry) == size
 
 
 def test_keys_with_escape_codes_are_shown_and_not_sent(tmp_path, capsys):

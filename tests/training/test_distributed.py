@@ -21,7 +21,7 @@ from gatedjax.training import (
     _agreement,
     initialize,
 )
-from gatedjax.training._agreement import Seen, agree, given
+from gatedjax.training._agreement import Seen, agree, collect_shared_values
 from gatedjax.training._digests import run_digests
 from gatedjax.training.lock import WorkdirLock
 from tests._programs import environment
@@ -264,7 +264,9 @@ def test_what_a_process_has_for_itself_is_not_compared():
 
     def of(settings, **changes):
         config = TrainConfig(num_steps=5, **changes)
-        return given(settings, config, digests, {"w": np.zeros(4)}, evaluation, "program")
+        return collect_shared_values(
+            settings, config, digests, {"w": np.zeros(4)}, evaluation, "program"
+        )
 
     plain = of({"vocabulary": "abc"})
     assert plain["vocabulary"] == "abc"

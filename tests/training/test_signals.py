@@ -73,7 +73,7 @@ def test_a_script_that_asks_for_it_cannot_miss_a_signal(number, seeds, tmp_path)
 
 def test_a_signal_to_another_process_is_raised_in_this_one_too(tmp_path, monkeypatch):
     # what the other one tells wherever they agree
-    monkeypatch.setattr("gatedjax.training.loop.largest", lambda number: signal.SIGINT)
+    monkeypatch.setattr("gatedjax.training.loop.max_over_processes", lambda number: signal.SIGINT)
     parallel = make_parallel("single")
     parallel.several_processes = True
     with pytest.raises(StoppedBySignal) as caught:

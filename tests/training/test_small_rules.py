@@ -29,7 +29,7 @@ def test_the_best_evaluation_is_the_largest_or_the_smallest(mode, best):
     kept = [
         step
         for step, loss in enumerate(values, start=1)
-        if record.evaluated(step, {"loss": loss}, config)
+        if record.add_evaluation(step, {"loss": loss}, config)
     ]
     assert kept == best
     assert (record.best_step, record.without_improvement) == (best[-1], len(values) - best[-1])
