@@ -1,4 +1,4 @@
-"""One's own question to a trained reader: the command, whatever it is called by."""
+"""The command that asks a trained reader a question, for each program that has it."""
 
 import dataclasses
 import sys
@@ -18,31 +18,31 @@ from gatedjax.text._reader import Reader, question
 from gatedjax.text._reader_figure import draw
 
 AROUND = 6
-"""Words of context on each side of a place."""
+"""Number of context words that are printed on each side of a place."""
 OPTIONS = {"random_embeddings makes": "without --embeddings there are"}
-"""What the library says, and what it is called here."""
+"""Words of the library's messages, and the words for them on this command line."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnswerOptions:
-    """Answers a question about a document, and shows where the reader looked."""
+    """Answers a question about a document, and shows the words that the reader attended to."""
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """Folder that gatedjax export wrote of a run of the GA Reader, or that run's work folder."""
+    """Folder that gatedjax export wrote for a run of the GA Reader, or its work folder."""
     document: Path
     """Text file (UTF-8); - reads standard input."""
     question: str
     """A sentence with @placeholder (or XXXXX) where the answer belongs."""
     candidates: tuple[str, ...]
-    """What to choose from; a candidate of several words is one argument in quotes."""
+    """Possible answers; put a candidate of several words in quotes."""
     embeddings: Path | None = None
-    """GloVe file for words that training has not seen; without it they get random vectors."""
+    """GloVe file with vectors for words that training has not seen (default: random vectors)."""
     tokenized: bool = False
-    """Document, question and candidates are tokens between spaces already."""
+    """Document, question and candidates are already tokens with spaces between them."""
     top: int = 5
-    """How many places to show."""
+    """Number of places to show."""
     figure: Path | None = None
-    """Also draw the heat map, as FIGURE.png and FIGURE.svg."""
+    """Also draw the heat map, into FIGURE.png and FIGURE.svg."""
 
 
 def run(
@@ -51,10 +51,13 @@ def run(
     """Runs the command; returns its exit status.
 
     Args:
-      kind: the options; a subclass may call the folder otherwise.
+      kind: the class of the options; a subclass may give the folder another name.
       args: the command line.
-      prog: how the command is called, for its help.
-      read: opens the folder.
+      prog: name of the command, for its help.
+      read: function that opens the folder.
+
+    Returns:
+      0. A refused input ends the program with a message instead.
     """
     show_version(args)
     options = read_options(kind, args, prog=prog)
@@ -64,7 +67,16 @@ def run(
 
 
 def answer(options: AnswerOptions, read: Callable[[Path], Reader], console: Console) -> None:
-    """Prints the probabilities of the candidates, and the places that decided."""
+    """Prints the probabilities of the candidates, and the places with the most attention.
+
+    Args:
+      options: the document, the question and the folder of the reader.
+      read: function that opens the folder.
+      console: where the answer is printed.
+
+    Raises:
+      ValueError: if none of the candidates occurs in the document.
+    """
     source = question(*_tokens(options))
     words = source[0]["tokens"]
     reader = read(options.folder)
@@ -98,7 +110,7 @@ def answer(options: AnswerOptions, read: Callable[[Path], Reader], console: Cons
 
 
 def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
-    """Document, question and candidates, with spaces between the tokens."""
+    """Returns document, question and candidates, with spaces between the tokens."""
     if str(options.document) == "-":
         raw = sys.stdin.buffer.read(MOST_TEXT_BYTES + 1)
         check_most("the bytes of the document", len(raw), MOST_TEXT_BYTES)

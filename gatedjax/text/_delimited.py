@@ -1,4 +1,4 @@
-"""Tables of fields between commas or tabs, of which a field in quotes may have several lines."""
+"""Tables with commas or tabs between the fields; a field in quotes may have several lines."""
 
 import csv
 import dataclasses
@@ -10,11 +10,11 @@ from gatedjax.text._table import EMPTY, Aside, Cells, Columns, check_names
 
 _DELIMITERS = {".csv": (",", ";", "\t"), ".tsv": ("\t",)}
 Fields = tuple[int, list[str] | str]
-"""The line where a record begins; its fields, or why it has none."""
+"""The line where a record begins, and its fields, or the reason why it cannot be used."""
 
 
 class _Lines:
-    """Lines for `csv.reader`, kept until their record is whole so that they can be given back."""
+    """Lines for `csv.reader`, stored until their record is complete, to be read again if needed."""
 
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines, self._again = lines, deque[tuple[int, str]]()
@@ -38,12 +38,12 @@ class _Lines:
         return line[1]
 
     def used(self) -> None:
-        """The lines held are done with."""
+        """Forgets the stored lines, because their record is complete."""
         self.held.clear()
         self._size = 0
 
     def give_back(self) -> None:
-        """All lines held but the first are read again."""
+        """Puts the stored lines except the first back, so that they are read again."""
         self.reread += self._size
         self._again.extendleft(reversed(self.held[1:]))
         self.used()
@@ -54,11 +54,12 @@ def _split(line: str) -> list[str]:
 
 
 def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
-    """Every record. Where quotes are wrong only the first line is set aside, the next is read anew.
+    """Yields the records of a file.
 
-    Between tabs quotes need mean nothing: where they do not add up they are part of the text.
+    If quotes are not balanced only the first line is set aside, and reading goes on with the next
+    line. In files with tabs, quotes that are not balanced are part of the text.
     """
-    if csv.field_size_limit() < LONGEST:  # of the process; 128 KiB if nobody has raised it
+    if csv.field_size_limit() < LONGEST:  # The limit of the process, by default 128 KiB.
         csv.field_size_limit(LONGEST)
     lines, tabs, width = _Lines(file.lines()), delimiter == "\t", 0
     while True:
@@ -73,7 +74,7 @@ def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
                 elif tabs and len(lines.held) > 1 and _each_is_one(lines.held, width):
                     lines.give_back()
                     yield line, _split(first)
-                    break  # csv.reader may go on only where it ended
+                    break  # A new csv.reader is needed, because this reader has consumed the lines.
                 else:
                     lines.used()
                     yield line, fields
@@ -91,7 +92,7 @@ def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
 
 
 def _each_is_one(held: list[tuple[int, str]], width: int) -> bool:
-    """Whether lines that quotes make one record are, without quotes, a record each."""
+    """Returns whether each of several lines is a record of `width` fields if quotes are ignored."""
     return width > 1 and all(text.count("\t") == width - 1 for _, text in held)
 
 
@@ -104,26 +105,34 @@ def _reason(first: int, last: int, error: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Delimited:
-    """A file with a header, .csv or .tsv; where a .csv has semicolons or tabs, those are taken."""
+    """A .csv or .tsv file with a header; a .csv file may have semicolons or tabs as delimiters.
+
+    Attributes:
+      file: the file.
+      kind: its ending, ".csv" or ".tsv".
+    """
 
     file: TextFile
     kind: str
 
     @property
     def name(self) -> str:
-        """The path."""
+        """The path of the file."""
         return self.file.name
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The header."""
+        """The names of the columns in the header."""
         return self._header()[1]
 
     def _header(self) -> tuple[str, tuple[str, ...]]:
-        """The delimiter and the names: the first delimiter, unless only others find several names.
+        """Returns the delimiter and the names of the columns.
+
+        The delimiter is the first possible delimiter, unless only another delimiter splits the
+        header into several names.
 
         Raises:
-          ValueError: if the first line makes no names.
+          ValueError: if the header cannot be read.
         """
         tried = [(one, self._first(one)) for one in _DELIMITERS[self.kind]]
         first, most = tried[0], max(tried, key=lambda one: _count(one[1]))
@@ -133,7 +142,7 @@ class Delimited:
         return delimiter, names
 
     def _first(self, delimiter: str) -> tuple[str, ...] | str:
-        """The names by a delimiter, or why there are none."""
+        """Returns the names in the header by a delimiter, or a message if it cannot be read."""
         for line, fields in _records(self.file, delimiter):
             if isinstance(fields, str):
                 hint = ""
@@ -146,19 +155,19 @@ class Delimited:
         return f"{self.name}: the file is empty"
 
     def check(self, columns: Columns) -> None:
-        """Refuses a header without the columns, and a file with nothing below it."""
+        """Raises ValueError if the header lacks a column, or there is no line after the header."""
         check_names(self.name, self.names, columns, header=True)
         if next(self.rows(columns), None) is None:
             raise ValueError(f"{self.name}: there is no line after the header")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Every record below the header."""
+        """Yields the records after the header."""
         delimiter, names = self._header()
         places = [names.index(name) for name in columns.wanted]
         header = True
         for line, fields in _records(self.file, delimiter):
             if header:
-                header = not fields  # lines before it may be empty
+                header = not fields  # Empty lines may precede the header.
             elif isinstance(fields, str):
                 yield Aside(self.name, line, fields)
             elif not fields:
@@ -171,7 +180,7 @@ class Delimited:
 
 
 def _count(names: tuple[str, ...] | str) -> int:
-    # by a wrong delimiter a name in quotes has more behind it, which is no name
+    # With a wrong delimiter text follows a name in quotes, so that the header is not a tuple.
     return 0 if isinstance(names, str) else len(names)
 
 

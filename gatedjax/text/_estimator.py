@@ -1,4 +1,4 @@
-"""What models of one's own texts share: parameters, training, saving and loading."""
+"""The base class of the models for texts: parameters, training, saving and loading."""
 
 import contextlib
 import dataclasses
@@ -18,26 +18,35 @@ from gatedjax.text._work_folder import WorkFolder
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Estimator(Options):
-    """A model in the manner of scikit-learn, whose parameters are the fields of `Options`."""
+    """A model with the interface of scikit-learn; its parameters are the fields of `Options`."""
 
     _kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        """Keeps the parameters as they were given, because `sklearn.clone` compares identities."""
+        """Leaves the parameters unchanged, because `sklearn.clone` compares identities."""
 
     def get_params(self, deep: bool = True) -> Json:
-        """The parameters of the constructor, as scikit-learn wants them.
+        """Returns the parameters of the constructor, with the interface of scikit-learn.
 
         Args:
-          deep: has no effect: no parameter has parameters.
+          deep: has no effect, because no parameter is itself a model with parameters.
+
+        Returns:
+          The value of each parameter by name.
         """
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def set_params(self, **params: Any) -> Self:
         """Sets parameters of the constructor.
 
+        Args:
+          **params: new values by name.
+
+        Returns:
+          The model itself.
+
         Raises:
-          ValueError: for one that it does not have.
+          ValueError: for a name that is not a parameter.
         """
         known = [field.name for field in dataclasses.fields(self)]
         for name, value in params.items():
@@ -56,15 +65,30 @@ class Estimator(Options):
     def save(
         self, folder: str | Path, *, card: ModelCard | None = None, overwrite: bool = False
     ) -> Path:
-        """Writes the model to a folder, which appears whole or not at all; see `export.save`."""
+        """Writes the model to a folder, atomically.
+
+        Args:
+          folder: the new folder.
+          card: a description of the model, which is written to its README.
+          overwrite: True replaces an existing folder.
+
+        Returns:
+          The path of the folder; see `gatedjax.export.save`.
+        """
         return self._fitted().save(folder, card=card, overwrite=overwrite)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Reads what `save` or `gatedjax train` wrote; nothing of it is executed.
+        """Loads a model that `save` or `gatedjax train` wrote; no code in the folder is executed.
+
+        Args:
+          folder: the folder of the model.
+
+        Returns:
+          The trained model.
 
         Raises:
-          FileNotFoundError, ValueError: for a folder that is no such model.
+          FileNotFoundError, ValueError: if the folder does not have such a model.
         """
         trained = TrainedModel.load(folder, (cls._kind,))
         made = cls(
@@ -113,7 +137,7 @@ class Estimator(Options):
 
 
 def _not_fitted(message: str) -> Exception:
-    """scikit-learn's own error where it is installed: its tools look for it."""
+    """Returns the NotFittedError of scikit-learn, which its tools expect, or an AttributeError."""
     try:
         from sklearn.exceptions import NotFittedError
     except ImportError:

@@ -1,4 +1,4 @@
-"""How good a trained model is on labelled texts."""
+"""Evaluation of a trained model on labelled texts."""
 
 import collections
 from collections.abc import Sequence
@@ -19,20 +19,21 @@ _CHUNK = 4096
 
 
 def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0) -> Json:
-    """What `classification_metrics` measures, density, and accuracy under every gate mode.
+    """Evaluates a model on labelled texts.
 
     Args:
-      model: the model.
+      model: the trained model.
       table: labelled texts, read once, a chunk at a time.
       max_aside: the largest share of the lines that may be set aside.
 
     Returns:
-      A dict that JSON can hold; "gate_modes" and "gate_gap" (the largest accuracy less the
-      smallest) where the model has gates, "leak" (see `measure_leak`) where it leaves out words,
-      "aside" lines that were not used.
+      A dict that can be written as JSON: the metrics of `classification_metrics`; "density", the
+      share of the words that attention can see; "aside", the number of lines that were not used;
+      if the model has gates, "gate_modes", the accuracy in each gate mode, and "gate_gap", the
+      largest minus the smallest of these; "leak" (see `measure_leak`), if words are left out.
 
     Raises:
-      ValueError: for a label that training has not seen, no usable line, or too few.
+      ValueError: if a label is not a class of the model, or no line or too few lines can be used.
     """
     check_inputs(table.columns, model.kind)
     classes = Classes("label", model.classes)
@@ -65,7 +66,7 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
             used.append(inputs)
             sample.add(one.tokens)
             widths[width_of(max(map(len, one.tokens)), model.max_len)] += 1
-        fullest |= widths  # the larger count of each width
+        fullest |= widths  # The union has the larger count for each width.
         if model.entry.gated:
             for mode, right in _by_mode(model, used, labels[len(labels) - len(used) :]).items():
                 modes.setdefault(mode, []).append(right)
@@ -82,7 +83,7 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
         report["gate_gap"] = max(accuracy.values()) - min(accuracy.values())
 
     def read_shape(size: int) -> Shape:
-        """Returns the shape of the largest batch with texts of this size that was read above."""
+        """Returns the shape of the largest batch above with texts of this size."""
         rows, width = shape_of(size, model.max_len)
         count = min(fullest[width], rows)
         return next(rows for rows in sizes_of(width) if rows >= count), width
@@ -97,7 +98,10 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
 def _by_mode(
     model: TrainedModel, texts: Sequence[tuple[str, ...]], labels: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Of every text, how often it is right under every gate mode; draws are the same every time."""
+    """Returns for each gate mode the share of draws, [n], in which the prediction is correct.
+
+    The seed of the draws is fixed.
+    """
     right: dict[str, np.ndarray] = {}
     targets = np.array(labels)
     for numbers, batch in model.batches([model.tokens(example) for example in texts]):

@@ -1,4 +1,4 @@
-"""What a prediction rests on: the words that were kept, and what changes without them."""
+"""Explanations of predictions: the words with open gates, and the effect of removing words."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,16 @@ from gatedjax.text._show import Change, Explanation
 
 
 def explain_texts(model: TrainedModel, texts: Sequence[str]) -> Explanation:
-    """Runs the network on a text, under every gate flipped alone, and without each of its words.
+    """Explains the prediction for a text.
+
+    The network runs on the text, with each single gate flipped, and on the text without each word.
 
     Args:
-      model: of texts; a pair is explained by the words of both.
-      texts: the text, or both texts of a pair.
+      model: a trained classifier of texts or of pairs.
+      texts: the text, or both texts of a pair; the words of both are explained.
+
+    Returns:
+      The prediction and its changes, by words.
 
     Raises:
       ValueError: if a text has no word.
@@ -51,11 +56,11 @@ def _change(model: TrainedModel, probabilities: np.ndarray, best: int) -> Change
 def _flips(
     model: TrainedModel, tokens: tuple[str, ...], kept: np.ndarray, best: int
 ) -> tuple[Change | None, ...] | None:
-    """Every gate flipped alone; the states behind the gates stay as they are."""
+    """Returns the prediction after each single gate is flipped, with the same encoder states."""
     if not model.entry.gated:
         return None
     flipped = np.logical_xor(kept, np.eye(len(kept), dtype=bool))
-    # where no gate is open such a network opens the likeliest, which is the one just closed
+    # If no gate is open, such a network opens the likeliest gate: the gate that was just closed.
     again = ~flipped.any(axis=1) & (model.config.empty == "max_gate")
     found = model.with_gates(tokens, flipped.astype(np.float32))
     return tuple(
@@ -67,7 +72,7 @@ def _flips(
 def _removed(
     model: TrainedModel, tokens: tuple[tuple[str, ...], ...], best: int
 ) -> tuple[Change, ...]:
-    """Each word deleted from the text, the network run again on the rest."""
+    """Returns the prediction of the whole network after each single word is removed."""
     shorter = []
     for place, words in enumerate(tokens):
         for number in range(len(words)):

@@ -1,4 +1,4 @@
-"""Text files read a line at a time: what is no text is refused before, bad bytes are kept apart."""
+"""Text files that are read line by line; other files are refused, lines with bad bytes marked."""
 
 import codecs
 import contextlib
@@ -22,7 +22,7 @@ _BINARY = {
     b"PAR1": "a Parquet file: its name must end with .parquet",
     b"SQLite": "a database",
 }
-_WIDE = {  # UTF-32 first, because its mark begins with that of UTF-16
+_WIDE = {  # UTF-32 comes first, because its mark begins with the mark of UTF-16.
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -32,7 +32,11 @@ _CONTROL = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
 
 
 def check_encoding(encoding: str) -> str:
-    """The name of an encoding for opening a file, which also takes away a byte-order mark."""
+    """Returns the name by which `open` decodes an encoding without its byte-order mark.
+
+    Raises:
+      ValueError: if Python does not have the encoding.
+    """
     try:
         found = codecs.lookup(encoding)
         if not getattr(found, "_is_text_encoding", True):
@@ -44,7 +48,7 @@ def check_encoding(encoding: str) -> str:
 
 
 def limited_lines(text: TextIO) -> Iterator[str]:
-    """Yields the lines of a text, each as far as a line may be long; memory holds no more of it."""
+    """Yields the lines of a text, each cut after `LONGEST` characters, which bounds the memory."""
     while line := text.readline(LONGEST):
         yield line
         rest = line
@@ -60,15 +64,17 @@ def line_fault(line: str, encoding: str) -> str | None:
 
 
 def suggest_encoding(path: Path, encoding: str) -> str:
-    """Names an encoding by which the lines of a file that are not of its encoding are texts.
+    """Suggests an encoding that can decode the undecodable bytes of a file.
+
+    The candidates are UTF-8 and cp1252, because quotes and accents in cp1252 are the usual bytes
+    that are not UTF-8.
 
     Args:
-      path: of the file.
-      encoding: that it was read by.
+      path: path of the file.
+      encoding: encoding with which the file was read.
 
     Returns:
-      The end of a message that names UTF-8, or cp1252, whose quotes and accents are the usual bytes
-      that are no UTF-8; "" if neither has all of these bytes.
+      The end of a message that names UTF-8 or cp1252; "" if neither can decode all of the bytes.
     """
     bad = others = 0
     try:
@@ -87,7 +93,7 @@ def suggest_encoding(path: Path, encoding: str) -> str:
             raw = line.encode(codec, "surrogateescape")
             part = escaped.encode("ascii", "surrogateescape")
             fitting = [one for one in fitting if _fits(raw if one == "utf-8" else part, one)]
-    except (OSError, ValueError, LookupError):  # data in memory or in Parquet have no encoding
+    except (OSError, ValueError, LookupError):  # Data in memory or in Parquet have no encoding.
         return ""
     if not bad or not fitting:
         return ""
@@ -109,8 +115,8 @@ class TextFile:
     """A text file, plain or .gz.
 
     Attributes:
-      path: as it was given.
-      encoding: of its text.
+      path: path of the file.
+      encoding: encoding of its text.
     """
 
     path: Path
@@ -118,11 +124,16 @@ class TextFile:
 
     @property
     def name(self) -> str:
-        """The path."""
+        """The path of the file, as a string."""
         return str(self.path)
 
     def check(self) -> None:
-        """Refuses what is no text file."""
+        """Checks that the file is a text file.
+
+        Raises:
+          FileNotFoundError: if there is no such file.
+          ValueError: if the file is empty, has another encoding, or is not a text file.
+        """
         codec = check_encoding(self.encoding)
         if not self.path.is_file():
             there = "not a regular file" if self.path.exists() else "there is no such file"
@@ -139,7 +150,7 @@ class TextFile:
             if start.startswith(mark) and not wide:
                 raise ValueError(f"{self.path}: not {self.encoding} but {name}: --encoding {name}")
         bad = len(start) - len(start.translate(None, _CONTROL))
-        if bad > 8 and bad * 20 > len(start) and not wide:  # a text may have one by mistake
+        if bad > 8 and bad * 20 > len(start) and not wide:  # A text may have a few by mistake.
             hint = (
                 " (UTF-16 has such: --encoding utf-16-le or utf-16-be)"
                 if start.count(0) * 5 > len(start)
@@ -151,9 +162,12 @@ class TextFile:
             )
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        r"""The lines with their numbers from 1 and their ends: "\n", "\r\n" or "\r".
+        r"""Yields the number from 1 and the text of each line, with its end "\n", "\r\n" or "\r".
 
-        A byte that is no character of the encoding becomes half of a surrogate pair.
+        A byte that cannot be decoded becomes half of a surrogate pair.
+
+        Raises:
+          ValueError: if the rest of the file cannot be decoded.
         """
         codec, number = check_encoding(self.encoding), 0
         try:
@@ -171,7 +185,7 @@ class TextFile:
             raise ValueError(message) from None
 
     def fault(self, line: str) -> str | None:
-        """Why a line cannot be used; None if it can."""
+        """Returns why a line cannot be used, or None."""
         return line_fault(line, self.encoding)
 
     @contextlib.contextmanager

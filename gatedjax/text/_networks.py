@@ -1,4 +1,4 @@
-"""The networks by name: what is built for texts of one's own, and how its output is read."""
+"""The networks by name: their defaults for your texts, and readers of their outputs."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -20,44 +20,59 @@ from gatedjax.training import Ratio
 Config = Any
 Batch = Mapping[str, Any]
 Reading = dict[str, Any]
-"""Of a batch: "probabilities" [B, C], "density" [B], "kept", a bool [B, T] for each text, and where
-there are any "attention" [B, T] and "gates" [B, T], the probabilities that they are open."""
+"""The output of a network for a batch: "probabilities" [B, C], "density" [B], "kept", a bool [B, T]
+for each text, "attention" [B, T] if the network has attention, and "gates" [B, T], the probability
+that each gate is open, if it has gates."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Network:
-    """A network as `gatedjax train --model NAME` makes it."""
+    """A network of `gatedjax train --model NAME`, with defaults and the functions that use it."""
 
     about: str
+    """A description in a few words."""
     config: Config
-    """With the defaults for texts of one's own."""
+    """The configuration with the defaults for your texts."""
     kind: Callable[..., nn.Module]
+    """Builds the module from the configuration and sizes; see `make`."""
     task: Callable[[Any], Any]
+    """Builds the training task from the module."""
     read: Callable[[Output, Batch], Reading]
+    """Maps the output for a batch to a `Reading` without "probabilities"."""
     width: Callable[[Config, int], Config] = lambda c, d: dataclasses.replace(c, embedding_dim=d)
-    """The configuration for word vectors of this width."""
+    """Returns the configuration for word vectors of a width."""
     with_vectors: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """What the configuration has otherwise where there is a file of word vectors."""
+    """Changes of the configuration when there is a file of word vectors."""
     starts_from_counts: bool = True
-    """Whether word vectors begin with `log_ratios` where there is no file of them."""
+    """True if word vectors start from `log_ratios` when there is no file of them."""
     vectors: int = 100
-    """Width of the word vectors where there is no file of them."""
+    """Width of the word vectors when there is no file of them."""
     vector_std: float | None = None
-    """Scale word vectors to this standard deviation; None takes them as they are."""
+    """Standard deviation to which word vectors are scaled; None does not scale them."""
     vocabulary: type[Vocabulary] = Vocabulary
-    """What words become ids by."""
+    """The class of the vocabulary."""
 
     @property
     def gated(self) -> bool:
-        """Whether there are gates, with modes and a density that can be held."""
+        """True for a network with gates, gate modes and a density that can be set."""
         return getattr(self.config, "system", None) == "ganet"
 
     def make(self, config: Config, *, words: int, classes: int, vectors: Any = None) -> Any:
-        """The Flax module."""
+        """Builds the Flax module.
+
+        Args:
+          config: the configuration.
+          words: size of the vocabulary.
+          classes: number of classes.
+          vectors: word vectors [words, width] to start from, or None.
+
+        Returns:
+          The module.
+        """
         return self.kind(config, vocab_size=words, num_classes=classes, embeddings=vectors)
 
     def reading(self, module: Any) -> Callable[[Params, Batch], Reading]:
-        """A pure function of (params, batch)."""
+        """Returns a pure function that maps (params, batch) to a `Reading`."""
 
         def read(params: Params, batch: Batch) -> Reading:
             output = module.apply({"params": params}, batch)
@@ -83,7 +98,7 @@ def _ga_net(output: Output, batch: Batch) -> Reading:
     mask = _mask(batch)
     if output.attention is None:
         return _all(output, batch)
-    # without gates it is local attention that leaves out words, those outside of its window
+    # Without gates, local attention leaves out the words outside of its window.
     kept = mask & ((output.attention if output.gates is None else output.gates) > 0)
     more = {"attention": output.attention, "kept": (kept,), "density": _density(kept, mask)}
     if output.gate_logits is not None:
@@ -99,7 +114,7 @@ def _agt(output: Output, batch: Batch) -> Reading:
 
 
 def _selected(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(words that more than half of the words select, share of the pairs), over layers, heads."""
+    """Returns the words that more than half of the words select, and the share of open pairs."""
     gates = [s.gates for s in selections if s.gates is not None]
     if not gates:
         return mask, jnp.ones(len(mask))
@@ -163,14 +178,14 @@ def _rau(cell: str) -> Config:
 
 
 class _Thresholded(models.GANetTask):
-    """Evaluates under the gates of prediction, and no others: one pass, a small program.
+    """A task that evaluates only with test-time gates, so that its program is small.
 
-    Where a density is held, those are the `likeliest` of a batch; `held_at` makes the same of a
-    trained network.
+    With a fixed density the open gates are the `likeliest` of a batch; `held_at` changes the bias
+    of a trained network so that prediction opens the same share.
     """
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Any, Any]:
-        """See `gatedjax.training.Task`."""
+        """Computes the metrics of a batch; see `gatedjax.training.Task`."""
         variables, weight = {"params": params}, batch["weight"]
         output: Output = self.model.apply(variables, batch)
         density = self.model.config.density
@@ -188,9 +203,21 @@ class _Thresholded(models.GANetTask):
 
 
 def likeliest(logits: jax.Array, mask: jax.Array, density: float) -> jax.Array:
-    """The likeliest of the words of a batch that are about this share of them; at least one.
+    """Selects the words of a batch with the largest logits.
 
-    Words of equal logits are chosen together or not at all, whichever is nearer to the share.
+    Words with equal logits are selected together or not at all, whichever is nearer to the share.
+
+        >>> mask = jnp.array([[True, True, True, True, False]])
+        >>> print(likeliest(jnp.array([[0.0, 2.0, 1.0, -1.0, 9.0]]), mask, 0.5))
+        [[False  True  True False False]]
+
+    Args:
+      logits: [B, T], the logits of the gates.
+      mask: bool [B, T], True at words.
+      density: share of all words in the batch that is selected; at least a word is selected.
+
+    Returns:
+      bool [B, T], True at selected words.
     """
     ranked = -jnp.sort(-jnp.where(mask, logits, -jnp.inf).ravel())
     wanted = density * jnp.sum(mask)
@@ -202,19 +229,23 @@ def likeliest(logits: jax.Array, mask: jax.Array, density: float) -> jax.Array:
 
 
 def held_at(params: Params, probabilities: np.ndarray, density: float) -> Params:
-    """The parameters with the gates' bias at which about this share of words has an open gate.
+    """Changes the bias of the gates so that about a given share of words has an open gate.
 
-    The bias lies between two words whose gates differ: words with one gate open or close together,
-    whichever is nearer to the share.
+    The new threshold lies between two different probabilities: gates with equal probabilities are
+    open together or closed together, whichever is nearer to the share.
 
     Args:
-      params: of a `GANet`.
-      probabilities: [n] that the gates of some words are open.
-      density: the share.
+      params: parameters of a `GANet`.
+      probabilities: [n], the probabilities that the gates of some words are open.
+      density: the share of open gates.
+
+    Returns:
+      The parameters with another bias.
     """
     clipped = np.clip(probabilities.astype(np.float64), 1e-9, 1 - 1e-7)
     logits, counts = np.unique(np.log(clipped) - np.log1p(-clipped), return_counts=True)
-    shares = np.cumsum(counts[::-1])[::-1] / np.sum(counts)  # open from each logit on
+    # The share of open gates if the threshold is just below each logit.
+    shares = np.cumsum(counts[::-1])[::-1] / np.sum(counts)
     lowest = int(np.argmin(np.abs(shares - density)))
     below = logits[lowest - 1] if lowest else logits[0] - 2
     cut = (logits[lowest] + below) / 2
@@ -258,7 +289,7 @@ TEXT: dict[str, Network] = {
         width=_heads,
     ),
 }
-"""For one text: what `--model` names."""
+"""The networks for single texts, by their names for `--model`."""
 
 _NLI: Tree = {"kind": models.SSANNLI, "task": models.SSANNLITask, "read": _nli}
 PAIR: dict[str, Network] = {
@@ -273,11 +304,11 @@ PAIR: dict[str, Network] = {
         ("san", "self-attention", (0,)),
     )
 }
-"""For two texts."""
+"""The networks for pairs of texts."""
 
 
 class _Tagger(models.SSANTagger):
-    """For sentences in which no predicate is marked."""
+    """A tagger for sentences without a marked predicate."""
 
     def __call__(self, batch: Batch, *, train: bool = False) -> Any:
         unmarked = {**batch, "is_predicate": jnp.zeros_like(batch["tokens"])}
@@ -285,7 +316,7 @@ class _Tagger(models.SSANTagger):
 
 
 class _TaggingTask(models.SSANTaggingTask):
-    """Evaluates without telling what is predicted."""
+    """A tagging task that returns metrics but no predictions when it evaluates."""
 
     def _predictions(self, output: Output, batch: Batch) -> Any:
         return {}
@@ -315,7 +346,7 @@ TAGS: dict[str, Network] = {
         read=_all,
         width=_halves,
         vectors=64,
-        # sqrt(hidden) makes them about as large as the sinusoids of the positions
+        # After the factor sqrt(hidden) vectors are about as large as the sinusoids of positions.
         vector_std=0.1,
         vocabulary=ShapedVocabulary,
     )
@@ -324,4 +355,4 @@ TAGS: dict[str, Network] = {
         ("san", "a Transformer encoder", (0,)),
     )
 }
-"""For a tag of every word."""
+"""The networks for a tag per word."""

@@ -1,7 +1,8 @@
-"""The options of a model of texts: names, defaults, limits and descriptions, each in one place.
+"""The options of a model for texts: names, defaults, limits and descriptions in a single place.
 
 `TextClassifier`, `PairClassifier`, `Tagger` and `gatedjax train` inherit the fields of `Options`.
-An option that is added here is a parameter, an option of the command, and an entry in both helps.
+A new field becomes a parameter of the classes and an option of the command, with its description in
+`help()` and `--help`.
 """
 
 import dataclasses
@@ -28,7 +29,7 @@ from gatedjax.training import OptimizerConfig, TrainConfig
 
 C = TypeVar("C")
 Check = Callable[[str, Any], None]
-"""Raises ValueError, with the name in its message, for a value that an option cannot have."""
+"""A function of (name, value) that raises ValueError for a value that the option cannot have."""
 _FEWEST_STEPS = 400
 _WIDTH = 100
 
@@ -57,7 +58,14 @@ def _option(default: Any, text: str, check: Check | None = None) -> Any:
 
 
 def with_arguments(cls: type[C]) -> type[C]:
-    """Adds the descriptions of the options to the docstring of a class, as its arguments."""
+    """Adds the descriptions of the options to the docstring of a class, as section "Args:".
+
+    Args:
+      cls: the class; its docstring may have a section "Attributes:", before which the text goes.
+
+    Returns:
+      The same class.
+    """
     lines = ["Args:"]
     for field in dataclasses.fields(Options):
         lines += textwrap.wrap(
@@ -74,7 +82,7 @@ def with_arguments(cls: type[C]) -> type[C]:
 
 @dataclasses.dataclass(eq=False)
 class Options:
-    """Options of a model of texts. Every default is meant to be kept."""
+    """Options of a model for texts. The defaults work without changes for most data."""
 
     model: str = _option(
         "ganet",
@@ -136,7 +144,7 @@ class Options:
     )
 
     def __post_init__(self) -> None:
-        """Converts numbers of NumPy to Python's."""
+        """Converts NumPy numbers to Python numbers."""
         make_plain(self)
 
 
@@ -144,7 +152,16 @@ with_arguments(Options)
 
 
 def check_options(options: Options, kind: str) -> None:
-    """Raises ValueError for options that no training of a kind could use; reads no file."""
+    """Checks the options for a kind of model before files are read.
+
+    Args:
+      options: the options.
+      kind: "text", "pair" or "tags".
+
+    Raises:
+      ValueError: for an unknown network, a value outside of its limits, or options that exclude
+        each other.
+    """
     known = networks(kind)
     if options.model not in known:
         raise ValueError(
@@ -163,7 +180,19 @@ def check_options(options: Options, kind: str) -> None:
 
 
 def network_config(options: Options, entry: Network, width: int) -> Config:
-    """Returns the network's configuration for word vectors of this width."""
+    """Builds the configuration of the network from the options.
+
+    Args:
+      options: the options.
+      entry: the network.
+      width: width of the word vectors.
+
+    Returns:
+      The configuration.
+
+    Raises:
+      ValueError: for an entry in `options.network` that the configuration does not have.
+    """
     usual = {} if options.embeddings is None else dict(entry.with_vectors)
     if options.density is not None:
         usual["density"] = options.density
@@ -172,7 +201,19 @@ def network_config(options: Options, entry: Network, width: int) -> Config:
 
 
 def train_config(options: Options, epoch: int) -> TrainConfig:
-    """Returns how to train where an epoch has so many steps."""
+    """Builds the configuration of the training from the options.
+
+    Args:
+      options: the options.
+      epoch: number of steps in an epoch.
+
+    Returns:
+      The configuration.
+
+    Raises:
+      ValueError: for an unknown entry in `options.training`, several seeds, or a time limit with a
+        schedule that needs the number of steps.
+    """
     every = min(max(epoch // 2, 20), 2000)
     default = TrainConfig(
         num_steps=options.num_steps or max(20 * epoch, _FEWEST_STEPS),
@@ -202,7 +243,7 @@ def train_config(options: Options, epoch: int) -> TrainConfig:
 
 
 def _changed(config: Config, changes: Mapping[str, object], what: str) -> Config:
-    """Returns a configuration with some options, by dotted name, changed."""
+    """Returns a copy of a configuration with changed options, which have dotted names."""
     values: Json = {}
     for name, value in changes.items():
         first, _, rest = name.partition(".")
@@ -214,7 +255,7 @@ def _changed(config: Config, changes: Mapping[str, object], what: str) -> Config
         elif isinstance(getattr(config, first), tuple) and isinstance(value, list):
             value = tuple(value)
         values[first] = value
-    # at once: some options have to agree with others
+    # All options change at the same time, because some combinations of them are invalid.
     return dataclasses.replace(config, **values)
 
 

@@ -1,4 +1,4 @@
-"""`open_table`: labelled texts from a file, a folder, a data set by name, or values in memory."""
+"""Opening labelled texts: a file, a folder, a data set by name, or values in memory."""
 
 import difflib
 import os
@@ -30,24 +30,30 @@ def open_table(
 ) -> Table:
     """Opens labelled texts.
 
+        >>> table = open_table([("fun", "good"), ("dull", "bad")])
+        >>> [record.label for record in table]
+        ['good', 'bad']
+
     Args:
-      data: a path: .csv, .tsv (a header names the columns), .jsonl, .ndjson (an object a line),
-        .txt (fastText's "__label__x words"), each also .gz; .parquet, .arrow, .feather (with
-        pyarrow); or a folder with a folder per class. Or "hf:NAME[:CONFIG]", "tfds:NAME", or a
-        name that `gatedjax.data.load` or TFDS knows. Or rows (text, label), (premise, hypothesis,
-        label) or dicts; a dict of columns; a frame of pandas or polars; a table of pyarrow; a
-        Dataset of datasets. Without a label also texts alone.
-      columns: which are read; by default text and label.
-      encoding: of files.
-      split: of a data set by name.
+      data: a path: .csv, .tsv (with the names of the columns in a header), .jsonl, .ndjson (a JSON
+        object in each line), .txt (fastText's "__label__x words"), each also with .gz; .parquet,
+        .arrow, .feather (with pyarrow); or a folder with a folder per class. Or a data set by name:
+        "hf:NAME[:CONFIG]", "tfds:NAME", or a name of `gatedjax.data.load` or of TFDS. Or values in
+        memory: rows (text, label) or (premise, hypothesis, label), rows that are dicts, a dict of
+        columns, a frame of pandas or polars, a table of pyarrow, a Dataset of datasets. If no label
+        is read, also a list of texts.
+      columns: names of the columns; None reads "text" and "label".
+      encoding: encoding of the files.
+      split: the part of a data set by name.
 
     Returns:
-      A table that can be read again and again; every line is a `Record` or an `Aside`.
+      A table that can be read several times; each line is a `Record` or an `Aside`.
 
     Raises:
       FileNotFoundError: if there is no such file or data set.
-      ValueError: if the whole of it cannot be used: no such column, no line, no text file.
-      TypeError: if data is of no such type.
+      ValueError: if the data cannot be used at all: a column is missing, there is no line, or the
+        file is not a text file.
+      TypeError: if the type of the data is not supported.
     """
     columns = Columns() if columns is None else columns
     form = _form(data, encoding, split)
@@ -58,12 +64,19 @@ def open_table(
 def infer_task(
     data: object, *, encoding: str = "utf-8", split: str = "train"
 ) -> Literal["text", "pair", "tags"]:
-    """What the data are for: columns premise and hypothesis are pairs, CoNLL's files have tags.
+    """Infers the kind of model from the data.
+
+        >>> infer_task({"premise": ["a"], "hypothesis": ["b"], "label": [0]})
+        'pair'
 
     Args:
-      data: as for `open_table`, or a file of tags.
-      encoding: of files.
-      split: of a data set by name.
+      data: data in a form that `open_table` accepts, or a file of tagged sentences.
+      encoding: encoding of the files.
+      split: the part of a data set by name.
+
+    Returns:
+      "tags" for the endings of CoNLL files, "pair" if there are columns premise and hypothesis,
+      else "text".
     """
     if isinstance(data, str | os.PathLike) and _ending(os.fspath(data)) in _TAGS:
         return "tags"

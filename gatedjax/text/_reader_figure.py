@@ -1,4 +1,4 @@
-"""What a reader looked at, as a heat map."""
+"""A heat map of the attention of a reader."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,17 +7,26 @@ from gatedjax import analysis
 from gatedjax.text._reader import Place, Reading
 
 MOST_ROWS = 24
-"""Of a heat map; places beyond are left out, the least weighty first."""
+"""Largest number of rows in a heat map; the places with the smallest weights are left out."""
 
 
 def shown_places(places: Sequence[Place]) -> list[Place]:
-    """At most 24 places, those with the largest weights, in their order."""
+    """Returns the 24 places with the largest weights, sorted by candidate and position."""
     heaviest = sorted(places, key=lambda place: -place.weight)[:MOST_ROWS]
     return sorted(heaviest, key=lambda place: (place.candidate, place.position))
 
 
 def draw(reading: Reading, stem: Path, title: str) -> None:
-    """Draws one question: attention of every hop, and the last one, at the candidates' places."""
+    """Draws the attention of all hops at the places of the candidates.
+
+    Args:
+      reading: the answer to a question.
+      stem: path of the figure without its ending; .png and .svg are written.
+      title: title of the figure.
+
+    Raises:
+      ValueError: if no candidate occurs in the document.
+    """
     places = shown_places(reading.places)
     if not places:
         raise ValueError("no candidate occurs in the document: there is nothing to draw")

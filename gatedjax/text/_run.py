@@ -1,4 +1,4 @@
-"""A classifier of texts out of the work folder of a run of GA-Net or one of its baselines."""
+"""A text classifier from the work folder of a run of GA-Net or of one of its baselines."""
 
 import dataclasses
 from pathlib import Path
@@ -12,17 +12,20 @@ from gatedjax.text._model import TrainedModel
 from gatedjax.training.log import read_json
 
 _WORDS = 1000
-"""Words of a text that are read where the run cut none."""
+"""Number of words of a text that are read if the run did not cut texts."""
 
 
 def load_run(folder: Path) -> TrainedModel:
-    """Reads the best parameters of a run of `experiments.ga_net`, or its export.
+    """Opens a run of `experiments.ga_net`, or its export, with its best parameters.
 
     Args:
-      folder: the work folder, or what `gatedjax export` made of it.
+      folder: the work folder, or the export.
+
+    Returns:
+      The text classifier.
 
     Raises:
-      FileNotFoundError, ValueError: for a folder that holds no such run.
+      FileNotFoundError, ValueError: if the folder does not have such a run.
     """
     found = open_folder(folder, "run", VOCABULARY, CLASSES)
     with described(folder):
@@ -43,5 +46,5 @@ def load_run(folder: Path) -> TrainedModel:
 
 
 def data_of(folder: Path) -> str:
-    """The name of the data set of a run."""
+    """Returns the name of the data set of a run."""
     return str(read_json(folder / "config.json", "config")["config"].get("data", {}).get("name"))

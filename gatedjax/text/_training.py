@@ -1,4 +1,4 @@
-"""From labelled texts to a trained model."""
+"""Training of a model on labelled texts or tagged sentences."""
 
 import dataclasses
 import functools
@@ -57,13 +57,13 @@ _LARGEST_HELD = 20_000
 _MORE_WORDS = 50_000
 _NOISE = 0.1
 OPTIONS = "options"
-"""Name, in the metadata of checkpoints, of the options that change the data or the network and
-that neither the texts nor the network's configuration tell."""
+"""Key, in the metadata of checkpoints, of the options that affect the training and that are in
+neither the hash of the texts nor the configuration of the network."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Part:
-    """Texts for one purpose."""
+    """The texts for a purpose: training, validation or test."""
 
     texts: tuple[Sequence[np.ndarray], ...]
     labels: Labels
@@ -72,7 +72,7 @@ class _Part:
         return np.max([[len(row) for row in rows] for rows in self.texts], axis=0)
 
     def ids(self, numbers: Iterable[int]) -> list[Ids]:
-        """The ids of some of the texts."""
+        """Returns the ids of the texts at the given positions."""
         return [tuple(np.asarray(rows[i]) for rows in self.texts) for i in numbers]
 
     def batches(self, size: int, edges: Sequence[int], **options: Any) -> SequenceBatches:
@@ -89,7 +89,7 @@ class _Part:
         )
 
     def words(self, vocabulary: Vocabulary) -> Iterator[list[str]]:
-        """The known words of every text; those of a second text are told apart."""
+        """Yields the words of each example; "2:" marks the words of the second text of a pair."""
         names = vocabulary.words
         for row in zip(*self.texts, strict=True):
             words = [names[i] for i in row[0]]
@@ -110,21 +110,25 @@ def train_model(
     progress: bool = False,
     max_aside: float = 1.0,
 ) -> TrainedModel:
-    """Trains a classifier or a tagger; continues where a run in the folder ended.
+    """Trains a classifier or a tagger, or continues an interrupted training.
 
     Args:
       kind: "text", "pair" or "tags".
       table: labelled texts, or tagged sentences.
-      options: how.
-      folder: where the run keeps its files; its checkpoints are continued with the same bits.
-      validation: chooses the best parameters; None holds out a part of `table`.
-      test: is only reported on.
-      say: is told what is read and made, a line at a time.
-      progress: whether training shows its bar.
-      max_aside: the largest share of the lines of a source that may be set aside.
+      options: the options of the network and of the training.
+      folder: folder for the files of the run. If it has checkpoints of the same run, training
+        continues from them, with bitwise the same result.
+      validation: data that choose the best parameters; None splits off a part of `table`.
+      test: data on which the trained model is evaluated.
+      say: called with each line of the progress report.
+      progress: True shows a progress bar.
+      max_aside: the largest share of the lines in a source that may be set aside.
+
+    Returns:
+      The trained model with its report.
 
     Raises:
-      ValueError: for data or options that no model can be made of.
+      ValueError: for data or options that cannot be used.
       StoppedBySignal: after Ctrl-C or SIGTERM; the run is saved.
     """
     check_options(options, kind)
@@ -151,7 +155,7 @@ def train_model(
     vocabulary, table_of_ids, vectors, coverage = _words(kind, corpus, held, numbers, options)
     for one in corpora.values():
         _say_read(one, say)
-        if kind != "tags":  # long sentences are tagged in windows
+        if kind != "tags":  # A tagger reads all of a long sentence, in windows.
             _say_cut(one, options.max_len, say)
     parts = _parts(corpora, kept, held, table_of_ids, options.max_len)
     sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in parts.items())
@@ -251,7 +255,10 @@ def _say_cut(corpus: Corpus, max_len: int, say: Say) -> None:
 
 
 def _rare(texts: int, tagged: bool) -> int:
-    """How often a word must occur: names that stand for a class by chance are learned by heart."""
+    """Returns the default of `min_count`.
+
+    Rare words, such as names, are dropped because they predict a class only by chance.
+    """
     if tagged or texts <= 5000:
         return 2 if tagged or texts > 1000 else 1
     return 5 if texts <= 20_000 else 10
@@ -260,7 +267,7 @@ def _rare(texts: int, tagged: bool) -> int:
 def _words(
     kind: str, corpus: Corpus, held: np.ndarray, numbers: Numbers, options: Options
 ) -> tuple[Vocabulary, np.ndarray, np.ndarray | None, str]:
-    """(vocabulary, id of every number, vectors of a file, what is to be said of them)."""
+    """Returns (vocabulary, id for each number, vectors of a file or None, coverage as a text)."""
     min_count = options.min_count or _rare(len(corpus), corpus.tagged)
     path = None if options.embeddings is None else Path(options.embeddings).expanduser()
     more: Iterable[str] = ()
@@ -302,7 +309,7 @@ def _parts(
     ids: np.ndarray | None = None,
     max_len: int | None = None,
 ) -> dict[str, _Part]:
-    """Texts by purpose, with the ids that a table gives; those held out are for validation."""
+    """Returns the texts by purpose, with mapped ids; the texts in `held` are for validation."""
     parts = {
         name: _Part(tuple(rows.numbered(ids, max_len) for rows in one.texts), one.labels)
         for name, one in corpora.items()
@@ -327,7 +334,7 @@ def _start(
     train: _Part,
     classes: int,
 ) -> np.ndarray | None:
-    """Word vectors to start from: a file's, or random ones that begin with counts of classes."""
+    """Returns the initial word vectors: of a file, or random vectors that begin with log-ratios."""
     width = getattr(config, "embedding_dim", None) or config.hidden
     if vectors is not None:
         if vectors.shape[1] != width:
@@ -338,7 +345,7 @@ def _start(
         return _scaled(vectors, entry.vector_std)
     made = random_embeddings(vocabulary, width)
     if entry.starts_from_counts:
-        # small beside the counts, which a hundred random numbers would drown
+        # The random numbers are scaled down, because they would hide the log-ratios.
         made *= _NOISE
         ratios = _corpus.log_ratios(train.texts, train.labels, len(vocabulary), classes)
         used = min(classes, width)
@@ -359,7 +366,7 @@ def _fit(
     facts: Mapping[str, object],
     minutes: float | None,
 ) -> FitResult:
-    """Trains; a time limit counts what earlier parts of the same run have used."""
+    """Trains the network; the time limit includes the time of earlier parts of the run."""
     clock = folder / "seconds"
     used = _read_seconds(clock)
     began = time.monotonic()
@@ -385,7 +392,7 @@ def _fit(
 
 
 def _read_seconds(clock: Path) -> float:
-    """Reads how long earlier parts of a run took; a damaged file does not keep it from going on."""
+    """Reads the seconds of the earlier parts of a run; a damaged file counts as 0."""
     try:
         used = float(clock.read_text())
     except (OSError, ValueError):
@@ -396,7 +403,7 @@ def _read_seconds(clock: Path) -> float:
 def _report(
     model: TrainedModel, parts: Mapping[str, _Part], edges: Sequence[int], say: Say
 ) -> Json:
-    """What is known of the model's quality, beside a linear baseline's on the same texts."""
+    """Returns scores of the model and of the linear baseline on validation and test texts."""
     train = parts["train"]
     baseline = LinearBaseline().fit(train.words(model.vocabulary), train.labels, len(model.classes))
     report: Json = {"baseline": {"kind": baseline.kind}}
@@ -429,12 +436,12 @@ def _worse(ours: Json, theirs: float) -> str:
 
 
 def _shapes(edges: Sequence[int]) -> Callable[[int], Shape]:
-    """Returns the rule by which texts are evaluated: the widths of training, and one size."""
+    """Returns a function from a length to a batch shape, with the widths of training."""
     return lambda length: (EVALUATED, edges[int(np.searchsorted(edges, length))])
 
 
 def _leak(model: TrainedModel, part: _Part, edges: Sequence[int]) -> Json | None:
-    """Measures the leak on some of the texts, in batches of the shapes of `_outputs`."""
+    """Measures the gate leak on a sample of texts, with the batch shapes of `_outputs`."""
     sample = Sample()
     for number in range(len(part.labels)):
         sample.add(number)
@@ -444,7 +451,12 @@ def _leak(model: TrainedModel, part: _Part, edges: Sequence[int]) -> Json | None
 def _probabilities(
     model: TrainedModel, part: _Part, edges: Sequence[int]
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """(float32 [n, C], kept and all words of texts, gates of words) of texts that are numbers."""
+    """Computes the predictions for texts.
+
+    Returns:
+      The probabilities, float32 [n, C]; and a dict with "words" and "kept", the numbers of all and
+      of open words per text in the order of the batches, and "gates" of all words if there are any.
+    """
     found = np.zeros((len(part.labels), len(model.classes)), np.float32)
     rest: dict[str, list[np.ndarray]] = {"kept": [], "words": [], "gates": []}
     for numbers, texts, out in _outputs(model, part, edges):
@@ -462,7 +474,7 @@ def _probabilities(
 def _outputs(
     model: TrainedModel, part: _Part, edges: Sequence[int]
 ) -> Iterator[tuple[list[int], list[Ids], dict[str, Any]]]:
-    """Yields the numbers of the texts of a batch, their ids, and what the network says of it."""
+    """Yields the positions of the texts in each batch, their ids, and the output of the network."""
     for numbers, shape in grouped(part.lengths().tolist(), _shapes(edges)):
         texts = part.ids(numbers)
         yield numbers, texts, model.run(padded(texts, shape))
@@ -476,7 +488,7 @@ def _report_tags(
     edges: Sequence[int],
     say: Say,
 ) -> Json:
-    """See `_report`; the baseline knows every word of the training texts (`numbered`)."""
+    """Returns the report for a tagger; the baseline has no unknown training words (`numbered`)."""
     classes = model.classes
     rule = TagRule(_sentences(numbered["train"]), len(numbers.ids), len(classes))
     report: Json = {"baseline": {"kind": RULE}}
@@ -502,4 +514,4 @@ def _sentences(part: _Part) -> Sentences:
 
 
 COLUMNS = {"text": Columns(("text",)), "pair": Columns(("premise", "hypothesis"))}
-"""What is read for each kind."""
+"""The default columns for each kind of model."""

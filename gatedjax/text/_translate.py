@@ -1,4 +1,4 @@
-"""Lines through a trained translator: the command, whatever it is called by."""
+"""The command that translates lines, for each program that has it."""
 
 import dataclasses
 import sys
@@ -21,19 +21,19 @@ class TranslateOptions:
     """Translates the lines of standard input with a trained network."""
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """Folder that gatedjax export wrote of a run of translation, or that run's work folder."""
+    """Folder that gatedjax export wrote for a run of translation, or its work folder."""
     beam_size: int | None = None
-    """Targets that are followed (default: as the run was tested); 1 is greedy search."""
+    """Width of the beam (default: the value of the run); 1 is greedy search."""
     length_penalty: float | None = None
-    """Exponent of the length that scores are divided by (default: as the run was tested)."""
+    """Scores are divided by the length to this power (default: the value of the run)."""
     average: int | None = None
-    """Use the mean of so many of the newest checkpoints (default: as the run was tested)."""
+    """Number of the newest checkpoints that are averaged (default: the value of the run)."""
     batch_sentences: int | None = None
-    """Sentences that are translated at once (default: as the run was tested)."""
+    """Number of sentences in a batch (default: the value of the run)."""
     bpe: Path | None = None
-    """File of the run's byte pairs (default: that in the folder)."""
+    """File of the byte pairs of the run (default: the file in the folder)."""
     references: Path | None = None
-    """Text to score the translations against: BLEU is printed to standard error."""
+    """File of reference translations; BLEU is printed to standard error."""
 
 
 def run(
@@ -49,13 +49,16 @@ def run(
     """Runs the command; returns its exit status.
 
     Args:
-      kind: the options; a subclass may call the folder otherwise.
+      kind: the class of the options; a subclass may give the folder another name.
       args: the command line.
-      prog: how the command is called, for its help.
-      read: opens the folder, with `bpe` and `average`.
-      called: what the library says, and what it is called here.
-      lines: what is translated.
-      out: where translations go.
+      prog: name of the command, for its help.
+      read: function that opens the folder, with the keywords `bpe` and `average`.
+      called: words of the library's messages, and the words for them on this command line.
+      lines: the text to translate.
+      out: where the translations are written.
+
+    Returns:
+      0. A refused input ends the program with a message instead.
     """
     show_version(args)
     options = read_options(kind, args, prog=prog)
@@ -78,7 +81,7 @@ def run(
                 f"{options.references} has {len(references):,} lines, the input {len(texts):,}"
             )
         translations = translate_texts(dataclasses.replace(translator, search=search), texts)
-    # a file gets the translations as they are; a terminal is not to obey them
+    # Control characters are replaced only for a terminal, which would obey them.
     write = say if out.isatty() else print
     with while_read(out):
         for text in translations:
@@ -90,7 +93,7 @@ def run(
 
 
 def lines_of(text: str) -> list[str]:
-    r"""The lines of a text; only "\n" and "\r\n" end one."""
+    r"""Returns the lines of a text; only "\n" and "\r\n" end a line."""
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
