@@ -86,60 +86,70 @@ class Options:
 
     model: str = _option(
         "ganet",
-        "Network: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan; for pairs and tags ssan "
-        "(attention over words that are selected) or san (over all words).",
+        "Name of the network: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan; for pairs "
+        "and tags ssan (attention to selected words) or san (attention to all words).",
     )
     _: dataclasses.KW_ONLY
     embeddings: str | Path | None = _option(  # noqa: RUF009
         None,
-        "Text file of word vectors (GloVe, fastText; plain or .gz); None starts from how often "
-        "words occur in which class.",
+        "Text file of word vectors (GloVe or fastText, plain or .gz). None starts from random "
+        "vectors, which for most networks contain the frequency of each word in each class.",
     )
-    minutes: float | None = _option(None, "Train for at most so long.", _positive)
+    minutes: float | None = _option(
+        None, "Largest training time in minutes; None sets no limit.", _positive
+    )
     num_steps: int | None = _option(
         None,
-        "Train for at most so many steps; None is some twenty epochs, or fewer where validation "
-        "does not improve.",
+        "Largest number of training steps; None is about twenty epochs. Training stops earlier if "
+        "the validation loss does not improve.",
         _whole(1, MOST_STEPS),
     )
     density: float | None = _option(
-        None, "Share of the words that gates keep (ganet); None is a half.", _share
+        None, "Share of the words with an open gate, for ganet; None is 0.5.", _share
     )
     max_len: int = _option(
         400,
-        "Words of a text that are used. A tagger learns a longer sentence in pieces, and tags it "
-        "in windows that overlap by half, each word from the window that has the most words around "
-        "it.",
+        "Number of words of a text that are read. A tagger splits longer sentences in training. It "
+        "predicts their tags in windows that overlap by half, and takes the tag of a word from the "
+        "window with the most words around it.",
         _whole(1, MOST_LENGTH),
     )
     min_count: int | None = _option(
         None,
-        "Words that occur less often are unknown; a tagger knows them by their shape (capitals, "
-        "digits, last letters). None is 1 with word vectors; else 2 for a tagger, and 1 up to "
-        "1,000 texts, 2 up to 5,000, 5 up to 20,000, 10 above.",
+        "Words that occur less often are unknown; a tagger distinguishes them by their shape "
+        "(capitals, digits, last letters). None is 1 with word vectors. Without them None is 2 for "
+        "a tagger, and for a classifier 1 up to 1,000 texts, 2 up to 5,000, 5 up to 20,000 and 10 "
+        "above.",
         _whole(1, MOST_WORDS),
     )
-    max_words: int = _option(100_000, "Words that are known at most.", _whole(1, MOST_WORDS))
+    max_words: int = _option(
+        100_000, "Largest number of words from the texts in the vocabulary.", _whole(1, MOST_WORDS)
+    )
     lowercase: bool = _option(
-        True, "Fold case; off by default for a tagger, because capitals tell names."
+        True, "Ignore case. The default is False for a tagger, because capitals mark names."
     )
     held_out: float = _option(
         0.1,
-        "Share of the training texts that chooses the best parameters, 20,000 texts at most.",
+        "Share of the training texts, at most 20,000 texts, that is split off for validation if "
+        "there are no validation data.",
         _share,
     )
     batch_size: int | None = _option(
-        None, "Texts of a step; None is 32, or 64 above 10,000 texts.", _whole(1, MOST_BATCH)
+        None,
+        "Number of texts in a training step; None is 32, or 64 above 10,000 texts.",
+        _whole(1, MOST_BATCH),
     )
     seed: int = _option(
-        0, "Seed of parameters, dropout, gates and the order of the texts.", _whole(0, MOST_SEED)
+        0,
+        "Seed of the parameters, the dropout, the gates and the order of the texts.",
+        _whole(0, MOST_SEED),
     )
     network: Mapping[str, object] | None = _option(
-        None, 'Options of the network by name, as {"hidden": 128}.'
+        None, 'Options of the network by name, such as {"hidden": 128}.'
     )
     training: Mapping[str, object] | None = _option(
         None,
-        "Options of `gatedjax.training.TrainConfig` by dotted name, as "
+        "Options of `gatedjax.training.TrainConfig` by dotted name, such as "
         '{"optimizer.learning_rate": 3e-4}.',
     )
 
