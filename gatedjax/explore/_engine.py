@@ -1,13 +1,13 @@
-"""What the explorer shows: one text under a choice of gates, as JSON, from trained models.
+"""The computations of the explorer: a text with chosen gates, from trained models, as JSON.
 
-A state is what the page holds: the text, the mode of the gates, and the gates that are forced. The
-answer to it says, of every model,
+The state of the page has the text, the mode of the gates, and the gates that are forced. The answer
+to a state has, for each model,
 
-    p_t = sigmoid(a_t)                                         the gate's probability to be open
-    g_t = forced_t if it is forced, else what the mode makes of p_t
-    alpha, y = attention and class probabilities under g, and y under the mode alone
+    p_t = sigmoid(a_t)                              the probability that gate t is open
+    g_t = forced_t if gate t is forced, else the gate that the mode computes from p_t
+    alpha, y = attention and class probabilities with the gates g; and y without forced gates
 
-Lengths are padded to a few, so that a program is compiled for each of those and no other.
+Texts are padded to a few lengths, so that only a few programs are compiled.
 """
 
 import dataclasses
@@ -29,20 +29,23 @@ from gatedjax.text._corpus import split_words
 from gatedjax.text._model import Read, TrainedModel, cut
 
 LAYERED = ("agt", "ssan")
-"""Networks whose layers are shown."""
+"""Names of the networks with layers that the explorer shows."""
 _QUICK = {"xla_backend_optimization_level": 0}
-"""Halves the time to compile; a text of 256 words then takes 8 ms in place of 2."""
+"""Options that halve the time to compile; a text of 256 words then takes 8 ms instead of 2."""
 _KEPT_TEXTS = 64
 
 
 @dataclasses.dataclass(eq=False)
 class Explorer:
-    """Answers states; several threads may ask at once.
+    """The models that a page shows; `answer` may be called by several threads at a time.
 
     Attributes:
-      models: one, or two to compare.
-      names: what the page calls them.
-      tokenized: whether what a reader is given is tokens between spaces already.
+      models: a model, or two models to compare.
+      names: names of the models on the page.
+      tokenized: True if texts for a reader are already tokens with spaces between them.
+
+    Raises:
+      ValueError: if the numbers of models and names differ, or two models have different kinds.
     """
 
     models: Sequence[Any]
@@ -63,7 +66,7 @@ class Explorer:
         self._closed = False
 
     def about(self) -> Json:
-        """What does not change: models, classes, modes, and the fields to type in."""
+        """Returns the constants of the page: models, classes, modes of gates, and input fields."""
         models = [part.about(name) for name, part in zip(self.names, self._parts, strict=True)]
         return {
             "models": models,
@@ -73,27 +76,28 @@ class Explorer:
         }
 
     def layers(self, message: Mapping[str, Any]) -> Json:
-        """What every layer reads of a text, of the models that have such layers.
+        """Computes the attention in each layer of the models.
 
         Args:
-          message: see `answer`.
+          message: the state; see `answer`.
 
         Returns:
-          {"models": [...]}, None for other models: layers by name, with "values" [T] of the words
-          (AGT), or with "pairs" [T, T], the weights that a word (row) gives to words, and
-          "selected" [T, T], which may get some (SSAN), of the first `PAIRED` words.
+          {"models": [...]}, with None for a model without such layers. Each layer has a name, and
+          for AGT "values" [T], the attention to each word. For SSAN it has, for the first `PAIRED`
+          words, "pairs" [T, T], the weights of a word (row) for the other words, and "selected"
+          [T, T], True at selected pairs.
 
         Raises:
-          ValueError: naming what is no state.
+          ValueError: for a message that is not a state; it names the field.
         """
         state = check_state(message)
         self.check_open()
         return {"models": [part.layers(state) for part in self._parts]}
 
     def warm_up(self) -> None:
-        """Compiles what short texts need, of all models at once."""
+        """Compiles the programs for short texts, for all models at the same time."""
         closed = (lambda: self._closed,)
-        # daemons: the end of a process does not wait for them
+        # Daemon threads, because the end of the process should not wait for them.
         threads = [
             threading.Thread(target=part.warm_up, args=closed, daemon=True) for part in self._parts
         ]
@@ -103,22 +107,22 @@ class Explorer:
             thread.join()
 
     def close(self, seconds: float = -1) -> bool:
-        """Waits for what is being computed; nothing is afterwards, whatever other threads ask.
+        """Waits for running computations, and prevents new computations.
 
-        A process that ends while a thread of it computes is aborted.
+        A process is aborted if it ends while one of its threads computes.
 
         Args:
-          seconds: to wait for each program; -1 has no limit.
+          seconds: largest time to wait for each program; -1 sets no limit.
 
         Returns:
-          Whether nothing is computed any more.
+          True if no computation is running any more.
         """
         self._closed = True
         ended = [part.close(seconds) for part in self._parts]
         return all(ended)
 
     def check_gates(self, name: str) -> None:
-        """Refuses, for models that are no classifiers of single texts, what only these have."""
+        """Raises ValueError, with `name`, unless the models are classifiers of single texts."""
         if self.views:
             raise ValueError(f"{name} is for classifiers of single texts: leave it out")
 
@@ -128,13 +132,17 @@ class Explorer:
             raise ValueError("the explorer is closed")
 
     def answer(self, message: Mapping[str, Any]) -> Json:
-        """The answer to a state.
+        """Computes the answer to a state of the page.
 
         Args:
-          message: see `State`; what is missing has its default.
+          message: the fields of `State`; a missing field has its default.
+
+        Returns:
+          A dict for JSON: "words", the number of words; "notes" for the user; "tokens", the words
+          that are shown; and "models", the result of each model.
 
         Raises:
-          ValueError: naming what is no state.
+          ValueError: for a message that is not a state; it names the field.
         """
         state = check_state(message)
         if self.views:
@@ -169,17 +177,23 @@ class Explorer:
 
 
 def gated(model: TrainedModel) -> bool:
-    """Whether a model has gates that can be forced."""
+    """Returns whether a model has gates that can be forced."""
     return getattr(model.config, "system", None) == "ganet"
 
 
 class Programs:
-    """What is compiled of one model."""
+    """The compiled programs of a model.
+
+    Attributes:
+      model: the model.
+      gated: True if the model has gates that can be forced.
+      likely: function from words to the probabilities [T] that their gates are open; it caches.
+    """
 
     def __init__(self, model: TrainedModel) -> None:
         self.model, self.gated = model, gated(model)
         self._params = jax.device_put(model.params)
-        # of every program: what two threads ask first is compiled once, and others need not wait
+        # A lock per program, so that two threads do not compile it twice and others need not wait.
         self._locks: dict[tuple[int, bool], threading.Lock] = {}
         self._reading = functools.lru_cache(_KEPT_TEXTS)(self._read)
         self.likely = functools.lru_cache(_KEPT_TEXTS)(self._open)
@@ -193,7 +207,7 @@ class Programs:
 
     @functools.cached_property
     def _forced(self) -> Any:
-        """For one text: who asks waits for the compiler, so that it does little where it can."""
+        """The program for a single text, compiled quickly because a user waits for it."""
         quick = _QUICK if jax.default_backend() == "cpu" else None
         return jax.jit(self._with_gates, static_argnums=3, compiler_options=quick)
 
@@ -202,7 +216,7 @@ class Programs:
         return jax.jit(self._with_gates, static_argnums=3)
 
     def answer(self, tokens: tuple[str, ...], state: State) -> Json:
-        """What the model says of words."""
+        """Computes prediction, attention and gates for words in a state; see the module."""
         tokens = tokens[: self.model.max_len]
         answer: Json = {
             "read": len(tokens),
@@ -248,7 +262,7 @@ class Programs:
         return jax.jit(run)
 
     def about(self, name: str) -> Json:
-        """See `Explorer.about`."""
+        """Returns the constants of the model for the page; see `Explorer.about`."""
         return {
             "name": name,
             "network": self.model.entry.about,
@@ -260,14 +274,14 @@ class Programs:
         }
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles what texts of the two least widths need, until `closed` is true."""
+        """Compiles the programs for the two smallest widths, unless `closed` returns True."""
         modes: tuple[Mode, ...] = ("threshold", "expected")
         for mode, edge in itertools.product(modes, COARSE[:2]):
             if not closed():
                 self.answer(("a",) * edge, State(mode=mode))
 
     def layers(self, state: State) -> list[Json] | None:
-        """See `Explorer.layers`."""
+        """Computes the attention in each layer; see `Explorer.layers`."""
         tokens = split_words(state.text, LONGEST)[: self.model.max_len]
         if self.model.network not in LAYERED or not tokens:
             return None
@@ -285,7 +299,17 @@ class Programs:
     def with_gates(
         self, tokens: tuple[str, ...], gates: Sequence[np.ndarray], *, soft: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(class probabilities [S, C], attention [S, T], gates [S, T] as they were used)."""
+        """Runs the network on a text with S patterns of gates.
+
+        Args:
+          tokens: the words.
+          gates: S patterns [T].
+          soft: True if gates may be between 0 and 1.
+
+        Returns:
+          The class probabilities [S, C], the attention [S, T], and the gates [S, T] after the rule
+          for texts without an open gate.
+        """
         probabilities, attention, used, _ = self._run_forced(tokens, gates, soft)
         size = len(tokens)
         return probabilities[:, 0], attention[:, 0, :size], used[:, 0, :size]
@@ -293,8 +317,16 @@ class Programs:
     def batch_with_gates(
         self, batch: Tree, gates: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(class probabilities [S, B, C], gates [S, B, T] as they were used, the probabilities
-        [B, T] that they are open) of a padded batch."""
+        """Runs the network on a padded batch with S patterns of gates.
+
+        Args:
+          batch: the batch.
+          gates: the patterns, float32 [S, B, T].
+
+        Returns:
+          The class probabilities [S, B, C], the gates [S, B, T] after the rule for texts without an
+          open gate, and the probabilities [B, T] that the gates are open.
+        """
         found = jax.device_get(self._batched(self._params, batch, gates, False))
         probabilities, _, used, likely = found
         return probabilities, used, likely
@@ -313,7 +345,7 @@ class Programs:
         return self._locks.setdefault((edge, soft), threading.Lock())
 
     def close(self, seconds: float) -> bool:
-        """Takes every lock for good; whether it could."""
+        """Acquires all locks and never releases them; returns whether this succeeded."""
         edges = {width_of(n, self.model.max_len, COARSE) for n in COARSE}
         taken = [
             self._lock(edge, soft).acquire(timeout=seconds)
@@ -323,7 +355,7 @@ class Programs:
         return all(taken)
 
     def _open(self, tokens: tuple[str, ...]) -> np.ndarray:
-        """The probabilities that gates are open: of the program that takes any gates."""
+        """Returns the probabilities [T] that the gates are open."""
         closed = np.zeros(len(tokens), np.float32)
         *_, likely = self._run_forced(tokens, [closed, closed], False)
         return likely[0, : len(tokens)]
@@ -336,16 +368,21 @@ class Programs:
 
 
 def gates_of(open_: np.ndarray, state: State, temperature: float) -> np.ndarray:
-    """Gates [T] of a mode, from the probabilities [T] that they are open.
+    """Computes the gates of a mode from the probabilities that they are open.
+
+        >>> state = State(mode="threshold", threshold=0.5)
+        >>> print(gates_of(np.array([0.25, 0.75]), state, temperature=1.0))
+        [0. 1.]
 
     Args:
-      open_: p.
-      state: mode and its settings; noise is drawn from its seed, and the same for every model.
-      temperature: tau of "relaxed".
+      open_: p [T], the probabilities.
+      state: the mode and its settings; noise depends only on its seed, not on the model.
+      temperature: tau of the mode "relaxed".
 
     Returns:
-      float32: [p > threshold], [p among the round(density T) largest], [a + L > 0], p,
-      sigmoid((a + L) / tau), or ones, with a = logit p and logistic noise L.
+      float32 [T]: [p > threshold] for "threshold", [p among the round(density T) largest] for
+      "density", [a + L > 0] for "sample", p for "expected", sigmoid((a + L) / tau) for "relaxed",
+      ones for "open", with a = logit p and logistic noise L.
     """
     p = np.clip(np.asarray(open_, np.float64), 1e-12, 1 - 1e-9)
     noise = np.random.default_rng(state.seed).logistic(size=len(p))
@@ -362,7 +399,16 @@ def gates_of(open_: np.ndarray, state: State, temperature: float) -> np.ndarray:
 
 
 def force(gates: np.ndarray, forced: Mapping[int, bool]) -> np.ndarray:
-    """The gates with those that are forced, as far as there are such words."""
+    """Returns a copy of the gates with the forced gates replaced.
+
+        >>> print(force(np.array([0.5, 0.5]), {0: True, 7: False}))
+        [1.  0.5]
+
+    Args:
+      gates: [T], the gates.
+      forced: for positions of words, True for an open gate and False for a closed gate. Positions
+        beyond the text have no effect.
+    """
     changed = gates.copy()
     for place, is_open in forced.items():
         if place < len(changed):
@@ -371,7 +417,7 @@ def force(gates: np.ndarray, forced: Mapping[int, bool]) -> np.ndarray:
 
 
 def _largest(p: np.ndarray, density: float) -> np.ndarray:
-    """True at the likeliest, at least one; the first of equal ones."""
+    """Returns bool [T]: True at the largest p, at least at one; the first among equal values."""
     chosen = np.zeros(len(p), bool)
     chosen[np.argsort(-p, kind="stable")[: max(1, int(density * len(p) + 0.5))]] = True
     return chosen

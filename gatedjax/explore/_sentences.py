@@ -1,7 +1,7 @@
-"""Labelled sentences under a model: accuracy as the gates' threshold moves, and what is hard.
+"""Labelled sentences in the explorer: accuracy by threshold, and the most difficult sentences.
 
-The thresholds of the curve are those at which the gates of a share of all words are open, so that
-points lie evenly over density, and round ones.
+The curve has two kinds of thresholds: thresholds with a given share of open gates, so that the
+points are evenly spaced in density, and round numbers.
 """
 
 import dataclasses
@@ -20,27 +20,28 @@ from gatedjax.text._labels import Classes
 from gatedjax.text._read import Label, Record, Table
 
 MOST, MOST_LEAKS = 1000, 200
-"""So many sentences are read, and the leak is measured of so many of them."""
+"""Largest number of sentences that are read, and for which the gate leak is measured."""
 SHARES = tuple(n / 20 for n in range(1, 20))
 ROUND = tuple(n / 10 for n in range(1, 10))
 ROUNDING = 1e-6
-"""Of a probability: what another batch may change."""
+"""Largest change of a probability by rounding in another batch."""
 PAGE = 20
-"""Sentences of an answer."""
+"""Number of sentences in an answer."""
 ORDERS = ("error", "density", "leak")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sentences:
-    """What is known of labelled sentences.
+    """Labelled sentences and the results of the models for them.
 
     Attributes:
-      name: of the file.
-      total: usable lines read; more may follow.
-      more: whether the file has more lines than were read.
-      rows: of every sentence text, label, and of the first model what is predicted, the error
-        1 - p(label), the density and, of the first ones, the leak.
-      curves: of every model density, accuracy and threshold of its points; one without gates.
+      name: name of the file.
+      total: number of usable lines that were read.
+      more: True if the file has more usable lines.
+      rows: for each sentence the text and the label, and from the first model the prediction, the
+        error 1 - p(label), the density, and for the first sentences the gate leak.
+      curves: for each model the density, accuracy and threshold of each point; a single point if
+        the model has no gates.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Sentences:
     curves: Sequence[Json]
 
     def about(self) -> Json:
-        """The curves, and how many sentences there are."""
+        """Returns the curves and the number of sentences, for JSON."""
         return {
             "name": self.name,
             "total": self.total,
@@ -61,10 +62,17 @@ class Sentences:
         }
 
     def page(self, order: Any, begin: Any) -> Json:
-        """So many rows from a place on, the largest first.
+        """Returns `PAGE` rows, sorted by a column, the largest first.
+
+        Args:
+          order: the column, one of `ORDERS`.
+          begin: number of rows to skip.
+
+        Returns:
+          {"rows", "begin", "total"}.
 
         Raises:
-          ValueError: for an order or a place that there is not.
+          ValueError: for an unknown order, or a begin that is not a number from 0 on.
         """
         if order not in ORDERS:
             raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {str(order)[:40]!r}")
@@ -78,16 +86,19 @@ class Sentences:
 def read_sentences(
     explorer: Explorer, table: Table, *, most: int = MOST, leaks: int = MOST_LEAKS
 ) -> Sentences:
-    """Runs every model over labelled sentences.
+    """Runs all models on labelled sentences.
 
     Args:
-      explorer: the models.
-      table: the sentences; those whose label no model knows are passed over.
-      most: sentences that are read.
-      leaks: sentences whose leak is measured.
+      explorer: the explorer of the models.
+      table: the sentences; a sentence with a label that a model does not have is skipped.
+      most: largest number of sentences that are read.
+      leaks: number of sentences for which the gate leak is measured.
+
+    Returns:
+      The sentences with their results.
 
     Raises:
-      ValueError: if there is no usable one.
+      ValueError: if there is no usable sentence.
     """
     known = [Classes("label", model.classes) for model in explorer.models]
     found = (
@@ -132,9 +143,20 @@ def _rows(
 
 
 def thresholds_of(values: np.ndarray, shares: Sequence[float]) -> np.ndarray:
-    """Thresholds that a share of the values is above, each halfway between two of them.
+    """Computes thresholds with a given share of the values above them.
 
-    On one of them rounding would decide, which another batch or processor does otherwise.
+    Each threshold is halfway between two values, because at a value rounding would decide, which
+    depends on the batch and the processor.
+
+        >>> print(thresholds_of(np.array([0.0, 0.25, 0.5, 1.0]), [0.5]))
+        [0.375]
+
+    Args:
+      values: [n], the values.
+      shares: the shares.
+
+    Returns:
+      A threshold for each share.
     """
     ordered = np.sort(values.astype(np.float64))
     apart = np.diff(ordered) > ROUNDING
@@ -147,17 +169,17 @@ def thresholds_of(values: np.ndarray, shares: Sequence[float]) -> np.ndarray:
 
 @dataclasses.dataclass(eq=False)
 class _Seen:
-    """What a model says of texts under every threshold.
+    """The results of a model for texts with each threshold.
 
     Attributes:
-      programs: of the model.
-      texts: words.
-      check: is called between batches; what it raises ends the work.
-      thresholds: [S], falling; at -1 all gates are open.
-      usual: [N, C] class probabilities under the threshold 0.5, or without gates.
-      kept: of every text which words the usual gates keep.
-      chosen: [S, N] the likeliest class.
-      opened: [S, N] how many gates are open.
+      programs: the programs of the model.
+      texts: the words of each text.
+      check: called between batches; an exception from it ends the work.
+      thresholds: [S], in descending order; at -1 all gates are open.
+      usual: [N, C], the class probabilities with the threshold 0.5, or without gates.
+      kept: for each text a bool [T], True at words with an open gate at the threshold 0.5.
+      chosen: int [S, N], the most probable class.
+      opened: [S, N], the number of open gates.
     """
 
     programs: Programs
@@ -173,7 +195,7 @@ class _Seen:
     def of(
         cls, programs: Programs, texts: Sequence[tuple[str, ...]], check: Callable[[], None]
     ) -> "_Seen":
-        """Runs the model; one program for every width."""
+        """Runs the model on texts, with a program for each width."""
         model = programs.model
         texts = [words[: model.max_len] for words in texts]
         classes = len(model.classes)
@@ -212,7 +234,7 @@ class _Seen:
         return cls(programs, texts, check, thresholds, usual, kept, chosen, opened)
 
     def curve(self, targets: Sequence[int]) -> Json:
-        """Density, accuracy and threshold of every point."""
+        """Returns density, accuracy and threshold of each point; `targets` are the true classes."""
         words = sum(map(len, self.texts))
         points = {
             threshold: (float(opened.sum() / words), float(np.mean(chosen == np.array(targets))))
@@ -227,8 +249,11 @@ class _Seen:
         }
 
     def leaks(self, most: int) -> list[float]:
-        """|p_j(x; gates open at r) - p_j(r alone; all gates open)| of the predicted class j, with
-        the kept words r: what the prediction owes to words behind shut gates."""
+        """Computes the gate leak of the first `most` texts.
+
+        The leak is |p_j(x; gates of r open) - p_j(r; all gates open)|, where j is the predicted
+        class and r the text of the open words only: the effect of words with closed gates.
+        """
         if not self.programs.gated:
             return []
         alone = [
@@ -249,7 +274,7 @@ class _Seen:
 def _batches(
     programs: Programs, texts: Sequence[tuple[str, ...]]
 ) -> Iterator[tuple[list[int], Tree]]:
-    """Yields (which texts, their padded batch), all of one size for a width."""
+    """Yields (positions of the texts, padded batch); all batches of a width have the same size."""
 
     shapes = functools.partial(shape_of, longest=programs.model.max_len, widths=COARSE)
     for numbers, (rows, width) in grouped(map(len, texts), shapes):
@@ -258,5 +283,5 @@ def _batches(
 
 
 def _shape(batch: Tree) -> tuple[int, ...]:
-    """Of the gates of a batch under every threshold."""
+    """Returns the shape of the gates of a batch for all thresholds."""
     return (len(SHARES) + len(ROUND) + 1, *batch["tokens"].shape)

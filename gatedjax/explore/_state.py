@@ -1,4 +1,4 @@
-"""What a page may ask for: a state, checked."""
+"""The state of a page, and its check."""
 
 import dataclasses
 import math
@@ -7,27 +7,29 @@ from typing import Any, Literal, get_args
 
 Mode = Literal["threshold", "density", "sample", "open", "expected", "relaxed"]
 HARD: tuple[Mode, ...] = ("threshold", "density", "sample", "open")
-"""Modes whose gates are 0 or 1."""
+"""Modes with gates that are 0 or 1."""
 
 TEXTS = ("text", "hypothesis", "question", "candidates")
-"""Fields that are typed."""
+"""Names of the fields with text."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class State:
-    """What the page holds.
+    """The state of a page: the texts and the choice of gates.
 
     Attributes:
-      text: the sentence, or the first of two, or the document of a question.
-      hypothesis: the second of two texts.
-      question: about the document.
-      candidates: what may answer it, one on each line.
-      mode: what opens the gates that are not forced: those likelier than a threshold, a share of
-        the likeliest, a draw, all; or soft gates: their probabilities, relaxed draws.
-      threshold: in [0, 1].
-      density: in (0, 1], share of the words.
-      seed: of the draws.
-      forced: {number of a word: is its gate open}.
+      text: the sentence, or the first text of a pair, or the document of a question.
+      hypothesis: the second text of a pair.
+      question: the question about the document.
+      candidates: the possible answers, one on each line.
+      mode: the rule for gates that are not forced. Hard gates: "threshold" opens gates with a
+        probability above a threshold, "density" a share of the gates with the largest
+        probabilities, "sample" draws gates, "open" opens all. Soft gates: "expected" are the
+        probabilities, "relaxed" are relaxed draws.
+      threshold: the threshold of the mode "threshold", in [0, 1].
+      density: the share of the mode "density", in [0, 1]; at least a gate is open.
+      seed: the seed of the draws.
+      forced: for the position of a word, True to open its gate, False to close it.
     """
 
     text: str = ""
@@ -42,10 +44,19 @@ class State:
 
 
 def check_state(message: Mapping[str, Any]) -> State:
-    """The state of a message.
+    """Converts a message to a state.
+
+        >>> check_state({"text": "fun", "forced": {"0": False}}).forced
+        {0: False}
+
+    Args:
+      message: the fields of `State`; a missing field has its default, other fields have no effect.
+
+    Returns:
+      The state.
 
     Raises:
-      ValueError: naming the field that is wrong.
+      ValueError: for a wrong type or value; the message names the field.
     """
     fields = {field.name for field in dataclasses.fields(State)}
     values = {name: value for name, value in message.items() if name in fields}

@@ -1,11 +1,11 @@
-"""Views of the networks that read more than one text, or write one: pairs, a reader, a translator.
+"""Views of the networks that read or write several texts: pairs, readers and translators.
 
-A view answers the state of a page (see `Explorer.answer`) in one form, which one panel shows:
+A view answers the state of a page (see `Explorer.answer`) in a form that a single panel shows:
 
     {"title", "share", "head", "classes", "probabilities", "details", "lines"}
 
-"lines" are texts with a number at every word, "values" [T], or where "of" names Q words, [Q, T]: a
-list for each of these. What has two axes of words comes from `View.layers`, as grids.
+"lines" are texts with a number for each word, "values" [T]; if "of" has Q words, "values" is
+[Q, T], with a list for each of them. Numbers for pairs of words are grids from `View.layers`.
 """
 
 import functools
@@ -36,38 +36,42 @@ from gatedjax.text._run import load_run
 from gatedjax.text._translator import Translator, encode, open_translator
 
 LONGEST = 1000
-"""Words of a text that are shown; a model may read fewer."""
+"""Largest number of words of a text that are shown; a model may read fewer."""
 PAIRED = 40
-"""Words of which all pairs are shown."""
+"""Largest number of words in a grid of pairs."""
 QUESTION_EDGES = (32, 128)
-"""Padded lengths of a question with its two markers; a longer one is refused."""
+"""Padded lengths of a question with its two markers; a longer question is refused."""
 CANDIDATE_EDGES = (16, 128)
 """Padded numbers of candidates; more are refused."""
 PIECES = 256
-"""Pieces of a sentence that is translated, the end among them; a longer one is refused."""
+"""Largest number of pieces, including the end, of a sentence; a longer sentence is refused."""
 SPACE, END = "\u2581", "</s>"
 _KEPT = 16
 
 Field = dict[str, str]
 Found = tuple[list[str], Json | None]
-"""What is to be said, and the answer if there is one."""
+"""Notes for the user, and the answer, or None if there is no answer."""
 
 
 class View:
-    """What one model answers; several threads may ask at once, and one computes."""
+    """The base class of the views of a model; threads may call it, and a lock lets one compute."""
 
     network: str
+    """A description of the network."""
     fields: tuple[Field, ...]
-    """Of the page: the part of the state, its name, and what stands in it while it is empty."""
+    """The input fields: name in the state, label, and text that is shown in an empty field."""
     layered = True
+    """True if `layers` returns grids."""
     max_len = LONGEST
+    """Largest number of words that the model reads."""
     classes: Sequence[str] = ()
+    """The classes of a classifier."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
     def about(self, name: str) -> Json:
-        """See `Explorer.about`."""
+        """Returns the constants of the model for the page; see `Explorer.about`."""
         return {
             "name": name,
             "network": self.network,
@@ -79,28 +83,38 @@ class View:
         }
 
     def answer(self, state: State) -> Found:
-        """See the head of this module."""
+        """Computes the notes and the answer for a state; see the docstring of this module."""
         raise NotImplementedError
 
     def layers(self, state: State) -> list[Json] | None:
-        """Grids of "rows" and "columns" of words: "pairs", numbers, and "selected" or None."""
+        """Computes the grids of the layers; None if the model has none or there is no answer."""
         raise NotImplementedError
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles what a short text needs."""
+        """Compiles the programs for short texts, unless `closed` returns True."""
 
     def close(self, seconds: float) -> bool:
-        """Takes the lock for good; whether it could."""
+        """Acquires the lock and never releases it; returns whether this succeeded."""
         return self._lock.acquire(timeout=seconds)
 
 
 def floats(values: np.ndarray | None) -> list[float] | None:
-    """As JSON has them."""
+    """Converts an array to a list of Python floats for JSON; None stays None."""
     return None if values is None else [float(value) for value in values]
 
 
 def grids(name: str, selection: Any, rows: Sequence[str], note: str = "") -> list[Json]:
-    """One grid for every head of what an attention layer did to a text, without its padding."""
+    """Makes a grid for each head of an attention layer, without padding.
+
+    Args:
+      name: name of the layer.
+      selection: the output of the layer, with "weights" and "gates" [1, heads, T, T].
+      rows: the words of the text.
+      note: a note below the grid.
+
+    Returns:
+      The grids; none if the layer has no weights.
+    """
     weights, gates = selection.weights, selection.gates
     found = []
     for head in range(0 if weights is None else weights.shape[1]):
@@ -120,7 +134,19 @@ def grid(
     *,
     note: str = "",
 ) -> Json:
-    """Of the first `PAIRED` words of both axes."""
+    """Makes a grid of numbers for pairs of words, for the first `PAIRED` words of both axes.
+
+    Args:
+      name: title of the grid.
+      values: [R, C], the numbers.
+      rows: the R words of the rows.
+      columns: the C words of the columns.
+      chosen: bool [R, C], True at selected pairs, or None.
+      note: a note below the grid.
+
+    Returns:
+      The grid, for JSON.
+    """
     high, wide = min(len(rows), PAIRED), min(len(columns), PAIRED)
     cut = values[:high, :wide].round(4)
     return {
@@ -137,13 +163,23 @@ def grid(
 
 
 def line(name: str, tokens: Sequence[str], known: Sequence[bool], **more: Any) -> Json:
-    """A text of an answer."""
+    """Makes a line of an answer: a text with a number for each word.
+
+    Args:
+      name: title of the line.
+      tokens: the words.
+      known: for each word, whether the vocabulary has it.
+      **more: further entries: "values", "of", "kept", "note".
+
+    Returns:
+      The line, for JSON.
+    """
     empty: Json = {"values": None, "of": None, "kept": None, "note": ""}
     return {"name": name, "tokens": list(tokens), "known": list(known), **empty, **more}
 
 
 class PairView(View):
-    """A classifier of pairs of texts."""
+    """The view of a classifier of pairs of texts."""
 
     fields = (
         {"name": "text", "label": "First text", "empty": "Type a sentence (a premise)"},
@@ -186,7 +222,7 @@ class PairView(View):
         return notes, tuple(words[:most] for words in texts)
 
     def answer(self, state: State) -> Found:
-        """See `View.answer`."""
+        """Computes the notes and the answer for a state; see `View.answer`."""
         notes, texts = self._texts(state)
         if not all(texts):
             return notes, None
@@ -213,7 +249,7 @@ class PairView(View):
         }
 
     def layers(self, state: State) -> list[Json] | None:
-        """See `View.layers`."""
+        """Computes the grids of the layers; see `View.layers`."""
         _, texts = self._texts(state)
         if not all(texts):
             return None
@@ -223,18 +259,18 @@ class PairView(View):
         return [one for name, seen, words in sides for one in grids(name, seen, words, note)]
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """See `View.warm_up`."""
+        """Compiles the programs for short texts; see `View.warm_up`."""
         for edge in COARSE[:2]:
             if not closed():
                 self._reading((("a",) * edge, ("a",)))
 
 
 class ReaderView(View):
-    """A reader that answers a question about a document by one of some candidates.
+    """The view of a reader, which answers a question about a document with one of the candidates.
 
-    A question has a table of the vectors of its own words, of a size that depends on the padded
-    lengths alone: new words compile nothing. What the vocabulary lacks gets the vector that
-    `Reader.knowing` draws for it.
+    Each question gets a table with the vectors of its words. The size of the table depends only on
+    the padded lengths, so that new words need no compilation. Out-of-vocabulary words get the
+    vectors of `Reader.knowing`.
     """
 
     network = "a gated-attention reader"
@@ -271,7 +307,7 @@ class ReaderView(View):
     def _ask(
         self, document: tuple[str, ...], asked: tuple[str, ...], candidates: tuple[str, ...]
     ) -> tuple[Reading, np.ndarray, list[np.ndarray]]:
-        """(what `Reader.read` finds, attention of the last hop [N], of the gating hops [N, Q])."""
+        """Returns the reading, the attention of the last hop [N], and of the gating hops [N, Q]."""
         source = question(" ".join(document), " ".join(asked), candidates)
         query = wrapped(source[0])
         wide = width_of(len(document), LONGEST, COARSE)
@@ -298,7 +334,7 @@ class ReaderView(View):
         return found, output.document_attention[0, : len(document)], hops
 
     def _own(self, words: Sequence[str], rows: int) -> tuple[Vocabulary, Params]:
-        """A vocabulary of some words alone, and parameters with a table of so many rows for it."""
+        """Returns a vocabulary of only these words, and parameters with a table of `rows` rows."""
         reader = self._reader
         vectors, lowercase = reader.params["embed"]["table"], reader.vocabulary.lowercase
         fold = str.lower if lowercase else str
@@ -316,7 +352,7 @@ class ReaderView(View):
         return small.vocabulary, {**small.params, "embed": embed}
 
     def answer(self, state: State) -> Found:
-        """See `View.answer`."""
+        """Computes the notes and the answer for a state; see `View.answer`."""
         words = tuple(self._split(" ".join(state.text.split())))
         asked = tuple(self._split(state.question.replace("XXXXX", PLACEHOLDER)))
         names = [" ".join(self._split(one)) for one in state.candidates.splitlines()]
@@ -367,7 +403,7 @@ class ReaderView(View):
     def _refused(
         self, document: tuple[str, ...], asked: tuple[str, ...], candidates: tuple[str, ...]
     ) -> str:
-        """Why there is no answer; empty if there is one."""
+        """Returns why there is no answer, or "" if there is an answer."""
         if not document:
             return "No document yet: paste one."
         if not asked:
@@ -388,24 +424,25 @@ class ReaderView(View):
         return ""
 
     def layers(self, state: State) -> list[Json] | None:
-        """None: every hop is in the answer."""
+        """Returns None, because the answer already has all hops."""
         return None
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """See `View.warm_up`."""
+        """Compiles the programs for short texts; see `View.warm_up`."""
         for edge in COARSE[1:3]:
             if not closed():
                 self._asking(("a",) * edge, (PLACEHOLDER,), ("a",))
 
 
 class TranslatorView(View):
-    """A translator: the translation, and what its last layers look at in the source.
+    """The view of a translator: the translation, and the attention of its layers to the source.
+
+    The attention weights of all decoder layers and heads to the source are
 
         W = softmax(q k^T / sqrt(d)) [L, M, T, N]
 
-    of the attention to the source of every decoder layer and head, under the translation that was
-    found, with q and k of the network itself. Between words, weights are summed over the pieces of
-    a source word and averaged over those of a word of the translation.
+    with q and k of the network for the best translation. The weight of a pair of words is the sum
+    over the pieces of the source word and the mean over the pieces of the word of the translation.
     """
 
     network = "a Transformer"
@@ -466,7 +503,7 @@ class TranslatorView(View):
         return tuple(int(one) for one in found[: stops[0] + 1 if len(stops) else len(found)])
 
     def _align(self, ids: tuple[int, ...], target: tuple[int, ...]) -> tuple[np.ndarray, Any]:
-        """(W [L, M, T, N] without padding, selections of the encoder)."""
+        """Returns W [L, M, T, N] without padding, and the selections of the encoder."""
         batch = self._batch(ids)
         room = batch["tokens"].shape[1] + self._translator.search.extra
         batch["targets"] = np.zeros((1, room), np.int32)
@@ -477,7 +514,7 @@ class TranslatorView(View):
         return np.stack(weights)[:, :, : len(target), : len(ids)], selections
 
     def _ids(self, state: State) -> tuple[str, tuple[int, ...]]:
-        """Why there is no translation, and the ids of the source."""
+        """Returns why there is no translation, or "", and the ids of the source."""
         (ids,) = encode(self._translator.bpe, [" ".join(state.text.split())])
         if len(ids) <= 1:
             return "No word yet: type a sentence.", ()
@@ -490,7 +527,7 @@ class TranslatorView(View):
         return "", tuple(int(one) for one in ids)
 
     def answer(self, state: State) -> Found:
-        """See `View.answer`."""
+        """Computes the notes and the answer for a state; see `View.answer`."""
         wrong, ids = self._ids(state)
         if wrong:
             return [wrong], None
@@ -509,7 +546,7 @@ class TranslatorView(View):
         }
 
     def layers(self, state: State) -> list[Json] | None:
-        """The alignment of the last layer first, then every layer and head; then the encoder's."""
+        """Computes grids: first the mean of the last layer, then all decoder and encoder layers."""
         wrong, ids = self._ids(state)
         if wrong:
             return None
@@ -544,7 +581,7 @@ class TranslatorView(View):
         return [piece or "\u2423" for piece in pieces]
 
     def _words(self, ids: Sequence[int]) -> tuple[list[str], list[int]]:
-        """The words of some pieces, and which of them every piece belongs to."""
+        """Returns the words of some pieces, and for each piece the position of its word."""
         owner = self._translator.bpe.words(ids)
         words = [""] * (owner[-1] + 1 if owner else 0)
         for number, piece in zip(owner, self._translator.bpe.pieces(ids), strict=True):
@@ -552,7 +589,7 @@ class TranslatorView(View):
         return [word or "\u2423" for word in words], owner
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """See `View.warm_up`."""
+        """Compiles the programs for short texts; see `View.warm_up`."""
         ids = (UNK, STOP)
         if not closed():
             target = self._translating(ids)
@@ -561,7 +598,11 @@ class TranslatorView(View):
 
 
 def view_of(model: Any, *, tokenized: bool = False) -> View | None:
-    """The view of a model; None for a classifier of texts, whose gates the page shows.
+    """Returns the view of a model, or None for a classifier of single texts.
+
+    Args:
+      model: a trained model.
+      tokenized: see `Explorer`.
 
     Raises:
       ValueError: for a model of another kind.
@@ -581,10 +622,16 @@ def view_of(model: Any, *, tokenized: bool = False) -> View | None:
 
 
 def open_model(folder: Path) -> TrainedModel | Reader | Translator:
-    """Reads a model that the explorer can show: a folder, or the work folder of a run.
+    """Opens a model that the explorer can show.
+
+    Args:
+      folder: the folder of a model, or the work folder of a run.
+
+    Returns:
+      The trained model.
 
     Raises:
-      FileNotFoundError, ValueError: for a folder that holds none.
+      FileNotFoundError, ValueError: if the folder does not have such a model.
     """
     kind = kind_of(folder)
     if kind == "cloze":

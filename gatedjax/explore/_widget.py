@@ -1,4 +1,4 @@
-"""The page in a notebook: the same module, with messages of the kernel in place of a server."""
+"""The page in a notebook: the same script, with messages of the kernel instead of a server."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,23 +16,23 @@ from gatedjax.text._translator import Translator
 
 
 def explorer(model: Any, against: Any = None, *, text: str = "", data: object = None) -> Any:
-    """A widget that shows gates, and what changes if one forces them.
+    """Makes a widget that shows gates, and the changes of the prediction when they are forced.
 
         gatedjax.explorer(model, text="a dull , lifeless film")
 
     Args:
-      model: a `TextClassifier` or `PairClassifier`, or the folder of one, of a reader or of a
-        translator.
-      against: a second one, shown beside it.
-      text: what is shown first.
-      data: labelled texts, as `TextClassifier.evaluate` takes them, to browse.
+      model: a trained `TextClassifier` or `PairClassifier`, or the folder of a classifier, a reader
+        or a translator.
+      against: a second model, which is shown for comparison.
+      text: the text that is shown first.
+      data: labelled texts to browse, in a form that `TextClassifier.evaluate` accepts.
 
     Returns:
-      A widget of anywidget; its `state` is what the page shows now.
+      A widget of anywidget; its attribute `state` is the current state of the page.
 
     Raises:
-      ImportError: without anywidget (`pip install anywidget`).
-      TypeError, ValueError: for what is no model of texts.
+      ImportError: if anywidget is not installed (`pip install anywidget`).
+      TypeError, ValueError: if model is not a model for texts.
     """
     kind = _widget_class()
     given = [model] if against is None else [model, against]
@@ -65,7 +65,15 @@ def _trained(model: Any) -> TrainedModel | Reader | Translator:
 
 
 def answered(session: Session, content: Any) -> Json:
-    """The answer to what the page sends: {"id", "message"} becomes {"id", "answer" or "error"}."""
+    """Answers a message of the page.
+
+    Args:
+      session: the session of the page.
+      content: {"id", "message"}.
+
+    Returns:
+      {"id", "answer"}, or {"id", "error"} if the message is refused.
+    """
     number = content.get("id") if isinstance(content, Mapping) else None
     message = content.get("message") if isinstance(content, Mapping) else None
     if not isinstance(message, Mapping):
