@@ -14,7 +14,7 @@ import numpy as np
 
 from gatedjax._utils.types import Json, Tree
 from gatedjax.explore._engine import Explorer, Programs
-from gatedjax.text._buckets import COARSE, grouped, shape_of
+from gatedjax.text._buckets import COARSE, group_texts, shape_of
 from gatedjax.text._corpus import split_words
 from gatedjax.text._labels import Classes
 from gatedjax.text._read import Label, Record, Table
@@ -277,7 +277,7 @@ def _batches(
     """Yields (positions of the texts, padded batch); all batches of a width have the same size."""
 
     shapes = functools.partial(shape_of, longest=programs.model.max_len, widths=COARSE)
-    for numbers, (rows, width) in grouped(map(len, texts), shapes):
+    for numbers, (rows, width) in group_texts(map(len, texts), shapes):
         filled = [(texts[n],) for n in (numbers * rows)[:rows]]
         yield numbers, programs.model.batch(filled, width)
 

@@ -197,7 +197,7 @@ class PairView(View):
     def _program(self) -> Any:
         def run(params: Params, batch: Tree) -> Tree:
             output: Output = self._model.module.apply({"params": params}, batch)
-            read = self._model.entry.read(output, batch)
+            read = self._model.entry.summarize(output, batch)
             both = output.premise, output.hypothesis
             return jax.nn.softmax(output.logits), read["kept"], read["density"], both
 
@@ -270,7 +270,7 @@ class ReaderView(View):
 
     Each question gets a table with the vectors of its words. The size of the table depends only on
     the padded lengths, so that new words need no compilation. Out-of-vocabulary words get the
-    vectors of `Reader.knowing`.
+    vectors of `Reader.with_words`.
     """
 
     network = "a gated-attention reader"
@@ -344,7 +344,7 @@ class ReaderView(View):
         embed = {**reader.params["embed"], "table": vectors[np.array(ids)]}
         small = type(reader)(
             reader.config, reader.data, known, reader.characters, {**reader.params, "embed": embed}
-        ).knowing(words)
+        ).with_words(words)
         table = small.params["embed"]["table"]
         filled = np.zeros((rows, table.shape[1]), table.dtype)
         filled[: len(table)] = table
@@ -388,7 +388,7 @@ class ReaderView(View):
         lines.append(
             line("Last hop", document, known, kept=kept, values=floats(last.round(6)), note=note)
         )
-        best = reading.predicted
+        best = reading.best
         return notes, {
             "title": candidates[best],
             "share": float(reading.probabilities[best]),

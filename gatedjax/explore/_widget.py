@@ -54,8 +54,8 @@ def explorer(model: Any, against: Any = None, *, text: str = "", data: object = 
 def _trained(model: Any) -> TrainedModel | Reader | Translator:
     if isinstance(model, TrainedModel | Reader | Translator):
         return model
-    if hasattr(model, "_fitted"):
-        fitted: TrainedModel = model._fitted()
+    if hasattr(model, "_get_trained"):
+        fitted: TrainedModel = model._get_trained()
         return fitted
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         return open_model(Path(model))

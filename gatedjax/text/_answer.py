@@ -80,8 +80,8 @@ def answer(options: AnswerOptions, read: Callable[[Path], Reader], console: Cons
     source = question(*_tokens(options))
     words = source[0]["tokens"]
     reader = read(options.folder)
-    reader = reader.knowing([*words, *source[0]["query"]], options.embeddings)
-    (reading,) = reader.read(source)
+    reader = reader.with_words([*words, *source[0]["query"]], options.embeddings)
+    (reading,) = reader.answer_questions(source)
     if not reading.places:
         raise ValueError(
             "none of the candidates occurs in the document (they are compared letter by letter): "
@@ -104,8 +104,8 @@ def answer(options: AnswerOptions, read: Callable[[Path], Reader], console: Cons
             seen = ", ".join(f"{reading.query[q]} {hop[q]:.2f}" for q in most)
             console.print(f"         hop {number} attends to: {seen}", highlight=False)
     if options.figure is not None:
-        best = reading.candidates[reading.predicted]
-        draw(reading, options.figure, f"{best} ({reading.probabilities[reading.predicted]:.2f})")
+        best = reading.candidates[reading.best]
+        draw(reading, options.figure, f"{best} ({reading.probabilities[reading.best]:.2f})")
         console.print(f"\nwrote {options.figure}.png and .svg")
 
 

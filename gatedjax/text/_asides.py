@@ -74,7 +74,7 @@ class Asides:
             f"{self._hint()}; max_aside={share:.2f} leaves them out"
         )
 
-    def nothing(self, message: str) -> ValueError:
+    def make_empty_error(self, message: str) -> ValueError:
         """Returns the error for a source without a usable record, with the first reason."""
         if not self.first:
             return ValueError(message)

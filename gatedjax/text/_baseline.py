@@ -85,7 +85,9 @@ class LinearBaseline:
                 f"labels must be in [0, {num_classes}), got {labels.min()} to {labels.max()}"
             )
         columns = 1 if num_classes == 2 else num_classes
-        corpus, numbers, self._words = _read(texts, min(_MOST_WORDS, _MOST_CELLS // columns))
+        corpus, numbers, self._words = _number_words(
+            texts, min(_MOST_WORDS, _MOST_CELLS // columns)
+        )
         self.texts_seen = len(labels)
         self.texts_used = len(numbers)
         if not len(labels) or corpus.seen != len(labels):
@@ -100,7 +102,7 @@ class LinearBaseline:
         self._pairs = kept[counts >= _LEAST_PAIRS]
         rows = self._rows(corpus.ids, corpus.ends)
         self._weights = _feature_weights(rows, classes)
-        rows = _weighted(rows, self._weights)
+        rows = _weight_rows(rows, self._weights)
         if len(self._classes) == 1 or not rows.nnz:
             self._coefficients = np.zeros((rows.shape[1], len(self._classes)))
             self._bias = np.log(np.bincount(classes) / len(classes))
@@ -120,7 +122,7 @@ class LinearBaseline:
         """
         parts = []
         for ids, ends in _chunks(texts, self._words):
-            rows = _weighted(self._rows(ids, ends), self._weights)
+            rows = _weight_rows(self._rows(ids, ends), self._weights)
             scores = rows @ self._coefficients + self._bias
             part = np.zeros((len(ends), self._num_classes))
             # With a single class there are no scores to compare: its probability is 1.
@@ -159,7 +161,9 @@ class _Corpus(NamedTuple):
     seen: int  # number of texts, including texts that were left out
 
 
-def _read(texts: Iterable[Sequence[str]], most: int) -> tuple[_Corpus, np.ndarray, dict[str, int]]:
+def _number_words(
+    texts: Iterable[Sequence[str]], most: int
+) -> tuple[_Corpus, np.ndarray, dict[str, int]]:
     """Returns the words of texts as numbers, the numbers of these texts, and the ids of words.
 
     Each time there are more than `most` words, half of the texts are dropped.
@@ -171,7 +175,7 @@ def _read(texts: Iterable[Sequence[str]], most: int) -> tuple[_Corpus, np.ndarra
         seen += 1
         if not _is_kept(number, halvings):
             continue
-        for word in _lowered(text):
+        for word in _lower_words(text):
             known = words.get(word)
             if known is None:
                 known = -1
@@ -198,7 +202,7 @@ def _is_kept(number: int, halvings: int) -> bool:
     return (number * 2654435769) % (1 << 32) >> (32 - halvings) == 0
 
 
-def _lowered(text: Sequence[str]) -> Iterator[str]:
+def _lower_words(text: Sequence[str]) -> Iterator[str]:
     if isinstance(text, str):
         raise TypeError(f"texts must be sequences of words, got the string {text[:40]!r}")
     return map(str.lower, text)
@@ -209,7 +213,7 @@ def _chunks(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     ids, ends = array("i"), array("q")
     for text in texts:
-        ids.extend([words.get(word, -1) for word in _lowered(text)])
+        ids.extend([words.get(word, -1) for word in _lower_words(text)])
         ends.append(len(ids))
         if len(ids) >= _CHUNK or len(ends) >= _CHUNK:
             yield np.asarray(ids), np.asarray(ends)
@@ -253,7 +257,7 @@ def _feature_weights(rows: csr_matrix, classes: np.ndarray) -> np.ndarray:
     return np.asarray(total)
 
 
-def _weighted(rows: csr_matrix, weights: np.ndarray) -> csr_matrix:
+def _weight_rows(rows: csr_matrix, weights: np.ndarray) -> csr_matrix:
     """Multiplies the columns by their weights, and scales each row to length 1."""
     values = weights[rows.indices]
     squares = csr_matrix((np.square(values), rows.indices, rows.indptr), shape=rows.shape)

@@ -81,7 +81,7 @@ def training_size(texts: int) -> int:
     return 32 if texts <= 10_000 else 64
 
 
-def grouped(
+def group_texts(
     lengths: Iterable[int], shape: Callable[[int], Shape]
 ) -> Iterator[tuple[list[int], Shape]]:
     """Groups texts into batches, and yields the narrowest batches first.
@@ -101,7 +101,7 @@ def grouped(
             yield numbers[begin : begin + rows], (rows, width)
 
 
-def padded(texts: Sequence[Sequence[np.ndarray]], shape: Shape) -> dict[str, np.ndarray]:
+def pad_texts(texts: Sequence[Sequence[np.ndarray]], shape: Shape) -> dict[str, np.ndarray]:
     """Pads the ids of texts into a batch.
 
     Args:

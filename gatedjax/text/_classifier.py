@@ -132,7 +132,7 @@ class _Classifier(Estimator):
           TypeError: if X is not a list of texts.
           ValueError: if X and y differ in length, or the data or options cannot be used.
         """
-        texts, labels = _listed(X, self._kind), _values(y, "y")
+        texts, labels = _list_examples(X, self._kind), _values(y, "y")
         _check_lengths(texts, labels)
         rows = [(*text, label) for text, label in zip(texts, labels, strict=True)]
         table = open_table(rows, COLUMNS[self._kind])
@@ -163,7 +163,7 @@ class _Classifier(Estimator):
         Raises:
           ValueError: if a text has no word.
         """
-        return Predictions(usable(self._fitted().predict(_listed(X, self._kind))))
+        return Predictions(usable(self._get_trained().predict(_list_examples(X, self._kind))))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Computes the probability of each class for each text.
@@ -177,7 +177,7 @@ class _Classifier(Estimator):
         Raises:
           ValueError: if a text has no word.
         """
-        return self._fitted().probabilities(_listed(X, self._kind))
+        return self._get_trained().probabilities(_list_examples(X, self._kind))
 
     def score(self, X: Any, y: Any) -> float:
         """Computes the accuracy on texts and their labels.
@@ -195,7 +195,7 @@ class _Classifier(Estimator):
         Raises:
           ValueError: if a label is missing, or only looks like a class ("1" if the class is 1).
         """
-        labels, known = _values(y, "y"), self._fitted().classes
+        labels, known = _values(y, "y"), self._get_trained().classes
         classes = Classes("label", known)
         places = []
         for number, label in enumerate(labels, 1):
@@ -228,7 +228,7 @@ class _Classifier(Estimator):
           ValueError: for a label that is not a class of the model, or data that cannot be used.
         """
         table = open_table(data, columns or COLUMNS[self._kind], encoding=encoding)
-        return evaluate_model(self._fitted(), table)
+        return evaluate_model(self._get_trained(), table)
 
     def explain(self, text: str | Sequence[str]) -> Explanation:
         """Explains a prediction by the words of the text.
@@ -244,7 +244,7 @@ class _Classifier(Estimator):
           ValueError: if a text has no word.
         """
         pair = (text,) if isinstance(text, str) else tuple(text)
-        return explain_texts(self._fitted(), pair)
+        return explain_texts(self._get_trained(), pair)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
@@ -328,7 +328,7 @@ def _values(values: Any, what: str) -> list[Label]:
     return listed
 
 
-def _listed(texts: Any, kind: str) -> list[tuple[str, ...]]:
+def _list_examples(texts: Any, kind: str) -> list[tuple[str, ...]]:
     """Returns a tuple for each example: its text, or both texts of a pair."""
     if isinstance(texts, str):
         raise TypeError("X must be a list of texts, got one text")

@@ -78,16 +78,16 @@ class Rows(Sequence[np.ndarray]):
         """int64 [n + 1], the position where each text begins, and the end of the last text."""
         return self._starts
 
-    def numbered(self, table: np.ndarray | None, max_len: int | None) -> "Rows":
+    def renumber(self, table: np.ndarray | None, max_len: int | None) -> "Rows":
         """Returns the same texts, with their ids mapped by a table, cut to `max_len` words."""
         return Rows(self._flat, self._starts, table, max_len)
 
-    def taken(self, chosen: np.ndarray) -> "Chosen":
+    def select(self, chosen: np.ndarray) -> "RowSubset":
         """Returns the texts at the positions in `chosen`, an int array."""
-        return Chosen(self, chosen)
+        return RowSubset(self, chosen)
 
 
-class Chosen(Sequence[np.ndarray]):
+class RowSubset(Sequence[np.ndarray]):
     """A selection of rows by their positions."""
 
     def __init__(self, rows: Sequence[np.ndarray], chosen: np.ndarray) -> None:
@@ -175,7 +175,7 @@ class Numbers:
 
 
 Labels = Any
-"""int32 [n], a label for each text; or `Rows` or `Chosen`, a row of tags for each sentence."""
+"""int32 [n], a label for each text; or `Rows` or `RowSubset`, a row of tags for each sentence."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -290,11 +290,11 @@ def read_corpus(
             for piece, spool in zip(pieces, spools, strict=True):
                 spool.add(piece)
     if not labels:
-        raise asides.nothing(f"{table.name} has no labelled text")
+        raise asides.make_empty_error(f"{table.name} has no labelled text")
     asides.check(len(labels), max_aside)
     if classes is None:
         _check_classes(table.name, len(numbered.places), len(labels), most=_FEW)
-    names, order = ordered(numbered.places, classes)
+    names, order = order_classes(numbered.places, classes)
     return Corpus(
         table.name,
         tuple(spool.rows() for spool in spools),
@@ -306,7 +306,7 @@ def read_corpus(
     )
 
 
-def ordered(
+def order_classes(
     found: Mapping[Label, int], classes: Sequence[Label] | None
 ) -> tuple[tuple[Label, ...], np.ndarray]:
     """Determines the order of the classes.

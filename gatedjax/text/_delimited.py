@@ -18,7 +18,7 @@ class _Lines:
 
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines, self._again = lines, deque[tuple[int, str]]()
-        self.held: list[tuple[int, str]] = []
+        self.pending: list[tuple[int, str]] = []
         self.read = self.reread = self._size = 0
 
     def __iter__(self) -> "_Lines":
@@ -31,22 +31,22 @@ class _Lines:
             line = next(self._lines)
             self.read += len(line[1])
         self._size += len(line[1])
-        if self.held and self._size > LONGEST:
+        if self.pending and self._size > LONGEST:
             self._again.appendleft(line)
             raise csv.Error(f"no end of a field within {LONGEST:,} characters")
-        self.held.append(line)
+        self.pending.append(line)
         return line[1]
 
-    def used(self) -> None:
+    def discard(self) -> None:
         """Forgets the stored lines, because their record is complete."""
-        self.held.clear()
+        self.pending.clear()
         self._size = 0
 
     def give_back(self) -> None:
         """Puts the stored lines except the first back, so that they are read again."""
         self.reread += self._size
-        self._again.extendleft(reversed(self.held[1:]))
-        self.used()
+        self._again.extendleft(reversed(self.pending[1:]))
+        self.discard()
 
 
 def _split(line: str) -> list[str]:
@@ -65,23 +65,23 @@ def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
     while True:
         try:
             for fields in csv.reader(lines, delimiter=delimiter, strict=True):
-                line, first = lines.held[0]
+                line, first = lines.pending[0]
                 width = width or len(fields)
-                problems = (file.fault(text) for _, text in lines.held)
+                problems = (file.fault(text) for _, text in lines.pending)
                 if problem := next(filter(None, problems), None):
-                    lines.used()
+                    lines.discard()
                     yield line, problem
-                elif tabs and len(lines.held) > 1 and _each_is_one(lines.held, width):
+                elif tabs and len(lines.pending) > 1 and _is_record_each(lines.pending, width):
                     lines.give_back()
                     yield line, _split(first)
                     break  # A new csv.reader is needed, because this reader has consumed the lines.
                 else:
-                    lines.used()
+                    lines.discard()
                     yield line, fields
             else:
                 return
         except csv.Error as error:
-            (line, first), last = lines.held[0], lines.held[-1][0]
+            (line, first), last = lines.pending[0], lines.pending[-1][0]
             lines.give_back()
             if lines.reread > 4 * (lines.read + LONGEST):
                 message = f"{file.path}:{line}: the quotes of this file do not add up: {error}"
@@ -91,7 +91,7 @@ def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
             yield line, problem or (_split(first) if tabs else _reason(line, last, str(error)))
 
 
-def _each_is_one(held: list[tuple[int, str]], width: int) -> bool:
+def _is_record_each(held: list[tuple[int, str]], width: int) -> bool:
     """Returns whether each of several lines is a record of `width` fields if quotes are ignored."""
     return width > 1 and all(text.count("\t") == width - 1 for _, text in held)
 

@@ -75,7 +75,7 @@ class Estimator(Options):
         Returns:
           The path of the folder; see `gatedjax.export.save`.
         """
-        return self._fitted().save(folder, card=card, overwrite=overwrite)
+        return self._get_trained().save(folder, card=card, overwrite=overwrite)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -122,7 +122,7 @@ class Estimator(Options):
         self.classes_ = array_of(trained.classes)
         self.report_ = trained.report
 
-    def _fitted(self) -> TrainedModel:
+    def _get_trained(self) -> TrainedModel:
         if not hasattr(self, "model_"):
             raise _not_fitted(f"this {type(self).__name__} is not trained: call fit or train first")
         return self.model_

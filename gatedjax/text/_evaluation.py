@@ -53,7 +53,7 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
             texts.append((record.inputs, classes.place(label, record.where, record.line), record))
         used = []
         widths: collections.Counter[int] = collections.Counter()
-        read = model.read([inputs for inputs, _, _ in texts])
+        read = model.read_texts([inputs for inputs, _, _ in texts])
         for (inputs, label, record), one in zip(texts, read, strict=True):
             if isinstance(one, Failure):
                 asides.add(Aside(record.where, record.line, one.error))
@@ -71,7 +71,7 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
             for mode, right in _by_mode(model, used, labels[len(labels) - len(used) :]).items():
                 modes.setdefault(mode, []).append(right)
     if not labels:
-        raise asides.nothing(f"{table.name} has no labelled text")
+        raise asides.make_empty_error(f"{table.name} has no labelled text")
     asides.check(len(labels), max_aside)
     metrics = classification_metrics(
         np.array(labels), np.array(probabilities, np.float64), model.classes

@@ -24,7 +24,7 @@ def explain_texts(model: TrainedModel, texts: Sequence[str]) -> Explanation:
     Raises:
       ValueError: if a text has no word.
     """
-    (one,) = model.read([tuple(texts)])
+    (one,) = model.read_texts([tuple(texts)])
     if isinstance(one, Failure):
         raise ValueError(one.error)
     probabilities = one.probabilities
@@ -42,8 +42,8 @@ def explain_texts(model: TrainedModel, texts: Sequence[str]) -> Explanation:
         density=one.density,
         attention=attention,
         gates=None if one.gates is None else tuple(map(float, one.gates)),
-        flips=_flips(model, one.tokens[0], np.array(one.kept[0]), best),
-        removed=_removed(model, one.tokens, best),
+        flips=_flip_gates(model, one.tokens[0], np.array(one.kept[0]), best),
+        removed=_remove_words(model, one.tokens, best),
         cut=sum(len(split_words(text)) for text in texts) - len(words),
     )
 
@@ -53,7 +53,7 @@ def _change(model: TrainedModel, probabilities: np.ndarray, best: int) -> Change
     return Change(label=label, probability=float(probabilities[best]))
 
 
-def _flips(
+def _flip_gates(
     model: TrainedModel, tokens: tuple[str, ...], kept: np.ndarray, best: int
 ) -> tuple[Change | None, ...] | None:
     """Returns the prediction after each single gate is flipped, with the same encoder states."""
@@ -69,7 +69,7 @@ def _flips(
     )
 
 
-def _removed(
+def _remove_words(
     model: TrainedModel, tokens: tuple[tuple[str, ...], ...], best: int
 ) -> tuple[Change, ...]:
     """Returns the prediction of the whole network after each single word is removed."""

@@ -167,7 +167,7 @@ def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[s
 
 
 @contextlib.contextmanager
-def described(folder: Path) -> Iterator[None]:
+def explain_faults(folder: Path) -> Iterator[None]:
     """Turns errors about the content of config.json into a ValueError that names the file."""
     try:
         yield

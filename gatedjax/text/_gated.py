@@ -14,7 +14,7 @@ from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.data.batches._plan import pad_rows
 from gatedjax.export._kinds import check_kind
 from gatedjax.models import GANet, GANetConfig
-from gatedjax.text._folders import CLASSES, VOCABULARY, described, is_exported, open_folder
+from gatedjax.text._folders import CLASSES, VOCABULARY, explain_faults, is_exported, open_folder
 from gatedjax.text._labels import Classes
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._read import Aside, Columns, open_table
@@ -86,7 +86,7 @@ def open_run(
         folder is damaged.
     """
     found = open_folder(folder, "run", VOCABULARY)
-    with described(folder):
+    with explain_faults(folder):
         settings = found.config["config"]
         model, texts = settings["model"], settings["data"]
         if not isinstance(model, dict) or "gates_on" not in model or not isinstance(texts, dict):

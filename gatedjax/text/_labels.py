@@ -98,7 +98,7 @@ class Classes:
         if place is None and self._known is not None:
             raise ValueError(
                 f"{where}:{line}: the {self._what} {label!r} is none that the model was trained "
-                f"on: {_listed(self._known)}"
+                f"on: {_list_classes(self._known)}"
             )
         return self._add(label, f"{where}:{line}") if place is None else place
 
@@ -169,6 +169,6 @@ def array_of(labels: Iterable[Label], dtype: object = None) -> np.ndarray:
     return array if is_equal or dtype is not None else np.array(labels, object)
 
 
-def _listed(classes: Sequence[Label]) -> str:
+def _list_classes(classes: Sequence[Label]) -> str:
     shown = ", ".join(repr(label) for label in itertools.islice(classes, 8))
     return shown + (f", ... ({len(classes)} in all)" if len(classes) > 8 else "")

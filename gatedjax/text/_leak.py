@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from gatedjax._utils.types import Json
-from gatedjax.text._buckets import Shape, grouped, padded
+from gatedjax.text._buckets import Shape, group_texts, pad_texts
 
 TEXTS = 64
 """Largest number of texts in a sample."""
@@ -126,8 +126,8 @@ def _run(
 ) -> list[tuple[np.ndarray, list[np.ndarray]]]:
     """Returns, for each text, its probabilities and the masks of its open words."""
     results: dict[int, tuple[np.ndarray, list[np.ndarray]]] = {}
-    for numbers, shape in grouped(sizes, shape_of):
-        out = run(padded([texts[i] for i in numbers], shape))
+    for numbers, shape in group_texts(sizes, shape_of):
+        out = run(pad_texts([texts[i] for i in numbers], shape))
         for row, number in enumerate(numbers):
             kept = [
                 mask[row, : len(ids)].astype(bool)

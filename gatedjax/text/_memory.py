@@ -139,7 +139,7 @@ class InTuples:
         if not len(self.data):
             raise ValueError(f"{self.name}: there is no row")
         if self._values(self.data[0], columns) is None:
-            wanted = f"rows must be {self._wanted(columns)}"
+            wanted = f"rows must be {self._describe_row(columns)}"
             raise ValueError(f"{wanted}, a dict of columns or a frame, got {_kind(self.data[0])}")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
@@ -147,7 +147,7 @@ class InTuples:
         for number, row in enumerate(self.data, 1):
             values = self._values(row, columns)
             if values is None:
-                reason = f"must be {self._wanted(columns)}, got {_kind(row)}"
+                reason = f"must be {self._describe_row(columns)}, got {_kind(row)}"
                 yield Aside(self.name, number, reason)
             else:
                 yield self.name, number, values
@@ -160,7 +160,7 @@ class InTuples:
         fits = size == columns.count or (columns.label is None and size == columns.count + 1)
         return cast(Sequence[object], row)[: columns.count] if fits else None
 
-    def _wanted(self, columns: Columns) -> str:
+    def _describe_row(self, columns: Columns) -> str:
         one = "a text or " if columns.wanted == columns.inputs[:1] else ""
         return f"{one}({', '.join(columns.wanted)}{',' * (columns.count == 1)})"
 

@@ -20,7 +20,7 @@ from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.export import ModelCard, ParamsMismatch
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANet
-from gatedjax.text._buckets import FINE, grouped, padded, shape_of, sizes_of, width_of
+from gatedjax.text._buckets import FINE, group_texts, pad_texts, shape_of, sizes_of, width_of
 from gatedjax.text._corpus import split_words
 from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, Network, Reading
 from gatedjax.text._read import Columns, Label
@@ -119,7 +119,7 @@ def _modes(module: nn.Module, params: Params, batch: Batch) -> Json:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _forced(module: nn.Module, params: Params, batch: Batch, gates: Tree) -> Tree:
+def _run_with_gates(module: nn.Module, params: Params, batch: Batch, gates: Tree) -> Tree:
     output: Output = module.apply({"params": params}, batch, gates, method=GANet.with_gates)
     return jax.nn.softmax(output.logits)
 
@@ -159,11 +159,11 @@ class TrainedModel:
         return self.entry.make(self.config, words=len(self.vocabulary), classes=len(self.classes))
 
     @functools.cached_property
-    def _read(self) -> Any:
+    def _program(self) -> Any:
         return _reading(self.kind, self.network, self.module)
 
     @functools.cached_property
-    def _placed(self) -> Params:
+    def _device_params(self) -> Params:
         return jax.device_put(self.params)
 
     def __getstate__(self) -> Json:
@@ -182,9 +182,9 @@ class TrainedModel:
 
     def run(self, batch: Mapping[str, np.ndarray]) -> Json:
         """Runs the network on a padded batch; returns NumPy arrays, see `Reading`."""
-        return jax.device_get(self._read(self._placed, batch))
+        return jax.device_get(self._program(self._device_params, batch))
 
-    def read(
+    def read_texts(
         self, examples: Iterable[Sequence[str]], *, chunk: int = 4096
     ) -> Iterator[Read | Failure]:
         """Runs the network on texts, and yields the results in the order of the texts.
@@ -202,8 +202,8 @@ class TrainedModel:
             yield from self._read_chunk(part)
 
     def predict(self, examples: Iterable[Sequence[str]]) -> Iterator[Prediction | Failure]:
-        """Yields a `Prediction` for each example, or a `Failure` with the reason; see `read`."""
-        return (self._prediction(one) for one in self.read(examples))
+        """Yields a `Prediction` for each example, or a `Failure`; see `read_texts`."""
+        return (self._prediction(one) for one in self.read_texts(examples))
 
     def probabilities(self, examples: Iterable[Sequence[str]]) -> np.ndarray:
         """Computes the probability of each class for each example: float32 [n, C].
@@ -211,7 +211,7 @@ class TrainedModel:
         Raises:
           ValueError: if a text has no word.
         """
-        rows = [one.probabilities for one in usable(self.read(examples))]
+        rows = [one.probabilities for one in usable(self.read_texts(examples))]
         return np.array(rows, np.float32).reshape(-1, len(self.classes))
 
     def _prediction(self, one: Read | Failure) -> Prediction | Failure:
@@ -253,7 +253,7 @@ class TrainedModel:
         for numbers, batch in self.batches(examples):
             out = self.run(batch)
             for row, number in enumerate(numbers):
-                found[number] = cut(examples[number], out, row)
+                found[number] = take_row(examples[number], out, row)
         return [found[number] for number in range(len(examples))]
 
     def batches(
@@ -261,7 +261,7 @@ class TrainedModel:
     ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
         """Yields (positions of the examples, their padded batch), the shortest texts first."""
         lengths = (max(map(len, words)) for words in examples)
-        for numbers, (_, width) in grouped(lengths, lambda n: shape_of(n, self.max_len)):
+        for numbers, (_, width) in group_texts(lengths, lambda n: shape_of(n, self.max_len)):
             yield numbers, self.batch([examples[i] for i in numbers], width)
 
     @functools.cached_property
@@ -275,7 +275,9 @@ class TrainedModel:
         rows = next(size for size in _POWERS if size >= len(gates))
         patterns = np.zeros((rows, 1, width), np.float32)
         patterns[: len(gates), 0, : gates.shape[1]] = gates
-        found = _forced(self.module, self._placed, self.batch([(tokens,)], width), patterns)
+        found = _run_with_gates(
+            self.module, self._device_params, self.batch([(tokens,)], width), patterns
+        )
         return np.asarray(found)[: len(gates), 0]
 
     def _unusable(self, texts: Sequence[str]) -> str:
@@ -289,7 +291,7 @@ class TrainedModel:
     ) -> dict[str, np.ndarray]:
         """Pads tokenised texts to a width, in the smallest size of batch in which they fit."""
         rows = next(size for size in sizes_of(width) if size >= len(examples))
-        return padded([tuple(map(self.ids, texts)) for texts in examples], (rows, width))
+        return pad_texts([tuple(map(self.ids, texts)) for texts in examples], (rows, width))
 
     def save(self, folder: str | Path, *, card: ModelCard | None = None, overwrite: bool) -> Path:
         """Writes the model to a folder and returns its path; see `gatedjax.export.save`."""
@@ -432,7 +434,7 @@ def _positive(value: object) -> int:
     return value
 
 
-def cut(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> Read:
+def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> Read:
     """Returns the output for a row of a batch, without padding."""
     size = len(tokens[0])
     attention, gates = out.get("attention"), out.get("gates")

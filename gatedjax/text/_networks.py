@@ -37,7 +37,7 @@ class Network:
     """Builds the module from the configuration and sizes; see `make`."""
     task: Callable[[Any], Any]
     """Builds the training task from the module."""
-    read: Callable[[Output, Batch], Reading]
+    summarize: Callable[[Output, Batch], Reading]
     """Maps the output for a batch to a `Reading` without "probabilities"."""
     width: Callable[[Config, int], Config] = lambda c, d: dataclasses.replace(c, embedding_dim=d)
     """Returns the configuration for word vectors of a width."""
@@ -74,11 +74,11 @@ class Network:
     def reading(self, module: Any) -> Callable[[Params, Batch], Reading]:
         """Returns a pure function that maps (params, batch) to a `Reading`."""
 
-        def read(params: Params, batch: Batch) -> Reading:
+        def summarize(params: Params, batch: Batch) -> Reading:
             output = module.apply({"params": params}, batch)
-            return {"probabilities": nn.softmax(output.logits), **self.read(output, batch)}
+            return {"probabilities": nn.softmax(output.logits), **self.summarize(output, batch)}
 
-        return read
+        return summarize
 
 
 def _mask(batch: Batch, name: str = "tokens", lengths: str = "lengths") -> jax.Array:
@@ -113,7 +113,7 @@ def _agt(output: Output, batch: Batch) -> Reading:
     return more
 
 
-def _selected(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _pool_selections(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Returns the words that more than half of the words select, and the share of open pairs."""
     gates = [s.gates for s in selections if s.gates is not None]
     if not gates:
@@ -127,7 +127,7 @@ def _selected(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 def _ssan(output: Output, batch: Batch) -> Reading:
     mask = _mask(batch)
-    kept, density = _selected(output.selections, mask)
+    kept, density = _pool_selections(output.selections, mask)
     received = [s.weights for s in output.selections if s.weights is not None]
     more: Reading = {"kept": (kept,), "density": density}
     if received:
@@ -138,8 +138,8 @@ def _ssan(output: Output, batch: Batch) -> Reading:
 
 
 def _nli(output: Output, batch: Batch) -> Reading:
-    first, one = _selected((output.premise,), _mask(batch))
-    second, other = _selected(
+    first, one = _pool_selections((output.premise,), _mask(batch))
+    second, other = _pool_selections(
         (output.hypothesis,), _mask(batch, "hypothesis", "hypothesis_lengths")
     )
     return {"kept": (first, second), "density": (one + other) / 2}
@@ -257,10 +257,10 @@ def held_at(params: Params, probabilities: np.ndarray, density: float) -> Params
 _GA_NET: Tree = {
     "kind": models.GANet,
     "task": _Thresholded,
-    "read": _ga_net,
+    "summarize": _ga_net,
     "with_vectors": {"hidden": 100, "embedding_dropout": 0.3, "pool_dropout": 0.3},
 }
-_RAU: Tree = {"kind": models.RAUClassifier, "task": models.RAUTask, "read": _all}
+_RAU: Tree = {"kind": models.RAUClassifier, "task": models.RAUTask, "summarize": _all}
 TEXT: dict[str, Network] = {
     "ganet": Network(about="a BiLSTM whose gates choose the words", config=_ga("ganet"), **_GA_NET),
     "soft": Network(about="a BiLSTM with soft attention", config=_ga("soft"), **_GA_NET),
@@ -273,7 +273,7 @@ TEXT: dict[str, Network] = {
         ),
         kind=models.AGT,
         task=models.AGTTask,
-        read=_agt,
+        summarize=_agt,
     ),
     "rau": Network(about="recurrent attention units", config=_rau("rau"), **_RAU),
     "gru": Network(about="a GRU", config=_rau("gru"), **_RAU),
@@ -285,13 +285,13 @@ TEXT: dict[str, Network] = {
         ),
         kind=models.SSANProbe,
         task=models.SSANProbeTask,
-        read=_ssan,
+        summarize=_ssan,
         width=_heads,
     ),
 }
 """The networks for single texts, by their names for `--model`."""
 
-_NLI: Tree = {"kind": models.SSANNLI, "task": models.SSANNLITask, "read": _nli}
+_NLI: Tree = {"kind": models.SSANNLI, "task": models.SSANNLITask, "summarize": _nli}
 PAIR: dict[str, Network] = {
     name: Network(
         about=about,
@@ -343,7 +343,7 @@ TAGS: dict[str, Network] = {
             config, vocab_size, num_classes, embeddings
         ),
         task=lambda module: _TaggingTask(module, 0),
-        read=_all,
+        summarize=_all,
         width=_halves,
         vectors=64,
         # After the factor sqrt(hidden) vectors are about as large as the sinusoids of positions.

@@ -34,7 +34,7 @@ _FEWEST_STEPS = 400
 _WIDTH = 100
 
 
-def _whole(least: int, most: int) -> Check:
+def _check_integer(least: int, most: int) -> Check:
     def check(name: str, value: int) -> None:
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value}")
@@ -102,7 +102,7 @@ class Options:
         None,
         "Largest number of training steps; None is about twenty epochs. Training stops earlier if "
         "the validation loss does not improve.",
-        _whole(1, MOST_STEPS),
+        _check_integer(1, MOST_STEPS),
     )
     density: float | None = _option(
         None, "Share of the words with an open gate, for ganet; None is 0.5.", _share
@@ -112,7 +112,7 @@ class Options:
         "Number of words of a text that are read. A tagger splits longer sentences in training. It "
         "predicts their tags in windows that overlap by half, and takes the tag of a word from the "
         "window with the most words around it.",
-        _whole(1, MOST_LENGTH),
+        _check_integer(1, MOST_LENGTH),
     )
     min_count: int | None = _option(
         None,
@@ -120,10 +120,12 @@ class Options:
         "(capitals, digits, last letters). None is 1 with word vectors. Without them None is 2 for "
         "a tagger, and for a classifier 1 up to 1,000 texts, 2 up to 5,000, 5 up to 20,000 and 10 "
         "above.",
-        _whole(1, MOST_WORDS),
+        _check_integer(1, MOST_WORDS),
     )
     max_words: int = _option(
-        100_000, "Largest number of words from the texts in the vocabulary.", _whole(1, MOST_WORDS)
+        100_000,
+        "Largest number of words from the texts in the vocabulary.",
+        _check_integer(1, MOST_WORDS),
     )
     lowercase: bool = _option(
         True, "Ignore case. The default is False for a tagger, because capitals mark names."
@@ -137,12 +139,12 @@ class Options:
     batch_size: int | None = _option(
         None,
         "Number of texts in a training step; None is 32, or 64 above 10,000 texts.",
-        _whole(1, MOST_BATCH),
+        _check_integer(1, MOST_BATCH),
     )
     seed: int = _option(
         0,
         "Seed of the parameters, the dropout, the gates and the order of the texts.",
-        _whole(0, MOST_SEED),
+        _check_integer(0, MOST_SEED),
     )
     network: Mapping[str, object] | None = _option(
         None, 'Options of the network by name, such as {"hidden": 128}.'
@@ -207,7 +209,7 @@ def network_config(options: Options, entry: Network, width: int) -> Config:
     if options.density is not None:
         usual["density"] = options.density
     config = entry.width(entry.config, width)
-    return _changed(config, {**usual, **(options.network or {})}, "network")
+    return _change_options(config, {**usual, **(options.network or {})}, "network")
 
 
 def train_config(options: Options, epoch: int) -> TrainConfig:
@@ -239,7 +241,7 @@ def train_config(options: Options, epoch: int) -> TrainConfig:
         ),
     )
     changes = options.training or {}
-    config: TrainConfig = _changed(default, changes, "training")
+    config: TrainConfig = _change_options(default, changes, "training")
     if config.seeds > 1 or config.sweep:
         raise ValueError("training: a model is one seed; train it again with another `seed`")
     planned = options.num_steps is not None or "num_steps" in changes
@@ -252,7 +254,7 @@ def train_config(options: Options, epoch: int) -> TrainConfig:
     return config
 
 
-def _changed(config: Config, changes: Mapping[str, object], what: str) -> Config:
+def _change_options(config: Config, changes: Mapping[str, object], what: str) -> Config:
     """Returns a copy of a configuration with changed options, which have dotted names."""
     values: Json = {}
     for name, value in changes.items():
@@ -261,7 +263,7 @@ def _changed(config: Config, changes: Mapping[str, object], what: str) -> Config
         if first not in fields:
             raise ValueError(f"{what}: there is no option {name!r}.{_suggestion(first, fields)}")
         if rest:
-            value = _changed(values.get(first, getattr(config, first)), {rest: value}, what)
+            value = _change_options(values.get(first, getattr(config, first)), {rest: value}, what)
         elif isinstance(getattr(config, first), tuple) and isinstance(value, list):
             value = tuple(value)
         values[first] = value

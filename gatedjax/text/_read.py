@@ -100,7 +100,7 @@ def _form(data: object, encoding: str, split: str) -> Form:
     if not os.path.exists(given):
         form = open_named(given, split) if named else None
         if form is None:
-            raise FileNotFoundError(_not_there(given))
+            raise FileNotFoundError(_describe_missing(given))
         return form
     path, ending = Path(given), _ending(given)
     if path.is_dir():
@@ -121,7 +121,7 @@ def _form(data: object, encoding: str, split: str) -> Form:
     return FastText(file) if ending == ".txt" else JsonLines(file)
 
 
-def _not_there(given: str) -> str:
+def _describe_missing(given: str) -> str:
     shown = clean(given[:200])
     path = Path(given)
     try:

@@ -14,7 +14,7 @@ from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.data.batches._encode_cloze import wrapped
 from gatedjax.data.sets import _cloze
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
-from gatedjax.text._folders import CHARACTERS, VOCABULARY, described, open_folder
+from gatedjax.text._folders import CHARACTERS, VOCABULARY, explain_faults, open_folder
 from gatedjax.training.log import read_json
 
 
@@ -48,7 +48,7 @@ class Reading:
     """The words of the query with the markers; `Place.hops` has an entry for each."""
 
     @property
-    def predicted(self) -> int:
+    def best(self) -> int:
         """The number of the most probable candidate."""
         return int(np.argmax(self.probabilities))
 
@@ -92,7 +92,7 @@ class Reader:
         """
         folder = Path(folder)
         found = open_folder(folder, "cloze", VOCABULARY, CHARACTERS)
-        with described(folder):
+        with explain_faults(folder):
             settings = found.config["config"]
             vocabulary = gdata.Vocabulary.load(folder / VOCABULARY)
             alphabet = read_json(folder / CHARACTERS, "alphabet")["alphabet"]
@@ -104,7 +104,7 @@ class Reader:
         like = jax.eval_shape(lambda key: task.init(key, batch), jax.random.key(0))
         return dataclasses.replace(reader, params=found.params(like))
 
-    def knowing(self, words: Sequence[str], vectors: str | Path | None = None) -> "Reader":
+    def with_words(self, words: Sequence[str], vectors: str | Path | None = None) -> "Reader":
         """Returns a reader with additional words in its vocabulary, each with its vector.
 
         A word that the file does not have gets a random vector that depends only on the word, like
@@ -136,7 +136,7 @@ class Reader:
             params={**self.params, "embed": embed},
         )
 
-    def read(self, source: gdata.Source, *, batch_size: int = 8) -> list[Reading]:
+    def answer_questions(self, source: gdata.Source, *, batch_size: int = 8) -> list[Reading]:
         """Answers questions; all unknown words have the same vector.
 
         Args:

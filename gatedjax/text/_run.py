@@ -7,7 +7,7 @@ import jax
 
 from gatedjax.data import Vocabulary
 from gatedjax.models import GANetConfig
-from gatedjax.text._folders import CLASSES, VOCABULARY, described, open_folder
+from gatedjax.text._folders import CLASSES, VOCABULARY, explain_faults, open_folder
 from gatedjax.text._model import TrainedModel
 from gatedjax.training.log import read_json
 
@@ -28,7 +28,7 @@ def load_run(folder: Path) -> TrainedModel:
       FileNotFoundError, ValueError: if the folder does not have such a run.
     """
     found = open_folder(folder, "run", VOCABULARY, CLASSES)
-    with described(folder):
+    with explain_faults(folder):
         settings = found.config["config"]
         config, data = GANetConfig(**settings["model"]), settings["data"]
         if data.get("truncate_side", "right") != "right" and data.get("max_len") is not None:

@@ -42,7 +42,7 @@ def common_shapes(words: Iterable[str]) -> list[str]:
     return sorted(shape for shape, count in counts.items() if count >= _LEAST)
 
 
-def strange(vocabulary: Vocabulary) -> np.ndarray:
+def is_unknown(vocabulary: Vocabulary) -> np.ndarray:
     """Returns bool [V]: True for the ids of unknown words and of shapes."""
     return np.array([w == SPECIALS[UNK] or w.startswith(_MARK) for w in vocabulary.words])
 

@@ -98,7 +98,8 @@ class Explanation:
             "label": self.label,
             "probability": float(self.probability),
             "probabilities": [
-                {"label": label, "probability": float(share)} for label, share in _ranked(self)
+                {"label": label, "probability": float(share)}
+                for label, share in _rank_classes(self)
             ],
             "tokens": list(self.tokens),
             "kept": [bool(kept) for kept in self.kept],
@@ -117,7 +118,9 @@ class Explanation:
 
         Control characters are replaced.
         """
-        classes = ", ".join(f"{clean(str(k))} {p:.3f}" for k, p in _ranked(self)[:_MOST_CLASSES])
+        classes = ", ".join(
+            f"{clean(str(k))} {p:.3f}" for k, p in _rank_classes(self)[:_MOST_CLASSES]
+        )
         lines = [f"{clean(str(self.label))} {self.probability:.3f} (of {classes})"]
         if not self.tokens:
             return f"{lines[0]}\nno words\n"
@@ -259,7 +262,7 @@ def _table(e: Explanation) -> str:
 
 
 def _classes(e: Explanation) -> str:
-    ranked = _ranked(e)
+    ranked = _rank_classes(e)
     lines = [
         '<table class="classes">',
         '<thead><tr><th scope="col">Class</th><th scope="col">Probability</th></tr></thead>',
@@ -326,7 +329,7 @@ def _change_json(change: Change) -> Json:
     return {"label": change.label, "probability": float(change.probability)}
 
 
-def _ranked(e: Explanation) -> list[tuple[Label, float]]:
+def _rank_classes(e: Explanation) -> list[tuple[Label, float]]:
     return sorted(e.probabilities.items(), key=lambda item: -item[1])
 
 

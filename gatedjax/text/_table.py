@@ -148,8 +148,8 @@ def _text(name: str, value: object) -> str:
     if _missing(value) or (isinstance(value, str) and not value.strip()):
         raise ValueError(f"no {name}")
     if not isinstance(value, str):
-        raise ValueError(f"{name} must be a text, got {_shown(value)}")
-    return _whole(str(value))  # This converts a string of NumPy to str.
+        raise ValueError(f"{name} must be a text, got {_describe_value(value)}")
+    return _check_text(str(value))  # This converts a string of NumPy to str.
 
 
 def read_label(name: str, value: object) -> Label:
@@ -179,9 +179,9 @@ def read_label(name: str, value: object) -> Label:
     if _missing(value) or (isinstance(value, str) and not value.strip()):
         raise ValueError(f"no {name}")
     if isinstance(value, str):
-        return compose(_whole(str.__str__(value)))
+        return compose(_check_text(str.__str__(value)))
     if not isinstance(value, bool | int | float):
-        raise ValueError(f"{name} must be a text or a number, got {_shown(value)}")
+        raise ValueError(f"{name} must be a text or a number, got {_describe_value(value)}")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value}")
     return value if isinstance(value, bool | float) else int(value)
@@ -199,11 +199,11 @@ def _missing(value: object) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
-def _shown(value: object) -> str:
+def _describe_value(value: object) -> str:
     return f"{type(value).__name__} {printable(repr(value))[:40]}"
 
 
-def _whole(text: str) -> str:
+def _check_text(text: str) -> str:
     problem = fault(text, "Unicode")
     if problem:
         raise ValueError(problem)
@@ -249,10 +249,12 @@ def check_names(
         raise ValueError(f"{where}: at most {MOST_COLUMNS:,} columns are read, got {len(names):,}")
     twice = sorted(name for name, n in collections.Counter(names).items() if name and n > 1)
     if twice:
-        raise ValueError(f"{where}: columns must have different names, twice: {_quoted(twice)}")
+        raise ValueError(
+            f"{where}: columns must have different names, twice: {_quote_names(twice)}"
+        )
     missing = [name for name in columns.wanted if name not in names]
     if missing:
-        there = f"there are {_quoted(names)}" if any(names) else "there are none with a name"
+        there = f"there are {_quote_names(names)}" if any(names) else "there are none with a name"
         options = "--text" if columns.label is None else "--text and --label"
         near = suggest(names, columns)
         hint = near or f"{options} name others" * (len(names) >= columns.count)
@@ -290,6 +292,6 @@ def suggest(names: Sequence[str], columns: Columns) -> str:
     return printable(hint + label)
 
 
-def _quoted(names: Sequence[str]) -> str:
+def _quote_names(names: Sequence[str]) -> str:
     shown = [repr(name if len(name) <= 40 else f"{name[:40]}...") for name in names[:_SHOWN]]
     return ", ".join(shown) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -66,11 +66,11 @@ def read_tagged(
                 tags.add(places[begin : begin + longest])
                 lines.append(record.line)
     if not lines:
-        raise asides.nothing(f"{table.name} has no tagged sentence")
+        raise asides.make_empty_error(f"{table.name} has no tagged sentence")
     asides.check(sentences, max_aside)
     if classes is None:
         _check_tags(table.name, len(numbered.places), len(tags))
-    names, order = _corpus.ordered(numbered.places, classes)
+    names, order = _corpus.order_classes(numbered.places, classes)
     return Corpus(
         table.name,
         (words.rows(),),
@@ -201,7 +201,7 @@ class Scorer:
         return dict(zip(("f1", "precision", "recall", "n"), (*scores, true), strict=True))
 
 
-def said(metrics: Json) -> str:
+def render_score(metrics: Json) -> str:
     """Formats the word accuracy, and the F1 of spans if the tags mark spans."""
     spans = metrics["spans"]
     return f"{metrics['accuracy']:.4f}" + (f" (span F1 {spans['f1']:.4f})" if spans else "")

@@ -106,7 +106,7 @@ class Tagger(Estimator):
         """
         if isinstance(X, str):
             raise TypeError("X must be a list of sentences, got one text")
-        return list(usable(tag_sentences(self._fitted(), X), "sentence"))
+        return list(usable(tag_sentences(self._get_trained(), X), "sentence"))
 
     def evaluate(
         self,
@@ -132,4 +132,4 @@ class Tagger(Estimator):
           ValueError: for a tag that is not in the training data, or data that cannot be used.
         """
         table = open_sentences(data, word=word, tag=tag, encoding=encoding)
-        return evaluate_tags(self._fitted(), table)
+        return evaluate_tags(self._get_trained(), table)

@@ -25,8 +25,8 @@ from gatedjax.text._buckets import (
     LENGTHS,
     NAMES,
     Shape,
-    grouped,
-    padded,
+    group_texts,
+    pad_texts,
     training_size,
     training_widths,
 )
@@ -37,15 +37,15 @@ from gatedjax.text._model import TrainedModel, check_inputs, networks
 from gatedjax.text._networks import Config, Network, held_at
 from gatedjax.text._options import Options, check_options, network_config, train_config
 from gatedjax.text._read import Columns, Table
-from gatedjax.text._shapes import strange
+from gatedjax.text._shapes import is_unknown
 from gatedjax.text._tagged import (
     RULE,
     Sentences,
     TagRule,
+    render_score,
     model_metrics,
     read_tagged,
     rule_metrics,
-    said,
 )
 from gatedjax.text._tags import SentenceTable
 from gatedjax.training import CheckpointStore, FitResult, TrainConfig, fit
@@ -284,7 +284,7 @@ def _words(
         more=more,
         make=networks(kind)[options.model].vocabulary,
     )
-    unknown = strange(vocabulary)
+    unknown = is_unknown(vocabulary)
     known = np.mean([float(np.mean(~unknown[ids[p]])) for r in corpus.texts for p in r.pieces()])
     share = f"{np.sum(~unknown) - 1:,}, they cover {known:.1%} of the texts"
     if path is None:
@@ -311,19 +311,19 @@ def _parts(
 ) -> dict[str, _Part]:
     """Returns the texts by purpose, with mapped ids; the texts in `held` are for validation."""
     parts = {
-        name: _Part(tuple(rows.numbered(ids, max_len) for rows in one.texts), one.labels)
+        name: _Part(tuple(rows.renumber(ids, max_len) for rows in one.texts), one.labels)
         for name, one in corpora.items()
     }
     if len(held):
         whole = parts["train"]
-        parts |= {"train": _chosen(whole, kept), "validation": _chosen(whole, held)}
+        parts |= {"train": _select_texts(whole, kept), "validation": _select_texts(whole, held)}
     return parts
 
 
-def _chosen(part: _Part, numbers: np.ndarray) -> _Part:
-    texts = tuple(rows.taken(numbers) for rows in part.texts if isinstance(rows, Rows))
+def _select_texts(part: _Part, numbers: np.ndarray) -> _Part:
+    texts = tuple(rows.select(numbers) for rows in part.texts if isinstance(rows, Rows))
     labels = part.labels
-    return _Part(texts, labels.taken(numbers) if isinstance(labels, Rows) else labels[numbers])
+    return _Part(texts, labels.select(numbers) if isinstance(labels, Rows) else labels[numbers])
 
 
 def _start(
@@ -342,7 +342,7 @@ def _start(
                 f"network: the word vectors of the file have {vectors.shape[1]} numbers, got a "
                 f"width of {width}"
             )
-        return _scaled(vectors, entry.vector_std)
+        return _scale_vectors(vectors, entry.vector_std)
     made = random_embeddings(vocabulary, width)
     if entry.starts_from_counts:
         # The random numbers are scaled down, because they would hide the log-ratios.
@@ -350,10 +350,10 @@ def _start(
         ratios = _corpus.log_ratios(train.texts, train.labels, len(vocabulary), classes)
         used = min(classes, width)
         made[:, :used] = ratios[:, :used]
-    return _scaled(made, entry.vector_std)
+    return _scale_vectors(made, entry.vector_std)
 
 
-def _scaled(vectors: np.ndarray, std: float | None) -> np.ndarray:
+def _scale_vectors(vectors: np.ndarray, std: float | None) -> np.ndarray:
     return vectors if std is None else vectors * np.float32(std / vectors.std())
 
 
@@ -475,9 +475,9 @@ def _outputs(
     model: TrainedModel, part: _Part, edges: Sequence[int]
 ) -> Iterator[tuple[list[int], list[Ids], dict[str, Any]]]:
     """Yields the positions of the texts in each batch, their ids, and the output of the network."""
-    for numbers, shape in grouped(part.lengths().tolist(), _shapes(edges)):
+    for numbers, shape in group_texts(part.lengths().tolist(), _shapes(edges)):
         texts = part.ids(numbers)
-        yield numbers, texts, model.run(padded(texts, shape))
+        yield numbers, texts, model.run(pad_texts(texts, shape))
 
 
 def _report_tags(
@@ -501,11 +501,13 @@ def _report_tags(
             for some, _, out in _outputs(model, parts[name], edges)
             for number, probabilities in zip(some, out["probabilities"], strict=False)
         )
-        ours = model_metrics(read, _sentences(parts[name]), classes, strange(model.vocabulary))
+        ours = model_metrics(read, _sentences(parts[name]), classes, is_unknown(model.vocabulary))
         report[name] = ours
         report["baseline"][name] = theirs["accuracy"]
         worse = _worse(ours, theirs["accuracy"])
-        say(f"{name}: word accuracy {said(ours)}; {RULE} {said(theirs)}{worse}")
+        say(
+            f"{name}: word accuracy {render_score(ours)}; {RULE} {render_score(theirs)}{worse}"
+        )
     return report
 
 

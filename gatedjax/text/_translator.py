@@ -20,7 +20,7 @@ from gatedjax.models import (
 )
 from gatedjax.models._checks import check_at_least
 from gatedjax.models.ssan.translation import STOP
-from gatedjax.text._folders import BYTE_PAIRS, described, open_folder
+from gatedjax.text._folders import BYTE_PAIRS, explain_faults, open_folder
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ def open_translator(
         raise ValueError(
             f"{folder} holds one set of parameters: average is for the work folder of a run"
         )
-    with described(folder):
+    with explain_faults(folder):
         settings = found.config["config"]
         place = bpe or folder / BYTE_PAIRS
         pieces = gdata.BytePairs.load(place)

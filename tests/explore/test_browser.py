@@ -274,7 +274,7 @@ def test_modes_and_settings(page, explorer):
 
 
 def test_two_models_side_by_side(page, explorer):
-    (read,) = explorer.models[1].read([(TEXT,)])
+    (read,) = explorer.models[1].read_texts([(TEXT,)])
     np.testing.assert_allclose(probabilities(page, 1), read.probabilities, atol=TIGHT)
     assert [word.tag_name for word in words(page, 1)] == ["span"] * len(TOKENS)
     assert len(words(page)) == len(TOKENS)

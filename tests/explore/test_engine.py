@@ -76,7 +76,7 @@ def test_an_answer_is_that_of_the_network_itself(both, state):
     base, _ = pure(made, TOKENS, free, soft=is_soft)
     np.testing.assert_allclose(gated["base"], base, atol=TIGHT)
     assert gated["density"] == pytest.approx(np.mean(gates), abs=TIGHT)
-    (read,) = both.models[1].read([(TEXT,)])
+    (read,) = both.models[1].read_texts([(TEXT,)])
     np.testing.assert_allclose(soft["probabilities"], read.probabilities, atol=TIGHT)
     assert soft["gates"] is None
 
@@ -229,7 +229,7 @@ def test_the_leak_is_the_change_without_the_shut_words(both, sentences):
     made = both.models[0]
     for row, (text, _) in zip(sentences.rows[:3], ROWS, strict=False):
         tokens = split_words(text)
-        (read,) = made.read([(text,)])
+        (read,) = made.read_texts([(text,)])
         kept = tuple(word for word, keep in zip(tokens, read.kept[0], strict=True) if keep)
         alone, _ = pure(made, kept, [1.0] * len(kept))
         best = int(np.argmax(read.probabilities))
@@ -337,7 +337,7 @@ def test_layers_are_those_of_the_network(name):
     made = model(name)
     shown = Explorer([made], [name])
     answer = shown.answer({"text": TEXT})["models"][0]
-    (read,) = made.read([(TEXT,)])
+    (read,) = made.read_texts([(TEXT,)])
     np.testing.assert_allclose(answer["probabilities"], read.probabilities, atol=TIGHT)
     (layers,) = shown.layers({"text": TEXT})["models"]
     json.dumps(layers, allow_nan=False)

@@ -53,11 +53,11 @@ def test_rows_are_cut_numbered_and_chosen(tmp_path):
     rows = drawn(20)
     corpus, numbers = read(rows, tmp_path)
     table = np.arange(len(numbers.ids), dtype=np.int32)[::-1] + 7
-    texts = corpus.texts[0].numbered(table, 3)
+    texts = corpus.texts[0].renumber(table, 3)
     wanted = [[int(table[i]) for i in row[:3]] for row in corpus.texts[0]]
     assert [row.tolist() for row in texts] == wanted
     assert [row.tolist() for row in texts[2:5]] == wanted[2:5]
-    chosen = texts.taken(np.array([5, 0, 5]))
+    chosen = texts.select(np.array([5, 0, 5]))
     assert len(chosen) == 3
     assert [row.tolist() for row in chosen] == [wanted[5], wanted[0], wanted[5]]
     assert [row.tolist() for row in chosen[1:]] == [wanted[0], wanted[5]]

@@ -198,7 +198,7 @@ def test_fit_warns_where_the_class_of_a_label_is_spelt_otherwise(monkeypatch):
 def test_evaluation_reads_labels_by_the_same_rule():
     read = Read((("a",),), np.array([0.75, 0.25]), (), 1.0, None, None)
     model = types.SimpleNamespace(
-        kind="text", classes=(CAFE, 1), read=lambda texts: [read] * len(list(texts)),
+        kind="text", classes=(CAFE, 1), read_texts=lambda texts: [read] * len(list(texts)),
         entry=types.SimpleNamespace(gated=False), max_len=9, ids=lambda tokens: [0] * len(tokens),
         run=lambda batch: {"probabilities": np.ones((4096, 2)), "kept": [np.ones((4096, 9), bool)]},
     )  # fmt: skip
