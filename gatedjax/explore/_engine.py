@@ -26,7 +26,7 @@ from gatedjax.explore._views import LONGEST, View, floats, grids, view_of
 from gatedjax.models import GANet
 from gatedjax.text._buckets import COARSE, width_of
 from gatedjax.text._corpus import split_words
-from gatedjax.text._model import Read, TrainedModel, cut
+from gatedjax.text._model import TextOutput, TrainedModel, take_row
 
 LAYERED = ("agt", "ssan")
 """Names of the networks with layers that the explorer shows."""
@@ -70,7 +70,7 @@ class Explorer:
         models = [part.about(name) for name, part in zip(self.names, self._parts, strict=True)]
         return {
             "models": models,
-            "modes": list(get_args(Mode)) if any(one["gated"] for one in models) else [],
+            "modes": list(get_args(Mode)) if any(model["gated"] for model in models) else [],
             "longest": LONGEST,
             "fields": list(self.views[0].fields) if self.views else None,
         }
@@ -118,8 +118,8 @@ class Explorer:
           True if no computation is running any more.
         """
         self._closed = True
-        ended = [part.close(seconds) for part in self._parts]
-        return all(ended)
+        results = [part.close(seconds) for part in self._parts]
+        return all(results)
 
     def check_gates(self, name: str) -> None:
         """Raises ValueError, with `name`, unless the models are classifiers of single texts."""
@@ -146,7 +146,7 @@ class Explorer:
         """
         state = check_state(message)
         if self.views:
-            return self._viewed(state)
+            return self._answer_views(state)
         words = split_words(state.text)
         answer: Json = {"words": len(words), "notes": [], "tokens": [], "models": []}
         if not words:
@@ -158,25 +158,30 @@ class Explorer:
             )
         tokens = words[:LONGEST]
         answer["tokens"] = list(tokens)
-        found = [programs.answer(tokens, state) for programs in self.programs]
-        for name, one in zip(self.names, found, strict=True):
-            if one["read"] < len(tokens):
-                answer["notes"].append(f"{name} reads the first {one['read']:,} words.")
-            unknown = len(tokens) - sum(one["known"])
+        results = [programs.answer(tokens, state) for programs in self.programs]
+        for name, result in zip(self.names, results, strict=True):
+            if result["read"] < len(tokens):
+                answer["notes"].append(f"{name} reads the first {result['read']:,} words.")
+            unknown = len(tokens) - sum(result["known"])
             if unknown == len(tokens):
                 answer["notes"].append(f"{name} knows none of these words.")
-        answer["models"] = found
+        answer["models"] = results
         return answer
 
-    def _viewed(self, state: State) -> Json:
+    def _answer_views(self, state: State) -> Json:
         self.check_open()
-        found = [view.answer(state) for view in self.views]
-        notes = list(dict.fromkeys(note for said, _ in found for note in said))
+        answers = [view.answer(state) for view in self.views]
+        notes = list(dict.fromkeys(note for notes_of_view, _ in answers for note in notes_of_view))
         words = len(split_words(state.text))
-        return {"words": words, "notes": notes, "tokens": [], "models": [one for _, one in found]}
+        return {
+            "words": words,
+            "notes": notes,
+            "tokens": [],
+            "models": [answer for _, answer in answers],
+        }
 
 
-def gated(model: TrainedModel) -> bool:
+def has_gates(model: TrainedModel) -> bool:
     """Returns whether a model has gates that can be forced."""
     return getattr(model.config, "system", None) == "ganet"
 
@@ -191,12 +196,12 @@ class Programs:
     """
 
     def __init__(self, model: TrainedModel) -> None:
-        self.model, self.gated = model, gated(model)
+        self.model, self.gated = model, has_gates(model)
         self._params = jax.device_put(model.params)
         # A lock per program, so that two threads do not compile it twice and others need not wait.
         self._locks: dict[tuple[int, bool], threading.Lock] = {}
-        self._reading = functools.lru_cache(_KEPT_TEXTS)(self._read)
-        self.likely = functools.lru_cache(_KEPT_TEXTS)(self._open)
+        self._reading = functools.lru_cache(_KEPT_TEXTS)(self._run_words)
+        self.likely = functools.lru_cache(_KEPT_TEXTS)(self._open_probabilities)
 
     def _with_gates(self, params: Params, batch: Tree, gates: Tree, soft: bool) -> Tree:
         output: Output = self.model.module.apply(
@@ -206,13 +211,13 @@ class Programs:
         return jax.nn.softmax(output.logits), output.attention, output.gates, likely
 
     @functools.cached_property
-    def _forced(self) -> Any:
+    def _text_program(self) -> Any:
         """The program for a single text, compiled quickly because a user waits for it."""
         quick = _QUICK if jax.default_backend() == "cpu" else None
         return jax.jit(self._with_gates, static_argnums=3, compiler_options=quick)
 
     @functools.cached_property
-    def _batched(self) -> Any:
+    def _batch_program(self) -> Any:
         return jax.jit(self._with_gates, static_argnums=3)
 
     def answer(self, tokens: tuple[str, ...], state: State) -> Json:
@@ -227,13 +232,13 @@ class Programs:
             "rule": None,
         }
         if not self.gated:
-            read = self._reading(tokens)
+            output = self._reading(tokens)
             return answer | {
-                "probabilities": floats(read.probabilities),
-                "base": floats(read.probabilities),
-                "attention": floats(read.attention),
-                "density": float(read.density),
-                "kept": [bool(kept) for kept in read.kept[0]],
+                "probabilities": floats(output.probabilities),
+                "base": floats(output.probabilities),
+                "attention": floats(output.attention),
+                "density": float(output.density),
+                "kept": [bool(is_open) for is_open in output.masks[0]],
             }
         likely = self.likely(tokens)
         free = gates_of(likely, state, self.model.config.temperature)
@@ -254,7 +259,7 @@ class Programs:
         }
 
     @functools.cached_property
-    def _whole(self) -> Any:
+    def _layer_program(self) -> Any:
         def run(params: Params, batch: Tree) -> Tree:
             output: Output = self.model.module.apply({"params": params}, batch)
             return [output.attention] if self.model.network == "agt" else list(output.selections)
@@ -288,13 +293,17 @@ class Programs:
         edge = width_of(len(tokens), self.model.max_len, COARSE)
         batch = self.model.batch([(tokens,)], edge)
         with self._lock(edge, True):
-            found = jax.device_get(self._whole(self._params, batch))
+            outputs = jax.device_get(self._layer_program(self._params, batch))
         if self.model.network == "agt":
-            rows = [] if found[0] is None else found[0][0, :, : len(tokens)]
+            rows = [] if outputs[0] is None else outputs[0][0, :, : len(tokens)]
             return [{"name": f"Layer {n}", "values": floats(row)} for n, row in enumerate(rows, 1)]
         note = "A row is a word, and what it attends to."
-        numbered = enumerate(found, 1)
-        return [one for n, seen in numbered for one in grids(f"Layer {n}", seen, tokens, note)]
+        numbered = enumerate(outputs, 1)
+        return [
+            grid
+            for n, selection in numbered
+            for grid in grids(f"Layer {n}", selection, tokens, note)
+        ]
 
     def with_gates(
         self, tokens: tuple[str, ...], gates: Sequence[np.ndarray], *, soft: bool = False
@@ -327,8 +336,8 @@ class Programs:
           The class probabilities [S, B, C], the gates [S, B, T] after the rule for texts without an
           open gate, and the probabilities [B, T] that the gates are open.
         """
-        found = jax.device_get(self._batched(self._params, batch, gates, False))
-        probabilities, _, used, likely = found
+        outputs = jax.device_get(self._batch_program(self._params, batch, gates, False))
+        probabilities, _, used, likely = outputs
         return probabilities, used, likely
 
     def _run_forced(
@@ -339,7 +348,7 @@ class Programs:
         rows[:, 0, : len(tokens)] = gates
         batch = self.model.batch([(tokens,)], edge)
         with self._lock(edge, soft):
-            return jax.device_get(self._forced(self._params, batch, rows, soft))
+            return jax.device_get(self._text_program(self._params, batch, rows, soft))
 
     def _lock(self, edge: int, soft: bool) -> threading.Lock:
         return self._locks.setdefault((edge, soft), threading.Lock())
@@ -347,24 +356,24 @@ class Programs:
     def close(self, seconds: float) -> bool:
         """Acquires all locks and never releases them; returns whether this succeeded."""
         edges = {width_of(n, self.model.max_len, COARSE) for n in COARSE}
-        taken = [
+        acquired = [
             self._lock(edge, soft).acquire(timeout=seconds)
             for edge in edges
             for soft in (False, True)
         ]
-        return all(taken)
+        return all(acquired)
 
-    def _open(self, tokens: tuple[str, ...]) -> np.ndarray:
+    def _open_probabilities(self, tokens: tuple[str, ...]) -> np.ndarray:
         """Returns the probabilities [T] that the gates are open."""
         closed = np.zeros(len(tokens), np.float32)
         *_, likely = self._run_forced(tokens, [closed, closed], False)
         return likely[0, : len(tokens)]
 
-    def _read(self, tokens: tuple[str, ...]) -> Read:
+    def _run_words(self, tokens: tuple[str, ...]) -> TextOutput:
         edge = width_of(len(tokens), self.model.max_len, COARSE)
         with self._lock(edge, False):
             out = self.model.run(self.model.batch([(tokens,)], edge))
-        return cut((tokens,), out, 0)
+        return take_row((tokens,), out, 0)
 
 
 def gates_of(open_: np.ndarray, state: State, temperature: float) -> np.ndarray:
@@ -418,6 +427,6 @@ def force(gates: np.ndarray, forced: Mapping[int, bool]) -> np.ndarray:
 
 def _largest(p: np.ndarray, density: float) -> np.ndarray:
     """Returns bool [T]: True at the largest p, at least at one; the first among equal values."""
-    chosen = np.zeros(len(p), bool)
-    chosen[np.argsort(-p, kind="stable")[: max(1, int(density * len(p) + 0.5))]] = True
-    return chosen
+    is_largest = np.zeros(len(p), bool)
+    is_largest[np.argsort(-p, kind="stable")[: max(1, int(density * len(p) + 0.5))]] = True
+    return is_largest

@@ -75,7 +75,7 @@ def payload(explorer: Explorer, text: str) -> Json:
         )
     about = explorer.about()
     about["modes"] = [mode for mode in about["modes"] if mode in MODES]
-    about["models"] = [one | {"layers": False} for one in about["models"]]
+    about["models"] = [model | {"layers": False} for model in about["models"]]
     return {
         "about": about | {"sentences": False},
         "text": text,
@@ -101,30 +101,30 @@ def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
     model = programs.model
     if model.max_len < len(tokens):
         raise ValueError(f"the model reads {model.max_len} words, and the text has {len(tokens)}")
-    known = [word in model.vocabulary for word in tokens]
+    is_known = [word in model.vocabulary for word in tokens]
     if not programs.gated:
-        (read,) = model.read_tokens([(tokens,)])
+        (output,) = model.read_tokens([(tokens,)])
         return {
-            "known": known,
-            "kept": [bool(kept) for kept in read.kept[0]],
-            "density": read.density,
+            "known": is_known,
+            "kept": [bool(is_open) for is_open in output.masks[0]],
+            "density": output.density,
             "open": None,
-            "probabilities": _shares(read.probabilities),
-            "attention": None if read.attention is None else _shares(read.attention),
+            "probabilities": _shares(output.probabilities),
+            "attention": None if output.attention is None else _shares(output.attention),
         }
     gates = patterns_of(len(tokens))
     parts: list[Any] = []
     for begin in range(0, len(gates), _ROWS):
-        some = gates[begin : begin + _ROWS]
-        filled = np.resize(some, (_ROWS, len(tokens)))
+        patterns = gates[begin : begin + _ROWS]
+        filled = np.resize(patterns, (_ROWS, len(tokens)))
         probabilities, attention, _ = programs.with_gates(tokens, list(filled))
-        parts.append((probabilities[: len(some)], attention[: len(some)]))
+        parts.append((probabilities[: len(patterns)], attention[: len(patterns)]))
     return {
-        "known": known,
+        "known": is_known,
         "open": [float(p) for p in programs.likely(tokens)],
         "empty": model.config.empty,
-        "probabilities": _shares(np.concatenate([one for one, _ in parts])),
-        "attention": _shares(np.concatenate([one for _, one in parts])),
+        "probabilities": _shares(np.concatenate([scores for scores, _ in parts])),
+        "attention": _shares(np.concatenate([weights for _, weights in parts])),
     }
 
 
@@ -136,8 +136,8 @@ def _page(data: Json) -> bytes:
     """Returns the page around its data."""
     script, style = (page_file(name).decode() for name in ("explorer.js", "explorer.css"))
     # "<" is escaped, because "</script>" in a text would end the element.
-    held = to_json(data, separators=(",", ":")).replace("<", "\\u003c")
+    content = to_json(data, separators=(",", ":")).replace("<", "\\u003c")
     body = f"""<main data-gatedjax="offline"></main>
 <noscript>The explorer is a program of this page: allow it to run scripts.</noscript>
-<script type="application/json" id="gatedjax-data">{held}</script>"""
+<script type="application/json" id="gatedjax-data">{content}</script>"""
     return render_page("Gate explorer", body, style, script=script, css_class="gx-page").encode()

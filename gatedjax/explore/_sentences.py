@@ -37,7 +37,7 @@ class Sentences:
     Attributes:
       name: name of the file.
       total: number of usable lines that were read.
-      more: True if the file has more usable lines.
+      has_more: True if the file has more usable lines.
       rows: for each sentence the text and the label, and from the first model the prediction, the
         error 1 - p(label), the density, and for the first sentences the gate leak.
       curves: for each model the density, accuracy and threshold of each point; a single point if
@@ -46,7 +46,7 @@ class Sentences:
 
     name: str
     total: int
-    more: bool
+    has_more: bool
     rows: Sequence[Json]
     curves: Sequence[Json]
 
@@ -55,7 +55,7 @@ class Sentences:
         return {
             "name": self.name,
             "total": self.total,
-            "more": self.more,
+            "more": self.has_more,
             "leaks": sum(row["leak"] is not None for row in self.rows),
             "orders": [o for o in ORDERS if any(row[o] is not None for row in self.rows)],
             "curves": list(self.curves),
@@ -78,9 +78,9 @@ class Sentences:
             raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {str(order)[:40]!r}")
         if not isinstance(begin, int) or isinstance(begin, bool) or begin < 0:
             raise ValueError(f"begin must be a whole number from 0 on, got {str(begin)[:40]}")
-        known = [row for row in self.rows if row[order] is not None]
-        known.sort(key=lambda row: -row[order])
-        return {"rows": known[begin : begin + PAGE], "begin": begin, "total": len(known)}
+        rows = [row for row in self.rows if row[order] is not None]
+        rows.sort(key=lambda row: -row[order])
+        return {"rows": rows[begin : begin + PAGE], "begin": begin, "total": len(rows)}
 
 
 def read_sentences(
@@ -100,42 +100,44 @@ def read_sentences(
     Raises:
       ValueError: if there is no usable sentence.
     """
-    known = [Classes("label", model.classes) for model in explorer.models]
-    found = (
-        (record, [one.find(record.label, record.where, record.line) for one in known])
+    tables = [Classes("label", model.classes) for model in explorer.models]
+    labelled = (
+        (record, [classes.find(record.label, record.where, record.line) for classes in tables])
         for record in table
         if isinstance(record, Record) and record.label is not None
         if split_words(record.inputs[0], 1)
     )
-    usable = ((record, places) for record, places in found if None not in places)
+    usable = ((record, places) for record, places in labelled if None not in places)
     pairs = list(itertools.islice(usable, most + 1))
-    more, pairs = len(pairs) > most, pairs[:most]
+    has_more, pairs = len(pairs) > most, pairs[:most]
     records = [record for record, _ in pairs]
     if not records:
         raise ValueError(f"{table.name} has no sentence with a label of the model")
     texts = [split_words(record.inputs[0]) for record in records]
-    seen = [_Seen.of(programs, texts, explorer.check_open) for programs in explorer.programs]
+    results = [
+        _Results.compute(programs, texts, explorer.check_open) for programs in explorer.programs
+    ]
     labels = np.array([places for _, places in pairs]).T.tolist()
-    curves = [one.curve(right) for one, right in zip(seen, labels, strict=True)]
-    rows = _rows(explorer.models[0].classes, seen[0], records, labels[0])
-    for row, leak in zip(rows, seen[0].leaks(leaks), strict=False):
+    curves = [result.curve(right) for result, right in zip(results, labels, strict=True)]
+    rows = _rows(explorer.models[0].classes, results[0], records, labels[0])
+    for row, leak in zip(rows, results[0].leaks(leaks), strict=False):
         row["leak"] = leak
-    return Sentences(table.name, len(records), more, rows, curves)
+    return Sentences(table.name, len(records), has_more, rows, curves)
 
 
 def _rows(
-    classes: Sequence[Label], seen: "_Seen", records: Sequence[Record], labels: Sequence[int]
+    classes: Sequence[Label], results: "_Results", records: Sequence[Record], labels: Sequence[int]
 ) -> list[Json]:
     rows = []
     for number, record in enumerate(records):
-        probabilities = seen.usual[number]
+        probabilities = results.middle_probabilities[number]
         rows.append(
             {
                 "text": record.inputs[0],
                 "label": str(record.label),
                 "predicted": str(classes[int(np.argmax(probabilities))]),
                 "error": float(1 - probabilities[labels[number]]),
-                "density": float(seen.kept[number].mean()) if seen.programs.gated else None,
+                "density": float(results.masks[number].mean()) if results.programs.gated else None,
                 "leak": None,
             }
         )
@@ -159,8 +161,8 @@ def thresholds_of(values: np.ndarray, shares: Sequence[float]) -> np.ndarray:
       A threshold for each share.
     """
     ordered = np.sort(values.astype(np.float64))
-    apart = np.diff(ordered) > ROUNDING
-    between = ((ordered[1:] + ordered[:-1]) / 2)[apart]
+    is_distinct = np.diff(ordered) > ROUNDING
+    between = ((ordered[1:] + ordered[:-1]) / 2)[is_distinct]
     below = np.quantile(ordered, 1 - np.array(shares), method="lower")
     if not len(between):
         return below
@@ -168,7 +170,7 @@ def thresholds_of(values: np.ndarray, shares: Sequence[float]) -> np.ndarray:
 
 
 @dataclasses.dataclass(eq=False)
-class _Seen:
+class _Results:
     """The results of a model for texts with each threshold.
 
     Attributes:
@@ -176,49 +178,60 @@ class _Seen:
       texts: the words of each text.
       check: called between batches; an exception from it ends the work.
       thresholds: [S], in descending order; at -1 all gates are open.
-      usual: [N, C], the class probabilities with the threshold 0.5, or without gates.
-      kept: for each text a bool [T], True at words with an open gate at the threshold 0.5.
-      chosen: int [S, N], the most probable class.
-      opened: [S, N], the number of open gates.
+      middle_probabilities: [N, C], the class probabilities with the threshold 0.5, or without gates.
+      masks: for each text a bool [T], True at words with an open gate at the threshold 0.5.
+      predicted: int [S, N], the most probable class.
+      open_counts: [S, N], the number of open gates.
     """
 
     programs: Programs
     texts: Sequence[tuple[str, ...]]
     check: Callable[[], None]
     thresholds: np.ndarray
-    usual: np.ndarray
-    kept: list[np.ndarray]
-    chosen: np.ndarray
-    opened: np.ndarray
+    middle_probabilities: np.ndarray
+    masks: list[np.ndarray]
+    predicted: np.ndarray
+    open_counts: np.ndarray
 
     @classmethod
-    def of(
+    def compute(
         cls, programs: Programs, texts: Sequence[tuple[str, ...]], check: Callable[[], None]
-    ) -> "_Seen":
+    ) -> "_Results":
         """Runs the model on texts, with a program for each width."""
         model = programs.model
         texts = [words[: model.max_len] for words in texts]
         classes = len(model.classes)
-        usual = np.zeros((len(texts), classes))
+        middle_probabilities = np.zeros((len(texts), classes))
         if not programs.gated:
             for numbers, batch in _batches(programs, texts):
                 check()
-                usual[numbers] = model.run(batch)["probabilities"][: len(numbers)]
-            one = np.argmax(usual, axis=1)[None]
-            kept = [np.ones(len(words), bool) for words in texts]
-            opened = np.array([[len(words) for words in texts]], float)
-            return cls(programs, texts, check, np.array([-1.0]), usual, kept, one, opened)
+                middle_probabilities[numbers] = model.run(batch)["probabilities"][: len(numbers)]
+            best = np.argmax(middle_probabilities, axis=1)[None]
+            masks = [np.ones(len(words), bool) for words in texts]
+            open_counts = np.array([[len(words) for words in texts]], float)
+            return cls(
+                programs,
+                texts,
+                check,
+                np.array([-1.0]),
+                middle_probabilities,
+                masks,
+                best,
+                open_counts,
+            )
         likely: dict[int, np.ndarray] = {}
         for numbers, batch in _batches(programs, texts):
             check()
-            *_, found = programs.batch_with_gates(batch, np.zeros(_shape(batch), np.float32))
-            likely |= {n: found[row, : len(texts[n])] for row, n in enumerate(numbers)}
+            *_, probabilities_open = programs.batch_with_gates(
+                batch, np.zeros(_shape(batch), np.float32)
+            )
+            likely |= {n: probabilities_open[row, : len(texts[n])] for row, n in enumerate(numbers)}
         pooled = np.concatenate([likely[number] for number in range(len(texts))])
         thresholds = -np.sort(-np.array([*thresholds_of(pooled, SHARES), *ROUND, -1.0]))
         middle = int(np.argmax(thresholds <= 0.5))
-        chosen = np.zeros((len(thresholds), len(texts)), int)
-        opened = np.zeros((len(thresholds), len(texts)))
-        kept = [np.zeros(0, bool)] * len(texts)
+        predicted = np.zeros((len(thresholds), len(texts)), int)
+        open_counts = np.zeros((len(thresholds), len(texts)))
+        masks = [np.zeros(0, bool)] * len(texts)
         for numbers, batch in _batches(programs, texts):
             check()
             gates = np.zeros(_shape(batch), np.float32)
@@ -226,20 +239,25 @@ class _Seen:
                 p = likely[number]
                 gates[:, row, : len(p)] = p > thresholds[:, None]
             probabilities, used, _ = programs.batch_with_gates(batch, gates)
-            chosen[:, numbers] = probabilities.argmax(-1)[:, : len(numbers)]
-            opened[:, numbers] = used.sum(-1)[:, : len(numbers)]
-            usual[numbers] = probabilities[middle, : len(numbers)]
+            predicted[:, numbers] = probabilities.argmax(-1)[:, : len(numbers)]
+            open_counts[:, numbers] = used.sum(-1)[:, : len(numbers)]
+            middle_probabilities[numbers] = probabilities[middle, : len(numbers)]
             for row, number in enumerate(numbers):
-                kept[number] = used[middle, row, : len(texts[number])] > 0
-        return cls(programs, texts, check, thresholds, usual, kept, chosen, opened)
+                masks[number] = used[middle, row, : len(texts[number])] > 0
+        return cls(
+            programs, texts, check, thresholds, middle_probabilities, masks, predicted, open_counts
+        )
 
     def curve(self, targets: Sequence[int]) -> Json:
         """Returns density, accuracy and threshold of each point; `targets` are the true classes."""
         words = sum(map(len, self.texts))
         points = {
-            threshold: (float(opened.sum() / words), float(np.mean(chosen == np.array(targets))))
-            for threshold, opened, chosen in zip(
-                self.thresholds.tolist(), self.opened, self.chosen, strict=True
+            threshold: (
+                float(open_counts.sum() / words),
+                float(np.mean(predicted == np.array(targets))),
+            )
+            for threshold, open_counts, predicted in zip(
+                self.thresholds.tolist(), self.open_counts, self.predicted, strict=True
             )
         }
         return {
@@ -256,18 +274,20 @@ class _Seen:
         """
         if not self.programs.gated:
             return []
-        alone = [
-            tuple(itertools.compress(words, kept.tolist()))
-            for words, kept in zip(self.texts[:most], self.kept, strict=False)
+        open_texts = [
+            tuple(itertools.compress(words, masks.tolist()))
+            for words, masks in zip(self.texts[:most], self.masks, strict=False)
         ]
-        leaks = np.zeros(len(alone))
-        for numbers, batch in _batches(self.programs, alone):
+        leaks = np.zeros(len(open_texts))
+        for numbers, batch in _batches(self.programs, open_texts):
             self.check()
             gates = np.ones(_shape(batch), np.float32)
             probabilities, *_ = self.programs.batch_with_gates(batch, gates)
             for row, number in enumerate(numbers):
-                best = int(np.argmax(self.usual[number]))
-                leaks[number] = abs(self.usual[number, best] - probabilities[0, row, best])
+                best = int(np.argmax(self.middle_probabilities[number]))
+                leaks[number] = abs(
+                    self.middle_probabilities[number, best] - probabilities[0, row, best]
+                )
         return [float(leak) for leak in leaks]
 
 

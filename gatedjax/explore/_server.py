@@ -126,7 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Sends a file of the page."""
         with self._refusals():
-            name = self._checked()
+            name = self._check_request()
             if name not in FILES:
                 self._wrong(name, "POST" if name == "ask" else None)
             self._send(HTTPStatus.OK, *self.server.file(name))
@@ -134,13 +134,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answers a question of the page."""
         with self._refusals():
-            name = self._checked()
+            name = self._check_request()
             if name != "ask":
                 self._wrong(name, "GET" if name in FILES else None)
             answer = self._answer(self._body())
             self._send(HTTPStatus.OK, to_json(answer).encode(), "application/json")
 
-    def _checked(self) -> str:
+    def _check_request(self) -> str:
         """Returns the name after the token in the path.
 
         Raises:
@@ -153,8 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
         if origin is not None and origin != f"http://{hosts[0].lower()}":
             raise _Refused(HTTPStatus.FORBIDDEN, "another page may not ask")
         token, slash, name = self.path.removeprefix("/").partition("/")
-        given, wanted = token.encode("utf-8", "replace"), self.server.token.encode()
-        if not hmac.compare_digest(given, wanted) or not slash:
+        sent, expected = token.encode("utf-8", "replace"), self.server.token.encode()
+        if not hmac.compare_digest(sent, expected) or not slash:
             raise _Refused(HTTPStatus.FORBIDDEN, "open the address that gatedjax explore printed")
         return name
 
@@ -181,9 +181,9 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(HTTPStatus.BAD_REQUEST, "an object in JSON is wanted")
         return message
 
-    def _answer(self, asked: Json) -> Json:
+    def _answer(self, question: Json) -> Json:
         try:
-            return self.server.ask(asked)
+            return self.server.ask(question)
         except ValueError as error:
             raise _Refused(HTTPStatus.BAD_REQUEST, str(error)) from error
         except Exception as error:  # Such as a device without memory; the page shows the message.

@@ -84,8 +84,8 @@ class Session:
             return {"ready": False}
         return {"ready": True, **self._found.about()}
 
-    def _work(self, read: Callable[[], Sentences]) -> None:
+    def _work(self, read_sentences: Callable[[], Sentences]) -> None:
         try:
-            self._found = read()
+            self._found = read_sentences()
         except Exception as error:  # The page shows any error, because nobody else sees it.
             self._failed = str(error) or type(error).__name__

@@ -71,7 +71,7 @@ def check_state(message: Mapping[str, Any]) -> State:
     seed = values.get("seed", 0)
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
         raise ValueError(f"seed must be a whole number from 0 to 2^32 - 1, got {str(seed)[:40]}")
-    return State(**{**values, "forced": _forced(values.get("forced", {}))})
+    return State(**{**values, "forced": _check_forced(values.get("forced", {}))})
 
 
 def _share(name: str, value: Any) -> float:
@@ -81,10 +81,10 @@ def _share(name: str, value: Any) -> float:
     return float(value)
 
 
-def _forced(value: Any) -> dict[int, bool]:
+def _check_forced(value: Any) -> dict[int, bool]:
     if not isinstance(value, Mapping):
         raise ValueError(f"forced must be an object, got {type(value).__name__}")
-    found = {}
+    forced = {}
     for place, is_open in value.items():
         number = str(place)
         plain = number.isascii() and number.isdigit() and len(number) < 8
@@ -92,5 +92,5 @@ def _forced(value: Any) -> dict[int, bool]:
             raise ValueError(
                 f"forced must hold numbers of words and true or false, got {number[:40]!r}"
             )
-        found[int(number)] = is_open
-    return found
+        forced[int(number)] = is_open
+    return forced

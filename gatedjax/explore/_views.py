@@ -116,13 +116,13 @@ def grids(name: str, selection: Any, rows: Sequence[str], note: str = "") -> lis
       The grids; none if the layer has no weights.
     """
     weights, gates = selection.weights, selection.gates
-    found = []
+    results = []
     for head in range(0 if weights is None else weights.shape[1]):
-        chosen = None if gates is None else gates[0, head % gates.shape[1]] > 0.5
-        found.append(
-            grid(f"{name}, head {head + 1}", weights[0, head], rows, rows, chosen, note=note)
+        is_selected = None if gates is None else gates[0, head % gates.shape[1]] > 0.5
+        results.append(
+            grid(f"{name}, head {head + 1}", weights[0, head], rows, rows, is_selected, note=note)
         )
-    return found
+    return results
 
 
 def grid(
@@ -130,7 +130,7 @@ def grid(
     values: np.ndarray,
     rows: Sequence[str],
     columns: Sequence[str],
-    chosen: np.ndarray | None = None,
+    is_selected: np.ndarray | None = None,
     *,
     note: str = "",
 ) -> Json:
@@ -141,7 +141,7 @@ def grid(
       values: [R, C], the numbers.
       rows: the R words of the rows.
       columns: the C words of the columns.
-      chosen: bool [R, C], True at selected pairs, or None.
+      is_selected: bool [R, C], True at selected pairs, or None.
       note: a note below the grid.
 
     Returns:
@@ -157,25 +157,25 @@ def grid(
         "cut": len(rows) > high or len(columns) > wide,
         "pairs": [floats(row) for row in cut],
         "selected": None
-        if chosen is None
-        else [[bool(value) for value in row] for row in chosen[:high, :wide]],
+        if is_selected is None
+        else [[bool(value) for value in row] for row in is_selected[:high, :wide]],
     }
 
 
-def line(name: str, tokens: Sequence[str], known: Sequence[bool], **more: Any) -> Json:
+def line(name: str, tokens: Sequence[str], is_known: Sequence[bool], **entries: Any) -> Json:
     """Makes a line of an answer: a text with a number for each word.
 
     Args:
       name: title of the line.
       tokens: the words.
-      known: for each word, whether the vocabulary has it.
-      **more: further entries: "values", "of", "kept", "note".
+      is_known: for each word, whether the vocabulary has it.
+      **entries: further entries: "values", "of", "kept", "note".
 
     Returns:
       The line, for JSON.
     """
     empty: Json = {"values": None, "of": None, "kept": None, "note": ""}
-    return {"name": name, "tokens": list(tokens), "known": list(known), **empty, **more}
+    return {"name": name, "tokens": list(tokens), "known": list(is_known), **empty, **entries}
 
 
 class PairView(View):
@@ -191,19 +191,19 @@ class PairView(View):
         self._model, self.network, self.max_len = model, model.entry.about, model.max_len
         self.classes = [str(label) for label in model.classes]
         self._params = jax.device_put(model.params)
-        self._reading = functools.lru_cache(_KEPT)(self._read)
+        self._reading = functools.lru_cache(_KEPT)(self._run_texts)
 
     @functools.cached_property
     def _program(self) -> Any:
         def run(params: Params, batch: Tree) -> Tree:
             output: Output = self._model.module.apply({"params": params}, batch)
-            read = self._model.entry.summarize(output, batch)
+            reading = self._model.entry.summarize(output, batch)
             both = output.premise, output.hypothesis
-            return jax.nn.softmax(output.logits), read["kept"], read["density"], both
+            return jax.nn.softmax(output.logits), reading["kept"], reading["density"], both
 
         return jax.jit(run)
 
-    def _read(self, texts: tuple[tuple[str, ...], ...]) -> Any:
+    def _run_texts(self, texts: tuple[tuple[str, ...], ...]) -> Any:
         edge = width_of(max(map(len, texts)), min(LONGEST, self.max_len), COARSE)
         batch = self._model.batch([texts], edge)
         with self._lock:
@@ -226,15 +226,15 @@ class PairView(View):
         notes, texts = self._texts(state)
         if not all(texts):
             return notes, None
-        probabilities, kept, density, both = self._reading(texts)
+        probabilities, masks, density, both = self._reading(texts)
         selects = both[0].gates is not None
         lines = []
-        for name, words, mask in zip(("First text", "Second text"), texts, kept, strict=True):
-            used = [bool(one) for one in mask[0, : len(words)]]
-            note = f"{sum(used)} of {len(words)} words are selected by most words."
-            known = [word in self._model.vocabulary for word in words]
-            more: Json = {"kept": used, "note": note} if selects else {}
-            lines.append(line(name, words, known, **more))
+        for name, words, mask in zip(("First text", "Second text"), texts, masks, strict=True):
+            is_selected = [bool(flag) for flag in mask[0, : len(words)]]
+            note = f"{sum(is_selected)} of {len(words)} words are selected by most words."
+            is_known = [word in self._model.vocabulary for word in words]
+            entries: Json = {"kept": is_selected, "note": note} if selects else {}
+            lines.append(line(name, words, is_known, **entries))
         share = f"{density[0]:.3f} of the pairs of words are selected, over both texts."
         best = int(np.argmax(probabilities[0]))
         return notes, {
@@ -256,7 +256,11 @@ class PairView(View):
         *_, both = self._reading(texts)
         note = "A row is a word, and what it attends to within its text."
         sides = zip(("First text", "Second text"), both, texts, strict=True)
-        return [one for name, seen, words in sides for one in grids(name, seen, words, note)]
+        return [
+            result
+            for name, selection, words in sides
+            for result in grids(name, selection, words, note)
+        ]
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
         """Compiles the programs for short texts; see `View.warm_up`."""
@@ -305,10 +309,10 @@ class ReaderView(View):
         return jax.jit(run)
 
     def _ask(
-        self, document: tuple[str, ...], asked: tuple[str, ...], candidates: tuple[str, ...]
+        self, document: tuple[str, ...], query_words: tuple[str, ...], candidates: tuple[str, ...]
     ) -> tuple[Reading, np.ndarray, list[np.ndarray]]:
         """Returns the reading, the attention of the last hop [N], and of the gating hops [N, Q]."""
-        source = question(" ".join(document), " ".join(asked), candidates)
+        source = question(" ".join(document), " ".join(query_words), candidates)
         query = wrapped(source[0])
         wide = width_of(len(document), LONGEST, COARSE)
         long = width_of(len(query), QUESTION_EDGES[-1], QUESTION_EDGES)
@@ -319,7 +323,7 @@ class ReaderView(View):
             positions=1,
             words=wide + long,
         )
-        vocabulary, params = self._own((*document, *query), shape.words + 2)
+        vocabulary, params = self._build_table((*document, *query), shape.words + 2)
         encoded = encode_cloze(source, vocabulary)
         spelling = None
         if self._reader.config.char_dim:
@@ -330,20 +334,24 @@ class ReaderView(View):
         hops = [
             hop[0, : len(document), : len(query)] for hop in output.attention if hop.shape[-1] > 1
         ]
-        found = reading_of(encoded, 0, output, 0)
-        return found, output.document_attention[0, : len(document)], hops
+        reading = reading_of(encoded, 0, output, 0)
+        return reading, output.document_attention[0, : len(document)], hops
 
-    def _own(self, words: Sequence[str], rows: int) -> tuple[Vocabulary, Params]:
+    def _build_table(self, words: Sequence[str], rows: int) -> tuple[Vocabulary, Params]:
         """Returns a vocabulary of only these words, and parameters with a table of `rows` rows."""
         reader = self._reader
         vectors, lowercase = reader.params["embed"]["table"], reader.vocabulary.lowercase
         fold = str.lower if lowercase else str
         have = [word for word in dict.fromkeys(map(fold, words)) if word in reader.vocabulary]
-        known = Vocabulary(have, lowercase=lowercase)
+        vocabulary = Vocabulary(have, lowercase=lowercase)
         ids = [0, 1, *reader.vocabulary.encode(have)]
         embed = {**reader.params["embed"], "table": vectors[np.array(ids)]}
         small = type(reader)(
-            reader.config, reader.data, known, reader.characters, {**reader.params, "embed": embed}
+            reader.config,
+            reader.data,
+            vocabulary,
+            reader.characters,
+            {**reader.params, "embed": embed},
         ).with_words(words)
         table = small.params["embed"]["table"]
         filled = np.zeros((rows, table.shape[1]), table.dtype)
@@ -354,8 +362,8 @@ class ReaderView(View):
     def answer(self, state: State) -> Found:
         """Computes the notes and the answer for a state; see `View.answer`."""
         words = tuple(self._split(" ".join(state.text.split())))
-        asked = tuple(self._split(state.question.replace("XXXXX", PLACEHOLDER)))
-        names = [" ".join(self._split(one)) for one in state.candidates.splitlines()]
+        query = tuple(self._split(state.question.replace("XXXXX", PLACEHOLDER)))
+        names = [" ".join(self._split(text)) for text in state.candidates.splitlines()]
         candidates = tuple(dict.fromkeys(name for name in names if name))
         document = words[: self.max_len]
         notes = []
@@ -363,13 +371,13 @@ class ReaderView(View):
             notes.append(
                 f"The document has {len(words):,} words; the first {len(document):,} are read."
             )
-        wrong = self._refused(document, asked, candidates)
+        wrong = self._find_fault(document, query, candidates)
         if wrong:
             return [*notes, wrong], None
-        reading, last, hops = self._asking(document, asked, candidates)
+        reading, last, hops = self._asking(document, query, candidates)
         places = {place.position for place in reading.places}
-        kept = [place in places for place in range(len(document))]
-        known = [word in self._reader.vocabulary for word in document]
+        is_candidate = [place in places for place in range(len(document))]
+        is_known = [word in self._reader.vocabulary for word in document]
         counts = [
             sum(place.candidate == i for place in reading.places) for i in range(len(candidates))
         ]
@@ -377,8 +385,8 @@ class ReaderView(View):
             line(
                 f"Hop {number}",
                 document,
-                known,
-                kept=kept,
+                is_known,
+                kept=is_candidate,
                 of=list(reading.query),
                 values=[floats(column.round(4)) for column in hop.T],
             )
@@ -386,7 +394,14 @@ class ReaderView(View):
         ]
         note = "What decides: the attention of the question to the document."
         lines.append(
-            line("Last hop", document, known, kept=kept, values=floats(last.round(6)), note=note)
+            line(
+                "Last hop",
+                document,
+                is_known,
+                kept=is_candidate,
+                values=floats(last.round(6)),
+                note=note,
+            )
         )
         best = reading.best
         return notes, {
@@ -400,18 +415,18 @@ class ReaderView(View):
             "lines": lines,
         }
 
-    def _refused(
-        self, document: tuple[str, ...], asked: tuple[str, ...], candidates: tuple[str, ...]
+    def _find_fault(
+        self, document: tuple[str, ...], query: tuple[str, ...], candidates: tuple[str, ...]
     ) -> str:
         """Returns why there is no answer, or "" if there is an answer."""
         if not document:
             return "No document yet: paste one."
-        if not asked:
+        if not query:
             return "No question yet: type one, with @placeholder where the answer belongs."
-        if PLACEHOLDER not in asked:
+        if PLACEHOLDER not in query:
             return "The question has no @placeholder (or XXXXX) where the answer belongs."
-        if len(asked) > QUESTION_EDGES[-1] - 2:
-            return f"A question has at most {QUESTION_EDGES[-1] - 2} words here, not {len(asked)}."
+        if len(query) > QUESTION_EDGES[-1] - 2:
+            return f"A question has at most {QUESTION_EDGES[-1] - 2} words here, not {len(query)}."
         if not candidates:
             return "No candidate yet: type them, one on each line."
         if len(candidates) > CANDIDATE_EDGES[-1]:
@@ -471,12 +486,15 @@ class TranslatorView(View):
     def _look(self) -> Any:
         model = self._translator.model
 
-        def projected(module: Any, method: str) -> bool:
+        def is_projection(module: Any, method: str) -> bool:
             return module.name in ("query", "key") and module.parent.name == "source_attention"
 
         def run(params: Params, batch: Tree) -> Tree:
             output, seen = model.apply(
-                {"params": params}, batch, capture_intermediates=projected, mutable="intermediates"
+                {"params": params},
+                batch,
+                capture_intermediates=is_projection,
+                mutable="intermediates",
             )
             mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])[:, None, None]
             weights = []
@@ -498,9 +516,9 @@ class TranslatorView(View):
 
     def _translate(self, ids: tuple[int, ...]) -> tuple[int, ...]:
         with self._lock:
-            found = np.asarray(self._search(self._params, self._batch(ids)))
-        stops = np.flatnonzero(found == STOP)
-        return tuple(int(one) for one in found[: stops[0] + 1 if len(stops) else len(found)])
+            tokens = np.asarray(self._search(self._params, self._batch(ids)))
+        stops = np.flatnonzero(tokens == STOP)
+        return tuple(int(token) for token in tokens[: stops[0] + 1 if len(stops) else len(tokens)])
 
     def _align(self, ids: tuple[int, ...], target: tuple[int, ...]) -> tuple[np.ndarray, Any]:
         """Returns W [L, M, T, N] without padding, and the selections of the encoder."""
@@ -524,7 +542,7 @@ class TranslatorView(View):
                 "be translated here: shorten it.",
                 (),
             )
-        return "", tuple(int(one) for one in ids)
+        return "", tuple(int(piece) for piece in ids)
 
     def answer(self, state: State) -> Found:
         """Computes the notes and the answer for a state; see `View.answer`."""
@@ -532,8 +550,8 @@ class TranslatorView(View):
         if wrong:
             return [wrong], None
         translation = self._translator.bpe.decode(self._translating(ids))
-        pieces = self._shown(ids[:-1])
-        known = [one != UNK for one in ids[:-1]]
+        pieces = self._show_pieces(ids[:-1])
+        is_known = [piece != UNK for piece in ids[:-1]]
         return [], {
             "title": translation or "(nothing)",
             "share": None,
@@ -542,7 +560,7 @@ class TranslatorView(View):
             "probabilities": [],
             "details": None,
             "note": "",
-            "lines": [line("The sentence, as pieces", pieces, known)],
+            "lines": [line("The sentence, as pieces", pieces, is_known)],
         }
 
     def layers(self, state: State) -> list[Json] | None:
@@ -564,19 +582,19 @@ class TranslatorView(View):
         names = [*columns, END]
         note = "A row is a word of the translation, and what it attends to in the sentence."
         draw = functools.partial(grid, rows=rows, columns=names, note=note)
-        found = [draw("Alignment: last layer, mean of heads", between[-1].mean(axis=0))]
+        results = [draw("Alignment: last layer, mean of heads", between[-1].mean(axis=0))]
         for number, heads in enumerate(between, 1):
             if number < len(between):
-                found.append(draw(f"Decoder layer {number}, mean of heads", heads.mean(axis=0)))
+                results.append(draw(f"Decoder layer {number}, mean of heads", heads.mean(axis=0)))
             for head, values in enumerate(heads, 1):
-                found.append(draw(f"Decoder layer {number}, head {head}", values))
-        pieces = [*self._shown(ids[:-1]), END]
+                results.append(draw(f"Decoder layer {number}, head {head}", values))
+        pieces = [*self._show_pieces(ids[:-1]), END]
         note = "A row is a piece of the sentence, and what it attends to."
         for number, selection in enumerate(selections, 1):
-            found += grids(f"Encoder layer {number}", selection, pieces, note)
-        return found
+            results += grids(f"Encoder layer {number}", selection, pieces, note)
+        return results
 
-    def _shown(self, ids: Sequence[int]) -> list[str]:
+    def _show_pieces(self, ids: Sequence[int]) -> list[str]:
         pieces = [piece.replace(SPACE, "") for piece in self._translator.bpe.pieces(ids)]
         return [piece or "\u2423" for piece in pieces]
 

@@ -35,23 +35,23 @@ def explorer(model: Any, against: Any = None, *, text: str = "", data: object = 
       TypeError, ValueError: if model is not a model for texts.
     """
     kind = _widget_class()
-    given = [model] if against is None else [model, against]
-    models = [_trained(one) for one in given]
-    names = [getattr(one, "network", type(one).__name__.lower()) for one in models]
+    sources = [model] if against is None else [model, against]
+    models = [_load_trained(source) for source in sources]
+    names = [getattr(source, "network", type(source).__name__.lower()) for source in models]
     if len(set(names)) < len(names):
         names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
-    shown = Explorer(models, names)
+    engine = Explorer(models, names)
     if data is None:
-        return kind(Session(shown), {"text": text})
-    shown.check_gates("data")
+        return kind(Session(engine), {"text": text})
+    engine.check_gates("data")
     from gatedjax.explore._sentences import read_sentences
     from gatedjax.text._read import open_table
 
     table = open_table(data)
-    return kind(Session(shown, lambda: read_sentences(shown, table)), {"text": text})
+    return kind(Session(engine, lambda: read_sentences(engine, table)), {"text": text})
 
 
-def _trained(model: Any) -> TrainedModel | Reader | Translator:
+def _load_trained(model: Any) -> TrainedModel | Reader | Translator:
     if isinstance(model, TrainedModel | Reader | Translator):
         return model
     if hasattr(model, "_get_trained"):
@@ -64,7 +64,7 @@ def _trained(model: Any) -> TrainedModel | Reader | Translator:
     )
 
 
-def answered(session: Session, content: Any) -> Json:
+def answer_message(session: Session, content: Any) -> Json:
     """Answers a message of the page.
 
     Args:
@@ -100,6 +100,8 @@ def _widget_class() -> Any:
 
         def __init__(self, session: Session, state: Json) -> None:
             super().__init__(state=state)
-            self.on_msg(lambda widget, content, buffers: self.send(answered(session, content)))
+            self.on_msg(
+                lambda widget, content, buffers: self.send(answer_message(session, content))
+            )
 
     return Widget

@@ -46,7 +46,7 @@ class AnswerOptions:
 
 
 def run(
-    kind: type[AnswerOptions], args: Sequence[str], prog: str, read: Callable[[Path], Reader]
+    kind: type[AnswerOptions], args: Sequence[str], prog: str, open_reader: Callable[[Path], Reader]
 ) -> int:
     """Runs the command; returns its exit status.
 
@@ -54,7 +54,7 @@ def run(
       kind: the class of the options; a subclass may give the folder another name.
       args: the command line.
       prog: name of the command, for its help.
-      read: function that opens the folder.
+      open_reader: function that opens the folder.
 
     Returns:
       0. A refused input ends the program with a message instead.
@@ -62,16 +62,16 @@ def run(
     show_version(args)
     options = read_options(kind, args, prog=prog)
     with refusals(OPTIONS):
-        answer(options, read, new_console())
+        answer(options, open_reader, new_console())
     return 0
 
 
-def answer(options: AnswerOptions, read: Callable[[Path], Reader], console: Console) -> None:
+def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], console: Console) -> None:
     """Prints the probabilities of the candidates, and the places with the most attention.
 
     Args:
       options: the document, the question and the folder of the reader.
-      read: function that opens the folder.
+      open_reader: function that opens the folder.
       console: where the answer is printed.
 
     Raises:
@@ -79,7 +79,7 @@ def answer(options: AnswerOptions, read: Callable[[Path], Reader], console: Cons
     """
     source = question(*_tokens(options))
     words = source[0]["tokens"]
-    reader = read(options.folder)
+    reader = open_reader(options.folder)
     reader = reader.with_words([*words, *source[0]["query"]], options.embeddings)
     (reading,) = reader.answer_questions(source)
     if not reading.places:
@@ -120,8 +120,8 @@ def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{options.document} is not UTF-8: {error}") from error
-    asked = options.question.replace("XXXXX", "@placeholder")
-    parts = [" ".join(text.split()), asked, *options.candidates]
+    query = options.question.replace("XXXXX", "@placeholder")
+    parts = [" ".join(text.split()), query, *options.candidates]
     if not options.tokenized:
         parts = [" ".join(treebank_tokens(part)) for part in parts]
     return parts[0], parts[1], parts[2:]

@@ -60,8 +60,8 @@ def open_arrow(data: Any, name: str) -> InRows:
         raise ValueError(missing(f"{name} needs", "pyarrow")) from None
     with _faults(name):
         is_file = isinstance(data, Path)
-        found = dataset(data, format=ENDS[data.suffix.lower()]) if is_file else dataset(data)
-    facts = json.loads((found.schema.metadata or {}).get(b"huggingface", b"{}"))
+        source = dataset(data, format=ENDS[data.suffix.lower()]) if is_file else dataset(data)
+    facts = json.loads((source.schema.metadata or {}).get(b"huggingface", b"{}"))
     features = facts.get("info", {}).get("features", {})
-    classes = {name: one["names"] for name, one in features.items() if one.get("names")}
-    return InRows(name, _Rows(name, found), classes, tuple(found.schema.names))
+    classes = {name: feature["names"] for name, feature in features.items() if feature.get("names")}
+    return InRows(name, _Rows(name, source), classes, tuple(source.schema.names))

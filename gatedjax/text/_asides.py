@@ -48,8 +48,8 @@ class Asides:
         self._lost += 1
         if len(self._first_lost) < _SHOWN:
             self._first_lost.append(aside)
-        if len(self._encodings) < _FILES and (found := _BYTE.match(aside.reason)):
-            self._encodings[aside.where] = found.group(1)
+        if len(self._encodings) < _FILES and (match := _BYTE.match(aside.reason)):
+            self._encodings[aside.where] = match.group(1)
 
     def check(self, used: int, max_aside: float) -> None:
         """Refuses a source if too many of its records cannot be used.

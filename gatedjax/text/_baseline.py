@@ -98,8 +98,8 @@ class LinearBaseline:
         self._num_classes = num_classes
         self._classes, classes = np.unique(labels[numbers], return_inverse=True)
         keys = _pair_keys(corpus.ids, corpus.ends, len(self._words))
-        kept, counts = np.unique(keys[keys >= 0], return_counts=True)
-        self._pairs = kept[counts >= _LEAST_PAIRS]
+        pairs, counts = np.unique(keys[keys >= 0], return_counts=True)
+        self._pairs = pairs[counts >= _LEAST_PAIRS]
         rows = self._rows(corpus.ids, corpus.ends)
         self._weights = _feature_weights(rows, classes)
         rows = _weight_rows(rows, self._weights)
@@ -126,8 +126,8 @@ class LinearBaseline:
             scores = rows @ self._coefficients + self._bias
             part = np.zeros((len(ends), self._num_classes))
             # With a single class there are no scores to compare: its probability is 1.
-            alone = len(self._classes) == 1
-            part[:, self._classes] = 1.0 if alone else np.exp(_log_softmax(scores))
+            is_single = len(self._classes) == 1
+            part[:, self._classes] = 1.0 if is_single else np.exp(_log_softmax(scores))
             parts.append(part)
         return np.concatenate(parts) if parts else np.zeros((0, self._num_classes))
 
@@ -137,15 +137,15 @@ class LinearBaseline:
         features, sizes = [], []
         for first, last in _spans(ends):
             begin = ends[first - 1] if first else 0
-            some, stops = ids[begin : ends[last - 1]], ends[first:last] - begin
+            span_ids, stops = ids[begin : ends[last - 1]], ends[first:last] - begin
             text = np.repeat(np.arange(last - first), np.diff(stops, prepend=0))
-            known = some >= 0
-            cells = [text[known] * width + some[known]]
+            is_known = span_ids >= 0
+            cells = [text[is_known] * width + span_ids[is_known]]
             if len(self._pairs):
-                keys = _pair_keys(some, stops, len(self._words))
+                keys = _pair_keys(span_ids, stops, len(self._words))
                 place = np.minimum(np.searchsorted(self._pairs, keys), len(self._pairs) - 1)
-                found = np.flatnonzero(self._pairs[place] == keys)
-                cells.append(text[found] * width + len(self._words) + place[found])
+                matches = np.flatnonzero(self._pairs[place] == keys)
+                cells.append(text[matches] * width + len(self._words) + place[matches])
             # Each pair (text, feature) is one number, so that a sort removes repetitions.
             code = np.unique(np.concatenate(cells))
             features.append((code % max(width, 1)).astype(np.int32))
@@ -176,12 +176,12 @@ def _number_words(
         if not _is_kept(number, halvings):
             continue
         for word in _lower_words(text):
-            known = words.get(word)
-            if known is None:
-                known = -1
+            word_id = words.get(word)
+            if word_id is None:
+                word_id = -1
                 if len(words) < _MOST_KINDS:
-                    known = words[word] = len(words)
-            ids.append(known)
+                    word_id = words[word] = len(words)
+            ids.append(word_id)
         ends.append(len(ids))
         numbers.append(number)
         while len(ids) > most and len(numbers) > 1:

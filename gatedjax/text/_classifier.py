@@ -47,7 +47,7 @@ class Predictions(Sequence[Prediction]):
         return Predictions(self._items[index]) if isinstance(index, slice) else self._items[index]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return array_of((one.label for one in self._items), dtype)
+        return array_of((item.label for item in self._items), dtype)
 
     @property
     def labels(self) -> np.ndarray:
@@ -106,11 +106,11 @@ class _Classifier(Estimator):
         """
         columns = columns or COLUMNS[cls._kind]
         tables = (
-            None if one is None else open_table(one, columns, encoding=encoding)
-            for one in (data, validation, test)
+            None if source is None else open_table(source, columns, encoding=encoding)
+            for source in (data, validation, test)
         )
-        more: Json = {"say": say, "progress": progress, "max_aside": max_aside}
-        return cls(**options)._train(*tables, workdir=workdir, **more)
+        arguments: Json = {"say": say, "progress": progress, "max_aside": max_aside}
+        return cls(**options)._train(*tables, workdir=workdir, **arguments)
 
     def fit(self, X: Any, y: Any, *, workdir: str | Path | None = None) -> Self:
         """Trains on texts and their labels, with the interface of scikit-learn.
@@ -136,13 +136,13 @@ class _Classifier(Estimator):
         _check_lengths(texts, labels)
         rows = [(*text, label) for text, label in zip(texts, labels, strict=True)]
         table = open_table(rows, COLUMNS[self._kind])
-        said: list[str] = []
-        self._train(table, None, None, workdir=workdir, say=said.append)
-        for line in said:
+        report: list[str] = []
+        self._train(table, None, None, workdir=workdir, say=report.append)
+        for line in report:
             if "set aside" in line:
                 warnings.warn(line, stacklevel=2)
-        texts_of_y = (one for one in labels if isinstance(one, str))
-        changed = next((one for one in texts_of_y if one != compose(one) != ""), None)
+        texts_of_y = (label for label in labels if isinstance(label, str))
+        changed = next((label for label in texts_of_y if label != compose(label) != ""), None)
         if changed is not None:
             warnings.warn(
                 f"y has {changed!a}, of which the class is {compose(changed)!a}: labels "
@@ -195,8 +195,8 @@ class _Classifier(Estimator):
         Raises:
           ValueError: if a label is missing, or only looks like a class ("1" if the class is 1).
         """
-        labels, known = _values(y, "y"), self._get_trained().classes
-        classes = Classes("label", known)
+        labels, model_classes = _values(y, "y"), self._get_trained().classes
+        classes = Classes("label", model_classes)
         places = []
         for number, label in enumerate(labels, 1):
             try:
@@ -204,10 +204,10 @@ class _Classifier(Estimator):
             except ValueError as error:
                 raise ValueError(f"y:{number}: {error}") from None
             places.append(classes.find(plain, "y", number))
-        place_of = {label: place for place, label in enumerate(known)}
-        found = [place_of[one.label] for one in self.predict(X)]
-        _check_lengths(found, labels)
-        return float(np.mean([a == b for a, b in zip(found, places, strict=True)]))
+        place_of = {label: place for place, label in enumerate(model_classes)}
+        predicted = [place_of[prediction.label] for prediction in self.predict(X)]
+        _check_lengths(predicted, labels)
+        return float(np.mean([a == b for a, b in zip(predicted, places, strict=True)]))
 
     def evaluate(
         self, data: object, *, columns: Columns | None = None, encoding: str = "utf-8"
@@ -311,21 +311,21 @@ def _check_lengths(texts: Sized, labels: Sized) -> None:
         raise ValueError(f"X and y must be of one length, got {len(texts)} and {len(labels)}")
 
 
-def _check_list(values: Any, what: str) -> None:
+def _check_list(values: Any, name: str) -> None:
     # `list` of a frame or of a dict returns the names of its columns, not the values.
     if isinstance(values, Mapping) or hasattr(values, "columns"):
         raise TypeError(
-            f"{what} must be a list, an array or one column of a frame, got "
+            f"{name} must be a list, an array or one column of a frame, got "
             f"{type(values).__name__}, as which the names of its columns would be read"
         )
 
 
-def _values(values: Any, what: str) -> list[Label]:
-    _check_list(values, what)
-    listed = values.tolist() if hasattr(values, "tolist") else list(values)
-    if listed and isinstance(listed[0], list):
-        raise ValueError(f"{what} must have one dimension")
-    return listed
+def _values(values: Any, name: str) -> list[Label]:
+    _check_list(values, name)
+    items = values.tolist() if hasattr(values, "tolist") else list(values)
+    if items and isinstance(items[0], list):
+        raise ValueError(f"{name} must have one dimension")
+    return items
 
 
 def _list_examples(texts: Any, kind: str) -> list[tuple[str, ...]]:
@@ -333,10 +333,10 @@ def _list_examples(texts: Any, kind: str) -> list[tuple[str, ...]]:
     if isinstance(texts, str):
         raise TypeError("X must be a list of texts, got one text")
     _check_list(texts, "X")
-    listed = texts.tolist() if hasattr(texts, "tolist") else list(texts)
+    items = texts.tolist() if hasattr(texts, "tolist") else list(texts)
     if kind == "pair":
-        return [tuple(row) for row in listed]
-    for number, one in enumerate(listed):
-        if not isinstance(one, str):
-            raise TypeError(f"X must be a list of texts, got {type(one).__name__} at {number}")
-    return [(text,) for text in listed]
+        return [tuple(row) for row in items]
+    for number, item in enumerate(items):
+        if not isinstance(item, str):
+            raise TypeError(f"X must be a list of texts, got {type(item).__name__} at {number}")
+    return [(text,) for text in items]

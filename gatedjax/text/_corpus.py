@@ -82,24 +82,24 @@ class Rows(Sequence[np.ndarray]):
         """Returns the same texts, with their ids mapped by a table, cut to `max_len` words."""
         return Rows(self._flat, self._starts, table, max_len)
 
-    def select(self, chosen: np.ndarray) -> "RowSubset":
-        """Returns the texts at the positions in `chosen`, an int array."""
-        return RowSubset(self, chosen)
+    def select(self, positions: np.ndarray) -> "RowSubset":
+        """Returns the texts at the given positions, an int array."""
+        return RowSubset(self, positions)
 
 
 class RowSubset(Sequence[np.ndarray]):
     """A selection of rows by their positions."""
 
-    def __init__(self, rows: Sequence[np.ndarray], chosen: np.ndarray) -> None:
-        self._rows, self._chosen = rows, chosen
+    def __init__(self, rows: Sequence[np.ndarray], positions: np.ndarray) -> None:
+        self._rows, self._positions = rows, positions
 
     def __len__(self) -> int:
-        return len(self._chosen)
+        return len(self._positions)
 
     def __getitem__(self, index):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        return self._rows[int(self._chosen[index])]
+        return self._rows[int(self._positions[index])]
 
 
 class Spool:
@@ -208,7 +208,7 @@ class Corpus:
         return dict(zip(self.classes, counts.tolist(), strict=True))
 
     @property
-    def tagged(self) -> bool:
+    def is_tagged(self) -> bool:
         """True if each word has a label, False if each text has a label."""
         return isinstance(self.labels, Rows)
 
@@ -267,7 +267,7 @@ def read_corpus(
     """
     width = len(table.columns.inputs)
     spools = [Spool(folder / f"{part}-{i}.ids") for i in range(width)]
-    numbered = Classes("label", classes)
+    table_of_classes = Classes("label", classes)
     labels, lines = array.array("i"), array.array("q")
     asides = Asides(table.name)
     with contextlib.ExitStack() as stack:
@@ -281,11 +281,11 @@ def read_corpus(
             if isinstance(record, Aside):
                 asides.add(record)
                 continue
-            seen = len(numbered.places)
-            labels.append(numbered.place(record.label, record.where, record.line))  # type: ignore[arg-type]
-            if len(numbered.places) > seen:
+            seen = len(table_of_classes.places)
+            labels.append(table_of_classes.place(record.label, record.where, record.line))  # type: ignore[arg-type]
+            if len(table_of_classes.places) > seen:
                 # Checked early, so that a column of texts is not stored as a million labels.
-                _check_classes(table.name, len(numbered.places), len(labels), most=2000)
+                _check_classes(table.name, len(table_of_classes.places), len(labels), most=2000)
             lines.append(record.line)
             for piece, spool in zip(pieces, spools, strict=True):
                 spool.add(piece)
@@ -293,8 +293,8 @@ def read_corpus(
         raise asides.make_empty_error(f"{table.name} has no labelled text")
     asides.check(len(labels), max_aside)
     if classes is None:
-        _check_classes(table.name, len(numbered.places), len(labels), most=_FEW)
-    names, order = order_classes(numbered.places, classes)
+        _check_classes(table.name, len(table_of_classes.places), len(labels), most=_FEW)
+    names, order = order_classes(table_of_classes.places, classes)
     return Corpus(
         table.name,
         tuple(spool.rows() for spool in spools),
@@ -307,21 +307,21 @@ def read_corpus(
 
 
 def order_classes(
-    found: Mapping[Label, int], classes: Sequence[Label] | None
+    positions: Mapping[Label, int], classes: Sequence[Label] | None
 ) -> tuple[tuple[Label, ...], np.ndarray]:
     """Determines the order of the classes.
 
     Args:
-      found: the position of each label in the order of the file.
+      positions: the position of each label in the order of the file.
       classes: the classes that were passed by the caller, or None.
 
     Returns:
       The classes, which are sorted if `classes` is None, and int32 [labels], the position in them
-      of each label in `found`.
+      of each label in `positions`.
     """
-    names = tuple(found) if classes is not None else _sorted(found)
+    names = tuple(positions) if classes is not None else _sorted(positions)
     place = {name: i for i, name in enumerate(names)}
-    return names, np.array([place[name] for name in found], np.int32)
+    return names, np.array([place[name] for name in positions], np.int32)
 
 
 def _sorted(labels: Iterable[Label]) -> tuple[Label, ...]:
@@ -350,13 +350,13 @@ def check_trainable(corpus: Corpus, *, split: bool) -> None:
     Raises:
       ValueError: if there is a single class, or, with `split`, a class with a single example.
     """
-    what, user = ("tag", "tagger") if corpus.tagged else ("class", "classifier")
+    noun, user = ("tag", "tagger") if corpus.is_tagged else ("class", "classifier")
     if len(corpus.classes) < 2:
         aside = f" ({corpus.aside:,} could not be used)" if corpus.aside else ""
         raise ValueError(
-            f"{corpus.name} has one {what}, {corpus.classes[0]!r}{aside}: a {user} needs two"
+            f"{corpus.name} has one {noun}, {corpus.classes[0]!r}{aside}: a {user} needs two"
         )
-    if split and corpus.tagged:
+    if split and corpus.is_tagged:
         if len(corpus) < 2:
             raise ValueError(
                 f"{corpus.name} has one sentence, which cannot be both learned and checked"
@@ -371,7 +371,7 @@ def check_trainable(corpus: Corpus, *, split: bool) -> None:
                 )
 
 
-def held_out(labels: Labels, fraction: float) -> tuple[np.ndarray, np.ndarray]:
+def split_texts(labels: Labels, fraction: float) -> tuple[np.ndarray, np.ndarray]:
     """Splits the examples into training and validation, in proportion to the classes.
 
     Both parts get at least one example of each class. Tagged sentences have many labels and are
@@ -386,10 +386,13 @@ def held_out(labels: Labels, fraction: float) -> tuple[np.ndarray, np.ndarray]:
     """
     if not isinstance(labels, np.ndarray):
         labels = np.zeros(len(labels), np.int32)
-    kept, held = stratified_split(labels, fraction, seed=SPLIT_SEED)
-    to_held, to_kept = _lacking(labels, held, kept), _lacking(labels, kept, held)
-    held = np.union1d(np.setdiff1d(held, to_kept), to_held)
-    return np.setdiff1d(np.arange(len(labels)), held), held
+    training, validation = stratified_split(labels, fraction, seed=SPLIT_SEED)
+    to_validation, to_training = (
+        _lacking(labels, validation, training),
+        _lacking(labels, training, validation),
+    )
+    validation = np.union1d(np.setdiff1d(validation, to_training), to_validation)
+    return np.setdiff1d(np.arange(len(labels)), validation), validation
 
 
 def _lacking(labels: np.ndarray, part: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -400,12 +403,12 @@ def _lacking(labels: np.ndarray, part: np.ndarray, other: np.ndarray) -> np.ndar
 
 def build_vocabulary(
     corpus: Corpus,
-    held: np.ndarray,
+    excluded: np.ndarray,
     numbers: Numbers,
     *,
     min_count: int,
     max_words: int,
-    more: Iterable[str] = (),
+    extra_words: Iterable[str] = (),
     make: type[Vocabulary] = Vocabulary,
 ) -> tuple[Vocabulary, np.ndarray]:
     """Builds the vocabulary of the training texts.
@@ -414,11 +417,11 @@ def build_vocabulary(
 
     Args:
       corpus: the texts.
-      held: positions of the texts that are not for training.
+      excluded: positions of the texts that are not for training.
       numbers: the numbers of the words.
       min_count: words that occur less often are dropped.
       max_words: largest number of words from the texts.
-      more: words that are added, such as the words in a file of vectors.
+      extra_words: words that are added, such as the words in a file of vectors.
       make: the class of the vocabulary; a `ShapedVocabulary` also has the shapes of dropped words.
 
     Returns:
@@ -428,17 +431,17 @@ def build_vocabulary(
     for rows in corpus.texts:
         for piece in rows.pieces():
             counts += np.bincount(piece, minlength=len(counts))
-        for i in held:
+        for i in excluded:
             np.subtract.at(counts, rows[int(i)], 1)
     words = list(numbers.ids)
-    known = [i for i in np.flatnonzero(counts >= min_count).tolist() if words[i] not in SPECIALS]
-    known.sort(key=lambda i: (-counts[i], words[i]))
-    names = [words[i] for i in known[:max_words]]
+    frequent = [i for i in np.flatnonzero(counts >= min_count).tolist() if words[i] not in SPECIALS]
+    frequent.sort(key=lambda i: (-counts[i], words[i]))
+    names = [words[i] for i in frequent[:max_words]]
     if make is ShapedVocabulary:
-        kept = set(names)
-        names += common_shapes(words[i] for i in np.flatnonzero(counts) if words[i] not in kept)
+        word_set = set(names)
+        names += common_shapes(words[i] for i in np.flatnonzero(counts) if words[i] not in word_set)
     have = set(names) | set(SPECIALS)
-    names += dict.fromkeys(word for word in more if word not in have)
+    names += dict.fromkeys(word for word in extra_words if word not in have)
     vocabulary = make(names, lowercase=numbers.lowercase)
     return vocabulary, table_of(numbers, vocabulary)
 

@@ -91,9 +91,9 @@ def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
             yield line, problem or (_split(first) if tabs else _reason(line, last, str(error)))
 
 
-def _is_record_each(held: list[tuple[int, str]], width: int) -> bool:
+def _is_record_each(lines: list[tuple[int, str]], width: int) -> bool:
     """Returns whether each of several lines is a record of `width` fields if quotes are ignored."""
-    return width > 1 and all(text.count("\t") == width - 1 for _, text in held)
+    return width > 1 and all(text.count("\t") == width - 1 for _, text in lines)
 
 
 def _reason(first: int, last: int, error: str) -> str:
@@ -134,8 +134,8 @@ class Delimited:
         Raises:
           ValueError: if the header cannot be read.
         """
-        tried = [(one, self._first(one)) for one in _DELIMITERS[self.kind]]
-        first, most = tried[0], max(tried, key=lambda one: _count(one[1]))
+        headers = [(mark, self._first(mark)) for mark in _DELIMITERS[self.kind]]
+        first, most = headers[0], max(headers, key=lambda header: _count(header[1]))
         delimiter, names = most if _count(first[1]) < 2 <= _count(most[1]) else first
         if isinstance(names, str):
             raise ValueError(names)

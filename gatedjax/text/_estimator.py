@@ -48,11 +48,11 @@ class Estimator(Options):
         Raises:
           ValueError: for a name that is not a parameter.
         """
-        known = [field.name for field in dataclasses.fields(self)]
+        names = [field.name for field in dataclasses.fields(self)]
         for name, value in params.items():
-            if name not in known:
+            if name not in names:
                 raise ValueError(
-                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}"
+                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(names)}"
                 )
             setattr(self, name, value)
         return self
@@ -91,15 +91,17 @@ class Estimator(Options):
           FileNotFoundError, ValueError: if the folder does not have such a model.
         """
         trained = TrainedModel.load(folder, (cls._kind,))
-        made = cls(
+        estimator = cls(
             model=trained.network,
             max_len=trained.max_len,
             lowercase=trained.vocabulary.lowercase,
         )
-        made._take(trained)
-        return made
+        estimator._take(trained)
+        return estimator
 
-    def _train(self, *tables: Data | None, workdir: str | Path | None = None, **more: Any) -> Self:
+    def _train(
+        self, *tables: Data | None, workdir: str | Path | None = None, **arguments: Any
+    ) -> Self:
         """Trains on the first of three tables; see `train_model`."""
         options = self.options
         check_options(options, self._kind)
@@ -112,7 +114,7 @@ class Estimator(Options):
                 folder,
                 validation=validation,
                 test=test,
-                **more,
+                **arguments,
             )
         self._take(trained)
         return self
@@ -132,8 +134,8 @@ class Estimator(Options):
 
     def __repr__(self) -> str:
         fields = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
-        given = (f"{field.name}={value!r}" for field, value in fields if value != field.default)
-        return f"{type(self).__name__}({', '.join(given)})"
+        changed = (f"{field.name}={value!r}" for field, value in fields if value != field.default)
+        return f"{type(self).__name__}({', '.join(changed)})"
 
 
 def _not_fitted(message: str) -> Exception:
@@ -148,8 +150,8 @@ def _not_fitted(message: str) -> Exception:
 @contextlib.contextmanager
 def _folder(workdir: str | Path | None) -> Iterator[Path]:
     if workdir is None:
-        with tempfile.TemporaryDirectory(prefix="gatedjax-") as made:
-            yield Path(made)
+        with tempfile.TemporaryDirectory(prefix="gatedjax-") as path:
+            yield Path(path)
         return
     with WorkFolder(Path(workdir).expanduser()) as folder:
         yield folder.path

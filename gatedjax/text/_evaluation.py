@@ -38,7 +38,7 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
     check_inputs(table.columns, model.kind)
     classes = Classes("label", model.classes)
     probabilities, labels = [], []
-    kept = words = 0.0
+    open_words = words = 0.0
     sample = Sample()
     fullest: collections.Counter[int] = collections.Counter()
     modes: dict[str, list[np.ndarray]] = {}
@@ -53,19 +53,19 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
             texts.append((record.inputs, classes.place(label, record.where, record.line), record))
         used = []
         widths: collections.Counter[int] = collections.Counter()
-        read = model.read_texts([inputs for inputs, _, _ in texts])
-        for (inputs, label, record), one in zip(texts, read, strict=True):
-            if isinstance(one, Failure):
-                asides.add(Aside(record.where, record.line, one.error))
+        outputs = model.read_texts([inputs for inputs, _, _ in texts])
+        for (inputs, label, record), output in zip(texts, outputs, strict=True):
+            if isinstance(output, Failure):
+                asides.add(Aside(record.where, record.line, output.error))
                 continue
-            probabilities.append(one.probabilities)
+            probabilities.append(output.probabilities)
             labels.append(label)
-            size = sum(map(len, one.tokens))
+            size = sum(map(len, output.tokens))
             words += size
-            kept += one.density * size
+            open_words += output.density * size
             used.append(inputs)
-            sample.add(one.tokens)
-            widths[width_of(max(map(len, one.tokens)), model.max_len)] += 1
+            sample.add(output.tokens)
+            widths[width_of(max(map(len, output.tokens)), model.max_len)] += 1
         fullest |= widths  # The union has the larger count for each width.
         if model.entry.gated:
             for mode, right in _by_mode(model, used, labels[len(labels) - len(used) :]).items():
@@ -76,7 +76,7 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
     metrics = classification_metrics(
         np.array(labels), np.array(probabilities, np.float64), model.classes
     )
-    report: Json = {**metrics, "density": kept / words, "aside": asides.count}
+    report: Json = {**metrics, "density": open_words / words, "aside": asides.count}
     if modes:
         accuracy = {mode: float(np.mean(np.concatenate(right))) for mode, right in modes.items()}
         report["gate_modes"] = accuracy

@@ -172,5 +172,5 @@ def explain_faults(folder: Path) -> Iterator[None]:
     try:
         yield
     except (AttributeError, KeyError, TypeError) as error:
-        what = f"it has no {error}" if isinstance(error, KeyError) else error
-        raise ValueError(f"{folder / CONFIG} does not describe such a model: {what}") from error
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"{folder / CONFIG} does not describe such a model: {reason}") from error

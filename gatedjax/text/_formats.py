@@ -20,12 +20,12 @@ _PARTS = {"train", "test", "dev", "val", "valid", "validation"}
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    value = dict(pairs)
+    if len(value) < len(pairs):
         counts = collections.Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)
         raise ValueError(f"the name {twice[:40]!r} is there twice")
-    return found
+    return value
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object)
@@ -65,11 +65,11 @@ class JsonLines:
     @property
     def names(self) -> tuple[str, ...]:
         """The names in the first hundred objects."""
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         for _, problem, text in itertools.islice(_lines(self.file), _LOOK):
             value = problem or _parse(text)
-            found |= {} if isinstance(value, str) else dict.fromkeys(value)
-        return tuple(found)
+            names |= {} if isinstance(value, str) else dict.fromkeys(value)
+        return tuple(names)
 
     def check(self, columns: Columns) -> None:
         """Raises ValueError if the file is empty, or the first objects lack a column."""
@@ -140,15 +140,15 @@ class Folder:
     def check(self, columns: Columns) -> None:
         """Raises ValueError without folders or texts, or if the folders are named after parts."""
         _one_text(self.name, "a folder", columns)
-        wanted = "a folder of texts has a folder per class with .txt files"
+        expected = "a folder of texts has a folder per class with .txt files"
         inner = [path.name for path in self.path.iterdir() if _is_class(path)]
         if columns.label is not None and not inner:
-            raise ValueError(f"{self.path}: there is no folder in it; {wanted}")
+            raise ValueError(f"{self.path}: there is no folder in it; {expected}")
         if inner and {name.lower() for name in inner} <= _PARTS:
-            shown = ", ".join(sorted(inner))
-            raise ValueError(f"{self.path}: its folders are parts, not classes ({shown}): give one")
+            parts = ", ".join(sorted(inner))
+            raise ValueError(f"{self.path}: its folders are parts, not classes ({parts}): give one")
         if not any(isinstance(row, tuple) for row in self.rows(columns)):
-            raise ValueError(f"{self.path}: there is no text that can be used in it; {wanted}")
+            raise ValueError(f"{self.path}: there is no text that can be used in it; {expected}")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields text and label of each file, or the reason why it cannot be used."""
@@ -187,6 +187,6 @@ def _is_class(path: Path) -> bool:
     return path.is_dir() and not path.name.startswith(".")
 
 
-def _one_text(name: str, what: str, columns: Columns) -> None:
+def _one_text(name: str, form: str, columns: Columns) -> None:
     if len(columns.inputs) > 1:
-        raise ValueError(f"{name}: {what} has one text a line, not pairs: use .csv, .tsv or .jsonl")
+        raise ValueError(f"{name}: {form} has one text a line, not pairs: use .csv, .tsv or .jsonl")

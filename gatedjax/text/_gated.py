@@ -85,9 +85,9 @@ def open_run(
       ValueError: if the network of the run is not a GA-Net, the run has another data set, or the
         folder is damaged.
     """
-    found = open_folder(folder, "run", VOCABULARY)
+    run_folder = open_folder(folder, "run", VOCABULARY)
     with explain_faults(folder):
-        settings = found.config["config"]
+        settings = run_folder.config["config"]
         model, texts = settings["model"], settings["data"]
         if not isinstance(model, dict) or "gates_on" not in model or not isinstance(texts, dict):
             raise ValueError(f"{folder} is not of python -m experiments.ga_net: no GA-Net is in it")
@@ -103,7 +103,7 @@ def open_run(
     network = GANet(config, len(vocabulary), len(source.info.class_names))
     batch = _batch(encoded.ids, encoded.labels, encoded.example_ids)
     title = f"{folder.resolve().name}: GA-Net on {name}, test"
-    return GatedTexts(title, network, found.params(_like(network)), batch)
+    return GatedTexts(title, network, run_folder.params(_like(network)), batch)
 
 
 def _check_classes(folder: Path, classes: Sequence[str], name: str) -> None:

@@ -29,8 +29,8 @@ class Classes:
         [0, 1, 0]
 
     Args:
-      what: the noun for messages: "label" or "tag".
-      known: the classes of a model, to which no label is added; None adds each new label.
+      noun: the noun for messages: "label" or "tag".
+      classes: the classes of a model, to which no label is added; None adds each new label.
 
     Attributes:
       places: the position of each label.
@@ -39,17 +39,17 @@ class Classes:
       ValueError: if `read_label` returns the same label for two known classes.
     """
 
-    def __init__(self, what: str, known: Sequence[Label] | None = None) -> None:
-        self._what, self._known = what, known
+    def __init__(self, noun: str, classes: Sequence[Label] | None = None) -> None:
+        self._noun, self._classes = noun, classes
         self.places: dict[Label, int] = {}
         self._looks: dict[str, tuple[Label, str]] = {}
         self._truths: set[bool] = set()
-        for label in known or ():
+        for label in classes or ():
             # Models of earlier versions may have classes with spaces around them.
-            plain = read_label(what, label)
+            plain = read_label(noun, label)
             if plain in self.places:
                 raise ValueError(
-                    f"the model has two classes for the {what} {show(plain)}, with spaces or in "
+                    f"the model has two classes for the {noun} {show(plain)}, with spaces or in "
                     "another Unicode form: train it again"
                 )
             self._add(plain, "the model")
@@ -71,7 +71,7 @@ class Classes:
         mixed = self._truths and isinstance(label, bool) not in self._truths
         if mixed and not isinstance(label, str):  # As keys of a dict, 1 and True are equal.
             raise ValueError(
-                f"{where}:{line}: {self._what}s must not mix numbers with true and false, which "
+                f"{where}:{line}: {self._noun}s must not mix numbers with true and false, which "
                 f"equal 1 and 0, got {show(label)} beside others"
             )
         place = self.places.get(label)
@@ -95,10 +95,10 @@ class Classes:
           ValueError: in the cases of `find`, and for a label that is not a known class.
         """
         place = self.find(label, where, line)
-        if place is None and self._known is not None:
+        if place is None and self._classes is not None:
             raise ValueError(
-                f"{where}:{line}: the {self._what} {label!r} is none that the model was trained "
-                f"on: {_list_classes(self._known)}"
+                f"{where}:{line}: the {self._noun} {label!r} is none that the model was trained "
+                f"on: {_list_classes(self._classes)}"
             )
         return self._add(label, f"{where}:{line}") if place is None else place
 
@@ -112,9 +112,9 @@ class Classes:
 
     def _alike(self, label: Label, other: Label, first: str) -> str:
         ours, theirs = show(label), show(other)
-        if self._known is None:
+        if self._classes is None:
             return (
-                f"the {self._what} {ours} looks like {theirs} of {first}, but is another one: "
+                f"the {self._noun} {ours} looks like {theirs} of {first}, but is another one: "
                 "write both in one way"
             )
         hint = "write it in the same way"
@@ -124,7 +124,7 @@ class Classes:
                 "data in memory have numbers too)"
             )
         return (
-            f"the {self._what} {ours} is none that the model was trained on: it has {theirs}, "
+            f"the {self._noun} {ours} is none that the model was trained on: it has {theirs}, "
             f"which only looks the same: {hint}"
         )
 
@@ -170,5 +170,5 @@ def array_of(labels: Iterable[Label], dtype: object = None) -> np.ndarray:
 
 
 def _list_classes(classes: Sequence[Label]) -> str:
-    shown = ", ".join(repr(label) for label in itertools.islice(classes, 8))
-    return shown + (f", ... ({len(classes)} in all)" if len(classes) > 8 else "")
+    names = ", ".join(repr(label) for label in itertools.islice(classes, 8))
+    return names + (f", ... ({len(classes)} in all)" if len(classes) > 8 else "")

@@ -70,26 +70,26 @@ def measure_leak(
     longest = max((max(map(len, text)) for text in texts), default=1)
     texts = _spread(texts, max(1, _WORDS // (2 * _EACH * longest)))
     sizes = [max(map(len, text)) for text in texts]
-    whole = _run(run, texts, sizes, shape_of)
-    best = [int(np.argmax(probabilities)) for probabilities, _ in whole]
+    results = _run(run, texts, sizes, shape_of)
+    best = [int(np.argmax(probabilities)) for probabilities, _ in results]
     removed: list[tuple[int, bool, Ids]] = []
-    for number, (text, (_, kept)) in enumerate(zip(texts, whole, strict=True)):
+    for number, (text, (_, masks)) in enumerate(zip(texts, results, strict=True)):
         for is_open in (False, True):
             places = [
                 (place, word)
-                for place, mask in enumerate(kept)
+                for place, mask in enumerate(masks)
                 for word in np.flatnonzero(mask == is_open).tolist()
                 if len(text[place]) > 1
             ]
             for place, word in _spread(places, _EACH):
-                rest = np.delete(text[place], word)
-                removed.append((number, is_open, (*text[:place], rest, *text[place + 1 :])))
+                remaining = np.delete(text[place], word)
+                removed.append((number, is_open, (*text[:place], remaining, *text[place + 1 :])))
     changed = _run(
         run, [ids for *_, ids in removed], [sizes[number] for number, *_ in removed], shape_of
     )
     changes: dict[bool, list[float]] = {False: [], True: []}
     for (number, is_open, _), (probabilities, _) in zip(removed, changed, strict=True):
-        before = float(whole[number][0][best[number]])
+        before = float(results[number][0][best[number]])
         changes[is_open].append(abs(before - float(probabilities[best[number]])))
     if not changes[False] or not changes[True]:
         return None
@@ -129,9 +129,9 @@ def _run(
     for numbers, shape in group_texts(sizes, shape_of):
         out = run(pad_texts([texts[i] for i in numbers], shape))
         for row, number in enumerate(numbers):
-            kept = [
+            masks = [
                 mask[row, : len(ids)].astype(bool)
                 for mask, ids in zip(out["kept"], texts[number], strict=True)
             ]
-            results[number] = out["probabilities"][row], kept
+            results[number] = out["probabilities"][row], masks
     return [results[number] for number in range(len(texts))]

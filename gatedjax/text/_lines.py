@@ -38,22 +38,22 @@ def check_encoding(encoding: str) -> str:
       ValueError: if Python does not have the encoding.
     """
     try:
-        found = codecs.lookup(encoding)
-        if not getattr(found, "_is_text_encoding", True):
+        codec = codecs.lookup(encoding)
+        if not getattr(codec, "_is_text_encoding", True):
             raise LookupError
     except (LookupError, ValueError):
         message = f"encoding must be one that Python knows, as utf-8 or cp1252, got {encoding!r}"
         raise ValueError(message) from None
-    return "utf-8-sig" if found.name == "utf-8" else found.name
+    return "utf-8-sig" if codec.name == "utf-8" else codec.name
 
 
 def limited_lines(text: TextIO) -> Iterator[str]:
     """Yields the lines of a text, each cut after `LONGEST` characters, which bounds the memory."""
     while line := text.readline(LONGEST):
         yield line
-        rest = line
-        while rest and len(rest) == LONGEST and rest[-1] not in "\r\n":
-            rest = text.readline(LONGEST)
+        remainder = line
+        while remainder and len(remainder) == LONGEST and remainder[-1] not in "\r\n":
+            remainder = text.readline(LONGEST)
 
 
 def line_fault(line: str, encoding: str) -> str | None:
@@ -76,7 +76,7 @@ def suggest_encoding(path: Path, encoding: str) -> str:
     Returns:
       The end of a message that names UTF-8 or cp1252; "" if neither can decode all of the bytes.
     """
-    bad = others = 0
+    bad = decodable = 0
     try:
         codec = codecs.lookup(encoding).name
         fitting = [name for name in ("utf-8", "cp1252") if name != codec]
@@ -87,18 +87,24 @@ def suggest_encoding(path: Path, encoding: str) -> str:
                 continue
             escaped = "".join(c for c in line if "\udc80" <= c <= "\udcff")
             if not escaped:
-                others += 1
+                decodable += 1
                 continue
             bad += 1
             raw = line.encode(codec, "surrogateescape")
             part = escaped.encode("ascii", "surrogateescape")
-            fitting = [one for one in fitting if _fits(raw if one == "utf-8" else part, one)]
+            fitting = [
+                candidate
+                for candidate in fitting
+                if _fits(raw if candidate == "utf-8" else part, candidate)
+            ]
     except (OSError, ValueError, LookupError):  # Data in memory or in Parquet have no encoding.
         return ""
     if not bad or not fitting:
         return ""
     name = fitting[0]
-    mixed = f", but other lines have characters of {encoding}: the file mixes both" * bool(others)
+    mixed = f", but other lines have characters of {encoding}: the file mixes both" * bool(
+        decodable
+    )
     return f"; these bytes are characters of {name}: --encoding {name}{mixed}"
 
 
@@ -136,16 +142,16 @@ class TextFile:
         """
         codec = check_encoding(self.encoding)
         if not self.path.is_file():
-            there = "not a regular file" if self.path.exists() else "there is no such file"
-            raise FileNotFoundError(f"{self.path}: {there}")
+            reason = "not a regular file" if self.path.exists() else "there is no such file"
+            raise FileNotFoundError(f"{self.path}: {reason}")
         with self._bytes() as file:
             start = file.read(1 << 13)
         if not start:
             raise ValueError(f"{self.path}: the file is empty")
         wide = codec.startswith(("utf-16", "utf-32"))
-        for magic, what in _BINARY.items():
+        for magic, kind in _BINARY.items():
             if start.startswith(magic):
-                raise ValueError(f"{self.path}: not a text file: it is {what}")
+                raise ValueError(f"{self.path}: not a text file: it is {kind}")
         for mark, name in _WIDE.items():
             if start.startswith(mark) and not wide:
                 raise ValueError(f"{self.path}: not {self.encoding} but {name}: --encoding {name}")

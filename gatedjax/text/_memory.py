@@ -34,18 +34,18 @@ class InColumns:
     def check(self, columns: Columns) -> None:
         """Raises ValueError if a column is missing, lengths differ, or there is no row."""
         check_names(self.name, self.names, columns)
-        found = dict(self.headed)
-        lengths = {name: _length(self.name, name, found[name]) for name in columns.wanted}
+        by_name = dict(self.headed)
+        lengths = {name: _length(self.name, name, by_name[name]) for name in columns.wanted}
         if len(set(lengths.values())) > 1:
-            shown = ", ".join(f"{name!r} {length:,}" for name, length in lengths.items())
-            raise ValueError(f"{self.name}: columns must have one length, got {shown}")
+            counts = ", ".join(f"{name!r} {length:,}" for name, length in lengths.items())
+            raise ValueError(f"{self.name}: columns must have one length, got {counts}")
         if not all(lengths.values()):
             raise ValueError(f"{self.name}: there is no row")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields the values of each row, numbered from 1, or the reason why it cannot be used."""
-        found = dict(self.headed)
-        values = zip(*(found[name] for name in columns.wanted), strict=True)
+        by_name = dict(self.headed)
+        values = zip(*(by_name[name] for name in columns.wanted), strict=True)
         for number, row in enumerate(values, 1):
             yield self.name, number, row
 
@@ -139,8 +139,8 @@ class InTuples:
         if not len(self.data):
             raise ValueError(f"{self.name}: there is no row")
         if self._values(self.data[0], columns) is None:
-            wanted = f"rows must be {self._describe_row(columns)}"
-            raise ValueError(f"{wanted}, a dict of columns or a frame, got {_kind(self.data[0])}")
+            expected = f"rows must be {self._describe_row(columns)}"
+            raise ValueError(f"{expected}, a dict of columns or a frame, got {_kind(self.data[0])}")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields the values of each row, numbered from 1, or the reason why it cannot be used."""
@@ -161,8 +161,8 @@ class InTuples:
         return cast(Sequence[object], row)[: columns.count] if fits else None
 
     def _describe_row(self, columns: Columns) -> str:
-        one = "a text or " if columns.wanted == columns.inputs[:1] else ""
-        return f"{one}({', '.join(columns.wanted)}{',' * (columns.count == 1)})"
+        prefix = "a text or " if columns.wanted == columns.inputs[:1] else ""
+        return f"{prefix}({', '.join(columns.wanted)}{',' * (columns.count == 1)})"
 
 
 def _size(row: object) -> int:
@@ -227,6 +227,6 @@ def dataset_form(name: str, data: Iterable[object]) -> Form:
     return InRows(
         name,
         data,
-        {key: tuple(found) for key, found in classes.items() if found},
+        {key: tuple(class_names) for key, class_names in classes.items() if class_names},
         None if names is None else tuple(names),
     )

@@ -130,10 +130,10 @@ def _bins(confidence: np.ndarray, correct: np.ndarray) -> list[Json]:
     place = np.clip(np.searchsorted(edges, confidence) - 1, 0, _BINS - 1)
     counts = np.bincount(place, minlength=_BINS)
     sums = [np.bincount(place, part, _BINS) for part in (confidence, correct)]
-    found = []
+    bins = []
     for k, count in enumerate(counts.tolist()):
         mean, right = (float(part[k] / count) if count else None for part in sums)
-        found.append(
+        bins.append(
             {
                 "from": float(edges[k]),
                 "to": float(edges[k + 1]),
@@ -142,7 +142,7 @@ def _bins(confidence: np.ndarray, correct: np.ndarray) -> list[Json]:
                 "accuracy": right,
             }
         )
-    return found
+    return bins
 
 
 def render_metrics(metrics: Json, unit: str = "texts") -> str:

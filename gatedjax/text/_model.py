@@ -81,13 +81,13 @@ class Failure:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Read:
+class TextOutput:
     """The output of the network for a text or a pair of texts, without padding.
 
     Attributes:
       tokens: the words of each text.
       probabilities: float32 [C], the probability of each class.
-      kept: for each text a bool [T], True at the words that attention can see.
+      masks: for each text a bool [T], True at the words that attention can see.
       density: share of the words that attention can see.
       attention: [T], the attention to each word of the first text, or None.
       gates: [T], the probability that each gate is open, or None.
@@ -95,7 +95,7 @@ class Read:
 
     tokens: tuple[tuple[str, ...], ...]
     probabilities: np.ndarray
-    kept: tuple[np.ndarray, ...]
+    masks: tuple[np.ndarray, ...]
     density: float
     attention: np.ndarray | None
     gates: np.ndarray | None
@@ -186,7 +186,7 @@ class TrainedModel:
 
     def read_texts(
         self, examples: Iterable[Sequence[str]], *, chunk: int = 4096
-    ) -> Iterator[Read | Failure]:
+    ) -> Iterator[TextOutput | Failure]:
         """Runs the network on texts, and yields the results in the order of the texts.
 
         A chunk at a time is in memory; the number of padded shapes is small for all texts.
@@ -203,7 +203,7 @@ class TrainedModel:
 
     def predict(self, examples: Iterable[Sequence[str]]) -> Iterator[Prediction | Failure]:
         """Yields a `Prediction` for each example, or a `Failure`; see `read_texts`."""
-        return (self._prediction(one) for one in self.read_texts(examples))
+        return (self._prediction(output) for output in self.read_texts(examples))
 
     def probabilities(self, examples: Iterable[Sequence[str]]) -> np.ndarray:
         """Computes the probability of each class for each example: float32 [n, C].
@@ -211,50 +211,54 @@ class TrainedModel:
         Raises:
           ValueError: if a text has no word.
         """
-        rows = [one.probabilities for one in usable(self.read_texts(examples))]
+        rows = [output.probabilities for output in usable(self.read_texts(examples))]
         return np.array(rows, np.float32).reshape(-1, len(self.classes))
 
-    def _prediction(self, one: Read | Failure) -> Prediction | Failure:
-        if isinstance(one, Failure):
-            return one
-        best = int(np.argmax(one.probabilities))
-        kept = [
+    def _prediction(self, output: TextOutput | Failure) -> Prediction | Failure:
+        if isinstance(output, Failure):
+            return output
+        best = int(np.argmax(output.probabilities))
+        open_words = [
             list(itertools.compress(words, mask.tolist()))
-            for words, mask in zip(one.tokens, one.kept, strict=True)
+            for words, mask in zip(output.tokens, output.masks, strict=True)
         ]
         return Prediction(
             self.classes[best],
-            float(one.probabilities[best]),
-            kept if self.kind == "pair" else kept[0],
-            one.density,
+            float(output.probabilities[best]),
+            open_words if self.kind == "pair" else open_words[0],
+            output.density,
         )
 
-    def _read_chunk(self, examples: Sequence[Sequence[str]]) -> list[Read | Failure]:
-        found: list[Read | Failure] = []
+    def _read_chunk(self, examples: Sequence[Sequence[str]]) -> list[TextOutput | Failure]:
+        failures: list[TextOutput | Failure] = []
         usable: list[tuple[tuple[str, ...], ...]] = []
         for texts in examples:
             reason = self._unusable(texts)
             words = () if reason else self.tokens(texts)
             if not all(words):
                 reason = "the text has no word"
-            found.append(Failure(reason))
+            failures.append(Failure(reason))
             if not reason:
                 usable.append(words)
-        rest = iter(self.read_tokens(usable))
-        return [one if one.error else next(rest) for one in found if isinstance(one, Failure)]
+        outputs = iter(self.read_tokens(usable))
+        return [
+            failure if failure.error else next(outputs)
+            for failure in failures
+            if isinstance(failure, Failure)
+        ]
 
     def tokens(self, texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Returns the first `max_len` words of each text of an example."""
         return tuple(split_words(text, self.max_len) for text in texts)
 
-    def read_tokens(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[Read]:
+    def read_tokens(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[TextOutput]:
         """Runs the network on tokenised texts; a text without words is read as an unknown word."""
-        found: dict[int, Read] = {}
+        outputs: dict[int, TextOutput] = {}
         for numbers, batch in self.batches(examples):
             out = self.run(batch)
             for row, number in enumerate(numbers):
-                found[number] = take_row(examples[number], out, row)
-        return [found[number] for number in range(len(examples))]
+                outputs[number] = take_row(examples[number], out, row)
+        return [outputs[number] for number in range(len(examples))]
 
     def batches(
         self, examples: Sequence[tuple[tuple[str, ...], ...]]
@@ -275,10 +279,10 @@ class TrainedModel:
         rows = next(size for size in _POWERS if size >= len(gates))
         patterns = np.zeros((rows, 1, width), np.float32)
         patterns[: len(gates), 0, : gates.shape[1]] = gates
-        found = _run_with_gates(
+        probabilities = _run_with_gates(
             self.module, self._device_params, self.batch([(tokens,)], width), patterns
         )
-        return np.asarray(found)[: len(gates), 0]
+        return np.asarray(probabilities)[: len(gates), 0]
 
     def _unusable(self, texts: Sequence[str]) -> str:
         if isinstance(texts, str) or len(texts) != self.inputs:
@@ -337,7 +341,7 @@ class TrainedModel:
             }
             words = json.loads(export.read_file(folder, VOCABULARY))
             vocabulary = entry.vocabulary(_texts(words["words"][2:]), lowercase=words["lowercase"])
-            made = cls(
+            model = cls(
                 kind=kind,
                 network=config["network"],
                 config=type(entry.config)(**settings),
@@ -347,7 +351,7 @@ class TrainedModel:
                 max_len=_positive(config["max_len"]),
                 report=_object(json.loads(export.read_file(folder, REPORT))),
             )
-            like = jax.eval_shape(made._init)
+            like = jax.eval_shape(model._init)
         except export.BadFile:  # The message already names the file and the fault.
             raise
         except (
@@ -361,7 +365,7 @@ class TrainedModel:
             raise export.BadFile(
                 f"{folder}: its parameters are not those of the network in its config.json"
             ) from error
-        return dataclasses.replace(made, params=params)
+        return dataclasses.replace(model, params=params)
 
     def _init(self) -> Params:
         example = (("a",),) * self.inputs
@@ -382,10 +386,10 @@ def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
     Raises:
       ValueError: for a failure, with `noun` and the number of the text.
     """
-    for number, one in enumerate(results):
-        if isinstance(one, Failure):
-            raise ValueError(f"{noun} {number}: {one.error}")
-        yield one
+    for number, result in enumerate(results):
+        if isinstance(result, Failure):
+            raise ValueError(f"{noun} {number}: {result.error}")
+        yield result
 
 
 def networks(kind: str) -> dict[str, Network]:
@@ -401,14 +405,14 @@ def inputs_of(kind: str) -> int:
 def check_inputs(columns: Columns, kind: str) -> None:
     """Raises ValueError unless the number of text columns fits the kind of model."""
     if len(columns.inputs) != inputs_of(kind):
-        wanted = "two columns for pairs" if kind == "pair" else "one column for texts"
+        expected = "two columns for pairs" if kind == "pair" else "one column for texts"
         raise ValueError(
-            f"columns.inputs must name {wanted}, got {', '.join(map(repr, columns.inputs))}"
+            f"columns.inputs must name {expected}, got {', '.join(map(repr, columns.inputs))}"
         )
 
 
 def _texts(values: object) -> list[str]:
-    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+    if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
         raise ValueError("words must be a list of texts")
     return values
 
@@ -416,7 +420,7 @@ def _texts(values: object) -> list[str]:
 def _classes(values: object) -> tuple[Label, ...]:
     if not isinstance(values, list) or len(set(values)) < max(len(values), 2):
         raise ValueError("classes must be a list of different labels, at least two")
-    if not all(isinstance(one, str | int | float) for one in values):
+    if not all(isinstance(label, str | int | float) for label in values):
         raise ValueError("classes must be texts or numbers")
     return tuple(values)
 
@@ -434,14 +438,14 @@ def _positive(value: object) -> int:
     return value
 
 
-def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> Read:
+def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> TextOutput:
     """Returns the output for a row of a batch, without padding."""
     size = len(tokens[0])
     attention, gates = out.get("attention"), out.get("gates")
-    return Read(
+    return TextOutput(
         tokens,
         out["probabilities"][row],
-        tuple(kept[row, : len(words)] for kept, words in zip(out["kept"], tokens, strict=True)),
+        tuple(mask[row, : len(words)] for mask, words in zip(out["kept"], tokens, strict=True)),
         float(out["density"][row]),
         None if attention is None else attention[row, :size],
         None if gates is None else gates[row, :size],

@@ -78,10 +78,10 @@ def _hugging_face(name: str, split: str) -> Form:
     except ImportError:
         raise ValueError(missing(f"{name} needs", "datasets")) from None
     try:
-        found = datasets.load_dataset(path, config or None, split=split)
+        data = datasets.load_dataset(path, config or None, split=split)
     except Exception as error:  # The type depends on the hub, the network and the set.
         raise ValueError(f"{name}, split {split!r}: {_line(error)}") from error
-    return dataset_form(name, found)
+    return dataset_form(name, data)
 
 
 class _Records:
@@ -94,11 +94,11 @@ class _Records:
         return (self._records[i] for i in range(len(self._records)))
 
 
-def _tfds(shown: str, name: str, split: str) -> Form:
+def _tfds(label: str, name: str, split: str) -> Form:
     try:
         import tensorflow_datasets as tfds
     except ImportError:
-        raise ValueError(missing(f"{shown} needs", TFDS)) from None
+        raise ValueError(missing(f"{label} needs", TFDS)) from None
     try:
         builder = tfds.builder(name, file_format="array_record")
         if not builder.is_prepared():
@@ -106,11 +106,11 @@ def _tfds(shown: str, name: str, split: str) -> Form:
                 builder.download_and_prepare()
         records: Iterable[object] = _Records(builder.as_data_source(split))
     except Exception as error:  # The type depends on the set, the network and TensorFlow.
-        raise ValueError(f"{shown}, split {split!r}: {_line(error)}") from error
+        raise ValueError(f"{label}, split {split!r}: {_line(error)}") from error
     features = dict(builder.info.features)
     classes = {key: getattr(feature, "names", None) for key, feature in features.items()}
-    found = {key: tuple(names) for key, names in classes.items() if names}
-    return InRows(shown, records, found, tuple(features))
+    class_names = {key: tuple(names) for key, names in classes.items() if names}
+    return InRows(label, records, class_names, tuple(features))
 
 
 def _line(error: Exception) -> str:

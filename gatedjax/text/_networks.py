@@ -85,8 +85,8 @@ def _mask(batch: Batch, name: str = "tokens", lengths: str = "lengths") -> jax.A
     return F.length_mask(batch[lengths], batch[name].shape[1])
 
 
-def _density(kept: jax.Array, mask: jax.Array) -> jax.Array:
-    return jnp.sum(kept, axis=1) / jnp.maximum(jnp.sum(mask, axis=1), 1)
+def _density(is_open: jax.Array, mask: jax.Array) -> jax.Array:
+    return jnp.sum(is_open, axis=1) / jnp.maximum(jnp.sum(mask, axis=1), 1)
 
 
 def _all(output: Output, batch: Batch) -> Reading:
@@ -99,18 +99,22 @@ def _ga_net(output: Output, batch: Batch) -> Reading:
     if output.attention is None:
         return _all(output, batch)
     # Without gates, local attention leaves out the words outside of its window.
-    kept = mask & ((output.attention if output.gates is None else output.gates) > 0)
-    more = {"attention": output.attention, "kept": (kept,), "density": _density(kept, mask)}
+    is_open = mask & ((output.attention if output.gates is None else output.gates) > 0)
+    reading = {
+        "attention": output.attention,
+        "kept": (is_open,),
+        "density": _density(is_open, mask),
+    }
     if output.gate_logits is not None:
-        more["gates"] = jnp.where(mask, nn.sigmoid(output.gate_logits), 0)
-    return more
+        reading["gates"] = jnp.where(mask, nn.sigmoid(output.gate_logits), 0)
+    return reading
 
 
 def _agt(output: Output, batch: Batch) -> Reading:
-    more = _all(output, batch)
+    reading = _all(output, batch)
     if output.attention is not None:
-        more["attention"] = jnp.mean(output.attention, axis=1)
-    return more
+        reading["attention"] = jnp.mean(output.attention, axis=1)
+    return reading
 
 
 def _pool_selections(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -127,22 +131,22 @@ def _pool_selections(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.A
 
 def _ssan(output: Output, batch: Batch) -> Reading:
     mask = _mask(batch)
-    kept, density = _pool_selections(output.selections, mask)
+    is_selected, density = _pool_selections(output.selections, mask)
     received = [s.weights for s in output.selections if s.weights is not None]
-    more: Reading = {"kept": (kept,), "density": density}
+    reading: Reading = {"kept": (is_selected,), "density": density}
     if received:
         weights = jnp.mean(jnp.stack(received), axis=(0, 2))
         total = jnp.sum(weights * mask[:, :, None], axis=1)
-        more["attention"] = total / jnp.maximum(jnp.sum(total, axis=1, keepdims=True), 1e-9)
-    return more
+        reading["attention"] = total / jnp.maximum(jnp.sum(total, axis=1, keepdims=True), 1e-9)
+    return reading
 
 
 def _nli(output: Output, batch: Batch) -> Reading:
-    first, one = _pool_selections((output.premise,), _mask(batch))
-    second, other = _pool_selections(
+    first, first_density = _pool_selections((output.premise,), _mask(batch))
+    second, second_density = _pool_selections(
         (output.hypothesis,), _mask(batch, "hypothesis", "hypothesis_lengths")
     )
-    return {"kept": (first, second), "density": (one + other) / 2}
+    return {"kept": (first, second), "density": (first_density + second_density) / 2}
 
 
 def _heads(config: Config, width: int) -> Config:
@@ -220,11 +224,11 @@ def likeliest(logits: jax.Array, mask: jax.Array, density: float) -> jax.Array:
       bool [B, T], True at selected words.
     """
     ranked = -jnp.sort(-jnp.where(mask, logits, -jnp.inf).ravel())
-    wanted = density * jnp.sum(mask)
-    least = ranked[jnp.maximum(jnp.round(wanted).astype(int), 1) - 1]
+    target = density * jnp.sum(mask)
+    least = ranked[jnp.maximum(jnp.round(target).astype(int), 1) - 1]
     above, from_it = (mask & (logits > least)), (mask & (logits >= least))
     without, with_it = jnp.sum(above), jnp.sum(from_it)
-    nearer = (without == 0) | (jnp.abs(with_it - wanted) <= jnp.abs(wanted - without))
+    nearer = (without == 0) | (jnp.abs(with_it - target) <= jnp.abs(target - without))
     return jnp.where(nearer, from_it, above)
 
 

@@ -75,8 +75,8 @@ def with_arguments(cls: type[C]) -> type[C]:
             subsequent_indent="    ",
         )
     section = textwrap.indent("\n".join(lines), "    ")
-    head, attributes, rest = (cls.__doc__ or "").rstrip().partition("\n\n    Attributes:")
-    cls.__doc__ = f"{head}\n\n{section}{attributes}{rest}\n    "
+    head, attributes, tail = (cls.__doc__ or "").rstrip().partition("\n\n    Attributes:")
+    cls.__doc__ = f"{head}\n\n{section}{attributes}{tail}\n    "
     return cls
 
 
@@ -174,17 +174,17 @@ def check_options(options: Options, kind: str) -> None:
       ValueError: for an unknown network, a value outside of its limits, or options that exclude
         each other.
     """
-    known = networks(kind)
-    if options.model not in known:
+    available = networks(kind)
+    if options.model not in available:
         raise ValueError(
-            f"model must be one of {', '.join(known)}, got {options.model!r}."
-            f"{_suggestion(options.model, known)}"
+            f"model must be one of {', '.join(available)}, got {options.model!r}."
+            f"{_suggestion(options.model, available)}"
         )
     for field in dataclasses.fields(Options):
         value, check = getattr(options, field.name), field.metadata["check"]
         if check is not None and (value is not None or field.default is not None):
             check(field.name, value)
-    entry = known[options.model]
+    entry = available[options.model]
     if options.density is not None and not entry.gated:
         raise ValueError(f"density needs model='ganet', got {options.model!r}: it has no gates")
     network_config(options, entry, entry.vectors)
@@ -205,11 +205,11 @@ def network_config(options: Options, entry: Network, width: int) -> Config:
     Raises:
       ValueError: for an entry in `options.network` that the configuration does not have.
     """
-    usual = {} if options.embeddings is None else dict(entry.with_vectors)
+    overrides = {} if options.embeddings is None else dict(entry.with_vectors)
     if options.density is not None:
-        usual["density"] = options.density
+        overrides["density"] = options.density
     config = entry.width(entry.config, width)
-    return _change_options(config, {**usual, **(options.network or {})}, "network")
+    return _change_options(config, {**overrides, **(options.network or {})}, "network")
 
 
 def train_config(options: Options, epoch: int) -> TrainConfig:
@@ -254,16 +254,18 @@ def train_config(options: Options, epoch: int) -> TrainConfig:
     return config
 
 
-def _change_options(config: Config, changes: Mapping[str, object], what: str) -> Config:
+def _change_options(config: Config, changes: Mapping[str, object], option: str) -> Config:
     """Returns a copy of a configuration with changed options, which have dotted names."""
     values: Json = {}
     for name, value in changes.items():
-        first, _, rest = name.partition(".")
+        first, _, remainder = name.partition(".")
         fields = get_type_hints(type(config))
         if first not in fields:
-            raise ValueError(f"{what}: there is no option {name!r}.{_suggestion(first, fields)}")
-        if rest:
-            value = _change_options(values.get(first, getattr(config, first)), {rest: value}, what)
+            raise ValueError(f"{option}: there is no option {name!r}.{_suggestion(first, fields)}")
+        if remainder:
+            value = _change_options(
+                values.get(first, getattr(config, first)), {remainder: value}, option
+            )
         elif isinstance(getattr(config, first), tuple) and isinstance(value, list):
             value = tuple(value)
         values[first] = value
@@ -271,6 +273,6 @@ def _change_options(config: Config, changes: Mapping[str, object], what: str) ->
     return dataclasses.replace(config, **values)
 
 
-def _suggestion(name: object, known: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(str(name), known, n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+def _suggestion(name: object, names: Mapping[str, object]) -> str:
+    matches = difflib.get_close_matches(str(name), names, n=1)
+    return f" Did you mean {matches[0]!r}?" if matches else ""

@@ -80,8 +80,8 @@ def infer_task(
     """
     if isinstance(data, str | os.PathLike) and _ending(os.fspath(data)) in _TAGS:
         return "tags"
-    found = _form(data, encoding, split).names or ()
-    return "pair" if {"premise", "hypothesis"} <= set(found) else "text"
+    names = _form(data, encoding, split).names or ()
+    return "pair" if {"premise", "hypothesis"} <= set(names) else "text"
 
 
 def _ending(path: str | bytes) -> str:
@@ -93,20 +93,20 @@ def _form(data: object, encoding: str, split: str) -> Form:
     if not isinstance(data, str | os.PathLike):
         is_table = hasattr(data, "schema") and hasattr(data, "to_batches")
         return open_arrow(data, "table") if is_table else form_of(data, split)
-    given = os.fsdecode(data)
-    if not given.strip():
-        raise ValueError(f"data must be a path or the name of a data set, got {given!r}")
+    location = os.fsdecode(data)
+    if not location.strip():
+        raise ValueError(f"data must be a path or the name of a data set, got {location!r}")
     named = isinstance(data, str)
-    if not os.path.exists(given):
-        form = open_named(given, split) if named else None
+    if not os.path.exists(location):
+        form = open_named(location, split) if named else None
         if form is None:
-            raise FileNotFoundError(_describe_missing(given))
+            raise FileNotFoundError(_describe_missing(location))
         return form
-    path, ending = Path(given), _ending(given)
+    path, ending = Path(location), _ending(location)
     if path.is_dir():
         return Folder(path, encoding)
     if path.suffix.lower() in ARROW:
-        return open_arrow(path, given)
+        return open_arrow(path, location)
     if ending not in _ENDS:
         hint = "; files of tags are for the tagger" if ending in _TAGS else ""
         raise ValueError(
@@ -121,14 +121,14 @@ def _form(data: object, encoding: str, split: str) -> Form:
     return FastText(file) if ending == ".txt" else JsonLines(file)
 
 
-def _describe_missing(given: str) -> str:
-    shown = clean(given[:200])
-    path = Path(given)
+def _describe_missing(location: str) -> str:
+    printed = clean(location[:200])
+    path = Path(location)
     try:
-        there = [one.name for one in path.parent.iterdir()]
+        siblings = [entry.name for entry in path.parent.iterdir()]
     except (OSError, ValueError):
-        there = []
-    near = difflib.get_close_matches(path.name, there, n=1)
-    hint = f"; did you mean {clean(str(path.parent / near[0]))}?" if near else ""
-    kind = "file" if path.suffix or os.sep in given else "file, and no data set of this name"
-    return f"{shown}: there is no such {kind}{hint}"
+        siblings = []
+    matches = difflib.get_close_matches(path.name, siblings, n=1)
+    hint = f"; did you mean {clean(str(path.parent / matches[0]))}?" if matches else ""
+    kind = "file" if path.suffix or os.sep in location else "file, and no data set of this name"
+    return f"{printed}: there is no such {kind}{hint}"

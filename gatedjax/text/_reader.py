@@ -91,9 +91,9 @@ class Reader:
           FileNotFoundError, ValueError: if the folder does not have such a run.
         """
         folder = Path(folder)
-        found = open_folder(folder, "cloze", VOCABULARY, CHARACTERS)
+        run_folder = open_folder(folder, "cloze", VOCABULARY, CHARACTERS)
         with explain_faults(folder):
-            settings = found.config["config"]
+            settings = run_folder.config["config"]
             vocabulary = gdata.Vocabulary.load(folder / VOCABULARY)
             alphabet = read_json(folder / CHARACTERS, "alphabet")["alphabet"]
             config, data = GAReaderConfig(**settings["model"]), settings["data"]
@@ -102,7 +102,7 @@ class Reader:
             batch: Tree = reader._batches(question("it", _cloze.PLACEHOLDER, ["it"]), 1)[0]
         task = GAReaderTask(reader._network())
         like = jax.eval_shape(lambda key: task.init(key, batch), jax.random.key(0))
-        return dataclasses.replace(reader, params=found.params(like))
+        return dataclasses.replace(reader, params=run_folder.params(like))
 
     def with_words(self, words: Sequence[str], vectors: str | Path | None = None) -> "Reader":
         """Returns a reader with additional words in its vocabulary, each with its vector.

@@ -35,14 +35,14 @@ def draw(reading: Reading, stem: Path, title: str) -> None:
         for k in range(len(places[0].hops))
     ]
     left_out = len(reading.places) - len(places)
-    rest = f" ({left_out} places with less weight not shown)" if left_out else ""
+    note = f" ({left_out} places with less weight not shown)" if left_out else ""
     analysis.plot_attention_grid(
         [f"{reading.candidates[p.candidate]} · {p.position + 1}" for p in places],
         reading.query,
         panels,
         [place.weight for place in places],
         stem,
-        title + rest,
+        title + note,
         groups=[place.candidate for place in places],
         marked=[place.candidate == reading.example["label"] for place in places],
         final_name="last hop",

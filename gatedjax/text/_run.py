@@ -27,13 +27,13 @@ def load_run(folder: Path) -> TrainedModel:
     Raises:
       FileNotFoundError, ValueError: if the folder does not have such a run.
     """
-    found = open_folder(folder, "run", VOCABULARY, CLASSES)
+    run_folder = open_folder(folder, "run", VOCABULARY, CLASSES)
     with explain_faults(folder):
-        settings = found.config["config"]
+        settings = run_folder.config["config"]
         config, data = GANetConfig(**settings["model"]), settings["data"]
         if data.get("truncate_side", "right") != "right" and data.get("max_len") is not None:
             raise ValueError(f"{folder} reads the ends of long texts: only their beginnings can be")
-        made = TrainedModel(
+        model = TrainedModel(
             kind="text",
             network=config.system,
             config=config,
@@ -42,7 +42,7 @@ def load_run(folder: Path) -> TrainedModel:
             params={},
             max_len=data.get("max_len") or _WORDS,
         )
-    return dataclasses.replace(made, params=found.params(jax.eval_shape(made._init)))
+    return dataclasses.replace(model, params=run_folder.params(jax.eval_shape(model._init)))
 
 
 def data_of(folder: Path) -> str:

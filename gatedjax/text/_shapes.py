@@ -60,4 +60,4 @@ class ShapedVocabulary(Vocabulary):
 
     def _shape(self, token: str) -> int:
         folded = token.lower() if self.lowercase else token
-        return next((self._ids[one] for one in shapes(folded) if one in self._ids), UNK)
+        return next((self._ids[shape] for shape in shapes(folded) if shape in self._ids), UNK)

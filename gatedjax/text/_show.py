@@ -102,7 +102,7 @@ class Explanation:
                 for label, share in _rank_classes(self)
             ],
             "tokens": list(self.tokens),
-            "kept": [bool(kept) for kept in self.kept],
+            "kept": [bool(is_open) for is_open in self.kept],
             "density": float(self.density),
             "attention": None if self.attention is None else [float(a) for a in self.attention],
             "gates": None if self.gates is None else [float(g) for g in self.gates],
@@ -167,7 +167,7 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
       The page; `gatedjax.analysis.write_html` writes it to a file.
     """
     gated = any(e.gates is not None for e in explanations)
-    left_out = gated or not all(kept for e in explanations for kept in e.kept)
+    left_out = gated or not all(flag for e in explanations for flag in e.kept)
     shaded = any(e.attention is not None for e in explanations)
     legend = []
     if left_out:
@@ -185,13 +185,13 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
         + "if the word were not in the text."
     )
     articles = "\n".join(_article(e, i) for i, e in enumerate(explanations, 1))
-    shown = printable(clean(title))
+    page_title = printable(clean(title))
     body = f"""<main>
-<h1>{_escape(shown)}</h1>
+<h1>{_escape(page_title)}</h1>
 <p class="legend">{" ".join(legend)}</p>
 {articles}
 </main>"""
-    return render_page(shown, body, _STYLE)
+    return render_page(page_title, body, _STYLE)
 
 
 def _article(e: Explanation, number: int) -> str:
@@ -201,8 +201,8 @@ def _article(e: Explanation, number: int) -> str:
         f'<span class="share">{_percent(e.probability)}</span></h2>',
     ]
     if not e.tokens:
-        given = _escape(e.text) if e.text.strip() else "(empty)"
-        parts.append(f'<p class="text" lang="" dir="auto">{given}</p>\n<p>No words to read.</p>')
+        text = _escape(e.text) if e.text.strip() else "(empty)"
+        parts.append(f'<p class="text" lang="" dir="auto">{text}</p>\n<p>No words to read.</p>')
         return "\n".join([*parts, _classes(e), "</article>"])
     parts.append(f'<p class="text" lang="" dir="auto">{" ".join(_words(e))}</p>')
     parts.append(f"<p>{' '.join(_escape(s) for s in (_reading(e), *_deciding(e)))}</p>")
@@ -255,8 +255,8 @@ def _table(e: Explanation) -> str:
         for change in ([e.flips[i]] if e.flips is not None else []) + [e.removed[i]]:
             other = change is not None and change.label != e.label
             mark = ' class="other n"' if other else ' class="n"'
-            said = "–" if change is None else _change(e, change)
-            cells.append(f"<td{mark}>{_escape(said)}</td>")
+            cell = "–" if change is None else _change(e, change)
+            cells.append(f"<td{mark}>{_escape(cell)}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>")
     return "\n".join([*lines, "</tbody>", "</table>"])
 
@@ -274,8 +274,8 @@ def _classes(e: Explanation) -> str:
     ]
     lines += ["</tbody>", "</table>"]
     if len(ranked) > _MOST_CLASSES:
-        rest = sum(share for _, share in ranked[_MOST_CLASSES:])
-        lines.append(f"<p>{len(ranked) - _MOST_CLASSES} more classes together: {rest:.3f}</p>")
+        remainder = sum(share for _, share in ranked[_MOST_CLASSES:])
+        lines.append(f"<p>{len(ranked) - _MOST_CLASSES} more classes together: {remainder:.3f}</p>")
     return "\n".join(lines)
 
 
@@ -291,27 +291,27 @@ def _reading(e: Explanation) -> str:
     cut = f" The text goes on for {e.cut:,} words that are not used." if e.cut else ""
     if e.gates is None and all(e.kept):
         return f"{len(e.tokens)} words, all of them read.{cut}"
-    kept = sum(map(bool, e.kept))
-    share = f"{kept} of {len(e.tokens)} words are read"
+    count = sum(map(bool, e.kept))
+    share = f"{count} of {len(e.tokens)} words are read"
     # In SSAN each word selects other words, so that the density is the share of pairs.
-    if e.tokens and abs(kept / len(e.tokens) - e.density) > 1e-3:
+    if e.tokens and abs(count / len(e.tokens) - e.density) > 1e-3:
         return f"{share} by more than half of the words; {e.density:.0%} of all pairs are.{cut}"
     return f"{share} ({e.density:.0%}).{cut}"
 
 
 def _deciding(e: Explanation) -> Iterator[str]:
     """Yields sentences about the words with the largest effects."""
-    for given, deed in ((e.flips or (), "Flipping the gate of"), (e.removed, "Removing")):
-        changes = {i: change for i, change in enumerate(given) if change is not None}
-        if len(changes) < len(given):
+    for entries, deed in ((e.flips or (), "Flipping the gate of"), (e.removed, "Removing")):
+        changes = {i: change for i, change in enumerate(entries) if change is not None}
+        if len(changes) < len(entries):
             yield "The last open gate cannot be closed: the network opens the likeliest again."
         if not changes:
             continue
         other = [_word(e.tokens[i]) for i, c in changes.items() if c.label != e.label]
         if other:
-            more = f" and {len(other) - 5} more" if len(other) > 5 else ""
+            more_words = f" and {len(other) - 5} more" if len(other) > 5 else ""
             names = ", ".join(f'"{word}"' for word in other[:5])
-            yield f"{deed} one of these changes the prediction: {names}{more}."
+            yield f"{deed} one of these changes the prediction: {names}{more_words}."
         else:
             i = max(changes, key=lambda i: abs(changes[i].probability - e.probability))
             yield (

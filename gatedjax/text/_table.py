@@ -254,44 +254,49 @@ def check_names(
         )
     missing = [name for name in columns.wanted if name not in names]
     if missing:
-        there = f"there are {_quote_names(names)}" if any(names) else "there are none with a name"
+        available = (
+            f"there are {_quote_names(names)}" if any(names) else "there are none with a name"
+        )
         options = "--text" if columns.label is None else "--text and --label"
-        near = suggest(names, columns)
-        hint = near or f"{options} name others" * (len(names) >= columns.count)
-        first = "; the first line must be the header" * (header and not near)
+        suggestion = suggest(names, columns)
+        hint = suggestion or f"{options} name others" * (len(names) >= columns.count)
+        first = "; the first line must be the header" * (header and not suggestion)
         raise ValueError(
-            f"{where}: there is no column {' and no '.join(map(repr, missing))}; {there}"
+            f"{where}: there is no column {' and no '.join(map(repr, missing))}; {available}"
             f"{': ' * bool(hint)}{hint}{first}"
         )
 
 
 def suggest(names: Sequence[str], columns: Columns) -> str:
     """Returns the options that select the likely columns, or "" if these are not clear."""
-    left = [name for name in names if name.strip() and name not in columns.wanted]
-    found: dict[str, str] = {name: name for name in columns.wanted if name in names}
+    unused = [name for name in names if name.strip() and name not in columns.wanted]
+    assigned: dict[str, str] = {name: name for name in columns.wanted if name in names}
     roles = ("text",) if len(columns.inputs) == 1 else ("premise", "hypothesis")
     tests: tuple[Callable[[str, str], Iterable[str]], ...] = (
-        lambda role, name: [one for one in left if one.lower() == name.lower()],
-        lambda role, name: difflib.get_close_matches(name, left, n=1, cutoff=0.75),
+        lambda role, name: [column for column in unused if column.lower() == name.lower()],
+        lambda role, name: difflib.get_close_matches(name, unused, n=1, cutoff=0.75),
         lambda role, name: [
-            one for likely in _LIKELY[role].split() for one in left if one.lower() == likely
+            column
+            for likely in _LIKELY[role].split()
+            for column in unused
+            if column.lower() == likely
         ],
-        lambda role, name: left if len(left) == columns.count - len(found) == 1 else [],
+        lambda role, name: unused if len(unused) == columns.count - len(assigned) == 1 else [],
     )
     for test in tests:
         for role, name in zip((*roles, "label"), columns.wanted, strict=False):
             role = "label" if name == columns.label else role
-            near = next(iter(test(role, name)), None) if name not in found else None
-            if near is not None:
-                found[name] = near
-                left.remove(near)
-    if len(found) < columns.count:
+            match = next(iter(test(role, name)), None) if name not in assigned else None
+            if match is not None:
+                assigned[name] = match
+                unused.remove(match)
+    if len(assigned) < columns.count:
         return ""
-    hint = f"--text {shlex.join(found[name] for name in columns.inputs)}"
-    label = "" if columns.label is None else f" --label {shlex.quote(found[columns.label])}"
+    hint = f"--text {shlex.join(assigned[name] for name in columns.inputs)}"
+    label = "" if columns.label is None else f" --label {shlex.quote(assigned[columns.label])}"
     return printable(hint + label)
 
 
 def _quote_names(names: Sequence[str]) -> str:
-    shown = [repr(name if len(name) <= 40 else f"{name[:40]}...") for name in names[:_SHOWN]]
-    return ", ".join(shown) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    quoted = [repr(name if len(name) <= 40 else f"{name[:40]}...") for name in names[:_SHOWN]]
+    return ", ".join(quoted) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -47,8 +47,8 @@ def read_tagged(
       ValueError: if no sentence or too few sentences can be used, if more than half of the tags are
         distinct, or if a tag is not in `classes`.
     """
-    words, tags = (Spool(folder / f"{part}-{what}.ids") for what in ("words", "tags"))
-    numbered = Classes("tag", classes)
+    words, tags = (Spool(folder / f"{part}-{kind}.ids") for kind in ("words", "tags"))
+    table_of_classes = Classes("tag", classes)
     lines = array.array("q")
     sentences = 0
     asides = Asides(table.name, "sentences")
@@ -59,8 +59,10 @@ def read_tagged(
                 continue
             sentences += 1
             ids = numbers.of(record.words)
-            places = [numbered.place(tag, record.where, record.line) for tag in record.tags]
-            _check_tags(table.name, len(numbered.places), len(tags) + len(places), least=2000)
+            places = [table_of_classes.place(tag, record.where, record.line) for tag in record.tags]
+            _check_tags(
+                table.name, len(table_of_classes.places), len(tags) + len(places), least=2000
+            )
             for begin in range(0, len(ids), longest):
                 words.add(ids[begin : begin + longest])
                 tags.add(places[begin : begin + longest])
@@ -69,8 +71,8 @@ def read_tagged(
         raise asides.make_empty_error(f"{table.name} has no tagged sentence")
     asides.check(sentences, max_aside)
     if classes is None:
-        _check_tags(table.name, len(numbered.places), len(tags))
-    names, order = _corpus.order_classes(numbered.places, classes)
+        _check_tags(table.name, len(table_of_classes.places), len(tags))
+    names, order = _corpus.order_classes(table_of_classes.places, classes)
     return Corpus(
         table.name,
         (words.rows(),),
@@ -175,7 +177,9 @@ class Scorer:
             column.extend(value.tolist())
         self.sentences += 1
         if self._spans is not None:
-            true, ours = ({*chunks([str(self._tags[i]) for i in one])} for one in (gold, best))
+            true, ours = (
+                {*chunks([str(self._tags[i]) for i in places])} for places in (gold, best)
+            )
             self._spans += (len(true & ours), len(ours), len(true))
 
     def metrics(self) -> Json:
@@ -187,11 +191,11 @@ class Scorer:
           for spans with both ends correct, or None if the tags are not O, B-X and I-X. An I-X that
           does not continue a span X begins a span, as in conlleval.
         """
-        gold, best, truth, top, squares, strange = map(np.array, self._columns)
-        found = metrics_of(gold, best, truth, top, squares, self._tags)
-        right = (gold == best)[strange > 0]
+        gold, best, truth, top, squares, is_unknown = map(np.array, self._columns)
+        metrics = metrics_of(gold, best, truth, top, squares, self._tags)
+        right = (gold == best)[is_unknown > 0]
         unknown = {"n": len(right), "accuracy": float(right.mean()) if len(right) else None}
-        return {**found, "sentences": self.sentences, "unknown": unknown, "spans": self._f1()}
+        return {**metrics, "sentences": self.sentences, "unknown": unknown, "spans": self._f1()}
 
     def _f1(self) -> Json | None:
         if self._spans is None:
@@ -216,7 +220,7 @@ def rule_metrics(rule: TagRule, sentences: Sentences, tags: Sequence[Label]) -> 
 
 
 def model_metrics(
-    read: Iterable[tuple[int, np.ndarray]],
+    outputs: Iterable[tuple[int, np.ndarray]],
     sentences: Sentences,
     tags: Sequence[Label],
     unknown: np.ndarray,
@@ -224,7 +228,7 @@ def model_metrics(
     """Computes the metrics of a model on sentences.
 
     Args:
-      read: pairs of the number of a sentence and the probabilities [n, C] of its words.
+      outputs: pairs of the number of a sentence and the probabilities [n, C] of its words.
       sentences: all sentences.
       tags: the names of the tags.
       unknown: bool [V], True for ids of out-of-vocabulary words.
@@ -233,7 +237,7 @@ def model_metrics(
       See `Scorer.metrics`.
     """
     scorer = Scorer(tags)
-    for number, probabilities in read:
+    for number, probabilities in outputs:
         ids = sentences.words[number]
         scorer.add(sentences.tags[number], probabilities[: len(ids)], unknown[ids])
     return scorer.metrics()

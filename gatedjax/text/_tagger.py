@@ -85,11 +85,13 @@ class Tagger(Estimator):
           StoppedBySignal: after Ctrl-C or SIGTERM.
         """
         tables = (
-            None if one is None else open_sentences(one, word=word, tag=tag, encoding=encoding)
-            for one in (data, validation, test)
+            None
+            if source is None
+            else open_sentences(source, word=word, tag=tag, encoding=encoding)
+            for source in (data, validation, test)
         )
-        more: Json = {"say": say, "progress": progress, "max_aside": max_aside}
-        return cls(**options)._train(*tables, workdir=workdir, **more)
+        arguments: Json = {"say": say, "progress": progress, "max_aside": max_aside}
+        return cls(**options)._train(*tables, workdir=workdir, **arguments)
 
     def predict(self, X: Iterable[str | Sequence[str]]) -> list[Tagging]:
         """Predicts a tag for each word of sentences.

@@ -65,14 +65,14 @@ def tag_sentences(
       The tags of each sentence, or a `Failure` with the reason, in the order of the sentences.
     """
     for part in chunks(sentences, _CHUNK):
-        checked = [_words(one) for one in part]
-        usable = [one for one in checked if not isinstance(one, Failure)]
-        found = iter(word_probabilities(model, usable))
+        checked = [_words(sentence) for sentence in part]
+        usable = [words for words in checked if not isinstance(words, Failure)]
+        results = iter(word_probabilities(model, usable))
         for words in checked:
             if isinstance(words, Failure):
                 yield words
                 continue
-            probabilities = next(found)
+            probabilities = next(results)
             best = probabilities.argmax(axis=1).tolist()
             yield Tagging(
                 words,
@@ -101,13 +101,15 @@ def word_probabilities(
     pieces = [
         # Words are converted to form NFC, because the words in training are.
         (tuple(map(compose, words[begin:end])),)
-        for words, some in zip(sentences, places, strict=True)
-        for begin, end, _, _ in some
+        for words, spans in zip(sentences, places, strict=True)
+        for begin, end, _, _ in spans
     ]
-    read = iter(model.read_tokens(pieces))
+    outputs = iter(model.read_tokens(pieces))
     return [
-        np.concatenate([next(read).probabilities[a - begin : b - begin] for begin, _, a, b in some])
-        for some in places
+        np.concatenate(
+            [next(outputs).probabilities[a - begin : b - begin] for begin, _, a, b in spans]
+        )
+        for spans in places
     ]
 
 
@@ -128,7 +130,11 @@ def windows(length: int, size: int) -> list[tuple[int, int, int, int]]:
     last = max(length - size, 0)
     begins = [*range(0, last, max(size // 2, 1)), last]
     # Each cut is in the middle of the words that two windows share.
-    cuts = [0, *((one + size + other) // 2 for one, other in itertools.pairwise(begins)), length]
+    cuts = [
+        0,
+        *((start + size + following) // 2 for start, following in itertools.pairwise(begins)),
+        length,
+    ]
     return [
         (begin, min(begin + size, length), first, end)
         for begin, first, end in zip(begins, cuts, cuts[1:], strict=False)
@@ -160,9 +166,12 @@ def evaluate_tags(model: TrainedModel, table: SentenceTable, *, max_aside: float
                 asides.add(record)
             else:
                 records.append(record)
-        gold = [[classes.place(tag, one.where, one.line) for tag in one.tags] for one in records]
-        found = word_probabilities(model, [record.words for record in records])
-        for record, places, probabilities in zip(records, gold, found, strict=True):
+        gold = [
+            [classes.place(tag, sentence.where, sentence.line) for tag in sentence.tags]
+            for sentence in records
+        ]
+        results = word_probabilities(model, [record.words for record in records])
+        for record, places, probabilities in zip(records, gold, results, strict=True):
             unknown = np.array([word not in model.vocabulary for word in record.words])
             scorer.add(np.array(places), probabilities, unknown)
     if not scorer.sentences:

@@ -130,7 +130,7 @@ class Tags:
 
         The whole file is read for them, but only if a line before a sentence begins with "# ".
         """
-        found: dict[int, set[str]] = {}
+        tags: dict[int, set[str]] = {}
         inside = False
         for _, line in self.file.lines():
             text = line.rstrip("\r\n")
@@ -139,16 +139,16 @@ class Tags:
             doubtful = not inside and (text + " ").startswith("# ")
             if text.strip() and "\t" not in text and not doubtful:
                 count, tag = self._kind_of(_fields(text))
-                found.setdefault(count, set()).add(tag)
+                tags.setdefault(count, set()).add(tag)
             inside = bool(text.strip()) and (inside or not doubtful)
-        return found
+        return tags
 
     def _fault(self, fields: list[str], width: int) -> str | None:
         if len(fields) != width:
             return f"{len(fields)} columns where the first word of the sentence has {width}"
-        wanted = [self.word] if self.tag is None else [self.word, self.tag]
-        needed = {column if column >= 0 else width + column for column in wanted}
-        if len(needed) < len(wanted) or not 0 <= min(needed) <= max(needed) < width:
+        required = [self.word] if self.tag is None else [self.word, self.tag]
+        needed = {column if column >= 0 else width + column for column in required}
+        if len(needed) < len(required) or not 0 <= min(needed) <= max(needed) < width:
             columns = f"{width} column{'s' * (width != 1)}"
             tag = "" if self.tag is None else f" and a tag (column {self.tag})"
             return f"{columns}, not a word (column {self.word}){tag}"
@@ -212,8 +212,8 @@ class TagRows:
 
     def __iter__(self) -> Iterator[TaggedRecord | Aside]:
         for number, row in enumerate(self.rows, start=1):
-            pair = [tuple(one) for one in row if not isinstance(one, str)]
-            if len(pair) != 2 or not all(isinstance(w, str) and w for one in pair for w in one):
+            pair = [tuple(part) for part in row if not isinstance(part, str)]
+            if len(pair) != 2 or not all(isinstance(w, str) and w for part in pair for w in part):
                 raise TypeError(f"sentence {number} must be a list of words and a list of tags")
             words, tags = pair
             if len(words) != len(tags):

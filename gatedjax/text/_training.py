@@ -42,9 +42,9 @@ from gatedjax.text._tagged import (
     RULE,
     Sentences,
     TagRule,
-    render_score,
     model_metrics,
     read_tagged,
+    render_score,
     rule_metrics,
 )
 from gatedjax.text._tags import SentenceTable
@@ -133,31 +133,33 @@ def train_model(
     """
     check_options(options, kind)
     check_share(max_aside)
-    for given in (table, validation, test):
-        if isinstance(given, Table):
-            check_inputs(given.columns, kind)
+    for source in (table, validation, test):
+        if isinstance(source, Table):
+            check_inputs(source.columns, kind)
     entry = networks(kind)[options.model]
     numbers = Numbers(lowercase=options.lowercase)
-    read: Any = functools.partial(_corpus.read_corpus, max_aside=max_aside)
+    read_part: Any = functools.partial(_corpus.read_corpus, max_aside=max_aside)
     if kind == "tags":
-        read = functools.partial(read_tagged, longest=options.max_len, max_aside=max_aside)
-    corpora: dict[str, Corpus] = {"train": read(table, folder, "train", numbers)}
+        read_part = functools.partial(read_tagged, longest=options.max_len, max_aside=max_aside)
+    corpora: dict[str, Corpus] = {"train": read_part(table, folder, "train", numbers)}
     corpus = corpora["train"]
     _corpus.check_trainable(corpus, split=validation is None)
     for name, other in (("validation", validation), ("test", test)):
         if other is not None:
-            corpora[name] = read(other, folder, name, numbers, classes=corpus.classes)
-    everything = np.arange(len(corpus))
-    kept, held = everything, everything[:0]
+            corpora[name] = read_part(other, folder, name, numbers, classes=corpus.classes)
+    all_rows = np.arange(len(corpus))
+    training_rows, validation_rows = all_rows, all_rows[:0]
     if validation is None:
         share = min(options.held_out, _LARGEST_HELD / len(corpus))
-        kept, held = _corpus.held_out(corpus.labels, share)
-    vocabulary, table_of_ids, vectors, coverage = _words(kind, corpus, held, numbers, options)
-    for one in corpora.values():
-        _say_read(one, say)
+        training_rows, validation_rows = _corpus.split_texts(corpus.labels, share)
+    vocabulary, table_of_ids, vectors, coverage = _words(
+        kind, corpus, validation_rows, numbers, options
+    )
+    for part_corpus in corpora.values():
+        _say_read(part_corpus, say)
         if kind != "tags":  # A tagger reads all of a long sentence, in windows.
-            _say_cut(one, options.max_len, say)
-    parts = _parts(corpora, kept, held, table_of_ids, options.max_len)
+            _say_cut(part_corpus, options.max_len, say)
+    parts = _parts(corpora, training_rows, validation_rows, table_of_ids, options.max_len)
     sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in parts.items())
     way = "always the same" if kind == "tags" else "in proportion to the classes, always the same"
     split = "" if validation is not None else f" ({way})"
@@ -206,13 +208,15 @@ def train_model(
         max_len=options.max_len,
     )
     if getattr(config, "density", None) is not None:
-        _, read = _probabilities(model, parts["validation"], edges)
+        _, columns = _probabilities(model, parts["validation"], edges)
         model = dataclasses.replace(
-            model, params=held_at(model.params, read["gates"], config.density)
+            model, params=held_at(model.params, columns["gates"], config.density)
         )
     report: Json = {"steps": result.steps, "best_step": result.best_step}
     if kind == "tags":
-        report |= _report_tags(model, parts, _parts(corpora, kept, held), numbers, edges, say)
+        report |= _report_tags(
+            model, parts, _parts(corpora, training_rows, validation_rows), numbers, edges, say
+        )
     else:
         report |= _report(model, parts, edges, say)
     report["data"] = {
@@ -236,9 +240,9 @@ def _knows_options(folder: Path) -> bool:
 
 def _say_read(corpus: Corpus, say: Say) -> None:
     counts = sorted(corpus.class_counts.items(), key=lambda pair: -pair[1])
-    shown = ", ".join(f"{label} {count:,}" for label, count in counts[:10])
-    more = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
-    say(f"{corpus.name}: {corpus}: {shown}{more}")
+    listing = ", ".join(f"{label} {count:,}" for label, count in counts[:10])
+    remainder = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
+    say(f"{corpus.name}: {corpus}: {listing}{remainder}")
     if corpus.aside:
         say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
 
@@ -265,58 +269,61 @@ def _rare(texts: int, tagged: bool) -> int:
 
 
 def _words(
-    kind: str, corpus: Corpus, held: np.ndarray, numbers: Numbers, options: Options
+    kind: str, corpus: Corpus, excluded: np.ndarray, numbers: Numbers, options: Options
 ) -> tuple[Vocabulary, np.ndarray, np.ndarray | None, str]:
     """Returns (vocabulary, id for each number, vectors of a file or None, coverage as a text)."""
-    min_count = options.min_count or _rare(len(corpus), corpus.tagged)
+    min_count = options.min_count or _rare(len(corpus), corpus.is_tagged)
     path = None if options.embeddings is None else Path(options.embeddings).expanduser()
-    more: Iterable[str] = ()
+    extra_words: Iterable[str] = ()
     width = 0
     if path is not None:
         width, words = words_in(path, _MORE_WORDS)
-        min_count, more = options.min_count or 1, words
+        min_count, extra_words = options.min_count or 1, words
     vocabulary, ids = _corpus.build_vocabulary(
         corpus,
-        held,
+        excluded,
         numbers,
         min_count=min_count,
         max_words=options.max_words,
-        more=more,
+        extra_words=extra_words,
         make=networks(kind)[options.model].vocabulary,
     )
     unknown = is_unknown(vocabulary)
-    known = np.mean([float(np.mean(~unknown[ids[p]])) for r in corpus.texts for p in r.pieces()])
-    share = f"{np.sum(~unknown) - 1:,}, they cover {known:.1%} of the texts"
+    covered = np.mean([float(np.mean(~unknown[ids[p]])) for r in corpus.texts for p in r.pieces()])
+    share = f"{np.sum(~unknown) - 1:,}, they cover {covered:.1%} of the texts"
     if path is None:
         return vocabulary, ids, None, share
     vectors = load_embeddings(path, vocabulary, dim=width)
     trained = ids[ids > UNK]
-    found = float(vectors.found[trained].mean()) if len(trained) else 0.0
-    if not found:
+    with_vector = float(vectors.found[trained].mean()) if len(trained) else 0.0
+    if not with_vector:
         raise ValueError(f"{path} has a vector for none of the words of {corpus.name}")
     return (
         vocabulary,
         ids,
         vectors.matrix,
-        f"{share}; {found:.1%} of theirs have a vector in {path}",
+        f"{share}; {with_vector:.1%} of theirs have a vector in {path}",
     )
 
 
 def _parts(
     corpora: Mapping[str, Corpus],
-    kept: np.ndarray,
-    held: np.ndarray,
+    training_rows: np.ndarray,
+    validation_rows: np.ndarray,
     ids: np.ndarray | None = None,
     max_len: int | None = None,
 ) -> dict[str, _Part]:
-    """Returns the texts by purpose, with mapped ids; the texts in `held` are for validation."""
+    """Returns the texts by purpose, with mapped ids, after the split of the rows."""
     parts = {
-        name: _Part(tuple(rows.renumber(ids, max_len) for rows in one.texts), one.labels)
-        for name, one in corpora.items()
+        name: _Part(tuple(rows.renumber(ids, max_len) for rows in corpus.texts), corpus.labels)
+        for name, corpus in corpora.items()
     }
-    if len(held):
-        whole = parts["train"]
-        parts |= {"train": _select_texts(whole, kept), "validation": _select_texts(whole, held)}
+    if len(validation_rows):
+        everything = parts["train"]
+        parts |= {
+            "train": _select_texts(everything, training_rows),
+            "validation": _select_texts(everything, validation_rows),
+        }
     return parts
 
 
@@ -343,14 +350,14 @@ def _start(
                 f"width of {width}"
             )
         return _scale_vectors(vectors, entry.vector_std)
-    made = random_embeddings(vocabulary, width)
+    initial = random_embeddings(vocabulary, width)
     if entry.starts_from_counts:
         # The random numbers are scaled down, because they would hide the log-ratios.
-        made *= _NOISE
+        initial *= _NOISE
         ratios = _corpus.log_ratios(train.texts, train.labels, len(vocabulary), classes)
         used = min(classes, width)
-        made[:, :used] = ratios[:, :used]
-    return _scale_vectors(made, entry.vector_std)
+        initial[:, :used] = ratios[:, :used]
+    return _scale_vectors(initial, entry.vector_std)
 
 
 def _scale_vectors(vectors: np.ndarray, std: float | None) -> np.ndarray:
@@ -411,8 +418,8 @@ def _report(
         if name not in parts:
             continue
         part = parts[name]
-        probabilities, read = _probabilities(model, part, edges)
-        density = float(np.sum(read["kept"]) / np.sum(read["words"]))
+        probabilities, columns = _probabilities(model, part, edges)
+        density = float(np.sum(columns["kept"]) / np.sum(columns["words"]))
         ours = classification_metrics(part.labels, probabilities, model.classes)
         linear = baseline.probabilities(part.words(model.vocabulary))
         theirs = float(np.mean(linear.argmax(axis=1) == part.labels))
@@ -457,18 +464,18 @@ def _probabilities(
       The probabilities, float32 [n, C]; and a dict with "words" and "kept", the numbers of all and
       of open words per text in the order of the batches, and "gates" of all words if there are any.
     """
-    found = np.zeros((len(part.labels), len(model.classes)), np.float32)
-    rest: dict[str, list[np.ndarray]] = {"kept": [], "words": [], "gates": []}
+    probabilities = np.zeros((len(part.labels), len(model.classes)), np.float32)
+    columns: dict[str, list[np.ndarray]] = {"kept": [], "words": [], "gates": []}
     for numbers, texts, out in _outputs(model, part, edges):
-        found[numbers] = out["probabilities"][: len(numbers)]
+        probabilities[numbers] = out["probabilities"][: len(numbers)]
         words = np.array([sum(map(len, text)) for text in texts])
-        rest["words"].append(words)
-        rest["kept"].append(out["density"][: len(words)] * words)
+        columns["words"].append(words)
+        columns["kept"].append(out["density"][: len(words)] * words)
         if "gates" in out:
-            rest["gates"] += [
+            columns["gates"] += [
                 row[: len(ids)] for row, (ids, *_) in zip(out["gates"], texts, strict=False)
             ]
-    return found, {name: np.concatenate(parts) for name, parts in rest.items() if parts}
+    return probabilities, {name: np.concatenate(parts) for name, parts in columns.items() if parts}
 
 
 def _outputs(
@@ -496,18 +503,18 @@ def _report_tags(
         if name not in parts:
             continue
         theirs = rule_metrics(rule, _sentences(numbered[name]), classes)
-        read = (
+        outputs = (
             (number, probabilities)
-            for some, _, out in _outputs(model, parts[name], edges)
-            for number, probabilities in zip(some, out["probabilities"], strict=False)
+            for numbers_of_batch, _, out in _outputs(model, parts[name], edges)
+            for number, probabilities in zip(numbers_of_batch, out["probabilities"], strict=False)
         )
-        ours = model_metrics(read, _sentences(parts[name]), classes, is_unknown(model.vocabulary))
+        ours = model_metrics(
+            outputs, _sentences(parts[name]), classes, is_unknown(model.vocabulary)
+        )
         report[name] = ours
         report["baseline"][name] = theirs["accuracy"]
         worse = _worse(ours, theirs["accuracy"])
-        say(
-            f"{name}: word accuracy {render_score(ours)}; {RULE} {render_score(theirs)}{worse}"
-        )
+        say(f"{name}: word accuracy {render_score(ours)}; {RULE} {render_score(theirs)}{worse}")
     return report
 
 

@@ -40,7 +40,7 @@ def run(
     kind: type[TranslateOptions],
     args: Sequence[str],
     prog: str,
-    read: Callable[..., Translator],
+    open_model: Callable[..., Translator],
     *,
     called: Mapping[str, str],
     lines: TextIO,
@@ -52,7 +52,7 @@ def run(
       kind: the class of the options; a subclass may give the folder another name.
       args: the command line.
       prog: name of the command, for its help.
-      read: function that opens the folder, with the keywords `bpe` and `average`.
+      open_model: function that opens the folder, with the keywords `bpe` and `average`.
       called: words of the library's messages, and the words for them on this command line.
       lines: the text to translate.
       out: where the translations are written.
@@ -71,7 +71,7 @@ def run(
         references = None
         if options.references is not None:
             references = lines_of(read_limited(options.references, MOST_TEXT_BYTES).decode())
-        translator = read(options.folder, bpe=options.bpe, average=options.average)
+        translator = open_model(options.folder, bpe=options.bpe, average=options.average)
         search = dataclasses.replace(translator.search, average=1, **changes)
         text = lines.read(MOST_TEXT_BYTES + 1)
         check_most("the characters of the input", len(text), MOST_TEXT_BYTES)

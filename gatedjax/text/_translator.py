@@ -87,8 +87,8 @@ def encode(bpe: gdata.BytePairs, texts: Sequence[str]) -> list[np.ndarray]:
 
 def parameters_like(model: SSANTranslator) -> Tree:
     """Returns the shapes of the parameters of a network."""
-    one, length = np.full((1, 1), STOP, np.int32), np.ones(1, np.int32)
-    batch: Tree = {"tokens": one, "targets": one, "lengths": length, "target_lengths": length}
+    stop, length = np.full((1, 1), STOP, np.int32), np.ones(1, np.int32)
+    batch: Tree = {"tokens": stop, "targets": stop, "lengths": length, "target_lengths": length}
     return jax.eval_shape(lambda: SSANTranslationTask(model).init(jax.random.key(0), batch))
 
 
@@ -107,7 +107,7 @@ def translate_texts(translator: Translator, texts: Sequence[str]) -> list[str]:
     """
     model, search = translator.model, translator.search
     ids = encode(translator.bpe, [text.strip() for text in texts])
-    real = [i for i, one in enumerate(ids) if len(one) > 1]
+    real = [i for i, pieces in enumerate(ids) if len(pieces) > 1]
     translations = [""] * len(texts)
     if not real:
         return translations
@@ -144,20 +144,22 @@ def open_translator(
       FileNotFoundError, ValueError: if the folder does not have such a run, or the byte pairs
         differ.
     """
-    found = open_folder(folder, "translation", BYTE_PAIRS)
-    if found.is_export and average is not None:
+    run_folder = open_folder(folder, "translation", BYTE_PAIRS)
+    if run_folder.is_export and average is not None:
         raise ValueError(
             f"{folder} holds one set of parameters: average is for the work folder of a run"
         )
     with explain_faults(folder):
-        settings = found.config["config"]
+        settings = run_folder.config["config"]
         place = bpe or folder / BYTE_PAIRS
         pieces = gdata.BytePairs.load(place)
-        if pieces.digest() != found.config["vocabulary"]:
+        if pieces.digest() != run_folder.config["vocabulary"]:
             raise ValueError(f"{place} is not the vocabulary that {folder} was trained with")
         model = _model(settings["model"], pieces)
         search = SearchConfig(**settings["search"])
-    params = found.params(parameters_like(model), search.average if average is None else average)
+    params = run_folder.params(
+        parameters_like(model), search.average if average is None else average
+    )
     return Translator(model, params, pieces, search)
 
 

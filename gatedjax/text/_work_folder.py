@@ -30,9 +30,9 @@ class WorkFolder:
             if not place.is_dir():
                 self._make(place)
         try:
-            if others := foreign_files(self.path):
+            if foreign := foreign_files(self.path):
                 raise FileExistsError(
-                    f"{self.path} holds {', '.join(others[:5])} and no lock of a run, so no run "
+                    f"{self.path} holds {', '.join(foreign[:5])} and no lock of a run, so no run "
                     "made it: move it away, or use another workdir"
                 )
             self._lock = WorkdirLock(self.path, TRAIN_LOCK)
@@ -51,10 +51,10 @@ class WorkFolder:
     def remove(self) -> str:
         """Removes the files of the run; returns why the folder still exists, or ""."""
         try:
-            others = remove_run(self.path, (LOCK,))
+            foreign = remove_run(self.path, (LOCK,))
         except WorkdirBusy as error:  # Another program calls `fit` with the folder.
             return str(error)
-        return f"it holds {', '.join(others[:5])}, which no run wrote" if others else ""
+        return f"it holds {', '.join(foreign[:5])}, which no run wrote" if foreign else ""
 
     def _make(self, place: Path) -> None:
         try:

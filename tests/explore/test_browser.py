@@ -682,11 +682,13 @@ def test_the_module_in_a_notebook(browser, address, serve):
         """,
         {"text": TEXT},
     )
-    from gatedjax.explore._widget import answered
+    from gatedjax.explore._widget import answer_message
 
     for _ in range(20):
         for content in browser.execute_script("return window.sent.splice(0)"):
-            browser.execute_script("window.answer(arguments[0])", answered(serve.session, content))
+            browser.execute_script(
+                "window.answer(arguments[0])", answer_message(serve.session, content)
+            )
         if browser.execute_script("return document.querySelector('.gx')?.dataset.state") == "ready":
             break
         time.sleep(0.05)

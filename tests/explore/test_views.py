@@ -178,7 +178,7 @@ def test_a_pair_is_read_as_prediction_reads_it(name):
     (one,) = shown.answer(state)["models"]
     (read,) = made.read_texts([tuple(state.values())])
     np.testing.assert_allclose(one["probabilities"], read.probabilities, atol=TIGHT)
-    for line, tokens, kept in zip(one["lines"], read.tokens, read.kept, strict=True):
+    for line, tokens, kept in zip(one["lines"], read.tokens, read.masks, strict=True):
         assert line["tokens"] == list(tokens)
         if name == "san":
             assert line["kept"] is None

@@ -74,7 +74,7 @@ def test_every_text_is_read_as_if_it_were_alone(model, alone):
         np.testing.assert_allclose(one.probabilities, probabilities, **F32)
         np.testing.assert_allclose(one.attention, output.attention[0], **F32)
         kept = output.gates[0] > 0
-        np.testing.assert_array_equal(one.kept[0], kept)
+        np.testing.assert_array_equal(one.masks[0], kept)
         assert said.kept == [w for w, k in zip(text.split(), kept, strict=True) if k]
         assert said.label == model.classes[int(np.argmax(probabilities))]
         assert one.density == pytest.approx(kept.mean())
@@ -171,7 +171,7 @@ def test_gates_that_are_given_are_those_of_single_calls(model):
         np.testing.assert_allclose(row, softmax(call(padded).logits)[2, 0], **F32)
     # the gates of its own prediction give its own probabilities
     (one,) = model.read_texts([(" ".join(tokens),)])
-    own = model.with_gates(tokens, one.kept[0][None].astype(np.float32))
+    own = model.with_gates(tokens, one.masks[0][None].astype(np.float32))
     np.testing.assert_allclose(own[0], one.probabilities, **F32)
 
 
