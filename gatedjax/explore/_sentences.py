@@ -178,8 +178,8 @@ class _Results:
       texts: the words of each text.
       check: called between batches; an exception from it ends the work.
       thresholds: [S], in descending order; at -1 all gates are open.
-      middle_probabilities: [N, C], the class probabilities with the threshold 0.5, or without gates.
-      masks: for each text a bool [T], True at words with an open gate at the threshold 0.5.
+      middle_probabilities: [N, C], the probabilities with the threshold 0.5, or without gates.
+      masks: for each text a bool [T], True at words with an open gate at 0.5.
       predicted: int [S, N], the most probable class.
       open_counts: [S, N], the number of open gates.
     """
