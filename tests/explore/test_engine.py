@@ -329,7 +329,7 @@ def test_programs_are_shared_by_texts_of_like_length(both):
     programs = Programs(both.models[0])
     for text in ("a", TEXT, "dull " * 16):
         programs.with_gates(split_words(text), [np.ones(len(split_words(text)))] * 2)
-    assert programs._forced._cache_size() == 1
+    assert programs._text_program._cache_size() == 1
 
 
 @pytest.mark.parametrize("name", ["agt", "ssan", "bilstm"])
