@@ -20,7 +20,7 @@ import numpy as np
 from gatedjax import functional as F
 from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.data.batches._cloze import ClozeBatches, ClozeShape
-from gatedjax.data.batches._encode_cloze import encode_cloze, wrapped
+from gatedjax.data.batches._encode_cloze import add_markers, encode_cloze
 from gatedjax.data.sets._cloze import PLACEHOLDER
 from gatedjax.data.text._tokenize import treebank_tokens
 from gatedjax.data.text._vocabulary import Vocabulary
@@ -313,7 +313,7 @@ class ReaderView(View):
     ) -> tuple[Reading, np.ndarray, list[np.ndarray]]:
         """Returns the reading, the attention of the last hop [N], and of the gating hops [N, Q]."""
         source = question(" ".join(document), " ".join(query_words), candidates)
-        query = wrapped(source[0])
+        query = add_markers(source[0])
         wide = width_of(len(document), LONGEST, COARSE)
         long = width_of(len(query), QUESTION_EDGES[-1], QUESTION_EDGES)
         shape = ClozeShape(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from gatedjax._utils.limits import MOST_CHARACTERS as LONGEST
-from gatedjax.data.files._unpack import allowance, gunzipped
+from gatedjax.data.files._unpack import allowance, open_gzip
 from gatedjax.text._table import fault
 
 _BINARY = {
@@ -200,5 +200,5 @@ class TextFile:
             if self.path.suffix.lower() != ".gz":
                 yield file
                 return
-            with gunzipped(file, self.path, allowance(self.path)) as unpacked:
+            with open_gzip(file, self.path, allowance(self.path)) as unpacked:
                 yield unpacked

@@ -11,7 +11,7 @@ import numpy as np
 
 from gatedjax import data as gdata
 from gatedjax._utils.types import Json, Params, Tree
-from gatedjax.data.batches._encode_cloze import wrapped
+from gatedjax.data.batches._encode_cloze import add_markers
 from gatedjax.data.sets import _cloze
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
 from gatedjax.text._folders import CHARACTERS, VOCABULARY, explain_faults, open_folder
@@ -200,7 +200,7 @@ def reading_of(encoded: gdata.EncodedCloze, index: int, output: Any, row: int) -
     """
     example = encoded.example(index)
     names = tuple(" ".join(candidate) for candidate in example["candidates"])
-    query, where = wrapped(example), encoded.occurrences[index]
+    query, where = add_markers(example), encoded.occurrences[index]
     attention = output.document_attention[row]
     # A token that two candidates share must count only once.
     total = float(attention[np.unique(where[:, 1])].sum()) or 1.0

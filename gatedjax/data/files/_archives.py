@@ -81,7 +81,7 @@ class ZipPath(ArchivePath):
                         f"{self}: packed by method {info.compress_type}, which is not read here"
                     )
                 with unpacked.open(info) as file:
-                    data = _unpack.bounded(file, self, _unpack.limit()).read()
+                    data = _unpack.bound_size(file, self, _unpack.limit()).read()
         except _DAMAGED_ZIP as error:
             raise _unpack.Damaged(self, "zip file", error) from error
         if len(data) != info.file_size:
@@ -115,8 +115,8 @@ def members(
     try:
         # tarfile reads some headers whole, however long: it gets no more than is allowed
         with (
-            _opened(archive) as file,
-            tarfile.open(fileobj=_unpack.bounded(file, archive, allowed), mode="r|") as unpacked,
+            _open_archive(archive) as file,
+            tarfile.open(fileobj=_unpack.bound_size(file, archive, allowed), mode="r|") as unpacked,
         ):
             for member in unpacked:
                 if member.size > largest:
@@ -136,7 +136,7 @@ def members(
         raise _unpack.Damaged(archive, "archive", error) from error
 
 
-def _opened(archive: Path) -> IO[bytes]:
+def _open_archive(archive: Path) -> IO[bytes]:
     with archive.open("rb") as file:
         start = file.read(6)
     opener = next((opener for magic, opener in _OPENERS.items() if start.startswith(magic)), open)

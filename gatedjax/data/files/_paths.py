@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gatedjax.data.files._archives import ArchivePath
-from gatedjax.data.files._unpack import gunzipped
+from gatedjax.data.files._unpack import open_gzip
 
 BOM = b"\xef\xbb\xbf"
 
@@ -88,7 +88,7 @@ def read_bytes(path: AnyPath) -> bytes:
     else:
         with (
             path.open("rb") if isinstance(path, Path) else io.BytesIO(path.read_bytes()) as packed,
-            gunzipped(packed, path) as file,
+            open_gzip(packed, path) as file,
         ):
             data = file.read()
     return data.removeprefix(BOM)

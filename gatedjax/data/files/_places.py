@@ -26,7 +26,7 @@ class Places(abc.ABC):
         """Downloads the files of all parts."""
         raise FileNotFoundError("it has no download")
 
-    def listed(self, part: str, file: str) -> str:
+    def prepared_name(self, part: str, file: str) -> str:
         """How a prepared set names the file of a part that something was set aside from."""
         return Path(file).name
 
@@ -42,7 +42,7 @@ class Files(Places):
       url: address to which a name (of an archive, if there are any) is added.
       archives: part -> archive that holds its file.
       inside: what stands before the name in the archive.
-      shown: how messages call a file that is not there.
+      missing_format: how messages call a file that is not there.
     """
 
     names: Mapping[str, str]
@@ -51,7 +51,7 @@ class Files(Places):
     url: str | None = None
     archives: Mapping[str, str] = dataclasses.field(default_factory=dict)
     inside: str = ""
-    shown: str = "{0} (or {0}.gz)"
+    missing_format: str = "{0} (or {0}.gz)"
 
     def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
         """Returns the file of a part: unpacked, else in the archive."""
@@ -62,7 +62,7 @@ class Files(Places):
             archives = (top / self.archives[part] for top in tops)
             archive = next((archive for archive in archives if archive.is_file()), None)
             path = None if archive is None else self._member(archive, part)
-        return path, self.shown.format(name)
+        return path, self.missing_format.format(name)
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
         """Downloads every archive, or every file."""
@@ -73,7 +73,7 @@ class Files(Places):
         # not unpacked by TFDS: it does that with TensorFlow
         return {part: self._member(paths[name], part) for part, name in names.items()}
 
-    def listed(self, part: str, file: str) -> str:
+    def prepared_name(self, part: str, file: str) -> str:
         """The official name."""
         return self.names[part]
 

@@ -24,7 +24,7 @@ RATIO = 32
 VARIABLE = "GATEDJAX_UNPACK_LIMIT"
 """Environment variable with another limit, as `parse_size` reads it."""
 
-_chosen: contextvars.ContextVar[int | None] = contextvars.ContextVar("unpack_limit", default=None)
+_LIMIT: contextvars.ContextVar[int | None] = contextvars.ContextVar("unpack_limit", default=None)
 
 
 class TooLarge(ValueError):
@@ -58,8 +58,8 @@ def parse_size(text: str) -> int:
 
 
 def limit() -> int:
-    """The limit that holds here: that of `limited`, or of the environment, or the default."""
-    size = _chosen.get()
+    """Returns the limit: of `limit_unpacking`, else of the environment, else the default."""
+    size = _LIMIT.get()
     if size is not None:
         return size
     text = os.environ.get(VARIABLE)
@@ -70,15 +70,15 @@ def limit() -> int:
 
 
 @contextlib.contextmanager
-def limited(size: int | None) -> Iterator[None]:
+def limit_unpacking(size: int | None) -> Iterator[None]:
     """Sets the limit in bytes for what is read inside; None leaves it as it is."""
     if size is not None and size < 1:
         raise ValueError(f"unpack_limit must be at least 1 byte, got {size}")
-    token = _chosen.set(_chosen.get() if size is None else size)
+    token = _LIMIT.set(_LIMIT.get() if size is None else size)
     try:
         yield
     finally:
-        _chosen.reset(token)
+        _LIMIT.reset(token)
 
 
 def allowance(path: Path) -> int:
@@ -113,7 +113,7 @@ class _Bounded(io.RawIOBase):
         return len(data)
 
 
-def bounded(file: IO[bytes], name: object, allowed: int) -> BinaryIO:
+def bound_size(file: IO[bytes], name: object, allowed: int) -> BinaryIO:
     """Returns an unpacked stream from which no more bytes come than are allowed.
 
     Args:
@@ -125,7 +125,7 @@ def bounded(file: IO[bytes], name: object, allowed: int) -> BinaryIO:
 
 
 @contextlib.contextmanager
-def gunzipped(file: IO[bytes], name: object, allowed: int | None = None) -> Iterator[BinaryIO]:
+def open_gzip(file: IO[bytes], name: object, allowed: int | None = None) -> Iterator[BinaryIO]:
     """Opens a .gz file for reading.
 
     Args:
@@ -138,6 +138,8 @@ def gunzipped(file: IO[bytes], name: object, allowed: int | None = None) -> Iter
     """
     try:
         with gzip.GzipFile(fileobj=file) as unpacked:
-            yield bounded(cast(IO[bytes], unpacked), name, limit() if allowed is None else allowed)
+            yield bound_size(
+                cast(IO[bytes], unpacked), name, limit() if allowed is None else allowed
+            )
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise Damaged(name, "compressed file", error) from error

@@ -22,7 +22,7 @@ def read_files(
     files: Iterable[File],
     parse: Callable[[str, bytes], tuple[int, Any]],
     *,
-    what: str,
+    noun: str,
     ends: tuple[str, ...],
 ) -> Rows:
     """Parses every file that ends like a text of the set; what lies beside them is set aside.
@@ -31,7 +31,7 @@ def read_files(
       path: of the folder or archive, for messages.
       files: of a part.
       parse: (name, content) -> (label, content of the row); raises LineError for a malformed one.
-      what: a text is.
+      noun: the noun for a text, for messages.
       ends: of the names of texts.
     """
     rows, quarantine = [], []
@@ -51,7 +51,7 @@ def read_files(
             quarantine.append(Quarantined(f"{path}/{name}", error.line, str(error)))
     for name, _ in ordered:
         if not is_text(name):
-            reason = f"not a {what}: no {ends[0]} file"
+            reason = f"not a {noun}: no {ends[0]} file"
             quarantine.append(Quarantined(f"{path}/{name}", 0, reason))
     return Rows(tuple(rows), tuple(quarantine), counted=len(ordered))
 

@@ -73,7 +73,7 @@ def prepare(
     return builder
 
 
-def read(name: str, part: str, *, data_dir: str | Path | None) -> Rows:
+def read_prepared(name: str, part: str, *, data_dir: str | Path | None) -> Rows:
     """Reads an official part of a set by index; downloads and prepares the set if necessary."""
     prepared = prepare(name, data_dir=data_dir)
     source = prepared.as_data_source(part)
