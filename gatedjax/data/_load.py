@@ -211,7 +211,8 @@ def _check(declared: DataSet, part: str, rows: Rows, substitute: str | None, str
     if rows.lines != rows.accounted_lines:
         raise ValueError(
             f"data set {name!r}, {part}: {rows.lines:,} lines were read and "
-            f"{rows.accounted_lines:,} are accounted for; prepare it again or check it with python -m gatedjax data check"
+            f"{rows.accounted_lines:,} are accounted for; prepare it again or check it with "
+            "python -m gatedjax data check"
         )
     if aside:
         _LOG.warning(

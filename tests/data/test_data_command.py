@@ -181,7 +181,7 @@ def test_a_missing_part_fails_and_no_file_at_all_is_refused(trees, tmp_path, cap
 
 
 def test_the_check_fails_where_the_loader_loses_a_line(questions, capsys, monkeypatch):
-    whole = SETS["trec"].read
+    whole = SETS["trec"].read_rows
 
     def lossy(path, part):
         rows = whole(path, part)
