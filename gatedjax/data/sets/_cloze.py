@@ -28,7 +28,7 @@ OCCURS, ABSENT, FOREIGN = 0, 1, 2
 CLASSES = ("answer occurs", "answer does not occur", "answer is no candidate")
 """The status of an answer; the class of a question in `python -m gatedjax data check`."""
 
-# not str.split: a no-break space is no border of tokens
+# Not `str.split`, because a no-break space does not separate tokens.
 _SPACE = re.compile("[ \t]+")
 
 

@@ -109,7 +109,7 @@ CORPORA = {
         description="Kyoto Free Translation Task: English and Japanese, tokenised.",
         url="http://www.phontron.com/kftt/download/",
     ),
-    # the files of the organisers, or plain-text files made from them
+    # These are the files of the organisers, or plain-text files that were made from them.
     "iwslt14_en_ro": Corpus(
         languages=("en", "ro"),
         files={

@@ -18,7 +18,7 @@ from gatedjax.data.text._vocabulary import PAD, Vocabulary
 OOV_RANGE = 0.25
 _LOOK = 100
 _HEADER = re.compile(rb"(\d+)[ \t](\d+)")
-# a word and 1,000 numbers take 10 KB
+# A line is bounded, because it is in memory; a word and 1,000 numbers take 10 KB.
 _LONGEST_LINE = 1 << 20
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -83,7 +83,7 @@ def _word_vector(word: str, dim: int, seed: int, std: float | None) -> np.ndarra
     uniform = np.frombuffer(data, "<u4") / 2.0**32
     if std is None:
         return (uniform * 2 - 1) * OOV_RANGE
-    # the Box-Muller transform
+    # The Box-Muller transform makes normal numbers of uniform numbers.
     radius = np.sqrt(-2 * np.log1p(-uniform[:dim]))
     return std * radius * np.cos(2 * np.pi * uniform[dim:])
 

@@ -99,7 +99,7 @@ def _check_network(name: str, builder: "DatasetBuilder") -> None:
         raise FileNotFoundError("it has no download")
     import requests
 
-    # data_path is data_dir/name/[config/]version
+    # The folder "downloads" is in data_dir, because data_path is data_dir/name/[config/]version.
     folder = builder.name
     downloads = next(p for p in Path(builder.data_path).parents if p.name == folder).parent
     if (downloads / "downloads" / folder).is_dir():
