@@ -155,14 +155,14 @@ def chosen_readings(readings: Sequence[Reading]) -> list[Reading]:
     Returns:
       At most five readings.
     """
-    right = [r for r in readings if r.predicted == r.example["label"]]
+    right = [r for r in readings if r.best == r.example["label"]]
     short = [r for r in right if len(r.query) <= MOST_WORDS] or right
 
     def easy(reading: Reading) -> bool:
         counts = [0] * len(reading.candidates)
         for place in reading.places:
             counts[place.candidate] += 1
-        return max(counts) == counts[reading.predicted]
+        return max(counts) == counts[reading.best]
 
     return sorted(short, key=easy)[:SHOWN]
 
@@ -182,14 +182,14 @@ def heat_maps(job: Job) -> None:
         source = source_of(PRESETS[data].data.name, "validation", job.options)
         # The first questions suffice, because the figure shows few of them.
         first = gdata.Source(source[:LOOKED_AT], source.info)
-        readings = chosen_readings(Reader.open(workdir).read(first))
+        readings = chosen_readings(Reader.open(workdir).answer_questions(first))
         if not readings:
             raise ValueError(f"the run in {workdir} answers none of {len(first)} questions")
         seed = read_json(workdir / "config.json", "config")["config"]["train"]["seed"]
         for number, reading in enumerate(readings, 1):
             stem = job.options.results / f"figure3_{data}_{number}"
-            answer = reading.candidates[reading.predicted]
-            share = reading.probabilities[reading.predicted]
+            answer = reading.candidates[reading.best]
+            share = reading.probabilities[reading.best]
             title = f"{reported.NAMES[data]}, seed {seed}: {answer} ({share:.2f}), right"
             draw(reading, stem, title)
             say(f"wrote {stem}.png and .svg")

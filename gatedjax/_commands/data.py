@@ -97,7 +97,7 @@ def _unpack_limit(size: str | None) -> Iterator[None]:
         limit = None if size is None else _unpack.parse_size(size)
     except ValueError as error:
         raise ValueError(f"--unpack-limit: {error}") from None
-    with _unpack.limited(limit):
+    with _unpack.limit_unpacking(limit):
         yield
 
 
@@ -160,7 +160,7 @@ def _read_first(declared: "DataSet", folder: Path) -> None:
         if path is None:
             raise not_there(declared, part, folder, looked_for)
         try:
-            rows = declared.read(path, part)
+            rows = declared.read_rows(path, part)
         except ValueError as error:
             raise ValueError(f"{error}{again}") from error
         if not rows.rows:

@@ -11,7 +11,7 @@ from typing import Any, Literal, overload
 from gatedjax.data.files import _unpack
 from gatedjax.data.files._lines import Rows
 from gatedjax.data.files._source import Source, SourceInfo
-from gatedjax.data.sets._all import configured, not_there, one_of, resolve
+from gatedjax.data.sets._all import check_known, not_there, resolve, resolve_config
 from gatedjax.data.sets._all import names as names
 from gatedjax.data.sets._declaration import ID_BASE, DataSet, Embedded
 from gatedjax.data.sets._images import ImageSource
@@ -153,9 +153,9 @@ def load(
         unpacks to more than the limit; under `strict`, for the first malformed line.
       FileNotFoundError: if the files do not exist; the message names their address.
     """
-    name, options = configured(name, options)
-    one_of("data set", name, names())
-    one_of("split", split, SPLITS)
+    name, options = resolve_config(name, options)
+    check_known("data set", name, names())
+    check_known("split", split, SPLITS)
     declared, every = resolve(name, options)
     name = declared.name
     fixed = isinstance(declared, Embedded) or "validation" in declared.official
@@ -172,23 +172,23 @@ def load(
         return declared.source(split)
 
     part = "train" if split == "train_full" or (split == "validation" and not fixed) else split
-    read = functools.partial(
-        _read, declared, data_dir=data_dir, manual_dir=manual_dir, unpack_limit=unpack_limit
+    read_part = functools.partial(
+        _read_part, declared, data_dir=data_dir, manual_dir=manual_dir, unpack_limit=unpack_limit
     )
-    rows = read(part)
+    rows = read_part(part)
     substitute = _substitute(declared, part, rows)
     _check(declared, part, rows, substitute, strict)
 
-    here = declared.of_part(part, every)
+    part_options = declared.of_part(part, every)
     used = rows
     if not fixed and split in ("train", "validation"):
         used = hold_out(declared, rows, held_out or HELD_OUT)[split == "validation"]
-    examples = declared.examples(used, ID_BASE[part], here)
-    report = declared.report(rows, used, examples, here)
+    examples = declared.examples(used, ID_BASE[part], part_options)
+    report = declared.report(rows, used, examples, part_options)
     if not report.reconciles:
         raise ValueError(f"data set {name!r}, {part}: not everything is accounted for: {report}")
     info = SourceInfo(name, split, declared.class_names(every), substitute)
-    return declared.source(examples, info, report, read)
+    return declared.source(examples, info, report, read_part)
 
 
 def _substitute(declared: DataSet, part: str, rows: Rows) -> str | None:
@@ -208,10 +208,11 @@ def _check(declared: DataSet, part: str, rows: Rows, substitute: str | None, str
         raise ValueError(f"{first} ({len(aside)} malformed {unit}; strict=True)")
     if not rows.rows:
         raise ValueError(f"data set {name!r}, {part}: no usable line{rows.first_aside()}")
-    if rows.lines != rows.accounted:
+    if rows.lines != rows.accounted_lines:
         raise ValueError(
-            f"data set {name!r}, {part}: {rows.lines:,} lines were read and {rows.accounted:,} are "
-            "accounted for; prepare it again or check it with python -m gatedjax data check"
+            f"data set {name!r}, {part}: {rows.lines:,} lines were read and "
+            f"{rows.accounted_lines:,} are accounted for; prepare it again or check it with "
+            "python -m gatedjax data check"
         )
     if aside:
         _LOG.warning(
@@ -219,7 +220,7 @@ def _check(declared: DataSet, part: str, rows: Rows, substitute: str | None, str
         )
 
 
-def _read(
+def _read_part(
     declared: DataSet,
     part: str,
     *,
@@ -233,9 +234,9 @@ def _read(
         folder = Path(manual_dir).expanduser()
         path, looked_for = declared.files.find(folder, part)
         if path is not None:
-            with _unpack.limited(unpack_limit):
-                return declared.read(path, part)
+            with _unpack.limit_unpacking(unpack_limit):
+                return declared.read_rows(path, part)
         if data_dir is None or not _prepared.is_prepared(name, data_dir):
             raise not_there(declared, part, folder, looked_for)
-    with _unpack.limited(unpack_limit):
-        return _prepared.read(name, part, data_dir=data_dir)
+    with _unpack.limit_unpacking(unpack_limit):
+        return _prepared.read_prepared(name, part, data_dir=data_dir)

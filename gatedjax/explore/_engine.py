@@ -1,13 +1,13 @@
-"""What the explorer shows: one text under a choice of gates, as JSON, from trained models.
+"""The computations of the explorer: a text with chosen gates, from trained models, as JSON.
 
-A state is what the page holds: the text, the mode of the gates, and the gates that are forced. The
-answer to it says, of every model,
+The state of the page has the text, the mode of the gates, and the gates that are forced. The answer
+to a state has, for each model,
 
-    p_t = sigmoid(a_t)                                         the gate's probability to be open
-    g_t = forced_t if it is forced, else what the mode makes of p_t
-    alpha, y = attention and class probabilities under g, and y under the mode alone
+    p_t = sigmoid(a_t)                              the probability that gate t is open
+    g_t = forced_t if gate t is forced, else the gate that the mode computes from p_t
+    alpha, y = attention and class probabilities with the gates g; and y without forced gates
 
-Lengths are padded to a few, so that a program is compiled for each of those and no other.
+Texts are padded to a few lengths, so that only a few programs are compiled.
 """
 
 import dataclasses
@@ -26,23 +26,26 @@ from gatedjax.explore._views import LONGEST, View, floats, grids, view_of
 from gatedjax.models import GANet
 from gatedjax.text._buckets import COARSE, width_of
 from gatedjax.text._corpus import split_words
-from gatedjax.text._model import Read, TrainedModel, cut
+from gatedjax.text._model import TextOutput, TrainedModel, take_row
 
 LAYERED = ("agt", "ssan")
-"""Networks whose layers are shown."""
+"""Names of the networks with layers that the explorer shows."""
 _QUICK = {"xla_backend_optimization_level": 0}
-"""Halves the time to compile; a text of 256 words then takes 8 ms in place of 2."""
+"""Options that halve the time to compile; a text of 256 words then takes 8 ms instead of 2."""
 _KEPT_TEXTS = 64
 
 
 @dataclasses.dataclass(eq=False)
 class Explorer:
-    """Answers states; several threads may ask at once.
+    """The models that a page shows; `answer` may be called by several threads at a time.
 
     Attributes:
-      models: one, or two to compare.
-      names: what the page calls them.
-      tokenized: whether what a reader is given is tokens between spaces already.
+      models: a model, or two models to compare.
+      names: names of the models on the page.
+      tokenized: True if texts for a reader are already tokens with spaces between them.
+
+    Raises:
+      ValueError: if the numbers of models and names differ, or two models have different kinds.
     """
 
     models: Sequence[Any]
@@ -63,37 +66,38 @@ class Explorer:
         self._closed = False
 
     def about(self) -> Json:
-        """What does not change: models, classes, modes, and the fields to type in."""
+        """Returns the constants of the page: models, classes, modes of gates, and input fields."""
         models = [part.about(name) for name, part in zip(self.names, self._parts, strict=True)]
         return {
             "models": models,
-            "modes": list(get_args(Mode)) if any(one["gated"] for one in models) else [],
+            "modes": list(get_args(Mode)) if any(model["gated"] for model in models) else [],
             "longest": LONGEST,
             "fields": list(self.views[0].fields) if self.views else None,
         }
 
     def layers(self, message: Mapping[str, Any]) -> Json:
-        """What every layer reads of a text, of the models that have such layers.
+        """Computes the attention in each layer of the models.
 
         Args:
-          message: see `answer`.
+          message: the state; see `answer`.
 
         Returns:
-          {"models": [...]}, None for other models: layers by name, with "values" [T] of the words
-          (AGT), or with "pairs" [T, T], the weights that a word (row) gives to words, and
-          "selected" [T, T], which may get some (SSAN), of the first `PAIRED` words.
+          {"models": [...]}, with None for a model without such layers. Each layer has a name, and
+          for AGT "values" [T], the attention to each word. For SSAN it has, for the first `PAIRED`
+          words, "pairs" [T, T], the weights of a word (row) for the other words, and "selected"
+          [T, T], True at selected pairs.
 
         Raises:
-          ValueError: naming what is no state.
+          ValueError: for a message that is not a state; it names the field.
         """
         state = check_state(message)
         self.check_open()
         return {"models": [part.layers(state) for part in self._parts]}
 
     def warm_up(self) -> None:
-        """Compiles what short texts need, of all models at once."""
+        """Compiles the programs for short texts, for all models at the same time."""
         closed = (lambda: self._closed,)
-        # daemons: the end of a process does not wait for them
+        # Daemon threads, because the end of the process should not wait for them.
         threads = [
             threading.Thread(target=part.warm_up, args=closed, daemon=True) for part in self._parts
         ]
@@ -103,22 +107,22 @@ class Explorer:
             thread.join()
 
     def close(self, seconds: float = -1) -> bool:
-        """Waits for what is being computed; nothing is afterwards, whatever other threads ask.
+        """Waits for running computations, and prevents new computations.
 
-        A process that ends while a thread of it computes is aborted.
+        A process is aborted if it ends while one of its threads computes.
 
         Args:
-          seconds: to wait for each program; -1 has no limit.
+          seconds: largest time to wait for each program; -1 sets no limit.
 
         Returns:
-          Whether nothing is computed any more.
+          True if no computation is running any more.
         """
         self._closed = True
-        ended = [part.close(seconds) for part in self._parts]
-        return all(ended)
+        results = [part.close(seconds) for part in self._parts]
+        return all(results)
 
     def check_gates(self, name: str) -> None:
-        """Refuses, for models that are no classifiers of single texts, what only these have."""
+        """Raises ValueError, with `name`, unless the models are classifiers of single texts."""
         if self.views:
             raise ValueError(f"{name} is for classifiers of single texts: leave it out")
 
@@ -128,17 +132,21 @@ class Explorer:
             raise ValueError("the explorer is closed")
 
     def answer(self, message: Mapping[str, Any]) -> Json:
-        """The answer to a state.
+        """Computes the answer to a state of the page.
 
         Args:
-          message: see `State`; what is missing has its default.
+          message: the fields of `State`; a missing field has its default.
+
+        Returns:
+          A dict for JSON: "words", the number of words; "notes" for the user; "tokens", the words
+          that are shown; and "models", the result of each model.
 
         Raises:
-          ValueError: naming what is no state.
+          ValueError: for a message that is not a state; it names the field.
         """
         state = check_state(message)
         if self.views:
-            return self._viewed(state)
+            return self._answer_views(state)
         words = split_words(state.text)
         answer: Json = {"words": len(words), "notes": [], "tokens": [], "models": []}
         if not words:
@@ -150,34 +158,45 @@ class Explorer:
             )
         tokens = words[:LONGEST]
         answer["tokens"] = list(tokens)
-        found = [programs.answer(tokens, state) for programs in self.programs]
-        for name, one in zip(self.names, found, strict=True):
-            if one["read"] < len(tokens):
-                answer["notes"].append(f"{name} reads the first {one['read']:,} words.")
-            unknown = len(tokens) - sum(one["known"])
+        results = [programs.answer(tokens, state) for programs in self.programs]
+        for name, result in zip(self.names, results, strict=True):
+            if result["read"] < len(tokens):
+                answer["notes"].append(f"{name} reads the first {result['read']:,} words.")
+            unknown = len(tokens) - sum(result["known"])
             if unknown == len(tokens):
                 answer["notes"].append(f"{name} knows none of these words.")
-        answer["models"] = found
+        answer["models"] = results
         return answer
 
-    def _viewed(self, state: State) -> Json:
+    def _answer_views(self, state: State) -> Json:
         self.check_open()
-        found = [view.answer(state) for view in self.views]
-        notes = list(dict.fromkeys(note for said, _ in found for note in said))
+        answers = [view.answer(state) for view in self.views]
+        notes = list(dict.fromkeys(note for notes_of_view, _ in answers for note in notes_of_view))
         words = len(split_words(state.text))
-        return {"words": words, "notes": notes, "tokens": [], "models": [one for _, one in found]}
+        return {
+            "words": words,
+            "notes": notes,
+            "tokens": [],
+            "models": [answer for _, answer in answers],
+        }
 
 
 class Programs:
-    """What is compiled of one model."""
+    """The compiled programs of a model.
+
+    Attributes:
+      model: the model.
+      gated: True if the model has gates that can be forced.
+      likely: function from words to the probabilities [T] that their gates are open; it caches.
+    """
 
     def __init__(self, model: TrainedModel) -> None:
         self.model, self.gated = model, model.entry.gated
         self._params = jax.device_put(model.params)
-        # of every program: what two threads ask first is compiled once, and others need not wait
+        # A lock per program, so that two threads do not compile it twice and others need not wait.
         self._locks: dict[tuple[int, bool], threading.Lock] = {}
-        self._reading = functools.lru_cache(_KEPT_TEXTS)(self._read)
-        self.likely = functools.lru_cache(_KEPT_TEXTS)(self._open)
+        self._reading = functools.lru_cache(_KEPT_TEXTS)(self._run_words)
+        self.likely = functools.lru_cache(_KEPT_TEXTS)(self._open_probabilities)
 
     def _with_gates(self, params: Params, batch: Tree, gates: Tree, soft: bool) -> Tree:
         output: Output = self.model.module.apply(
@@ -187,17 +206,17 @@ class Programs:
         return jax.nn.softmax(output.logits), output.attention, output.gates, likely
 
     @functools.cached_property
-    def _forced(self) -> Any:
-        """For one text: who asks waits for the compiler, so that it does little where it can."""
+    def _text_program(self) -> Any:
+        """The program for a single text, compiled quickly because a user waits for it."""
         quick = _QUICK if jax.default_backend() == "cpu" else None
         return jax.jit(self._with_gates, static_argnums=3, compiler_options=quick)
 
     @functools.cached_property
-    def _batched(self) -> Any:
+    def _batch_program(self) -> Any:
         return jax.jit(self._with_gates, static_argnums=3)
 
     def answer(self, tokens: tuple[str, ...], state: State) -> Json:
-        """What the model says of words."""
+        """Computes prediction, attention and gates for words in a state; see the module."""
         tokens = tokens[: self.model.max_len]
         answer: Json = {
             "read": len(tokens),
@@ -208,13 +227,13 @@ class Programs:
             "rule": None,
         }
         if not self.gated:
-            read = self._reading(tokens)
+            output = self._reading(tokens)
             return answer | {
-                "probabilities": floats(read.probabilities),
-                "base": floats(read.probabilities),
-                "attention": floats(read.attention),
-                "density": float(read.density),
-                "kept": [bool(kept) for kept in read.kept[0]],
+                "probabilities": floats(output.probabilities),
+                "base": floats(output.probabilities),
+                "attention": floats(output.attention),
+                "density": float(output.density),
+                "kept": [bool(is_open) for is_open in output.masks[0]],
             }
         likely = self.likely(tokens)
         free = gates_of(likely, state, self.model.config.gates.temperature)
@@ -235,7 +254,7 @@ class Programs:
         }
 
     @functools.cached_property
-    def _whole(self) -> Any:
+    def _layer_program(self) -> Any:
         def run(params: Params, batch: Tree) -> Tree:
             output: Output = self.model.module.apply({"params": params}, batch)
             return [output.attention] if self.model.network == "agt" else list(output.selections)
@@ -243,7 +262,7 @@ class Programs:
         return jax.jit(run)
 
     def about(self, name: str) -> Json:
-        """See `Explorer.about`."""
+        """Returns the constants of the model for the page; see `Explorer.about`."""
         return {
             "name": name,
             "network": self.model.entry.about,
@@ -255,32 +274,46 @@ class Programs:
         }
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles what texts of the two least widths need, until `closed` is true."""
+        """Compiles the programs for the two smallest widths, unless `closed` returns True."""
         modes: tuple[Mode, ...] = ("threshold", "expected")
         for mode, edge in itertools.product(modes, COARSE[:2]):
             if not closed():
                 self.answer(("a",) * edge, State(mode=mode))
 
     def layers(self, state: State) -> list[Json] | None:
-        """See `Explorer.layers`."""
+        """Computes the attention in each layer; see `Explorer.layers`."""
         tokens = split_words(state.text, LONGEST)[: self.model.max_len]
         if self.model.network not in LAYERED or not tokens:
             return None
         edge = width_of(len(tokens), self.model.max_len, COARSE)
         batch = self.model.batch([(tokens,)], edge)
         with self._lock(edge, True):
-            found = jax.device_get(self._whole(self._params, batch))
+            outputs = jax.device_get(self._layer_program(self._params, batch))
         if self.model.network == "agt":
-            rows = [] if found[0] is None else found[0][0, :, : len(tokens)]
+            rows = [] if outputs[0] is None else outputs[0][0, :, : len(tokens)]
             return [{"name": f"Layer {n}", "values": floats(row)} for n, row in enumerate(rows, 1)]
         note = "A row is a word, and what it attends to."
-        numbered = enumerate(found, 1)
-        return [one for n, seen in numbered for one in grids(f"Layer {n}", seen, tokens, note)]
+        numbered = enumerate(outputs, 1)
+        return [
+            grid
+            for n, selection in numbered
+            for grid in grids(f"Layer {n}", selection, tokens, note)
+        ]
 
     def with_gates(
         self, tokens: tuple[str, ...], gates: Sequence[np.ndarray], *, soft: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(class probabilities [S, C], attention [S, T], gates [S, T] as they were used)."""
+        """Runs the network on a text with S patterns of gates.
+
+        Args:
+          tokens: the words.
+          gates: S patterns [T].
+          soft: True if gates may be between 0 and 1.
+
+        Returns:
+          The class probabilities [S, C], the attention [S, T], and the gates [S, T] after the rule
+          for texts without an open gate.
+        """
         probabilities, attention, used, _ = self._run_forced(tokens, gates, soft)
         size = len(tokens)
         return probabilities[:, 0], attention[:, 0, :size], used[:, 0, :size]
@@ -288,10 +321,18 @@ class Programs:
     def batch_with_gates(
         self, batch: Tree, gates: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(class probabilities [S, B, C], gates [S, B, T] as they were used, the probabilities
-        [B, T] that they are open) of a padded batch."""
-        found = jax.device_get(self._batched(self._params, batch, gates, False))
-        probabilities, _, used, likely = found
+        """Runs the network on a padded batch with S patterns of gates.
+
+        Args:
+          batch: the batch.
+          gates: the patterns, float32 [S, B, T].
+
+        Returns:
+          The class probabilities [S, B, C], the gates [S, B, T] after the rule for texts without an
+          open gate, and the probabilities [B, T] that the gates are open.
+        """
+        outputs = jax.device_get(self._batch_program(self._params, batch, gates, False))
+        probabilities, _, used, likely = outputs
         return probabilities, used, likely
 
     def _run_forced(
@@ -302,45 +343,50 @@ class Programs:
         rows[:, 0, : len(tokens)] = gates
         batch = self.model.batch([(tokens,)], edge)
         with self._lock(edge, soft):
-            return jax.device_get(self._forced(self._params, batch, rows, soft))
+            return jax.device_get(self._text_program(self._params, batch, rows, soft))
 
     def _lock(self, edge: int, soft: bool) -> threading.Lock:
         return self._locks.setdefault((edge, soft), threading.Lock())
 
     def close(self, seconds: float) -> bool:
-        """Takes every lock for good; whether it could."""
+        """Acquires all locks and never releases them; returns whether this succeeded."""
         edges = {width_of(n, self.model.max_len, COARSE) for n in COARSE}
-        taken = [
+        acquired = [
             self._lock(edge, soft).acquire(timeout=seconds)
             for edge in edges
             for soft in (False, True)
         ]
-        return all(taken)
+        return all(acquired)
 
-    def _open(self, tokens: tuple[str, ...]) -> np.ndarray:
-        """The probabilities that gates are open: of the program that takes any gates."""
+    def _open_probabilities(self, tokens: tuple[str, ...]) -> np.ndarray:
+        """Returns the probabilities [T] that the gates are open."""
         closed = np.zeros(len(tokens), np.float32)
         *_, likely = self._run_forced(tokens, [closed, closed], False)
         return likely[0, : len(tokens)]
 
-    def _read(self, tokens: tuple[str, ...]) -> Read:
+    def _run_words(self, tokens: tuple[str, ...]) -> TextOutput:
         edge = width_of(len(tokens), self.model.max_len, COARSE)
         with self._lock(edge, False):
             out = self.model.run(self.model.batch([(tokens,)], edge))
-        return cut((tokens,), out, 0)
+        return take_row((tokens,), out, 0)
 
 
 def gates_of(open_: np.ndarray, state: State, temperature: float) -> np.ndarray:
-    """Gates [T] of a mode, from the probabilities [T] that they are open.
+    """Computes the gates of a mode from the probabilities that they are open.
+
+        >>> state = State(mode="threshold", threshold=0.5)
+        >>> print(gates_of(np.array([0.25, 0.75]), state, temperature=1.0))
+        [0. 1.]
 
     Args:
-      open_: p.
-      state: mode and its settings; noise is drawn from its seed, and the same for every model.
-      temperature: tau of "relaxed".
+      open_: p [T], the probabilities.
+      state: the mode and its settings; noise depends only on its seed, not on the model.
+      temperature: tau of the mode "relaxed".
 
     Returns:
-      float32: [p > threshold], [p among the round(density T) largest], [a + L > 0], p,
-      sigmoid((a + L) / tau), or ones, with a = logit p and logistic noise L.
+      float32 [T]: [p > threshold] for "threshold", [p among the round(density T) largest] for
+      "density", [a + L > 0] for "sample", p for "expected", sigmoid((a + L) / tau) for "relaxed",
+      ones for "open", with a = logit p and logistic noise L.
     """
     p = np.clip(np.asarray(open_, np.float64), 1e-12, 1 - 1e-9)
     noise = np.random.default_rng(state.seed).logistic(size=len(p))
@@ -357,7 +403,16 @@ def gates_of(open_: np.ndarray, state: State, temperature: float) -> np.ndarray:
 
 
 def force(gates: np.ndarray, forced: Mapping[int, bool]) -> np.ndarray:
-    """The gates with those that are forced, as far as there are such words."""
+    """Returns a copy of the gates with the forced gates replaced.
+
+        >>> print(force(np.array([0.5, 0.5]), {0: True, 7: False}))
+        [1.  0.5]
+
+    Args:
+      gates: [T], the gates.
+      forced: for positions of words, True for an open gate and False for a closed gate. Positions
+        beyond the text have no effect.
+    """
     changed = gates.copy()
     for place, is_open in forced.items():
         if place < len(changed):
@@ -366,7 +421,7 @@ def force(gates: np.ndarray, forced: Mapping[int, bool]) -> np.ndarray:
 
 
 def _largest(p: np.ndarray, density: float) -> np.ndarray:
-    """True at the likeliest, at least one; the first of equal ones."""
-    chosen = np.zeros(len(p), bool)
-    chosen[np.argsort(-p, kind="stable")[: max(1, int(density * len(p) + 0.5))]] = True
-    return chosen
+    """Returns bool [T]: True at the largest p, at least at one; the first among equal values."""
+    is_largest = np.zeros(len(p), bool)
+    is_largest[np.argsort(-p, kind="stable")[: max(1, int(density * len(p) + 0.5))]] = True
+    return is_largest

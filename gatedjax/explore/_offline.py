@@ -1,8 +1,8 @@
-"""One page without a server: every pattern of the gates of a sentence, computed beforehand.
+"""A page without a server: it contains the results for all patterns of the gates of a sentence.
 
-A sentence of n words has 2^n patterns; number k has the gate of word i open where bit i of k is 1.
-For each there are the class probabilities and the attention, both in 65,535ths (uint16): a number
-is wrong by 7.6e-6 at most.
+A sentence of n words has 2^n patterns. In pattern k the gate of word i is open if bit i of k is 1.
+The page has the class probabilities and the attention for each pattern, in units of 1 / 65,535
+(uint16), so that the error of a number is at most 7.6e-6.
 """
 
 import base64
@@ -18,25 +18,28 @@ from gatedjax.explore._server import page_file
 from gatedjax.text._corpus import split_words
 
 LONGEST = 12
-"""Words of a sentence of which all patterns are computed."""
+"""Largest number of words in a sentence, because the number of patterns is 2^words."""
 MODES = ("threshold", "density", "open")
-"""Those that choose a pattern, and draw nothing."""
+"""Modes with hard gates and without randomness."""
 MOST_BYTES = 500_000
-"""Of a page; a model of many classes reaches them with fewer words."""
+"""Largest size of a page; a model with many classes reaches it with fewer words."""
 _ROWS = 256
-"""Patterns of one call."""
+"""Number of patterns in a call of the network."""
 
 
 def offline_page(explorer: Explorer, text: str) -> bytes:
-    """A page of one sentence that needs nothing but a browser.
+    """Makes a page about a sentence that needs only a browser.
 
     Args:
-      explorer: of the models.
+      explorer: the explorer of the models.
       text: the sentence.
 
+    Returns:
+      The page in UTF-8.
+
     Raises:
-      ValueError: if it has no word, or more than `LONGEST`, or more classes than fit into
-        `MOST_BYTES`.
+      ValueError: if the sentence has no word or more than `LONGEST` words, or the page would be
+        larger than `MOST_BYTES`.
     """
     page = _page(payload(explorer, text))
     if len(page) > MOST_BYTES:
@@ -50,10 +53,16 @@ def offline_page(explorer: Explorer, text: str) -> bytes:
 
 
 def payload(explorer: Explorer, text: str) -> Json:
-    """What the page knows: see the head of this file.
+    """Computes the data of the page; see the docstring of this module.
 
     Args:
       explorer, text: see `offline_page`.
+
+    Returns:
+      A dict for JSON: "about", "text", "tokens", and "models" with the results for all patterns.
+
+    Raises:
+      ValueError: if the models are not classifiers of single texts, or for the number of words.
     """
     explorer.check_gates("a page without a server")
     tokens = split_words(text)
@@ -66,7 +75,7 @@ def payload(explorer: Explorer, text: str) -> Json:
         )
     about = explorer.about()
     about["modes"] = [mode for mode in about["modes"] if mode in MODES]
-    about["models"] = [one | {"layers": False} for one in about["models"]]
+    about["models"] = [model | {"layers": False} for model in about["models"]]
     return {
         "about": about | {"sentences": False},
         "text": text,
@@ -76,7 +85,14 @@ def payload(explorer: Explorer, text: str) -> Json:
 
 
 def patterns_of(words: int) -> np.ndarray:
-    """All patterns [2^words, words] of gates, as floats."""
+    """Returns all patterns of gates, float32 [2^words, words].
+
+    >>> print(patterns_of(2))
+    [[0. 0.]
+     [1. 0.]
+     [0. 1.]
+     [1. 1.]]
+    """
     numbers = np.arange(2**words)[:, None]
     return ((numbers >> np.arange(words)) & 1).astype(np.float32)
 
@@ -85,30 +101,30 @@ def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
     model = programs.model
     if model.max_len < len(tokens):
         raise ValueError(f"the model reads {model.max_len} words, and the text has {len(tokens)}")
-    known = [word in model.vocabulary for word in tokens]
+    is_known = [word in model.vocabulary for word in tokens]
     if not programs.gated:
-        (read,) = model.read_tokens([(tokens,)])
+        (output,) = model.read_tokens([(tokens,)])
         return {
-            "known": known,
-            "kept": [bool(kept) for kept in read.kept[0]],
-            "density": read.density,
+            "known": is_known,
+            "kept": [bool(is_open) for is_open in output.masks[0]],
+            "density": output.density,
             "open": None,
-            "probabilities": _shares(read.probabilities),
-            "attention": None if read.attention is None else _shares(read.attention),
+            "probabilities": _shares(output.probabilities),
+            "attention": None if output.attention is None else _shares(output.attention),
         }
     gates = patterns_of(len(tokens))
     parts: list[Any] = []
     for begin in range(0, len(gates), _ROWS):
-        some = gates[begin : begin + _ROWS]
-        filled = np.resize(some, (_ROWS, len(tokens)))
+        patterns = gates[begin : begin + _ROWS]
+        filled = np.resize(patterns, (_ROWS, len(tokens)))
         probabilities, attention, _ = programs.with_gates(tokens, list(filled))
-        parts.append((probabilities[: len(some)], attention[: len(some)]))
+        parts.append((probabilities[: len(patterns)], attention[: len(patterns)]))
     return {
-        "known": known,
+        "known": is_known,
         "open": [float(p) for p in programs.likely(tokens)],
         "empty": model.config.gates.empty,
-        "probabilities": _shares(np.concatenate([one for one, _ in parts])),
-        "attention": _shares(np.concatenate([one for _, one in parts])),
+        "probabilities": _shares(np.concatenate([scores for scores, _ in parts])),
+        "attention": _shares(np.concatenate([weights for _, weights in parts])),
     }
 
 
@@ -119,9 +135,9 @@ def _shares(values: np.ndarray) -> str:
 def _page(data: Json) -> bytes:
     """Returns the page around its data."""
     script, style = (page_file(name).decode() for name in ("explorer.js", "explorer.css"))
-    # "</script>" in a text would end the element
-    held = to_json(data, separators=(",", ":")).replace("<", "\\u003c")
+    # "<" is escaped, because "</script>" in a text would end the element.
+    content = to_json(data, separators=(",", ":")).replace("<", "\\u003c")
     body = f"""<main data-gatedjax="offline"></main>
 <noscript>The explorer is a program of this page: allow it to run scripts.</noscript>
-<script type="application/json" id="gatedjax-data">{held}</script>"""
+<script type="application/json" id="gatedjax-data">{content}</script>"""
     return render_page("Gate explorer", body, style, script=script, css_class="gx-page").encode()

@@ -1,7 +1,7 @@
-"""Labelled sentences under a model: accuracy as the gates' threshold moves, and what is hard.
+"""Labelled sentences in the explorer: accuracy by threshold, and the most difficult sentences.
 
-The thresholds of the curve are those at which the gates of a share of all words are open, so that
-points lie evenly over density, and round ones.
+The curve has two kinds of thresholds: thresholds with a given share of open gates, so that the
+points are evenly spaced in density, and round numbers.
 """
 
 import dataclasses
@@ -14,117 +14,130 @@ import numpy as np
 
 from gatedjax._utils.types import Json, Tree
 from gatedjax.explore._engine import Explorer, Programs
-from gatedjax.text._buckets import COARSE, grouped, shape_of
+from gatedjax.text._buckets import COARSE, group_texts, shape_of
 from gatedjax.text._corpus import split_words
 from gatedjax.text._labels import Classes
 from gatedjax.text._read import Label, Record, Table
 
 MOST, MOST_LEAKS = 1000, 200
-"""So many sentences are read, and the leak is measured of so many of them."""
+"""Largest number of sentences that are read, and for which the gate leak is measured."""
 SHARES = tuple(n / 20 for n in range(1, 20))
 ROUND = tuple(n / 10 for n in range(1, 10))
 ROUNDING = 1e-6
-"""Of a probability: what another batch may change."""
+"""Largest change of a probability by rounding in another batch."""
 PAGE = 20
-"""Sentences of an answer."""
+"""Number of sentences in an answer."""
 ORDERS = ("error", "density", "leak")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sentences:
-    """What is known of labelled sentences.
+    """Labelled sentences and the results of the models for them.
 
     Attributes:
-      name: of the file.
-      total: usable lines read; more may follow.
-      more: whether the file has more lines than were read.
-      rows: of every sentence text, label, and of the first model what is predicted, the error
-        1 - p(label), the density and, of the first ones, the leak.
-      curves: of every model density, accuracy and threshold of its points; one without gates.
+      name: name of the file.
+      total: number of usable lines that were read.
+      has_more: True if the file has more usable lines.
+      rows: for each sentence the text and the label, and from the first model the prediction, the
+        error 1 - p(label), the density, and for the first sentences the gate leak.
+      curves: for each model the density, accuracy and threshold of each point; a single point if
+        the model has no gates.
     """
 
     name: str
     total: int
-    more: bool
+    has_more: bool
     rows: Sequence[Json]
     curves: Sequence[Json]
 
     def about(self) -> Json:
-        """The curves, and how many sentences there are."""
+        """Returns the curves and the number of sentences, for JSON."""
         return {
             "name": self.name,
             "total": self.total,
-            "more": self.more,
+            "more": self.has_more,
             "leaks": sum(row["leak"] is not None for row in self.rows),
             "orders": [o for o in ORDERS if any(row[o] is not None for row in self.rows)],
             "curves": list(self.curves),
         }
 
     def page(self, order: Any, begin: Any) -> Json:
-        """So many rows from a place on, the largest first.
+        """Returns `PAGE` rows, sorted by a column, the largest first.
+
+        Args:
+          order: the column, one of `ORDERS`.
+          begin: number of rows to skip.
+
+        Returns:
+          {"rows", "begin", "total"}.
 
         Raises:
-          ValueError: for an order or a place that there is not.
+          ValueError: for an unknown order, or a begin that is not a number from 0 on.
         """
         if order not in ORDERS:
             raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {str(order)[:40]!r}")
         if not isinstance(begin, int) or isinstance(begin, bool) or begin < 0:
             raise ValueError(f"begin must be a whole number from 0 on, got {str(begin)[:40]}")
-        known = [row for row in self.rows if row[order] is not None]
-        known.sort(key=lambda row: -row[order])
-        return {"rows": known[begin : begin + PAGE], "begin": begin, "total": len(known)}
+        rows = [row for row in self.rows if row[order] is not None]
+        rows.sort(key=lambda row: -row[order])
+        return {"rows": rows[begin : begin + PAGE], "begin": begin, "total": len(rows)}
 
 
 def read_sentences(
     explorer: Explorer, table: Table, *, most: int = MOST, leaks: int = MOST_LEAKS
 ) -> Sentences:
-    """Runs every model over labelled sentences.
+    """Runs all models on labelled sentences.
 
     Args:
-      explorer: the models.
-      table: the sentences; those whose label no model knows are passed over.
-      most: sentences that are read.
-      leaks: sentences whose leak is measured.
+      explorer: the explorer of the models.
+      table: the sentences; a sentence with a label that a model does not have is skipped.
+      most: largest number of sentences that are read.
+      leaks: number of sentences for which the gate leak is measured.
+
+    Returns:
+      The sentences with their results.
 
     Raises:
-      ValueError: if there is no usable one.
+      ValueError: if there is no usable sentence.
     """
-    known = [Classes("label", model.classes) for model in explorer.models]
-    found = (
-        (record, [one.find(record.label, record.where, record.line) for one in known])
+    tables = [Classes("label", model.classes) for model in explorer.models]
+    labelled = (
+        (record, [classes.find(record.label, record.where, record.line) for classes in tables])
         for record in table
         if isinstance(record, Record) and record.label is not None
         if split_words(record.inputs[0], 1)
     )
-    usable = ((record, places) for record, places in found if None not in places)
+    usable = ((record, places) for record, places in labelled if None not in places)
     pairs = list(itertools.islice(usable, most + 1))
-    more, pairs = len(pairs) > most, pairs[:most]
+    has_more, pairs = len(pairs) > most, pairs[:most]
     records = [record for record, _ in pairs]
     if not records:
         raise ValueError(f"{table.name} has no sentence with a label of the model")
     texts = [split_words(record.inputs[0]) for record in records]
-    seen = [_Seen.of(programs, texts, explorer.check_open) for programs in explorer.programs]
+    results = [
+        _Results.compute(programs, texts, explorer.check_open) for programs in explorer.programs
+    ]
     labels = np.array([places for _, places in pairs]).T.tolist()
-    curves = [one.curve(right) for one, right in zip(seen, labels, strict=True)]
-    rows = _rows(explorer.models[0].classes, seen[0], records, labels[0])
-    for row, leak in zip(rows, seen[0].leaks(leaks), strict=False):
+    curves = [result.curve(right) for result, right in zip(results, labels, strict=True)]
+    rows = _rows(explorer.models[0].classes, results[0], records, labels[0])
+    for row, leak in zip(rows, results[0].leaks(leaks), strict=False):
         row["leak"] = leak
-    return Sentences(table.name, len(records), more, rows, curves)
+    return Sentences(table.name, len(records), has_more, rows, curves)
 
 
 def _rows(
-    classes: Sequence[Label], seen: "_Seen", records: Sequence[Record], labels: Sequence[int]
+    classes: Sequence[Label], results: "_Results", records: Sequence[Record], labels: Sequence[int]
 ) -> list[Json]:
     rows = []
     for number, record in enumerate(records):
-        probabilities = seen.usual[number]
+        probabilities = results.middle_probabilities[number]
         rows.append(
             {
                 "text": record.inputs[0],
                 "label": str(record.label),
                 "predicted": str(classes[int(np.argmax(probabilities))]),
                 "error": float(1 - probabilities[labels[number]]),
-                "density": float(seen.kept[number].mean()) if seen.programs.gated else None,
+                "density": float(results.masks[number].mean()) if results.programs.gated else None,
                 "leak": None,
             }
         )
@@ -132,13 +145,24 @@ def _rows(
 
 
 def thresholds_of(values: np.ndarray, shares: Sequence[float]) -> np.ndarray:
-    """Thresholds that a share of the values is above, each halfway between two of them.
+    """Computes thresholds with a given share of the values above them.
 
-    On one of them rounding would decide, which another batch or processor does otherwise.
+    Each threshold is halfway between two values, because at a value rounding would decide, which
+    depends on the batch and the processor.
+
+        >>> print(thresholds_of(np.array([0.0, 0.25, 0.5, 1.0]), [0.5]))
+        [0.375]
+
+    Args:
+      values: [n], the values.
+      shares: the shares.
+
+    Returns:
+      A threshold for each share.
     """
     ordered = np.sort(values.astype(np.float64))
-    apart = np.diff(ordered) > ROUNDING
-    between = ((ordered[1:] + ordered[:-1]) / 2)[apart]
+    is_distinct = np.diff(ordered) > ROUNDING
+    between = ((ordered[1:] + ordered[:-1]) / 2)[is_distinct]
     below = np.quantile(ordered, 1 - np.array(shares), method="lower")
     if not len(between):
         return below
@@ -146,57 +170,68 @@ def thresholds_of(values: np.ndarray, shares: Sequence[float]) -> np.ndarray:
 
 
 @dataclasses.dataclass(eq=False)
-class _Seen:
-    """What a model says of texts under every threshold.
+class _Results:
+    """The results of a model for texts with each threshold.
 
     Attributes:
-      programs: of the model.
-      texts: words.
-      check: is called between batches; what it raises ends the work.
-      thresholds: [S], falling; at -1 all gates are open.
-      usual: [N, C] class probabilities under the threshold 0.5, or without gates.
-      kept: of every text which words the usual gates keep.
-      chosen: [S, N] the likeliest class.
-      opened: [S, N] how many gates are open.
+      programs: the programs of the model.
+      texts: the words of each text.
+      check: called between batches; an exception from it ends the work.
+      thresholds: [S], in descending order; at -1 all gates are open.
+      middle_probabilities: [N, C], the probabilities with the threshold 0.5, or without gates.
+      masks: for each text a bool [T], True at words with an open gate at 0.5.
+      predicted: int [S, N], the most probable class.
+      open_counts: [S, N], the number of open gates.
     """
 
     programs: Programs
     texts: Sequence[tuple[str, ...]]
     check: Callable[[], None]
     thresholds: np.ndarray
-    usual: np.ndarray
-    kept: list[np.ndarray]
-    chosen: np.ndarray
-    opened: np.ndarray
+    middle_probabilities: np.ndarray
+    masks: list[np.ndarray]
+    predicted: np.ndarray
+    open_counts: np.ndarray
 
     @classmethod
-    def of(
+    def compute(
         cls, programs: Programs, texts: Sequence[tuple[str, ...]], check: Callable[[], None]
-    ) -> "_Seen":
-        """Runs the model; one program for every width."""
+    ) -> "_Results":
+        """Runs the model on texts, with a program for each width."""
         model = programs.model
         texts = [words[: model.max_len] for words in texts]
         classes = len(model.classes)
-        usual = np.zeros((len(texts), classes))
+        middle_probabilities = np.zeros((len(texts), classes))
         if not programs.gated:
             for numbers, batch in _batches(programs, texts):
                 check()
-                usual[numbers] = model.run(batch)["probabilities"][: len(numbers)]
-            one = np.argmax(usual, axis=1)[None]
-            kept = [np.ones(len(words), bool) for words in texts]
-            opened = np.array([[len(words) for words in texts]], float)
-            return cls(programs, texts, check, np.array([-1.0]), usual, kept, one, opened)
+                middle_probabilities[numbers] = model.run(batch)["probabilities"][: len(numbers)]
+            best = np.argmax(middle_probabilities, axis=1)[None]
+            masks = [np.ones(len(words), bool) for words in texts]
+            open_counts = np.array([[len(words) for words in texts]], float)
+            return cls(
+                programs,
+                texts,
+                check,
+                np.array([-1.0]),
+                middle_probabilities,
+                masks,
+                best,
+                open_counts,
+            )
         likely: dict[int, np.ndarray] = {}
         for numbers, batch in _batches(programs, texts):
             check()
-            *_, found = programs.batch_with_gates(batch, np.zeros(_shape(batch), np.float32))
-            likely |= {n: found[row, : len(texts[n])] for row, n in enumerate(numbers)}
+            *_, probabilities_open = programs.batch_with_gates(
+                batch, np.zeros(_shape(batch), np.float32)
+            )
+            likely |= {n: probabilities_open[row, : len(texts[n])] for row, n in enumerate(numbers)}
         pooled = np.concatenate([likely[number] for number in range(len(texts))])
         thresholds = -np.sort(-np.array([*thresholds_of(pooled, SHARES), *ROUND, -1.0]))
         middle = int(np.argmax(thresholds <= 0.5))
-        chosen = np.zeros((len(thresholds), len(texts)), int)
-        opened = np.zeros((len(thresholds), len(texts)))
-        kept = [np.zeros(0, bool)] * len(texts)
+        predicted = np.zeros((len(thresholds), len(texts)), int)
+        open_counts = np.zeros((len(thresholds), len(texts)))
+        masks = [np.zeros(0, bool)] * len(texts)
         for numbers, batch in _batches(programs, texts):
             check()
             gates = np.zeros(_shape(batch), np.float32)
@@ -204,20 +239,25 @@ class _Seen:
                 p = likely[number]
                 gates[:, row, : len(p)] = p > thresholds[:, None]
             probabilities, used, _ = programs.batch_with_gates(batch, gates)
-            chosen[:, numbers] = probabilities.argmax(-1)[:, : len(numbers)]
-            opened[:, numbers] = used.sum(-1)[:, : len(numbers)]
-            usual[numbers] = probabilities[middle, : len(numbers)]
+            predicted[:, numbers] = probabilities.argmax(-1)[:, : len(numbers)]
+            open_counts[:, numbers] = used.sum(-1)[:, : len(numbers)]
+            middle_probabilities[numbers] = probabilities[middle, : len(numbers)]
             for row, number in enumerate(numbers):
-                kept[number] = used[middle, row, : len(texts[number])] > 0
-        return cls(programs, texts, check, thresholds, usual, kept, chosen, opened)
+                masks[number] = used[middle, row, : len(texts[number])] > 0
+        return cls(
+            programs, texts, check, thresholds, middle_probabilities, masks, predicted, open_counts
+        )
 
     def curve(self, targets: Sequence[int]) -> Json:
-        """Density, accuracy and threshold of every point."""
+        """Returns density, accuracy and threshold of each point; `targets` are the true classes."""
         words = sum(map(len, self.texts))
         points = {
-            threshold: (float(opened.sum() / words), float(np.mean(chosen == np.array(targets))))
-            for threshold, opened, chosen in zip(
-                self.thresholds.tolist(), self.opened, self.chosen, strict=True
+            threshold: (
+                float(open_counts.sum() / words),
+                float(np.mean(predicted == np.array(targets))),
+            )
+            for threshold, open_counts, predicted in zip(
+                self.thresholds.tolist(), self.open_counts, self.predicted, strict=True
             )
         }
         return {
@@ -227,36 +267,41 @@ class _Seen:
         }
 
     def leaks(self, most: int) -> list[float]:
-        """|p_j(x; gates open at r) - p_j(r alone; all gates open)| of the predicted class j, with
-        the kept words r: what the prediction owes to words behind shut gates."""
+        """Computes the gate leak of the first `most` texts.
+
+        The leak is |p_j(x; gates of r open) - p_j(r; all gates open)|, where j is the predicted
+        class and r the text of the open words only: the effect of words with closed gates.
+        """
         if not self.programs.gated:
             return []
-        alone = [
-            tuple(itertools.compress(words, kept.tolist()))
-            for words, kept in zip(self.texts[:most], self.kept, strict=False)
+        open_texts = [
+            tuple(itertools.compress(words, masks.tolist()))
+            for words, masks in zip(self.texts[:most], self.masks, strict=False)
         ]
-        leaks = np.zeros(len(alone))
-        for numbers, batch in _batches(self.programs, alone):
+        leaks = np.zeros(len(open_texts))
+        for numbers, batch in _batches(self.programs, open_texts):
             self.check()
             gates = np.ones(_shape(batch), np.float32)
             probabilities, *_ = self.programs.batch_with_gates(batch, gates)
             for row, number in enumerate(numbers):
-                best = int(np.argmax(self.usual[number]))
-                leaks[number] = abs(self.usual[number, best] - probabilities[0, row, best])
+                best = int(np.argmax(self.middle_probabilities[number]))
+                leaks[number] = abs(
+                    self.middle_probabilities[number, best] - probabilities[0, row, best]
+                )
         return [float(leak) for leak in leaks]
 
 
 def _batches(
     programs: Programs, texts: Sequence[tuple[str, ...]]
 ) -> Iterator[tuple[list[int], Tree]]:
-    """Yields (which texts, their padded batch), all of one size for a width."""
+    """Yields (positions of the texts, padded batch); all batches of a width have the same size."""
 
     shapes = functools.partial(shape_of, longest=programs.model.max_len, widths=COARSE)
-    for numbers, (rows, width) in grouped(map(len, texts), shapes):
+    for numbers, (rows, width) in group_texts(map(len, texts), shapes):
         filled = [(texts[n],) for n in (numbers * rows)[:rows]]
         yield numbers, programs.model.batch(filled, width)
 
 
 def _shape(batch: Tree) -> tuple[int, ...]:
-    """Of the gates of a batch under every threshold."""
+    """Returns the shape of the gates of a batch for all thresholds."""
     return (len(SHARES) + len(ROUND) + 1, *batch["tokens"].shape)

@@ -1,8 +1,9 @@
-"""The page over HTTP, for one person on this machine.
+"""The page over HTTP, for a single user on this machine.
 
-Bound to 127.0.0.1. Every path begins with a token that only who started the server knows; requests
-that name another host (DNS rebinding), come from another page, or are of another form than the
-page's own are refused. What is sent forbids the browser to load or to send anything elsewhere.
+The server is bound to 127.0.0.1. Each path begins with a secret token, which is printed to the user
+who started the server. Requests are refused if they name another host (DNS rebinding), come from
+another page, or do not have the form of the requests of this page. The headers of the answers
+forbid the browser to load from other hosts or to send data to them.
 """
 
 import contextlib
@@ -22,9 +23,9 @@ from gatedjax._utils.json import to_json
 from gatedjax._utils.types import Json
 
 MOST_BYTES = 1 << 20
-"""Of a request's body."""
+"""Largest size of the body of a request."""
 SECONDS = 30
-"""A connection that says nothing for so long is closed."""
+"""Seconds after which a silent connection is closed."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -46,26 +47,26 @@ Ask = Callable[[Json], Json]
 
 
 def page_file(name: str) -> bytes:
-    """A file of the page."""
+    """Returns the content of a file of the page."""
     return (resources.files("gatedjax.explore") / "page" / name).read_bytes()
 
 
 class Server(ThreadingHTTPServer):
-    """Serves the page and answers what it asks.
+    """A server of the page that also answers its questions.
 
     Args:
-      ask: from a message to its answer; a ValueError becomes its message.
-      port: 0 takes a free one.
-      token: None draws one.
+      ask: function from a message to its answer; the page shows the message of a ValueError.
+      port: the port; 0 takes a free port.
+      token: the secret in the address; None draws it.
 
     Raises:
-      OSError: if the port cannot be had.
+      OSError: if the port is in use or not allowed.
     """
 
     daemon_threads = True
-    # connections that wait to be accepted; with the default of 5 more of them are turned away
+    # The length of the queue of connections; the default of 5 refuses too many of them.
     request_queue_size = 128
-    # on Windows it would let a second server take the port of a first one
+    # On Windows this would let a second server take the port of the first server.
     allow_reuse_address = os.name != "nt"
 
     def __init__(self, ask: Ask, *, port: int = 0, token: str | None = None) -> None:
@@ -82,26 +83,26 @@ class Server(ThreadingHTTPServer):
             raise
 
     def server_bind(self) -> None:
-        """Without asking the system for the name of this machine."""
+        """Binds the server without a query for the name of this machine, which can be slow."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", self.socket.getsockname()[1]
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """What a Host header may be."""
+        """The accepted values of the Host header."""
         return tuple(f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost"))
 
     @property
     def address(self) -> str:
-        """Of the page."""
+        """The address of the page."""
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
 
     def file(self, name: str) -> tuple[bytes, str]:
-        """Content and type of a file of the page."""
+        """Returns content and media type of a file of the page."""
         return self._files[name], FILES[name][1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away in the middle is no error."""
+        """Ignores errors of a connection, because a browser may close it at any time."""
 
 
 class _Refused(Exception):
@@ -111,33 +112,36 @@ class _Refused(Exception):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection, one request: what is left of a body that is refused is no next request."""
+    """A handler of a single request per connection.
+
+    Otherwise the rest of a body that was refused would be read as the next request.
+    """
 
     server: Server
     server_version, sys_version = "gatedjax", ""
     timeout = SECONDS
-    # an answer in one piece
+    # A buffer, so that an answer is sent in a single piece.
     wbufsize = -1
 
     def do_GET(self) -> None:
-        """A file of the page."""
+        """Sends a file of the page."""
         with self._refusals():
-            name = self._checked()
+            name = self._check_request()
             if name not in FILES:
                 self._wrong(name, "POST" if name == "ask" else None)
             self._send(HTTPStatus.OK, *self.server.file(name))
 
     def do_POST(self) -> None:
-        """A question of the page."""
+        """Answers a question of the page."""
         with self._refusals():
-            name = self._checked()
+            name = self._check_request()
             if name != "ask":
                 self._wrong(name, "GET" if name in FILES else None)
             answer = self._answer(self._body())
             self._send(HTTPStatus.OK, to_json(answer).encode(), "application/json")
 
-    def _checked(self) -> str:
-        """The name behind the token in the path.
+    def _check_request(self) -> str:
+        """Returns the name after the token in the path.
 
         Raises:
           _Refused: for another host, origin or token.
@@ -149,8 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
         if origin is not None and origin != f"http://{hosts[0].lower()}":
             raise _Refused(HTTPStatus.FORBIDDEN, "another page may not ask")
         token, slash, name = self.path.removeprefix("/").partition("/")
-        given, wanted = token.encode("utf-8", "replace"), self.server.token.encode()
-        if not hmac.compare_digest(given, wanted) or not slash:
+        sent, expected = token.encode("utf-8", "replace"), self.server.token.encode()
+        if not hmac.compare_digest(sent, expected) or not slash:
             raise _Refused(HTTPStatus.FORBIDDEN, "open the address that gatedjax explore printed")
         return name
 
@@ -177,12 +181,12 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(HTTPStatus.BAD_REQUEST, "an object in JSON is wanted")
         return message
 
-    def _answer(self, asked: Json) -> Json:
+    def _answer(self, question: Json) -> Json:
         try:
-            return self.server.ask(asked)
+            return self.server.ask(question)
         except ValueError as error:
             raise _Refused(HTTPStatus.BAD_REQUEST, str(error)) from error
-        except Exception as error:  # as of a device without memory: the page is to say it
+        except Exception as error:  # Such as a device without memory; the page shows the message.
             message = f"the model cannot answer: {str(error)[:200] or type(error).__name__}"
             raise _Refused(HTTPStatus.INTERNAL_SERVER_ERROR, message) from error
 
@@ -204,14 +208,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def version_string(self) -> str:
-        """Without Python's."""
+        """Returns the name of the server without the version of Python."""
         return self.server_version
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """As every other refusal, with nothing of the request in it."""
+        """Sends an error as JSON, without text from the request."""
         unknown = code == HTTPStatus.NOT_IMPLEMENTED
         status = HTTPStatus.METHOD_NOT_ALLOWED if unknown else HTTPStatus(code)
         self._send(status, to_json({"error": status.phrase}).encode(), "application/json")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing: the address holds the token."""
+        """Logs nothing, because the address contains the token."""

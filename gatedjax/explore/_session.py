@@ -1,4 +1,4 @@
-"""The questions of a page and their answers, the same for every host of it."""
+"""The questions of a page and their answers, for the server and the notebook."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -10,11 +10,12 @@ from gatedjax.explore._sentences import Sentences
 
 
 class Session:
-    """Answers what a page asks: {"do": "about"}, "answer", "layers", "sentences", "page".
+    """A session of a page, which answers its questions.
 
     Args:
-      explorer: of the models.
-      sentences: reads labelled sentences; it runs in the background when the page asks first.
+      explorer: the explorer of the models.
+      sentences: function that reads labelled sentences. It runs in the background after the first
+        question for sentences. None if there are no labelled sentences.
     """
 
     def __init__(
@@ -27,10 +28,17 @@ class Session:
         self._lock = threading.Lock()
 
     def ask(self, message: Mapping[str, Any]) -> Json:
-        """The answer.
+        """Answers a question.
+
+        Args:
+          message: a dict with "do": "about", "answer", "layers", "sentences" or "page", and the
+            arguments of the question.
+
+        Returns:
+          The answer, for JSON.
 
         Raises:
-          ValueError: for what is no question.
+          ValueError: for a message that is not a question.
         """
         do = message.get("do")
         if do == "about":
@@ -50,13 +58,13 @@ class Session:
         )
 
     def close(self, seconds: float = -1) -> bool:
-        """Ends what runs in the background.
+        """Ends the computations in the background.
 
         Args:
-          seconds: to wait for it at each step; -1 has no limit.
+          seconds: largest time to wait for each of them; -1 sets no limit.
 
         Returns:
-          Whether it has ended.
+          True if all of them have ended.
         """
         closed = self._explorer.close(seconds)
         if self._thread is not None:
@@ -76,8 +84,8 @@ class Session:
             return {"ready": False}
         return {"ready": True, **self._found.about()}
 
-    def _work(self, read: Callable[[], Sentences]) -> None:
+    def _work(self, read_sentences: Callable[[], Sentences]) -> None:
         try:
-            self._found = read()
-        except Exception as error:  # whatever it is, the page is to say it
+            self._found = read_sentences()
+        except Exception as error:  # The page shows any error, because nobody else sees it.
             self._failed = str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""What a page may ask for: a state, checked."""
+"""The state of a page, and its check."""
 
 import dataclasses
 import math
@@ -7,27 +7,29 @@ from typing import Any, Literal, get_args
 
 Mode = Literal["threshold", "density", "sample", "open", "expected", "relaxed"]
 HARD: tuple[Mode, ...] = ("threshold", "density", "sample", "open")
-"""Modes whose gates are 0 or 1."""
+"""Modes with gates that are 0 or 1."""
 
 TEXTS = ("text", "hypothesis", "question", "candidates")
-"""Fields that are typed."""
+"""Names of the fields with text."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class State:
-    """What the page holds.
+    """The state of a page: the texts and the choice of gates.
 
     Attributes:
-      text: the sentence, or the first of two, or the document of a question.
-      hypothesis: the second of two texts.
-      question: about the document.
-      candidates: what may answer it, one on each line.
-      mode: what opens the gates that are not forced: those likelier than a threshold, a share of
-        the likeliest, a draw, all; or soft gates: their probabilities, relaxed draws.
-      threshold: in [0, 1].
-      density: in (0, 1], share of the words.
-      seed: of the draws.
-      forced: {number of a word: is its gate open}.
+      text: the sentence, or the first text of a pair, or the document of a question.
+      hypothesis: the second text of a pair.
+      question: the question about the document.
+      candidates: the possible answers, one on each line.
+      mode: the rule for gates that are not forced. Hard gates: "threshold" opens gates with a
+        probability above a threshold, "density" a share of the gates with the largest
+        probabilities, "sample" draws gates, "open" opens all. Soft gates: "expected" are the
+        probabilities, "relaxed" are relaxed draws.
+      threshold: the threshold of the mode "threshold", in [0, 1].
+      density: the share of the mode "density", in [0, 1]; at least a gate is open.
+      seed: the seed of the draws.
+      forced: for the position of a word, True to open its gate, False to close it.
     """
 
     text: str = ""
@@ -42,10 +44,19 @@ class State:
 
 
 def check_state(message: Mapping[str, Any]) -> State:
-    """The state of a message.
+    """Converts a message to a state.
+
+        >>> check_state({"text": "fun", "forced": {"0": False}}).forced
+        {0: False}
+
+    Args:
+      message: the fields of `State`; a missing field has its default, other fields have no effect.
+
+    Returns:
+      The state.
 
     Raises:
-      ValueError: naming the field that is wrong.
+      ValueError: for a wrong type or value; the message names the field.
     """
     fields = {field.name for field in dataclasses.fields(State)}
     values = {name: value for name, value in message.items() if name in fields}
@@ -60,7 +71,7 @@ def check_state(message: Mapping[str, Any]) -> State:
     seed = values.get("seed", 0)
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
         raise ValueError(f"seed must be a whole number from 0 to 2^32 - 1, got {str(seed)[:40]}")
-    return State(**{**values, "forced": _forced(values.get("forced", {}))})
+    return State(**{**values, "forced": _check_forced(values.get("forced", {}))})
 
 
 def _share(name: str, value: Any) -> float:
@@ -70,10 +81,10 @@ def _share(name: str, value: Any) -> float:
     return float(value)
 
 
-def _forced(value: Any) -> dict[int, bool]:
+def _check_forced(value: Any) -> dict[int, bool]:
     if not isinstance(value, Mapping):
         raise ValueError(f"forced must be an object, got {type(value).__name__}")
-    found = {}
+    forced = {}
     for place, is_open in value.items():
         number = str(place)
         plain = number.isascii() and number.isdigit() and len(number) < 8
@@ -81,5 +92,5 @@ def _forced(value: Any) -> dict[int, bool]:
             raise ValueError(
                 f"forced must hold numbers of words and true or false, got {number[:40]!r}"
             )
-        found[int(number)] = is_open
-    return found
+        forced[int(number)] = is_open
+    return forced

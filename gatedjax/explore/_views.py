@@ -1,11 +1,11 @@
-"""Views of the networks that read more than one text, or write one: pairs, a reader, a translator.
+"""Views of the networks that read or write several texts: pairs, readers and translators.
 
-A view answers the state of a page (see `Explorer.answer`) in one form, which one panel shows:
+A view answers the state of a page (see `Explorer.answer`) in a form that a single panel shows:
 
     {"title", "share", "head", "classes", "probabilities", "details", "lines"}
 
-"lines" are texts with a number at every word, "values" [T], or where "of" names Q words, [Q, T]: a
-list for each of these. What has two axes of words comes from `View.layers`, as grids.
+"lines" are texts with a number for each word, "values" [T]; if "of" has Q words, "values" is
+[Q, T], with a list for each of them. Numbers for pairs of words are grids from `View.layers`.
 """
 
 import functools
@@ -20,7 +20,7 @@ import numpy as np
 from gatedjax import functional as F
 from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.data.batches._cloze import ClozeBatches, ClozeShape
-from gatedjax.data.batches._encode_cloze import encode_cloze, wrapped
+from gatedjax.data.batches._encode_cloze import add_markers, encode_cloze
 from gatedjax.data.sets._cloze import PLACEHOLDER
 from gatedjax.data.text._tokenize import treebank_tokens
 from gatedjax.data.text._vocabulary import Vocabulary
@@ -36,38 +36,42 @@ from gatedjax.text._run import load_run
 from gatedjax.text._translator import Translator, encode, open_translator
 
 LONGEST = 1000
-"""Words of a text that are shown; a model may read fewer."""
+"""Largest number of words of a text that are shown; a model may read fewer."""
 PAIRED = 40
-"""Words of which all pairs are shown."""
+"""Largest number of words in a grid of pairs."""
 QUESTION_EDGES = (32, 128)
-"""Padded lengths of a question with its two markers; a longer one is refused."""
+"""Padded lengths of a question with its two markers; a longer question is refused."""
 CANDIDATE_EDGES = (16, 128)
 """Padded numbers of candidates; more are refused."""
 PIECES = 256
-"""Pieces of a sentence that is translated, the end among them; a longer one is refused."""
+"""Largest number of pieces, including the end, of a sentence; a longer sentence is refused."""
 SPACE, END = "\u2581", "</s>"
 _KEPT = 16
 
 Field = dict[str, str]
 Found = tuple[list[str], Json | None]
-"""What is to be said, and the answer if there is one."""
+"""Notes for the user, and the answer, or None if there is no answer."""
 
 
 class View:
-    """What one model answers; several threads may ask at once, and one computes."""
+    """The base class of the views of a model; threads may call it, and a lock lets one compute."""
 
     network: str
+    """A description of the network."""
     fields: tuple[Field, ...]
-    """Of the page: the part of the state, its name, and what stands in it while it is empty."""
+    """The input fields: name in the state, label, and text that is shown in an empty field."""
     layered = True
+    """True if `layers` returns grids."""
     max_len = LONGEST
+    """Largest number of words that the model reads."""
     classes: Sequence[str] = ()
+    """The classes of a classifier."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
     def about(self, name: str) -> Json:
-        """See `Explorer.about`."""
+        """Returns the constants of the model for the page; see `Explorer.about`."""
         return {
             "name": name,
             "network": self.network,
@@ -79,36 +83,46 @@ class View:
         }
 
     def answer(self, state: State) -> Found:
-        """See the head of this module."""
+        """Computes the notes and the answer for a state; see the docstring of this module."""
         raise NotImplementedError
 
     def layers(self, state: State) -> list[Json] | None:
-        """Grids of "rows" and "columns" of words: "pairs", numbers, and "selected" or None."""
+        """Computes the grids of the layers; None if the model has none or there is no answer."""
         raise NotImplementedError
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles what a short text needs."""
+        """Compiles the programs for short texts, unless `closed` returns True."""
 
     def close(self, seconds: float) -> bool:
-        """Takes the lock for good; whether it could."""
+        """Acquires the lock and never releases it; returns whether this succeeded."""
         return self._lock.acquire(timeout=seconds)
 
 
 def floats(values: np.ndarray | None) -> list[float] | None:
-    """As JSON has them."""
+    """Converts an array to a list of Python floats for JSON; None stays None."""
     return None if values is None else [float(value) for value in values]
 
 
 def grids(name: str, selection: Any, rows: Sequence[str], note: str = "") -> list[Json]:
-    """One grid for every head of what an attention layer did to a text, without its padding."""
+    """Makes a grid for each head of an attention layer, without padding.
+
+    Args:
+      name: name of the layer.
+      selection: the output of the layer, with "weights" and "gates" [1, heads, T, T].
+      rows: the words of the text.
+      note: a note below the grid.
+
+    Returns:
+      The grids; none if the layer has no weights.
+    """
     weights, gates = selection.weights, selection.gates
-    found = []
+    results = []
     for head in range(0 if weights is None else weights.shape[1]):
-        chosen = None if gates is None else gates[0, head % gates.shape[1]] > 0.5
-        found.append(
-            grid(f"{name}, head {head + 1}", weights[0, head], rows, rows, chosen, note=note)
+        is_selected = None if gates is None else gates[0, head % gates.shape[1]] > 0.5
+        results.append(
+            grid(f"{name}, head {head + 1}", weights[0, head], rows, rows, is_selected, note=note)
         )
-    return found
+    return results
 
 
 def grid(
@@ -116,11 +130,23 @@ def grid(
     values: np.ndarray,
     rows: Sequence[str],
     columns: Sequence[str],
-    chosen: np.ndarray | None = None,
+    is_selected: np.ndarray | None = None,
     *,
     note: str = "",
 ) -> Json:
-    """Of the first `PAIRED` words of both axes."""
+    """Makes a grid of numbers for pairs of words, for the first `PAIRED` words of both axes.
+
+    Args:
+      name: title of the grid.
+      values: [R, C], the numbers.
+      rows: the R words of the rows.
+      columns: the C words of the columns.
+      is_selected: bool [R, C], True at selected pairs, or None.
+      note: a note below the grid.
+
+    Returns:
+      The grid, for JSON.
+    """
     high, wide = min(len(rows), PAIRED), min(len(columns), PAIRED)
     cut = values[:high, :wide].round(4)
     return {
@@ -131,19 +157,29 @@ def grid(
         "cut": len(rows) > high or len(columns) > wide,
         "pairs": [floats(row) for row in cut],
         "selected": None
-        if chosen is None
-        else [[bool(value) for value in row] for row in chosen[:high, :wide]],
+        if is_selected is None
+        else [[bool(value) for value in row] for row in is_selected[:high, :wide]],
     }
 
 
-def line(name: str, tokens: Sequence[str], known: Sequence[bool], **more: Any) -> Json:
-    """A text of an answer."""
+def line(name: str, tokens: Sequence[str], is_known: Sequence[bool], **entries: Any) -> Json:
+    """Makes a line of an answer: a text with a number for each word.
+
+    Args:
+      name: title of the line.
+      tokens: the words.
+      is_known: for each word, whether the vocabulary has it.
+      **entries: further entries: "values", "of", "kept", "note".
+
+    Returns:
+      The line, for JSON.
+    """
     empty: Json = {"values": None, "of": None, "kept": None, "note": ""}
-    return {"name": name, "tokens": list(tokens), "known": list(known), **empty, **more}
+    return {"name": name, "tokens": list(tokens), "known": list(is_known), **empty, **entries}
 
 
 class PairView(View):
-    """A classifier of pairs of texts."""
+    """The view of a classifier of pairs of texts."""
 
     fields = (
         {"name": "text", "label": "First text", "empty": "Type a sentence (a premise)"},
@@ -155,19 +191,19 @@ class PairView(View):
         self._model, self.network, self.max_len = model, model.entry.about, model.max_len
         self.classes = [str(label) for label in model.classes]
         self._params = jax.device_put(model.params)
-        self._reading = functools.lru_cache(_KEPT)(self._read)
+        self._reading = functools.lru_cache(_KEPT)(self._run_texts)
 
     @functools.cached_property
     def _program(self) -> Any:
         def run(params: Params, batch: Tree) -> Tree:
             output: Output = self._model.module.apply({"params": params}, batch)
-            read = self._model.entry.read(output, batch)
+            reading = self._model.entry.summarize(output, batch)
             both = output.premise, output.hypothesis
-            return jax.nn.softmax(output.logits), read["kept"], read["density"], both
+            return jax.nn.softmax(output.logits), reading["kept"], reading["density"], both
 
         return jax.jit(run)
 
-    def _read(self, texts: tuple[tuple[str, ...], ...]) -> Any:
+    def _run_texts(self, texts: tuple[tuple[str, ...], ...]) -> Any:
         edge = width_of(max(map(len, texts)), min(LONGEST, self.max_len), COARSE)
         batch = self._model.batch([texts], edge)
         with self._lock:
@@ -186,19 +222,19 @@ class PairView(View):
         return notes, tuple(words[:most] for words in texts)
 
     def answer(self, state: State) -> Found:
-        """See `View.answer`."""
+        """Computes the notes and the answer for a state; see `View.answer`."""
         notes, texts = self._texts(state)
         if not all(texts):
             return notes, None
-        probabilities, kept, density, both = self._reading(texts)
+        probabilities, masks, density, both = self._reading(texts)
         selects = both[0].gates is not None
         lines = []
-        for name, words, mask in zip(("First text", "Second text"), texts, kept, strict=True):
-            used = [bool(one) for one in mask[0, : len(words)]]
-            note = f"{sum(used)} of {len(words)} words are selected by most words."
-            known = [word in self._model.vocabulary for word in words]
-            more: Json = {"kept": used, "note": note} if selects else {}
-            lines.append(line(name, words, known, **more))
+        for name, words, mask in zip(("First text", "Second text"), texts, masks, strict=True):
+            is_selected = [bool(flag) for flag in mask[0, : len(words)]]
+            note = f"{sum(is_selected)} of {len(words)} words are selected by most words."
+            is_known = [word in self._model.vocabulary for word in words]
+            entries: Json = {"kept": is_selected, "note": note} if selects else {}
+            lines.append(line(name, words, is_known, **entries))
         share = f"{density[0]:.3f} of the pairs of words are selected, over both texts."
         best = int(np.argmax(probabilities[0]))
         return notes, {
@@ -213,28 +249,32 @@ class PairView(View):
         }
 
     def layers(self, state: State) -> list[Json] | None:
-        """See `View.layers`."""
+        """Computes the grids of the layers; see `View.layers`."""
         _, texts = self._texts(state)
         if not all(texts):
             return None
         *_, both = self._reading(texts)
         note = "A row is a word, and what it attends to within its text."
         sides = zip(("First text", "Second text"), both, texts, strict=True)
-        return [one for name, seen, words in sides for one in grids(name, seen, words, note)]
+        return [
+            result
+            for name, selection, words in sides
+            for result in grids(name, selection, words, note)
+        ]
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """See `View.warm_up`."""
+        """Compiles the programs for short texts; see `View.warm_up`."""
         for edge in COARSE[:2]:
             if not closed():
                 self._reading((("a",) * edge, ("a",)))
 
 
 class ReaderView(View):
-    """A reader that answers a question about a document by one of some candidates.
+    """The view of a reader, which answers a question about a document with one of the candidates.
 
-    A question has a table of the vectors of its own words, of a size that depends on the padded
-    lengths alone: new words compile nothing. What the vocabulary lacks gets the vector that
-    `Reader.knowing` draws for it.
+    Each question gets a table with the vectors of its words. The size of the table depends only on
+    the padded lengths, so that new words need no compilation. Out-of-vocabulary words get the
+    vectors of `Reader.with_words`.
     """
 
     network = "a gated-attention reader"
@@ -269,11 +309,11 @@ class ReaderView(View):
         return jax.jit(run)
 
     def _ask(
-        self, document: tuple[str, ...], asked: tuple[str, ...], candidates: tuple[str, ...]
+        self, document: tuple[str, ...], query_words: tuple[str, ...], candidates: tuple[str, ...]
     ) -> tuple[Reading, np.ndarray, list[np.ndarray]]:
-        """(what `Reader.read` finds, attention of the last hop [N], of the gating hops [N, Q])."""
-        source = question(" ".join(document), " ".join(asked), candidates)
-        query = wrapped(source[0])
+        """Returns the reading, the attention of the last hop [N], and of the gating hops [N, Q]."""
+        source = question(" ".join(document), " ".join(query_words), candidates)
+        query = add_markers(source[0])
         wide = width_of(len(document), LONGEST, COARSE)
         long = width_of(len(query), QUESTION_EDGES[-1], QUESTION_EDGES)
         shape = ClozeShape(
@@ -283,7 +323,7 @@ class ReaderView(View):
             positions=1,
             words=wide + long,
         )
-        vocabulary, params = self._own((*document, *query), shape.words + 2)
+        vocabulary, params = self._build_table((*document, *query), shape.words + 2)
         encoded = encode_cloze(source, vocabulary)
         spelling = None
         if self._reader.config.characters.char_dim:
@@ -294,21 +334,25 @@ class ReaderView(View):
         hops = [
             hop[0, : len(document), : len(query)] for hop in output.attention if hop.shape[-1] > 1
         ]
-        found = reading_of(encoded, 0, output, 0)
-        return found, output.document_attention[0, : len(document)], hops
+        reading = reading_of(encoded, 0, output, 0)
+        return reading, output.document_attention[0, : len(document)], hops
 
-    def _own(self, words: Sequence[str], rows: int) -> tuple[Vocabulary, Params]:
-        """A vocabulary of some words alone, and parameters with a table of so many rows for it."""
+    def _build_table(self, words: Sequence[str], rows: int) -> tuple[Vocabulary, Params]:
+        """Returns a vocabulary of only these words, and parameters with a table of `rows` rows."""
         reader = self._reader
         vectors, lowercase = reader.params["embed"]["table"], reader.vocabulary.lowercase
         fold = str.lower if lowercase else str
         have = [word for word in dict.fromkeys(map(fold, words)) if word in reader.vocabulary]
-        known = Vocabulary(have, lowercase=lowercase)
+        vocabulary = Vocabulary(have, lowercase=lowercase)
         ids = [0, 1, *reader.vocabulary.encode(have)]
         embed = {**reader.params["embed"], "table": vectors[np.array(ids)]}
         small = type(reader)(
-            reader.config, reader.data, known, reader.characters, {**reader.params, "embed": embed}
-        ).knowing(words)
+            reader.config,
+            reader.data,
+            vocabulary,
+            reader.characters,
+            {**reader.params, "embed": embed},
+        ).with_words(words)
         table = small.params["embed"]["table"]
         filled = np.zeros((rows, table.shape[1]), table.dtype)
         filled[: len(table)] = table
@@ -316,10 +360,10 @@ class ReaderView(View):
         return small.vocabulary, {**small.params, "embed": embed}
 
     def answer(self, state: State) -> Found:
-        """See `View.answer`."""
+        """Computes the notes and the answer for a state; see `View.answer`."""
         words = tuple(self._split(" ".join(state.text.split())))
-        asked = tuple(self._split(state.question.replace("XXXXX", PLACEHOLDER)))
-        names = [" ".join(self._split(one)) for one in state.candidates.splitlines()]
+        query = tuple(self._split(state.question.replace("XXXXX", PLACEHOLDER)))
+        names = [" ".join(self._split(text)) for text in state.candidates.splitlines()]
         candidates = tuple(dict.fromkeys(name for name in names if name))
         document = words[: self.max_len]
         notes = []
@@ -327,13 +371,13 @@ class ReaderView(View):
             notes.append(
                 f"The document has {len(words):,} words; the first {len(document):,} are read."
             )
-        wrong = self._refused(document, asked, candidates)
+        wrong = self._find_fault(document, query, candidates)
         if wrong:
             return [*notes, wrong], None
-        reading, last, hops = self._asking(document, asked, candidates)
+        reading, last, hops = self._asking(document, query, candidates)
         places = {place.position for place in reading.places}
-        kept = [place in places for place in range(len(document))]
-        known = [word in self._reader.vocabulary for word in document]
+        is_candidate = [place in places for place in range(len(document))]
+        is_known = [word in self._reader.vocabulary for word in document]
         counts = [
             sum(place.candidate == i for place in reading.places) for i in range(len(candidates))
         ]
@@ -341,8 +385,8 @@ class ReaderView(View):
             line(
                 f"Hop {number}",
                 document,
-                known,
-                kept=kept,
+                is_known,
+                kept=is_candidate,
                 of=list(reading.query),
                 values=[floats(column.round(4)) for column in hop.T],
             )
@@ -350,9 +394,16 @@ class ReaderView(View):
         ]
         note = "What decides: the attention of the question to the document."
         lines.append(
-            line("Last hop", document, known, kept=kept, values=floats(last.round(6)), note=note)
+            line(
+                "Last hop",
+                document,
+                is_known,
+                kept=is_candidate,
+                values=floats(last.round(6)),
+                note=note,
+            )
         )
-        best = reading.predicted
+        best = reading.best
         return notes, {
             "title": candidates[best],
             "share": float(reading.probabilities[best]),
@@ -364,18 +415,18 @@ class ReaderView(View):
             "lines": lines,
         }
 
-    def _refused(
-        self, document: tuple[str, ...], asked: tuple[str, ...], candidates: tuple[str, ...]
+    def _find_fault(
+        self, document: tuple[str, ...], query: tuple[str, ...], candidates: tuple[str, ...]
     ) -> str:
-        """Why there is no answer; empty if there is one."""
+        """Returns why there is no answer, or "" if there is an answer."""
         if not document:
             return "No document yet: paste one."
-        if not asked:
+        if not query:
             return "No question yet: type one, with @placeholder where the answer belongs."
-        if PLACEHOLDER not in asked:
+        if PLACEHOLDER not in query:
             return "The question has no @placeholder (or XXXXX) where the answer belongs."
-        if len(asked) > QUESTION_EDGES[-1] - 2:
-            return f"A question has at most {QUESTION_EDGES[-1] - 2} words here, not {len(asked)}."
+        if len(query) > QUESTION_EDGES[-1] - 2:
+            return f"A question has at most {QUESTION_EDGES[-1] - 2} words here, not {len(query)}."
         if not candidates:
             return "No candidate yet: type them, one on each line."
         if len(candidates) > CANDIDATE_EDGES[-1]:
@@ -388,24 +439,25 @@ class ReaderView(View):
         return ""
 
     def layers(self, state: State) -> list[Json] | None:
-        """None: every hop is in the answer."""
+        """Returns None, because the answer already has all hops."""
         return None
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """See `View.warm_up`."""
+        """Compiles the programs for short texts; see `View.warm_up`."""
         for edge in COARSE[1:3]:
             if not closed():
                 self._asking(("a",) * edge, (PLACEHOLDER,), ("a",))
 
 
 class TranslatorView(View):
-    """A translator: the translation, and what its last layers look at in the source.
+    """The view of a translator: the translation, and the attention of its layers to the source.
+
+    The attention weights of all decoder layers and heads to the source are
 
         W = softmax(q k^T / sqrt(d)) [L, M, T, N]
 
-    of the attention to the source of every decoder layer and head, under the translation that was
-    found, with q and k of the network itself. Between words, weights are summed over the pieces of
-    a source word and averaged over those of a word of the translation.
+    with q and k of the network for the best translation. The weight of a pair of words is the sum
+    over the pieces of the source word and the mean over the pieces of the word of the translation.
     """
 
     network = "a Transformer"
@@ -434,12 +486,15 @@ class TranslatorView(View):
     def _look(self) -> Any:
         model = self._translator.model
 
-        def projected(module: Any, method: str) -> bool:
+        def is_projection(module: Any, method: str) -> bool:
             return module.name in ("query", "key") and module.parent.name == "source_attention"
 
         def run(params: Params, batch: Tree) -> Tree:
             output, seen = model.apply(
-                {"params": params}, batch, capture_intermediates=projected, mutable="intermediates"
+                {"params": params},
+                batch,
+                capture_intermediates=is_projection,
+                mutable="intermediates",
             )
             mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])[:, None, None]
             weights = []
@@ -461,12 +516,12 @@ class TranslatorView(View):
 
     def _translate(self, ids: tuple[int, ...]) -> tuple[int, ...]:
         with self._lock:
-            found = np.asarray(self._search(self._params, self._batch(ids)))
-        stops = np.flatnonzero(found == STOP)
-        return tuple(int(one) for one in found[: stops[0] + 1 if len(stops) else len(found)])
+            tokens = np.asarray(self._search(self._params, self._batch(ids)))
+        stops = np.flatnonzero(tokens == STOP)
+        return tuple(int(token) for token in tokens[: stops[0] + 1 if len(stops) else len(tokens)])
 
     def _align(self, ids: tuple[int, ...], target: tuple[int, ...]) -> tuple[np.ndarray, Any]:
-        """(W [L, M, T, N] without padding, selections of the encoder)."""
+        """Returns W [L, M, T, N] without padding, and the selections of the encoder."""
         batch = self._batch(ids)
         room = batch["tokens"].shape[1] + self._translator.search.extra
         batch["targets"] = np.zeros((1, room), np.int32)
@@ -477,7 +532,7 @@ class TranslatorView(View):
         return np.stack(weights)[:, :, : len(target), : len(ids)], selections
 
     def _ids(self, state: State) -> tuple[str, tuple[int, ...]]:
-        """Why there is no translation, and the ids of the source."""
+        """Returns why there is no translation, or "", and the ids of the source."""
         (ids,) = encode(self._translator.bpe, [" ".join(state.text.split())])
         if len(ids) <= 1:
             return "No word yet: type a sentence.", ()
@@ -487,16 +542,16 @@ class TranslatorView(View):
                 "be translated here: shorten it.",
                 (),
             )
-        return "", tuple(int(one) for one in ids)
+        return "", tuple(int(piece) for piece in ids)
 
     def answer(self, state: State) -> Found:
-        """See `View.answer`."""
+        """Computes the notes and the answer for a state; see `View.answer`."""
         wrong, ids = self._ids(state)
         if wrong:
             return [wrong], None
         translation = self._translator.bpe.decode(self._translating(ids))
-        pieces = self._shown(ids[:-1])
-        known = [one != UNK for one in ids[:-1]]
+        pieces = self._show_pieces(ids[:-1])
+        is_known = [piece != UNK for piece in ids[:-1]]
         return [], {
             "title": translation or "(nothing)",
             "share": None,
@@ -505,11 +560,11 @@ class TranslatorView(View):
             "probabilities": [],
             "details": None,
             "note": "",
-            "lines": [line("The sentence, as pieces", pieces, known)],
+            "lines": [line("The sentence, as pieces", pieces, is_known)],
         }
 
     def layers(self, state: State) -> list[Json] | None:
-        """The alignment of the last layer first, then every layer and head; then the encoder's."""
+        """Computes grids: first the mean of the last layer, then all decoder and encoder layers."""
         wrong, ids = self._ids(state)
         if wrong:
             return None
@@ -527,24 +582,24 @@ class TranslatorView(View):
         names = [*columns, END]
         note = "A row is a word of the translation, and what it attends to in the sentence."
         draw = functools.partial(grid, rows=rows, columns=names, note=note)
-        found = [draw("Alignment: last layer, mean of heads", between[-1].mean(axis=0))]
+        results = [draw("Alignment: last layer, mean of heads", between[-1].mean(axis=0))]
         for number, heads in enumerate(between, 1):
             if number < len(between):
-                found.append(draw(f"Decoder layer {number}, mean of heads", heads.mean(axis=0)))
+                results.append(draw(f"Decoder layer {number}, mean of heads", heads.mean(axis=0)))
             for head, values in enumerate(heads, 1):
-                found.append(draw(f"Decoder layer {number}, head {head}", values))
-        pieces = [*self._shown(ids[:-1]), END]
+                results.append(draw(f"Decoder layer {number}, head {head}", values))
+        pieces = [*self._show_pieces(ids[:-1]), END]
         note = "A row is a piece of the sentence, and what it attends to."
         for number, selection in enumerate(selections, 1):
-            found += grids(f"Encoder layer {number}", selection, pieces, note)
-        return found
+            results += grids(f"Encoder layer {number}", selection, pieces, note)
+        return results
 
-    def _shown(self, ids: Sequence[int]) -> list[str]:
+    def _show_pieces(self, ids: Sequence[int]) -> list[str]:
         pieces = [piece.replace(SPACE, "") for piece in self._translator.bpe.pieces(ids)]
         return [piece or "\u2423" for piece in pieces]
 
     def _words(self, ids: Sequence[int]) -> tuple[list[str], list[int]]:
-        """The words of some pieces, and which of them every piece belongs to."""
+        """Returns the words of some pieces, and for each piece the position of its word."""
         owner = self._translator.bpe.words(ids)
         words = [""] * (owner[-1] + 1 if owner else 0)
         for number, piece in zip(owner, self._translator.bpe.pieces(ids), strict=True):
@@ -552,7 +607,7 @@ class TranslatorView(View):
         return [word or "\u2423" for word in words], owner
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """See `View.warm_up`."""
+        """Compiles the programs for short texts; see `View.warm_up`."""
         ids = (UNK, STOP)
         if not closed():
             target = self._translating(ids)
@@ -561,7 +616,11 @@ class TranslatorView(View):
 
 
 def view_of(model: Any, *, tokenized: bool = False) -> View | None:
-    """The view of a model; None for a classifier of texts, whose gates the page shows.
+    """Returns the view of a model, or None for a classifier of single texts.
+
+    Args:
+      model: a trained model.
+      tokenized: see `Explorer`.
 
     Raises:
       ValueError: for a model of another kind.
@@ -581,10 +640,16 @@ def view_of(model: Any, *, tokenized: bool = False) -> View | None:
 
 
 def open_model(folder: Path) -> TrainedModel | Reader | Translator:
-    """Reads a model that the explorer can show: a folder, or the work folder of a run.
+    """Opens a model that the explorer can show.
+
+    Args:
+      folder: the folder of a model, or the work folder of a run.
+
+    Returns:
+      The trained model.
 
     Raises:
-      FileNotFoundError, ValueError: for a folder that holds none.
+      FileNotFoundError, ValueError: if the folder does not have such a model.
     """
     kind = kind_of(folder)
     if kind == "cloze":

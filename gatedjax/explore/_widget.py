@@ -1,4 +1,4 @@
-"""The page in a notebook: the same module, with messages of the kernel in place of a server."""
+"""The page in a notebook: the same script, with messages of the kernel instead of a server."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,46 +16,46 @@ from gatedjax.text._translator import Translator
 
 
 def explorer(model: Any, against: Any = None, *, text: str = "", data: object = None) -> Any:
-    """A widget that shows gates, and what changes if one forces them.
+    """Makes a widget that shows gates, and the changes of the prediction when they are forced.
 
         gatedjax.explorer(model, text="a dull , lifeless film")
 
     Args:
-      model: a `TextClassifier` or `PairClassifier`, or the folder of one, of a reader or of a
-        translator.
-      against: a second one, shown beside it.
-      text: what is shown first.
-      data: labelled texts, as `TextClassifier.evaluate` takes them, to browse.
+      model: a trained `TextClassifier` or `PairClassifier`, or the folder of a classifier, a reader
+        or a translator.
+      against: a second model, which is shown for comparison.
+      text: the text that is shown first.
+      data: labelled texts to browse, in a form that `TextClassifier.evaluate` accepts.
 
     Returns:
-      A widget of anywidget; its `state` is what the page shows now.
+      A widget of anywidget; its attribute `state` is the current state of the page.
 
     Raises:
-      ImportError: without anywidget (`pip install anywidget`).
-      TypeError, ValueError: for what is no model of texts.
+      ImportError: if anywidget is not installed (`pip install anywidget`).
+      TypeError, ValueError: if model is not a model for texts.
     """
     kind = _widget_class()
-    given = [model] if against is None else [model, against]
-    models = [_trained(one) for one in given]
-    names = [getattr(one, "network", type(one).__name__.lower()) for one in models]
+    sources = [model] if against is None else [model, against]
+    models = [_load_trained(source) for source in sources]
+    names = [getattr(source, "network", type(source).__name__.lower()) for source in models]
     if len(set(names)) < len(names):
         names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
-    shown = Explorer(models, names)
+    engine = Explorer(models, names)
     if data is None:
-        return kind(Session(shown), {"text": text})
-    shown.check_gates("data")
+        return kind(Session(engine), {"text": text})
+    engine.check_gates("data")
     from gatedjax.explore._sentences import read_sentences
     from gatedjax.text._read import open_table
 
     table = open_table(data)
-    return kind(Session(shown, lambda: read_sentences(shown, table)), {"text": text})
+    return kind(Session(engine, lambda: read_sentences(engine, table)), {"text": text})
 
 
-def _trained(model: Any) -> TrainedModel | Reader | Translator:
+def _load_trained(model: Any) -> TrainedModel | Reader | Translator:
     if isinstance(model, TrainedModel | Reader | Translator):
         return model
-    if hasattr(model, "_fitted"):
-        fitted: TrainedModel = model._fitted()
+    if hasattr(model, "_get_trained"):
+        fitted: TrainedModel = model._get_trained()
         return fitted
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         return open_model(Path(model))
@@ -64,8 +64,16 @@ def _trained(model: Any) -> TrainedModel | Reader | Translator:
     )
 
 
-def answered(session: Session, content: Any) -> Json:
-    """The answer to what the page sends: {"id", "message"} becomes {"id", "answer" or "error"}."""
+def answer_message(session: Session, content: Any) -> Json:
+    """Answers a message of the page.
+
+    Args:
+      session: the session of the page.
+      content: {"id", "message"}.
+
+    Returns:
+      {"id", "answer"}, or {"id", "error"} if the message is refused.
+    """
     number = content.get("id") if isinstance(content, Mapping) else None
     message = content.get("message") if isinstance(content, Mapping) else None
     if not isinstance(message, Mapping):
@@ -92,6 +100,8 @@ def _widget_class() -> Any:
 
         def __init__(self, session: Session, state: Json) -> None:
             super().__init__(state=state)
-            self.on_msg(lambda widget, content, buffers: self.send(answered(session, content)))
+            self.on_msg(
+                lambda widget, content, buffers: self.send(answer_message(session, content))
+            )
 
     return Widget

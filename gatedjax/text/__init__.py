@@ -1,9 +1,10 @@
-"""Trained models and texts of your own: train, predict, evaluate, explain.
+"""Models for your texts: train, predict, evaluate, explain.
 
-`gatedjax train reviews.csv --out model` and `TextClassifier` are the same thing: `_read` reads what
-people have, `_corpus` numbers it, `_options` has the options of both, `_buckets` the shapes of
-batches, `_training` trains, `_model` predicts and is what a folder holds.
-Names load on first use, so that commands which need a few of them start soon.
+`gatedjax train reviews.csv --out model` and `TextClassifier` run the same code: `_read` reads files
+and values in memory, `_corpus` replaces words by numbers, `_options` has the options of the command
+and of the classes, `_buckets` chooses the shapes of batches, `_training` trains, and `_model`
+predicts, saves and loads.
+Names load on first use, so that commands which need only a few of them start quickly.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""One's own question to a trained reader: the command, whatever it is called by."""
+"""The command that asks a trained reader a question, for each program that has it."""
 
 import dataclasses
 import sys
@@ -18,57 +18,69 @@ from gatedjax.text._reader import Reader, question
 from gatedjax.text._reader_figure import draw
 
 AROUND = 6
-"""Words of context on each side of a place."""
+"""Number of context words that are printed on each side of a place."""
 OPTIONS = {"random_embeddings makes": "without --embeddings there are"}
-"""What the library says, and what it is called here."""
+"""Words of the library's messages, and the words for them on this command line."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnswerOptions:
-    """Answers a question about a document, and shows where the reader looked."""
+    """Answers a question about a document, and shows the words that the reader attended to."""
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """The folder that `gatedjax export` wrote of a GA Reader, or the work folder of its run."""
+    """Folder that gatedjax export wrote for a run of the GA Reader, or its work folder."""
     document: Path
     """The text file with the document in UTF-8, or - for standard input."""
     question: str
     """The sentence with @placeholder (or XXXXX) in the place of the answer."""
     candidates: tuple[str, ...]
-    """The possible answers. An answer of several words is one argument in quotes."""
+    """Possible answers; put a candidate of several words in quotes."""
     embeddings: Unset[Path] = None
-    """A GloVe file for words that are new to the model (default: they get random vectors)."""
+    """GloVe file with vectors for words that training has not seen (default: random vectors)."""
     tokenized: bool = False
-    """Take document, question and candidates as tokens between spaces."""
+    """Document, question and candidates are already tokens with spaces between them."""
     top: int = 5
-    """The number of places that are shown."""
+    """Number of places to show."""
     figure: Unset[Path] = None
-    """The heat map is also drawn as FIGURE.png and FIGURE.svg."""
+    """Also draw the heat map, into FIGURE.png and FIGURE.svg."""
 
 
 def run(
-    kind: type[AnswerOptions], args: Sequence[str], prog: str, read: Callable[[Path], Reader]
+    kind: type[AnswerOptions], args: Sequence[str], prog: str, open_reader: Callable[[Path], Reader]
 ) -> int:
     """Runs the command; returns its exit status.
 
     Args:
-      kind: the options; a subclass may call the folder otherwise.
+      kind: the class of the options; a subclass may give the folder another name.
       args: the command line.
-      prog: how the command is called, for its help.
-      read: opens the folder.
+      prog: name of the command, for its help.
+      open_reader: function that opens the folder.
+
+    Returns:
+      0. A refused input ends the program with a message instead.
     """
     options = parse(kind, args, prog)
     with refusals(OPTIONS):
-        answer(options, read, new_console())
+        answer(options, open_reader, new_console())
     return 0
 
 
-def answer(options: AnswerOptions, read: Callable[[Path], Reader], console: Console) -> None:
-    """Prints the probabilities of the candidates, and the places that decided."""
+def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], console: Console) -> None:
+    """Prints the probabilities of the candidates, and the places with the most attention.
+
+    Args:
+      options: the document, the question and the folder of the reader.
+      open_reader: function that opens the folder.
+      console: where the answer is printed.
+
+    Raises:
+      ValueError: if none of the candidates occurs in the document.
+    """
     source = question(*_tokens(options))
     words = source[0]["tokens"]
-    reader = read(options.folder)
-    reader = reader.knowing([*words, *source[0]["query"]], options.embeddings)
-    (reading,) = reader.read(source)
+    reader = open_reader(options.folder)
+    reader = reader.with_words([*words, *source[0]["query"]], options.embeddings)
+    (reading,) = reader.answer_questions(source)
     if not reading.places:
         raise ValueError(
             "none of the candidates occurs in the document (they are compared letter by letter): "
@@ -91,13 +103,13 @@ def answer(options: AnswerOptions, read: Callable[[Path], Reader], console: Cons
             seen = ", ".join(f"{reading.query[q]} {hop[q]:.2f}" for q in most)
             console.print(f"         hop {number} attends to: {seen}", highlight=False)
     if options.figure is not None:
-        best = reading.candidates[reading.predicted]
-        draw(reading, options.figure, f"{best} ({reading.probabilities[reading.predicted]:.2f})")
+        best = reading.candidates[reading.best]
+        draw(reading, options.figure, f"{best} ({reading.probabilities[reading.best]:.2f})")
         console.print(f"\nwrote {options.figure}.png and .svg")
 
 
 def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
-    """Document, question and candidates, with spaces between the tokens."""
+    """Returns document, question and candidates, with spaces between the tokens."""
     if str(options.document) == "-":
         raw = sys.stdin.buffer.read(MOST_TEXT_BYTES + 1)
         check_most("the bytes of the document", len(raw), MOST_TEXT_BYTES)
@@ -107,8 +119,8 @@ def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{options.document} is not UTF-8: {error}") from error
-    asked = options.question.replace("XXXXX", "@placeholder")
-    parts = [" ".join(text.split()), asked, *options.candidates]
+    query = options.question.replace("XXXXX", "@placeholder")
+    parts = [" ".join(text.split()), query, *options.candidates]
     if not options.tokenized:
         parts = [" ".join(treebank_tokens(part)) for part in parts]
     return parts[0], parts[1], parts[2:]

@@ -1,4 +1,4 @@
-"""Labelled texts in the columns of Arrow: Parquet and Arrow files, and tables of pyarrow."""
+"""Labelled texts in Parquet files, Arrow files and tables of pyarrow."""
 
 import contextlib
 import dataclasses
@@ -11,13 +11,13 @@ from gatedjax._utils.missing import missing
 from gatedjax.text._memory import InRows
 
 ENDS = {".parquet": "parquet", ".arrow": "ipc", ".feather": "ipc"}
-"""Endings of files, and what pyarrow calls their format."""
+"""Endings of files, and the name of their format in pyarrow."""
 _ROWS = 4096
 
 
 @dataclasses.dataclass(frozen=True)
 class _Rows:
-    """The rows of a `pyarrow.dataset.Dataset` as dicts; memory holds a few thousand of them."""
+    """The rows of a `pyarrow.dataset.Dataset` as dicts; a few thousand at a time are in memory."""
 
     name: str
     data: Any
@@ -30,7 +30,7 @@ class _Rows:
 
 @contextlib.contextmanager
 def _faults(name: str) -> Iterator[None]:
-    """Turns the errors of pyarrow into one line that names the file."""
+    """Turns an error of pyarrow into a ValueError with one line that names the file."""
     import pyarrow
 
     try:
@@ -40,12 +40,19 @@ def _faults(name: str) -> Iterator[None]:
 
 
 def open_arrow(data: Any, name: str) -> InRows:
-    """Opens a file that ends with one of `ENDS`, or a table.
+    """Opens a Parquet or Arrow file, or a table of pyarrow.
 
-    A label that is the number of a class gets its name where the package `datasets` wrote it.
+    If the package `datasets` wrote the file, class numbers are replaced by the names of classes.
+
+    Args:
+      data: the path of a file with an ending in `ENDS`, or a table or record batches of pyarrow.
+      name: the name of the data in messages.
+
+    Returns:
+      The rows of the file or table.
 
     Raises:
-      ValueError: without pyarrow, or for a file of another format.
+      ValueError: if pyarrow is not installed, or the file has another format.
     """
     try:
         from pyarrow.dataset import dataset
@@ -53,8 +60,8 @@ def open_arrow(data: Any, name: str) -> InRows:
         raise ValueError(missing(f"{name} needs", "pyarrow")) from None
     with _faults(name):
         is_file = isinstance(data, Path)
-        found = dataset(data, format=ENDS[data.suffix.lower()]) if is_file else dataset(data)
-    facts = json.loads((found.schema.metadata or {}).get(b"huggingface", b"{}"))
+        source = dataset(data, format=ENDS[data.suffix.lower()]) if is_file else dataset(data)
+    facts = json.loads((source.schema.metadata or {}).get(b"huggingface", b"{}"))
     features = facts.get("info", {}).get("features", {})
-    classes = {name: one["names"] for name, one in features.items() if one.get("names")}
-    return InRows(name, _Rows(name, found), classes, tuple(found.schema.names))
+    classes = {name: feature["names"] for name, feature in features.items() if feature.get("names")}
+    return InRows(name, _Rows(name, source), classes, tuple(source.schema.names))

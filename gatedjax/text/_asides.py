@@ -1,4 +1,4 @@
-"""The lines of a source that are set aside: counted, shown, and refused where they are too many."""
+"""Lines that cannot be used: they are counted and shown; a source with too many is refused."""
 
 import math
 import re
@@ -8,27 +8,27 @@ from gatedjax.text._lines import suggest_encoding
 from gatedjax.text._table import EMPTY, Aside
 
 MAX_ASIDE = 0.01
-"""The share of the lines that may be set aside unless another share is asked for."""
+"""Default of `max_aside`: the largest share of the lines that may be set aside."""
 _BYTE = re.compile(r"not (\S+): byte 0x")
 _KEPT, _SHOWN, _FILES = 5, 3, 3
 
 
 def check_share(max_aside: float) -> None:
-    """Raises ValueError unless the number is a share."""
+    """Raises ValueError unless the number is in [0, 1]."""
     if not 0 <= max_aside <= 1:
         raise ValueError(f"max_aside must be a share from 0 to 1, got {max_aside}")
 
 
 class Asides:
-    """Collects the lines of one source that are set aside.
+    """The lines of one source that cannot be used.
 
     Args:
-      name: of the source.
-      unit: the noun for its records, in the plural.
+      name: name of the source, for messages.
+      unit: the noun for the records of the source, in the plural.
 
     Attributes:
-      count: how many there are.
-      first: the first of them.
+      count: number of lines that are set aside.
+      first: the first five of them.
     """
 
     def __init__(self, name: str, unit: str = "lines") -> None:
@@ -39,7 +39,7 @@ class Asides:
         self._encodings: dict[str, str] = {}
 
     def add(self, aside: Aside) -> None:
-        """Counts a line that is set aside."""
+        """Counts a line that is set aside, and keeps it if it is among the first."""
         self.count += 1
         if len(self.first) < _KEPT:
             self.first.append(aside)
@@ -48,20 +48,20 @@ class Asides:
         self._lost += 1
         if len(self._first_lost) < _SHOWN:
             self._first_lost.append(aside)
-        if len(self._encodings) < _FILES and (found := _BYTE.match(aside.reason)):
-            self._encodings[aside.where] = found.group(1)
+        if len(self._encodings) < _FILES and (match := _BYTE.match(aside.reason)):
+            self._encodings[aside.where] = match.group(1)
 
     def check(self, used: int, max_aside: float) -> None:
-        """Refuses a source of which too large a share cannot be used.
+        """Refuses a source if too many of its records cannot be used.
 
-        Empty lines do not count: nothing is lost with them.
+        Empty lines do not count, because they contain no data.
 
         Args:
           used: the number of records that are used.
           max_aside: the largest share of the records that may be set aside.
 
         Raises:
-          ValueError: with the first reasons, and what to do.
+          ValueError: if the share is larger; the message has the first reasons and a remedy.
         """
         total = self._lost + used
         if not self._lost or self._lost / total <= max_aside:
@@ -74,8 +74,8 @@ class Asides:
             f"{self._hint()}; max_aside={share:.2f} leaves them out"
         )
 
-    def nothing(self, message: str) -> ValueError:
-        """Returns the error for a source without a record that can be used."""
+    def make_empty_error(self, message: str) -> ValueError:
+        """Returns the error for a source without a usable record, with the first reason."""
         if not self.first:
             return ValueError(message)
         return ValueError(

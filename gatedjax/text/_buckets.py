@@ -1,8 +1,9 @@
-"""The shapes of batches of texts, of training, prediction and the explorer: widths and sizes.
+"""The shapes of batches in training, prediction and the explorer: widths and sizes.
 
-A text is padded to one of a few widths and a batch to one of a few sizes, because every shape costs
+A text is padded to one of a few widths and a batch to one of a few sizes, because each shape costs
 a compilation. Training plans its widths by the lengths of its texts. Prediction does not know its
-texts and takes `FINE`; the explorer, where somebody waits for the compiler, takes `COARSE`.
+texts in advance and uses `FINE`. The explorer uses `COARSE`, because its user waits for the
+compiler.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,25 +14,31 @@ from gatedjax.data import plan_buckets
 from gatedjax.data.batches._plan import pad_rows
 
 NAMES = ("tokens", "hypothesis")
-"""Of the texts of an example in a batch."""
+"""Names, in a batch, of the first and the second text of an example."""
 LENGTHS = ("lengths", "hypothesis_lengths")
 FINE = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 COARSE = (16, 64, 256, 1024)
 CELLS = 8192
-"""Words of a batch of prediction, padding included."""
+"""Number of words in a full batch of prediction, including padding."""
 EVALUATED = 128
-"""Texts of a batch that is evaluated while a network is trained."""
+"""Number of texts in a batch that is evaluated during training."""
 Shape = tuple[int, int]
-"""Rows and width of a batch."""
+"""Number of rows and width of a batch."""
 
 
 def width_of(length: int, longest: int, widths: Sequence[int] = FINE) -> int:
-    """Returns the padded length of a text: a width, or the last one doubled until it fits.
+    """Returns the padded length of a text: a width, or the last width doubled until the text fits.
+
+        >>> width_of(20, longest=400), width_of(300, longest=400)
+        (24, 400)
 
     Args:
-      length: words of the text, at most `longest`.
-      longest: words that the model reads at most.
-      widths: those that there are.
+      length: number of words in the text, at most `longest`.
+      longest: largest number of words that the model reads.
+      widths: the padded lengths, in ascending order.
+
+    Returns:
+      The padded length; at most `longest`, unless the first width is larger.
     """
     width = next((width for width in widths if length <= width), widths[-1])
     while width < length:
@@ -40,45 +47,51 @@ def width_of(length: int, longest: int, widths: Sequence[int] = FINE) -> int:
 
 
 def rows_of(width: int) -> int:
-    """Returns how many texts of a width are a full batch."""
+    """Returns the number of texts in a full batch of this width."""
     return max(8, min(256, CELLS // width // 8 * 8))
 
 
 def sizes_of(width: int) -> tuple[int, ...]:
-    """Returns the sizes of batches of a width: one text, a few, a full batch."""
+    """Returns the possible numbers of texts in a batch of a width: 1, 8, and a full batch."""
     return tuple(sorted({1, 8, rows_of(width)}))
 
 
 def shape_of(length: int, longest: int, widths: Sequence[int] = FINE) -> Shape:
-    """Returns the shape of a full batch of texts of this length; see `width_of`."""
+    """Returns the shape of a full batch of texts with this length; see `width_of`."""
     width = width_of(length, longest, widths)
     return rows_of(width), width
 
 
 def training_widths(lengths: np.ndarray, longest: int) -> tuple[int, ...]:
-    """Returns the widths that pad the training texts least: two, or four for many texts.
+    """Returns the widths with the least padding: two, or four for more than 5,000 texts.
 
     Args:
-      lengths: words of the training texts.
-      longest: words of the longest of all texts, which the last width holds.
+      lengths: number of words in each training text.
+      longest: number of words in the longest text of all parts; the last width is at least this.
+
+    Returns:
+      The widths, in ascending order.
     """
     widths = plan_buckets(lengths, 2 if len(lengths) <= 5000 else 4)
     return (*widths[:-1], max(longest, widths[-1]))
 
 
 def training_size(texts: int) -> int:
-    """Returns the texts of a step."""
+    """Returns the number of texts in a training step, by the number of training texts."""
     return 32 if texts <= 10_000 else 64
 
 
-def grouped(
+def group_texts(
     lengths: Iterable[int], shape: Callable[[int], Shape]
 ) -> Iterator[tuple[list[int], Shape]]:
-    """Yields the numbers of the texts of every batch, and its shape, the narrowest first.
+    """Groups texts into batches, and yields the narrowest batches first.
 
     Args:
-      lengths: words of the texts.
-      shape: from the words of a text to the shape of a full batch of such texts.
+      lengths: number of words in each text.
+      shape: maps the number of words in a text to the shape of a full batch of such texts.
+
+    Yields:
+      (the numbers of the texts in a batch, its shape).
     """
     groups: dict[Shape, list[int]] = {}
     for number, length in enumerate(lengths):
@@ -88,8 +101,16 @@ def grouped(
             yield numbers[begin : begin + rows], (rows, width)
 
 
-def padded(texts: Sequence[Sequence[np.ndarray]], shape: Shape) -> dict[str, np.ndarray]:
-    """Returns the batch of examples, the ids of one text or of two; filler rows have one word."""
+def pad_texts(texts: Sequence[Sequence[np.ndarray]], shape: Shape) -> dict[str, np.ndarray]:
+    """Pads the ids of texts into a batch.
+
+    Args:
+      texts: for each example the ids of its text, or of both texts of a pair.
+      shape: rows and width of the batch.
+
+    Returns:
+      Arrays by the names in `NAMES` and `LENGTHS`. Filler rows have length 1.
+    """
     batch: dict[str, np.ndarray] = {}
     for name, lengths, ids in zip(NAMES, LENGTHS, zip(*texts, strict=True), strict=False):
         batch[name] = pad_rows(ids, shape)

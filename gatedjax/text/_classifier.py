@@ -1,4 +1,4 @@
-"""`TextClassifier` and `PairClassifier`: train, predict, evaluate and explain, from Python."""
+"""The classes `TextClassifier` and `PairClassifier`: train, predict, evaluate and explain."""
 
 import dataclasses
 import warnings
@@ -23,7 +23,19 @@ from gatedjax.text._training import COLUMNS, Say
 
 
 class Predictions(Sequence[Prediction]):
-    """Predictions in the order of the texts; as an array they are the labels."""
+    """A sequence of predictions, in the order of the texts.
+
+    `np.asarray` converts it to the array of the labels.
+
+        >>> predictions = Predictions([Prediction("good", 0.75, ["fun"], 0.5)])
+        >>> predictions[0].kept
+        ['fun']
+        >>> print(predictions.labels)
+        ['good']
+
+    Args:
+      items: the predictions.
+    """
 
     def __init__(self, items: Iterable[Prediction]) -> None:
         self._items = list(items)
@@ -35,11 +47,11 @@ class Predictions(Sequence[Prediction]):
         return Predictions(self._items[index]) if isinstance(index, slice) else self._items[index]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return array_of((one.label for one in self._items), dtype)
+        return array_of((item.label for item in self._items), dtype)
 
     @property
     def labels(self) -> np.ndarray:
-        """The likeliest class of every text."""
+        """The most probable class of each text, as an array [n]."""
         return np.asarray(self)
 
     def __repr__(self) -> str:
@@ -47,7 +59,7 @@ class Predictions(Sequence[Prediction]):
 
 
 class _Classifier(Estimator):
-    """What both classifiers share."""
+    """The methods that both classifiers have."""
 
     _estimator_type = "classifier"
 
@@ -69,19 +81,21 @@ class _Classifier(Estimator):
         """Trains a classifier.
 
         Args:
-          data: a path (.csv, .tsv, .jsonl, fastText's .txt, a folder per class), the name of a data
-            set, rows of texts and label, a frame, a Dataset, or a dict of columns.
-          columns: names of the columns, if they are not those of the class.
-          validation: data that choose the best parameters; None holds out a tenth.
-          test: data that are reported on.
-          encoding: of files.
-          max_aside: the largest share of the lines (of a tagger, sentences) of a source that may be
-            set aside because they cannot be used; empty lines do not count.
-          workdir: where checkpoints are kept: the same call continues what was stopped. None uses
-            a temporary folder.
-          say: is told what is read and made, a line at a time, as `print`.
-          progress: whether training shows its bar.
-          **options: of the constructor.
+          data: a path (.csv, .tsv, .jsonl, fastText's .txt, a folder with a folder per class), the
+            name of a data set, rows (text, label), a frame, a Dataset, or a dict of columns.
+          columns: names of the columns; None uses "text" and "label", or for pairs "premise",
+            "hypothesis" and "label".
+          validation: data that choose the best parameters; None splits off a part of `data`, a
+            tenth unless `held_out` is set.
+          test: data on which the trained model is evaluated for its report.
+          encoding: encoding of the files.
+          max_aside: the largest share of the lines in a source that may be set aside because they
+            cannot be used; empty lines do not count.
+          workdir: folder for checkpoints; the same call continues an interrupted training. None
+            uses a temporary folder.
+          say: called with each line of the progress report, like `print`.
+          progress: True shows a progress bar.
+          **options: parameters of the constructor.
 
         Returns:
           The trained classifier.
@@ -92,36 +106,43 @@ class _Classifier(Estimator):
         """
         columns = columns or COLUMNS[cls._kind]
         tables = (
-            None if one is None else open_table(one, columns, encoding=encoding)
-            for one in (data, validation, test)
+            None if source is None else open_table(source, columns, encoding=encoding)
+            for source in (data, validation, test)
         )
-        more: Json = {"say": say, "progress": progress, "max_aside": max_aside}
-        return cls(**options)._train(*tables, workdir=workdir, **more)
+        arguments: Json = {"say": say, "progress": progress, "max_aside": max_aside}
+        return cls(**options)._train(*tables, workdir=workdir, **arguments)
 
     def fit(self, X: Any, y: Any, *, workdir: str | Path | None = None) -> Self:
-        """Trains on texts and their labels, as scikit-learn wants it.
+        """Trains on texts and their labels, with the interface of scikit-learn.
+
+        A text without a word, or without a label, is left out, with a warning that has the number
+        of such texts. A label that is a string is converted to Unicode's form NFC, and spaces
+        around it are removed, as in files. If this changes a label there is a warning, because
+        functions that compare `y` with the predictions see two different labels.
 
         Args:
-          X: n texts (of a `PairClassifier`, n pairs of texts).
+          X: n texts; for a `PairClassifier`, n pairs of texts.
           y: n labels.
           workdir: see `train`.
 
-        A text without a word, or without a label, is left out, with a warning that counts them. A
-        label that is a text is composed (NFC) and loses the spaces around it, as in files; where
-        that changes one there is a warning, because functions that compare `y` with predictions
-        see two labels.
+        Returns:
+          The trained classifier itself.
+
+        Raises:
+          TypeError: if X is not a list of texts.
+          ValueError: if X and y differ in length, or the data or options cannot be used.
         """
-        texts, labels = _listed(X, self._kind), _values(y, "y")
+        texts, labels = _list_examples(X, self._kind), _values(y, "y")
         _check_lengths(texts, labels)
         rows = [(*text, label) for text, label in zip(texts, labels, strict=True)]
         table = open_table(rows, COLUMNS[self._kind])
-        said: list[str] = []
-        self._train(table, None, None, workdir=workdir, say=said.append)
-        for line in said:
+        report: list[str] = []
+        self._train(table, None, None, workdir=workdir, say=report.append)
+        for line in report:
             if "set aside" in line:
                 warnings.warn(line, stacklevel=2)
-        texts_of_y = (one for one in labels if isinstance(one, str))
-        changed = next((one for one in texts_of_y if one != compose(one) != ""), None)
+        texts_of_y = (label for label in labels if isinstance(label, str))
+        changed = next((label for label in texts_of_y if label != compose(label) != ""), None)
         if changed is not None:
             warnings.warn(
                 f"y has {changed!a}, of which the class is {compose(changed)!a}: labels "
@@ -131,33 +152,51 @@ class _Classifier(Estimator):
         return self
 
     def predict(self, X: Any) -> Predictions:
-        """What the model says of texts.
+        """Predicts the class of each text.
 
         Args:
-          X: texts (of a `PairClassifier`, pairs of texts).
+          X: texts; for a `PairClassifier`, pairs of texts.
 
         Returns:
-          A prediction for each; `np.asarray` of them is the array of labels.
+          A `Prediction` for each text; `np.asarray` of the result is the array of labels.
 
         Raises:
           ValueError: if a text has no word.
         """
-        return Predictions(usable(self._fitted().predict(_listed(X, self._kind))))
+        return Predictions(usable(self._get_trained().predict(_list_examples(X, self._kind))))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of every class [n, C], in the order of `classes_`."""
-        return self._fitted().probabilities(_listed(X, self._kind))
+        """Computes the probability of each class for each text.
 
-    def score(self, X: Any, y: Any) -> float:
-        """Returns the accuracy on texts and their labels, which are read as those of files are.
+        Args:
+          X: texts; for a `PairClassifier`, pairs of texts.
 
-        A label that the model does not have is a wrong prediction.
+        Returns:
+          float32 [n, C], with the classes in the order of `classes_`.
 
         Raises:
-          ValueError: if a label is missing, or only looks like a class: "1" where that is 1.
+          ValueError: if a text has no word.
         """
-        labels, known = _values(y, "y"), self._fitted().classes
-        classes = Classes("label", known)
+        return self._get_trained().probabilities(_list_examples(X, self._kind))
+
+    def score(self, X: Any, y: Any) -> float:
+        """Computes the accuracy on texts and their labels.
+
+        Labels are normalised like the labels in files. A text with a label that is not a class of
+        the model counts as wrong.
+
+        Args:
+          X: texts; for a `PairClassifier`, pairs of texts.
+          y: n labels.
+
+        Returns:
+          The share of the texts with a correct prediction.
+
+        Raises:
+          ValueError: if a label is missing, or only looks like a class ("1" if the class is 1).
+        """
+        labels, model_classes = _values(y, "y"), self._get_trained().classes
+        classes = Classes("label", model_classes)
         places = []
         for number, label in enumerate(labels, 1):
             try:
@@ -165,28 +204,47 @@ class _Classifier(Estimator):
             except ValueError as error:
                 raise ValueError(f"y:{number}: {error}") from None
             places.append(classes.find(plain, "y", number))
-        place_of = {label: place for place, label in enumerate(known)}
-        found = [place_of[one.label] for one in self.predict(X)]
-        _check_lengths(found, labels)
-        return float(np.mean([a == b for a, b in zip(found, places, strict=True)]))
+        place_of = {label: place for place, label in enumerate(model_classes)}
+        predicted = [place_of[prediction.label] for prediction in self.predict(X)]
+        _check_lengths(predicted, labels)
+        return float(np.mean([a == b for a, b in zip(predicted, places, strict=True)]))
 
     def evaluate(
         self, data: object, *, columns: Columns | None = None, encoding: str = "utf-8"
     ) -> Json:
-        """Accuracy, macro F1, confusion, calibration, density and the gap between gate modes.
+        """Evaluates the model on labelled texts.
 
         Args:
-          data: labelled texts, as for `train`.
+          data: labelled texts in a form that `train` accepts.
           columns: see `train`.
-          encoding: of files.
+          encoding: encoding of the files.
+
+        Returns:
+          A dict with accuracy, macro F1, confusion, calibration and density, for a network with
+          gates also the accuracy in each gate mode, and "leak" if words are left out; see
+          `evaluate_model`.
+
+        Raises:
+          ValueError: for a label that is not a class of the model, or data that cannot be used.
         """
         table = open_table(data, columns or COLUMNS[self._kind], encoding=encoding)
-        return evaluate_model(self._fitted(), table)
+        return evaluate_model(self._get_trained(), table)
 
     def explain(self, text: str | Sequence[str]) -> Explanation:
-        """What a prediction rests on: kept words, attention, and what changes if a gate flips."""
+        """Explains a prediction by the words of the text.
+
+        Args:
+          text: a text; for a `PairClassifier`, both texts of a pair.
+
+        Returns:
+          The words with open gates, the attention to each word, and the prediction after flipping
+          each gate and after removing each word.
+
+        Raises:
+          ValueError: if a text has no word.
+        """
         pair = (text,) if isinstance(text, str) else tuple(text)
-        return explain_texts(self._fitted(), pair)
+        return explain_texts(self._get_trained(), pair)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
@@ -203,20 +261,28 @@ class _Classifier(Estimator):
 
 @with_arguments
 class TextClassifier(_Classifier):
-    """A classifier of texts that returns, with each label, the words that attention kept.
+    """A text classifier that returns, with each label, the words that attention can see.
 
-    The prediction also depends on words that were not kept, through the encoder: `report_` and
-    `evaluate` have by how much, as "leak".
+    The prediction also depends on the other words, through the encoder; "leak" in `report_` and in
+    the result of `evaluate` measures by how much.
 
         model = TextClassifier.train("reviews.csv")
         model.predict(["a dull , lifeless film"])[0]   # Prediction(label=..., kept=[...], ...)
         model.save("model"); model = TextClassifier.load("model")
 
-    It is a scikit-learn classifier: `fit(X, y)`, `predict`, `predict_proba`, `score`, `classes_`.
+    The class has the interface of a scikit-learn classifier: `fit(X, y)`, `predict`,
+    `predict_proba`, `score`, `classes_`, `get_params`, `set_params`.
+
+        >>> model = TextClassifier("gru", num_steps=200, seed=1)
+        >>> model
+        TextClassifier(model='gru', num_steps=200, seed=1)
+        >>> model.set_params(max_len=100).get_params()["max_len"]
+        100
 
     Attributes:
       classes_: the labels, sorted.
-      report_: what is known of the model's quality, beside a linear baseline's.
+      report_: scores of the model on the validation and test texts, and the accuracy of a linear
+        baseline on the same texts.
     """
 
     _kind = "text"
@@ -225,9 +291,14 @@ class TextClassifier(_Classifier):
 @with_arguments
 @dataclasses.dataclass(eq=False, repr=False)
 class PairClassifier(TextClassifier):
-    """A classifier of pairs of texts: does the first entail the second?
+    """A classifier of pairs of texts, for example whether the first text entails the second.
 
-    Columns are premise, hypothesis and label; everything else is as for `TextClassifier`.
+    The columns are premise, hypothesis and label. The methods are the same as in `TextClassifier`.
+
+        >>> PairClassifier(num_steps=200)
+        PairClassifier(num_steps=200)
+        >>> PairClassifier().get_params()["model"]
+        'ssan'
     """
 
     _kind = "pair"
@@ -240,32 +311,32 @@ def _check_lengths(texts: Sized, labels: Sized) -> None:
         raise ValueError(f"X and y must be of one length, got {len(texts)} and {len(labels)}")
 
 
-def _check_list(values: Any, what: str) -> None:
-    # as a list, a frame or a dict of columns is the names of its columns
+def _check_list(values: Any, name: str) -> None:
+    # `list` of a frame or of a dict returns the names of its columns, not the values.
     if isinstance(values, Mapping) or hasattr(values, "columns"):
         raise TypeError(
-            f"{what} must be a list, an array or one column of a frame, got "
+            f"{name} must be a list, an array or one column of a frame, got "
             f"{type(values).__name__}, as which the names of its columns would be read"
         )
 
 
-def _values(values: Any, what: str) -> list[Label]:
-    _check_list(values, what)
-    listed = values.tolist() if hasattr(values, "tolist") else list(values)
-    if listed and isinstance(listed[0], list):
-        raise ValueError(f"{what} must have one dimension")
-    return listed
+def _values(values: Any, name: str) -> list[Label]:
+    _check_list(values, name)
+    items = values.tolist() if hasattr(values, "tolist") else list(values)
+    if items and isinstance(items[0], list):
+        raise ValueError(f"{name} must have one dimension")
+    return items
 
 
-def _listed(texts: Any, kind: str) -> list[tuple[str, ...]]:
-    """Texts, or pairs, as tuples."""
+def _list_examples(texts: Any, kind: str) -> list[tuple[str, ...]]:
+    """Returns a tuple for each example: its text, or both texts of a pair."""
     if isinstance(texts, str):
         raise TypeError("X must be a list of texts, got one text")
     _check_list(texts, "X")
-    listed = texts.tolist() if hasattr(texts, "tolist") else list(texts)
+    items = texts.tolist() if hasattr(texts, "tolist") else list(texts)
     if kind == "pair":
-        return [tuple(row) for row in listed]
-    for number, one in enumerate(listed):
-        if not isinstance(one, str):
-            raise TypeError(f"X must be a list of texts, got {type(one).__name__} at {number}")
-    return [(text,) for text in listed]
+        return [tuple(row) for row in items]
+    for number, item in enumerate(items):
+        if not isinstance(item, str):
+            raise TypeError(f"X must be a list of texts, got {type(item).__name__} at {number}")
+    return [(text,) for text in items]

@@ -1,4 +1,4 @@
-"""Texts as numbers: read once and kept on disk, so that memory holds the words, not the texts."""
+"""Texts as numbers. The numbers lie in files, so that memory has the vocabulary, not the texts."""
 
 import array
 import collections
@@ -21,20 +21,24 @@ from gatedjax.text._read import Aside, Label, Record, Table
 from gatedjax.text._shapes import ShapedVocabulary, common_shapes
 
 _FLUSH = 1 << 20
-# of so many classes more than half of a few examples may have one of their own
+# Up to so many classes a corpus of a few examples may have almost as many classes as examples.
 _FEW = 4
 SPLIT_SEED = 20_200_820
-"""Fixed: one file is split in one way, whatever the seed of the training."""
+"""Seed of the split, fixed so that it does not depend on the seed of the training."""
 
 
 class Rows(Sequence[np.ndarray]):
-    """Ids of texts, cut from one array as they are asked for.
+    """A sequence of texts as arrays of ids, which are slices of a single array.
+
+        >>> rows = Rows(np.array([5, 6, 7], np.int32), np.array([0, 2, 3]))
+        >>> len(rows), rows[0].tolist(), rows[1].tolist()
+        (2, [5, 6], [7])
 
     Args:
-      flat: ids of all texts, one after the other.
-      starts: int64 [n + 1], where the texts begin, and where the last one ends.
-      table: what an id becomes; None leaves it as it is.
-      max_len: words of a text that are used.
+      flat: the ids of all texts, concatenated.
+      starts: int64 [n + 1], the position where each text begins, and the end of the last text.
+      table: an array that maps the ids to other ids; None does not change them.
+      max_len: number of words after which a text is cut; None does not cut.
     """
 
     def __init__(
@@ -64,48 +68,48 @@ class Rows(Sequence[np.ndarray]):
         return (self[i] for i in range(len(self)))
 
     def pieces(self) -> Iterator[np.ndarray]:
-        """All ids, some at a time; nothing is cut."""
+        """Yields the ids of all texts in large pieces; `max_len` has no effect."""
         for begin in range(0, len(self._flat), _FLUSH):
             piece = self._flat[begin : begin + _FLUSH]
             yield piece if self._table is None else self._table[piece]
 
     @property
     def starts(self) -> np.ndarray:
-        """Where the texts begin, and where the last one ends."""
+        """int64 [n + 1], the position where each text begins, and the end of the last text."""
         return self._starts
 
-    def numbered(self, table: np.ndarray | None, max_len: int | None) -> "Rows":
-        """The same texts with ids that a table gives, cut to so many words."""
+    def renumber(self, table: np.ndarray | None, max_len: int | None) -> "Rows":
+        """Returns the same texts, with their ids mapped by a table, cut to `max_len` words."""
         return Rows(self._flat, self._starts, table, max_len)
 
-    def taken(self, chosen: np.ndarray) -> "Chosen":
-        """Some of the texts."""
-        return Chosen(self, chosen)
+    def select(self, positions: np.ndarray) -> "RowSubset":
+        """Returns the texts at the given positions, an int array."""
+        return RowSubset(self, positions)
 
 
-class Chosen(Sequence[np.ndarray]):
-    """Some rows, by their numbers."""
+class RowSubset(Sequence[np.ndarray]):
+    """A selection of rows by their positions."""
 
-    def __init__(self, rows: Sequence[np.ndarray], chosen: np.ndarray) -> None:
-        self._rows, self._chosen = rows, chosen
+    def __init__(self, rows: Sequence[np.ndarray], positions: np.ndarray) -> None:
+        self._rows, self._positions = rows, positions
 
     def __len__(self) -> int:
-        return len(self._chosen)
+        return len(self._positions)
 
     def __getitem__(self, index):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        return self._rows[int(self._chosen[index])]
+        return self._rows[int(self._positions[index])]
 
 
 class Spool:
-    """Rows of ids on their way to a file: memory holds what is not yet written, and the starts.
+    """A writer of rows of ids to a file; memory has a buffer and the starts of the rows.
 
-    The file is a new one each time: a run that is still on reads the one that it has written, which
-    stays with it though it has lost its name.
+    A context manager. It removes an existing file and creates a new file, because a run that still
+    reads the old file can then go on reading it.
 
     Args:
-      path: of the file.
+      path: path of the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -120,12 +124,12 @@ class Spool:
         if raised == (None, None, None):
             self._buffer.tofile(self._handle)
             self._handle.flush()
-            if len(self):  # nothing cannot be mapped
+            if len(self):  # An empty file cannot be mapped.
                 self._flat = np.memmap(self._handle, np.int32, "r")
         self._handle.close()
 
     def add(self, ids: Sequence[int]) -> None:
-        """One more row."""
+        """Appends a row."""
         self._buffer.extend(ids)
         self._starts.append(self._starts[-1] + len(ids))
         if len(self._buffer) >= _FLUSH:
@@ -133,16 +137,27 @@ class Spool:
             del self._buffer[:]
 
     def __len__(self) -> int:
-        """Ids that were added."""
+        """Returns the number of ids that were added."""
         return self._starts[-1]
 
     def rows(self, table: np.ndarray | None = None) -> Rows:
-        """What was added, read from the file once that is closed; a table changes the ids."""
+        """Returns the rows in the file, with ids mapped by `table`, after the file is closed."""
         return Rows(self._flat, np.frombuffer(self._starts, np.int64), table)
 
 
 class Numbers:
-    """Numbers for words, in the order in which they first come."""
+    """A numbering of words in the order in which they first occur.
+
+        >>> numbers = Numbers(lowercase=True)
+        >>> numbers.of(["A", "b", "a"])
+        [0, 1, 0]
+
+    Args:
+      lowercase: True gives "The" and "the" the same number.
+
+    Attributes:
+      ids: the number of each word.
+    """
 
     def __init__(self, *, lowercase: bool) -> None:
         self.lowercase = lowercase
@@ -150,7 +165,7 @@ class Numbers:
         self.ids.default_factory = self.ids.__len__
 
     def of(self, tokens: Iterable[str]) -> list[int]:
-        """The number of every word; new words get the next ones."""
+        """Returns the number of each word; a new word gets the next number."""
         ids = self.ids
         return (
             [ids[token.lower()] for token in tokens]
@@ -160,44 +175,45 @@ class Numbers:
 
 
 Labels = Any
-"""int32 [n], one of every text; or (`Rows`, `Chosen`) a row of every sentence."""
+"""int32 [n], a label for each text; or `Rows` or `RowSubset`, a row of tags for each sentence."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Corpus:
-    """Labelled texts of one file, as numbers."""
+    """The labelled texts of a file, as numbers."""
 
     name: str
     texts: tuple[Rows, ...]
-    """Of every column of text, with the numbers of `Numbers`."""
+    """For each text column the texts, with the numbers of `Numbers`."""
     labels: Labels
-    """int32 [n]: positions in `classes`; of tagged sentences a row each."""
+    """int32 [n]: positions in `classes`; for tagged sentences a row for each sentence."""
     lines: np.ndarray
-    """int64 [n]: where the examples begin in the file."""
+    """int64 [n]: the line of the file where each example begins."""
     classes: tuple[Label, ...]
-    """Sorted."""
+    """The classes, sorted, or in the order that was passed to `read_corpus`."""
     aside: int
-    """Lines that could not be used."""
+    """Number of lines that could not be used."""
     first_aside: tuple[Aside, ...]
+    """The first of the lines that could not be used."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
     @property
     def class_counts(self) -> dict[Label, int]:
-        """Examples (words, where these have the labels) of every class."""
+        """The number of examples of each class; for tagged sentences the number of words."""
         counts = np.zeros(len(self.classes), np.int64)
         for piece in self.label_pieces():
             counts += np.bincount(piece, minlength=len(counts))
         return dict(zip(self.classes, counts.tolist(), strict=True))
 
     @property
-    def tagged(self) -> bool:
-        """Whether every word has a label."""
+    def is_tagged(self) -> bool:
+        """True if each word has a label, False if each text has a label."""
         return isinstance(self.labels, Rows)
 
     def label_pieces(self) -> Iterator[np.ndarray]:
-        """All labels, some at a time."""
+        """Yields all labels as arrays of positions in `classes`, in large pieces."""
         return self.labels.pieces() if isinstance(self.labels, Rows) else iter([self.labels])
 
     def __str__(self) -> str:
@@ -208,7 +224,18 @@ class Corpus:
 
 
 def split_words(text: str, most: int | None = None) -> tuple[str, ...]:
-    """Returns the tokens of a text, at most so many; no token has a character that nobody sees."""
+    """Splits a text into tokens; invisible characters count as spaces.
+
+        >>> split_words("A dull, lifeless film!")
+        ('A', 'dull', ',', 'lifeless', 'film', '!')
+
+    Args:
+      text: the text.
+      most: largest number of tokens that are returned; None returns all.
+
+    Returns:
+      The tokens; punctuation marks are tokens too.
+    """
     return tokenize(CONTROL.sub(" ", text), marks=True, most=most)
 
 
@@ -221,23 +248,26 @@ def read_corpus(
     classes: Sequence[Label] | None = None,
     max_aside: float = 1.0,
 ) -> Corpus:
-    """Reads labelled texts in one pass; their numbers lie in a file of the folder.
+    """Reads labelled texts in one pass, and writes their numbers to files.
 
     Args:
       table: the texts.
-      folder: where the numbers are written.
-      part: name of the file.
-      numbers: of the words.
-      classes: the labels that there may be; None takes those of the file.
+      folder: the folder for the files.
+      part: prefix of the names of the files.
+      numbers: the numbers of the words; new words are added.
+      classes: the possible labels; None uses the labels in the table.
       max_aside: the largest share of the lines that may be set aside.
 
+    Returns:
+      The texts and labels as numbers.
+
     Raises:
-      ValueError: if no line can be used, or too few, labels look like texts or numbers rather than
-        classes, or one is not in `classes`.
+      ValueError: if no line or too few lines can be used, if the labels look like texts or numbers
+        rather than classes, or if a label is not in `classes`.
     """
     width = len(table.columns.inputs)
     spools = [Spool(folder / f"{part}-{i}.ids") for i in range(width)]
-    numbered = Classes("label", classes)
+    table_of_classes = Classes("label", classes)
     labels, lines = array.array("i"), array.array("q")
     asides = Asides(table.name)
     with contextlib.ExitStack() as stack:
@@ -251,20 +281,20 @@ def read_corpus(
             if isinstance(record, Aside):
                 asides.add(record)
                 continue
-            seen = len(numbered.places)
-            labels.append(numbered.place(record.label, record.where, record.line))  # type: ignore[arg-type]
-            if len(numbered.places) > seen:
-                # asked early, so that a column of texts is not kept as a million labels
-                _check_classes(table.name, len(numbered.places), len(labels), most=2000)
+            seen = len(table_of_classes.places)
+            labels.append(table_of_classes.place(record.label, record.where, record.line))  # type: ignore[arg-type]
+            if len(table_of_classes.places) > seen:
+                # Checked early, so that a column of texts is not stored as a million labels.
+                _check_classes(table.name, len(table_of_classes.places), len(labels), most=2000)
             lines.append(record.line)
             for piece, spool in zip(pieces, spools, strict=True):
                 spool.add(piece)
     if not labels:
-        raise asides.nothing(f"{table.name} has no labelled text")
+        raise asides.make_empty_error(f"{table.name} has no labelled text")
     asides.check(len(labels), max_aside)
     if classes is None:
-        _check_classes(table.name, len(numbered.places), len(labels), most=_FEW)
-    names, order = ordered(numbered.places, classes)
+        _check_classes(table.name, len(table_of_classes.places), len(labels), most=_FEW)
+    names, order = order_classes(table_of_classes.places, classes)
     return Corpus(
         table.name,
         tuple(spool.rows() for spool in spools),
@@ -276,21 +306,30 @@ def read_corpus(
     )
 
 
-def ordered(
-    found: Mapping[Label, int], classes: Sequence[Label] | None
+def order_classes(
+    positions: Mapping[Label, int], classes: Sequence[Label] | None
 ) -> tuple[tuple[Label, ...], np.ndarray]:
-    """(the classes: those given, or those found sorted; the place there of every one found)."""
-    names = tuple(found) if classes is not None else _sorted(found)
+    """Determines the order of the classes.
+
+    Args:
+      positions: the position of each label in the order of the file.
+      classes: the classes that were passed by the caller, or None.
+
+    Returns:
+      The classes, which are sorted if `classes` is None, and int32 [labels], the position in them
+      of each label in `positions`.
+    """
+    names = tuple(positions) if classes is not None else _sorted(positions)
     place = {name: i for i, name in enumerate(names)}
-    return names, np.array([place[name] for name in found], np.int32)
+    return names, np.array([place[name] for name in positions], np.int32)
 
 
 def _sorted(labels: Iterable[Label]) -> tuple[Label, ...]:
-    """By value where they are of one kind, else as texts."""
+    """Sorts labels by value, or as texts if one of them is a text."""
     labels = list(labels)
     if any(isinstance(label, str) for label in labels):
         return tuple(sorted(labels, key=str))
-    return tuple(sorted(labels))  # by value; an integer may be larger than any float
+    return tuple(sorted(labels))  # Not by `float`, because an integer may be larger than any float.
 
 
 def _check_classes(name: str, distinct: int, lines: int, *, most: int) -> None:
@@ -302,22 +341,22 @@ def _check_classes(name: str, distinct: int, lines: int, *, most: int) -> None:
 
 
 def check_trainable(corpus: Corpus, *, split: bool) -> None:
-    """Refuses what no classifier can be trained on.
+    """Checks that there are enough classes and examples for training.
 
     Args:
       corpus: the training texts.
-      split: whether a part of them is to be held out.
+      split: True if a part of the texts will be split off for validation.
 
     Raises:
-      ValueError: for one class, or, with `split`, a class with one example.
+      ValueError: if there is a single class, or, with `split`, a class with a single example.
     """
-    what, user = ("tag", "tagger") if corpus.tagged else ("class", "classifier")
+    noun, user = ("tag", "tagger") if corpus.is_tagged else ("class", "classifier")
     if len(corpus.classes) < 2:
         aside = f" ({corpus.aside:,} could not be used)" if corpus.aside else ""
         raise ValueError(
-            f"{corpus.name} has one {what}, {corpus.classes[0]!r}{aside}: a {user} needs two"
+            f"{corpus.name} has one {noun}, {corpus.classes[0]!r}{aside}: a {user} needs two"
         )
-    if split and corpus.tagged:
+    if split and corpus.is_tagged:
         if len(corpus) < 2:
             raise ValueError(
                 f"{corpus.name} has one sentence, which cannot be both learned and checked"
@@ -332,83 +371,105 @@ def check_trainable(corpus: Corpus, *, split: bool) -> None:
                 )
 
 
-def held_out(labels: Labels, fraction: float) -> tuple[np.ndarray, np.ndarray]:
-    """(kept, held out): in proportion to the classes, at least one example of each in either.
+def split_texts(labels: Labels, fraction: float) -> tuple[np.ndarray, np.ndarray]:
+    """Splits the examples into training and validation, in proportion to the classes.
 
-    Sentences, which have many labels, are of one class.
+    Both parts get at least one example of each class. Tagged sentences have many labels and are
+    treated as a single class.
+
+    Args:
+      labels: the labels of the examples.
+      fraction: share of the examples for validation.
+
+    Returns:
+      The positions of the examples for training, and of the examples for validation.
     """
     if not isinstance(labels, np.ndarray):
         labels = np.zeros(len(labels), np.int32)
-    kept, held = stratified_split(labels, fraction, seed=SPLIT_SEED)
-    to_held, to_kept = _lacking(labels, held, kept), _lacking(labels, kept, held)
-    held = np.union1d(np.setdiff1d(held, to_kept), to_held)
-    return np.setdiff1d(np.arange(len(labels)), held), held
+    training, validation = stratified_split(labels, fraction, seed=SPLIT_SEED)
+    to_validation, to_training = (
+        _lacking(labels, validation, training),
+        _lacking(labels, training, validation),
+    )
+    validation = np.union1d(np.setdiff1d(validation, to_training), to_validation)
+    return np.setdiff1d(np.arange(len(labels)), validation), validation
 
 
 def _lacking(labels: np.ndarray, part: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """An example of every class that a part lacks, from the other one."""
+    """Returns, for each class that `part` lacks, the position of an example in `other`."""
     lacking = np.setdiff1d(labels, labels[part])
     return np.array([other[labels[other] == label][0] for label in lacking], np.int64)
 
 
 def build_vocabulary(
     corpus: Corpus,
-    held: np.ndarray,
+    excluded: np.ndarray,
     numbers: Numbers,
     *,
     min_count: int,
     max_words: int,
-    more: Iterable[str] = (),
+    extra_words: Iterable[str] = (),
     make: type[Vocabulary] = Vocabulary,
 ) -> tuple[Vocabulary, np.ndarray]:
-    """The words of the training texts, the most frequent first, equal counts alphabetically.
+    """Builds the vocabulary of the training texts.
+
+    The most frequent words come first; words of equal frequency are in alphabetical order.
 
     Args:
-      corpus: with the training texts.
-      held: which of its texts are not for training.
-      numbers: of the words.
-      min_count: drop words that occur less often.
-      max_words: how many are kept at most.
-      more: words that join them, such as those of a file of vectors.
-      make: what is made; a `ShapedVocabulary` also has the shapes of words that are dropped.
+      corpus: the texts.
+      excluded: positions of the texts that are not for training.
+      numbers: the numbers of the words.
+      min_count: words that occur less often are dropped.
+      max_words: largest number of words from the texts.
+      extra_words: words that are added, such as the words in a file of vectors.
+      make: the class of the vocabulary; a `ShapedVocabulary` also has the shapes of dropped words.
 
     Returns:
-      The vocabulary, and its id of every number.
+      The vocabulary, and int32 [numbers], its id for each number.
     """
     counts = np.zeros(len(numbers.ids), np.int64)
     for rows in corpus.texts:
         for piece in rows.pieces():
             counts += np.bincount(piece, minlength=len(counts))
-        for i in held:
+        for i in excluded:
             np.subtract.at(counts, rows[int(i)], 1)
     words = list(numbers.ids)
-    known = [i for i in np.flatnonzero(counts >= min_count).tolist() if words[i] not in SPECIALS]
-    known.sort(key=lambda i: (-counts[i], words[i]))
-    names = [words[i] for i in known[:max_words]]
+    frequent = [i for i in np.flatnonzero(counts >= min_count).tolist() if words[i] not in SPECIALS]
+    frequent.sort(key=lambda i: (-counts[i], words[i]))
+    names = [words[i] for i in frequent[:max_words]]
     if make is ShapedVocabulary:
-        kept = set(names)
-        names += common_shapes(words[i] for i in np.flatnonzero(counts) if words[i] not in kept)
+        word_set = set(names)
+        names += common_shapes(words[i] for i in np.flatnonzero(counts) if words[i] not in word_set)
     have = set(names) | set(SPECIALS)
-    names += dict.fromkeys(word for word in more if word not in have)
+    names += dict.fromkeys(word for word in extra_words if word not in have)
     vocabulary = make(names, lowercase=numbers.lowercase)
     return vocabulary, table_of(numbers, vocabulary)
 
 
 def table_of(numbers: Numbers, vocabulary: Vocabulary) -> np.ndarray:
-    """The id in the vocabulary of every number."""
+    """Returns int32 [numbers]: the id in the vocabulary for each number."""
     return np.array(vocabulary.encode(numbers.ids), np.int32).reshape(-1)
 
 
 def log_ratios(
     texts: Sequence[Sequence[np.ndarray]], labels: Labels, words: int, classes: int
 ) -> np.ndarray:
-    """How much more often than in the average class a word occurs in each [words, classes].
+    """Computes the log-ratio of the frequency of each word in each class to the average class.
 
         r_wc = log p(w | c) - mean_c' log p(w | c'),  p(w | c) ~ 2 + texts of c that have w
-        (of tags: 2 + times that w has c)
+        (for tags: 2 + number of times that w has tag c)
 
-    The weights of a naive Bayes classifier; word vectors that start with them let a network begin
-    where counting words ends.
+    These are the weights of a naive Bayes classifier. A network whose word vectors start with them
+    begins with the accuracy of counting words.
+
+    Args:
+      texts: for each text column the ids of the texts.
+      labels: the label of each text, or a row of tags for each sentence.
+      words: size of the vocabulary.
+      classes: number of classes.
+
+    Returns:
+      float64 [words, classes]; the rows of the special words are 0.
     """
     counts = np.full((classes, words), 2.0)
     for rows in texts:
@@ -424,7 +485,14 @@ def log_ratios(
 
 
 def digest_of(corpora: Mapping[str, Corpus]) -> str:
-    """What a checkpoint knows texts by: another file is another run."""
+    """Computes a hash of texts and labels, which is compared when training continues.
+
+    Args:
+      corpora: the texts by the name of their part, such as "train".
+
+    Returns:
+      Sixteen hexadecimal digits.
+    """
     digest = hashlib.sha256()
     for name, corpus in sorted(corpora.items()):
         digest.update(name.encode())

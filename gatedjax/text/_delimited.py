@@ -1,4 +1,4 @@
-"""Tables of fields between commas or tabs, of which a field in quotes may have several lines."""
+"""Tables with commas or tabs between the fields; a field in quotes may have several lines."""
 
 import csv
 import dataclasses
@@ -10,15 +10,15 @@ from gatedjax.text._table import EMPTY, Aside, Cells, Columns, check_names
 
 _DELIMITERS = {".csv": (",", ";", "\t"), ".tsv": ("\t",)}
 Fields = tuple[int, list[str] | str]
-"""The line where a record begins; its fields, or why it has none."""
+"""The line where a record begins, and its fields, or the reason why it cannot be used."""
 
 
 class _Lines:
-    """Lines for `csv.reader`, kept until their record is whole so that they can be given back."""
+    """Lines for `csv.reader`, stored until their record is complete, to be read again if needed."""
 
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines, self._again = lines, deque[tuple[int, str]]()
-        self.held: list[tuple[int, str]] = []
+        self.pending: list[tuple[int, str]] = []
         self.read = self.reread = self._size = 0
 
     def __iter__(self) -> "_Lines":
@@ -31,22 +31,22 @@ class _Lines:
             line = next(self._lines)
             self.read += len(line[1])
         self._size += len(line[1])
-        if self.held and self._size > LONGEST:
+        if self.pending and self._size > LONGEST:
             self._again.appendleft(line)
             raise csv.Error(f"no end of a field within {LONGEST:,} characters")
-        self.held.append(line)
+        self.pending.append(line)
         return line[1]
 
-    def used(self) -> None:
-        """The lines held are done with."""
-        self.held.clear()
+    def discard(self) -> None:
+        """Forgets the stored lines, because their record is complete."""
+        self.pending.clear()
         self._size = 0
 
     def give_back(self) -> None:
-        """All lines held but the first are read again."""
+        """Puts the stored lines except the first back, so that they are read again."""
         self.reread += self._size
-        self._again.extendleft(reversed(self.held[1:]))
-        self.used()
+        self._again.extendleft(reversed(self.pending[1:]))
+        self.discard()
 
 
 def _split(line: str) -> list[str]:
@@ -54,33 +54,34 @@ def _split(line: str) -> list[str]:
 
 
 def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
-    """Every record. Where quotes are wrong only the first line is set aside, the next is read anew.
+    """Yields the records of a file.
 
-    Between tabs quotes need mean nothing: where they do not add up they are part of the text.
+    If quotes are not balanced only the first line is set aside, and reading goes on with the next
+    line. In files with tabs, quotes that are not balanced are part of the text.
     """
-    if csv.field_size_limit() < LONGEST:  # of the process; 128 KiB if nobody has raised it
+    if csv.field_size_limit() < LONGEST:  # The limit of the process, by default 128 KiB.
         csv.field_size_limit(LONGEST)
     lines, tabs, width = _Lines(file.lines()), delimiter == "\t", 0
     while True:
         try:
             for fields in csv.reader(lines, delimiter=delimiter, strict=True):
-                line, first = lines.held[0]
+                line, first = lines.pending[0]
                 width = width or len(fields)
-                problems = (file.fault(text) for _, text in lines.held)
+                problems = (file.fault(text) for _, text in lines.pending)
                 if problem := next(filter(None, problems), None):
-                    lines.used()
+                    lines.discard()
                     yield line, problem
-                elif tabs and len(lines.held) > 1 and _each_is_one(lines.held, width):
+                elif tabs and len(lines.pending) > 1 and _is_record_each(lines.pending, width):
                     lines.give_back()
                     yield line, _split(first)
-                    break  # csv.reader may go on only where it ended
+                    break  # A new csv.reader is needed, because this reader has consumed the lines.
                 else:
-                    lines.used()
+                    lines.discard()
                     yield line, fields
             else:
                 return
         except csv.Error as error:
-            (line, first), last = lines.held[0], lines.held[-1][0]
+            (line, first), last = lines.pending[0], lines.pending[-1][0]
             lines.give_back()
             if lines.reread > 4 * (lines.read + LONGEST):
                 message = f"{file.path}:{line}: the quotes of this file do not add up: {error}"
@@ -90,9 +91,9 @@ def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
             yield line, problem or (_split(first) if tabs else _reason(line, last, str(error)))
 
 
-def _each_is_one(held: list[tuple[int, str]], width: int) -> bool:
-    """Whether lines that quotes make one record are, without quotes, a record each."""
-    return width > 1 and all(text.count("\t") == width - 1 for _, text in held)
+def _is_record_each(lines: list[tuple[int, str]], width: int) -> bool:
+    """Returns whether each of several lines is a record of `width` fields if quotes are ignored."""
+    return width > 1 and all(text.count("\t") == width - 1 for _, text in lines)
 
 
 def _reason(first: int, last: int, error: str) -> str:
@@ -104,36 +105,44 @@ def _reason(first: int, last: int, error: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Delimited:
-    """A file with a header, .csv or .tsv; where a .csv has semicolons or tabs, those are taken."""
+    """A .csv or .tsv file with a header; a .csv file may have semicolons or tabs as delimiters.
+
+    Attributes:
+      file: the file.
+      kind: its ending, ".csv" or ".tsv".
+    """
 
     file: TextFile
     kind: str
 
     @property
     def name(self) -> str:
-        """The path."""
+        """The path of the file."""
         return self.file.name
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The header."""
+        """The names of the columns in the header."""
         return self._header()[1]
 
     def _header(self) -> tuple[str, tuple[str, ...]]:
-        """The delimiter and the names: the first delimiter, unless only others find several names.
+        """Returns the delimiter and the names of the columns.
+
+        The delimiter is the first possible delimiter, unless only another delimiter splits the
+        header into several names.
 
         Raises:
-          ValueError: if the first line makes no names.
+          ValueError: if the header cannot be read.
         """
-        tried = [(one, self._first(one)) for one in _DELIMITERS[self.kind]]
-        first, most = tried[0], max(tried, key=lambda one: _count(one[1]))
+        headers = [(mark, self._first(mark)) for mark in _DELIMITERS[self.kind]]
+        first, most = headers[0], max(headers, key=lambda header: _count(header[1]))
         delimiter, names = most if _count(first[1]) < 2 <= _count(most[1]) else first
         if isinstance(names, str):
             raise ValueError(names)
         return delimiter, names
 
     def _first(self, delimiter: str) -> tuple[str, ...] | str:
-        """The names by a delimiter, or why there are none."""
+        """Returns the names in the header by a delimiter, or a message if it cannot be read."""
         for line, fields in _records(self.file, delimiter):
             if isinstance(fields, str):
                 hint = ""
@@ -146,19 +155,19 @@ class Delimited:
         return f"{self.name}: the file is empty"
 
     def check(self, columns: Columns) -> None:
-        """Refuses a header without the columns, and a file with nothing below it."""
+        """Raises ValueError if the header lacks a column, or there is no line after the header."""
         check_names(self.name, self.names, columns, header=True)
         if next(self.rows(columns), None) is None:
             raise ValueError(f"{self.name}: there is no line after the header")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Every record below the header."""
+        """Yields the records after the header."""
         delimiter, names = self._header()
         places = [names.index(name) for name in columns.wanted]
         header = True
         for line, fields in _records(self.file, delimiter):
             if header:
-                header = not fields  # lines before it may be empty
+                header = not fields  # Empty lines may precede the header.
             elif isinstance(fields, str):
                 yield Aside(self.name, line, fields)
             elif not fields:
@@ -171,7 +180,7 @@ class Delimited:
 
 
 def _count(names: tuple[str, ...] | str) -> int:
-    # by a wrong delimiter a name in quotes has more behind it, which is no name
+    # With a wrong delimiter text follows a name in quotes, so that the header is not a tuple.
     return 0 if isinstance(names, str) else len(names)
 
 

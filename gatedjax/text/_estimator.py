@@ -1,4 +1,4 @@
-"""What models of one's own texts share: parameters, training, saving and loading."""
+"""The base class of the models for texts: parameters, training, saving and loading."""
 
 import contextlib
 import dataclasses
@@ -18,32 +18,41 @@ from gatedjax.text._work_folder import WorkFolder
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Estimator(Options):
-    """A model in the manner of scikit-learn, whose parameters are the fields of `Options`."""
+    """A model with the interface of scikit-learn; its parameters are the fields of `Options`."""
 
     _kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        """Keeps the parameters as they were given, because `sklearn.clone` compares identities."""
+        """Leaves the parameters unchanged, because `sklearn.clone` compares identities."""
 
     def get_params(self, deep: bool = True) -> Json:
-        """The parameters of the constructor, as scikit-learn wants them.
+        """Returns the parameters of the constructor, with the interface of scikit-learn.
 
         Args:
-          deep: has no effect: no parameter has parameters.
+          deep: has no effect, because no parameter is itself a model with parameters.
+
+        Returns:
+          The value of each parameter by name.
         """
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def set_params(self, **params: Any) -> Self:
         """Sets parameters of the constructor.
 
+        Args:
+          **params: new values by name.
+
+        Returns:
+          The model itself.
+
         Raises:
-          ValueError: for one that it does not have.
+          ValueError: for a name that is not a parameter.
         """
-        known = [field.name for field in dataclasses.fields(self)]
+        names = [field.name for field in dataclasses.fields(self)]
         for name, value in params.items():
-            if name not in known:
+            if name not in names:
                 raise ValueError(
-                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}"
+                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(names)}"
                 )
             setattr(self, name, value)
         return self
@@ -56,26 +65,43 @@ class Estimator(Options):
     def save(
         self, folder: str | Path, *, card: ModelCard | None = None, overwrite: bool = False
     ) -> Path:
-        """Writes the model to a folder, which appears whole or not at all; see `export.save`."""
-        return self._fitted().save(folder, card=card, overwrite=overwrite)
+        """Writes the model to a folder, atomically.
+
+        Args:
+          folder: the new folder.
+          card: a description of the model, which is written to its README.
+          overwrite: True replaces an existing folder.
+
+        Returns:
+          The path of the folder; see `gatedjax.export.save`.
+        """
+        return self._get_trained().save(folder, card=card, overwrite=overwrite)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Reads what `save` or `gatedjax train` wrote; nothing of it is executed.
+        """Loads a model that `save` or `gatedjax train` wrote; no code in the folder is executed.
+
+        Args:
+          folder: the folder of the model.
+
+        Returns:
+          The trained model.
 
         Raises:
-          FileNotFoundError, ValueError: for a folder that is no such model.
+          FileNotFoundError, ValueError: if the folder does not have such a model.
         """
         trained = TrainedModel.load(folder, (cls._kind,))
-        made = cls(
+        estimator = cls(
             model=trained.network,
             max_len=trained.max_len,
             lowercase=trained.vocabulary.lowercase,
         )
-        made._take(trained)
-        return made
+        estimator._take(trained)
+        return estimator
 
-    def _train(self, *tables: Data | None, workdir: str | Path | None = None, **more: Any) -> Self:
+    def _train(
+        self, *tables: Data | None, workdir: str | Path | None = None, **arguments: Any
+    ) -> Self:
         """Trains on the first of three tables; see `train_model`."""
         options = self.options
         check_options(options, self._kind)
@@ -88,7 +114,7 @@ class Estimator(Options):
                 folder,
                 validation=validation,
                 test=test,
-                **more,
+                **arguments,
             )
         self._take(trained)
         return self
@@ -98,7 +124,7 @@ class Estimator(Options):
         self.classes_ = array_of(trained.classes)
         self.report_ = trained.report
 
-    def _fitted(self) -> TrainedModel:
+    def _get_trained(self) -> TrainedModel:
         if not hasattr(self, "model_"):
             raise _not_fitted(f"this {type(self).__name__} is not trained: call fit or train first")
         return self.model_
@@ -108,12 +134,12 @@ class Estimator(Options):
 
     def __repr__(self) -> str:
         fields = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
-        given = (f"{field.name}={value!r}" for field, value in fields if value != field.default)
-        return f"{type(self).__name__}({', '.join(given)})"
+        changed = (f"{field.name}={value!r}" for field, value in fields if value != field.default)
+        return f"{type(self).__name__}({', '.join(changed)})"
 
 
 def _not_fitted(message: str) -> Exception:
-    """scikit-learn's own error where it is installed: its tools look for it."""
+    """Returns the NotFittedError of scikit-learn, which its tools expect, or an AttributeError."""
     try:
         from sklearn.exceptions import NotFittedError
     except ImportError:
@@ -124,8 +150,8 @@ def _not_fitted(message: str) -> Exception:
 @contextlib.contextmanager
 def _folder(workdir: str | Path | None) -> Iterator[Path]:
     if workdir is None:
-        with tempfile.TemporaryDirectory(prefix="gatedjax-") as made:
-            yield Path(made)
+        with tempfile.TemporaryDirectory(prefix="gatedjax-") as path:
+            yield Path(path)
         return
     with WorkFolder(Path(workdir).expanduser()) as folder:
         yield folder.path

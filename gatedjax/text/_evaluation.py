@@ -1,4 +1,4 @@
-"""How good a trained model is on labelled texts."""
+"""Evaluation of a trained model on labelled texts."""
 
 import collections
 from collections.abc import Sequence
@@ -19,25 +19,26 @@ _CHUNK = 4096
 
 
 def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0) -> Json:
-    """What `classification_metrics` measures, density, and accuracy under every gate mode.
+    """Evaluates a model on labelled texts.
 
     Args:
-      model: the model.
+      model: the trained model.
       table: labelled texts, read once, a chunk at a time.
       max_aside: the largest share of the lines that may be set aside.
 
     Returns:
-      A dict that JSON can hold; "gate_modes" and "gate_gap" (the largest accuracy less the
-      smallest) where the model has gates, "leak" (see `measure_leak`) where it leaves out words,
-      "aside" lines that were not used.
+      A dict that can be written as JSON: the metrics of `classification_metrics`; "density", the
+      share of the words that attention can see; "aside", the number of lines that were not used;
+      if the model has gates, "gate_modes", the accuracy in each gate mode, and "gate_gap", the
+      largest minus the smallest of these; "leak" (see `measure_leak`), if words are left out.
 
     Raises:
-      ValueError: for a label that training has not seen, no usable line, or too few.
+      ValueError: if a label is not a class of the model, or no line or too few lines can be used.
     """
     check_inputs(table.columns, model.kind)
     classes = Classes("label", model.classes)
     probabilities, labels = [], []
-    kept = words = 0.0
+    open_words = words = 0.0
     sample = Sample()
     fullest: collections.Counter[int] = collections.Counter()
     modes: dict[str, list[np.ndarray]] = {}
@@ -52,37 +53,37 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
             texts.append((record.inputs, classes.place(label, record.where, record.line), record))
         used = []
         widths: collections.Counter[int] = collections.Counter()
-        read = model.read([inputs for inputs, _, _ in texts])
-        for (inputs, label, record), one in zip(texts, read, strict=True):
-            if isinstance(one, Failure):
-                asides.add(Aside(record.where, record.line, one.error))
+        outputs = model.read_texts([inputs for inputs, _, _ in texts])
+        for (inputs, label, record), output in zip(texts, outputs, strict=True):
+            if isinstance(output, Failure):
+                asides.add(Aside(record.where, record.line, output.error))
                 continue
-            probabilities.append(one.probabilities)
+            probabilities.append(output.probabilities)
             labels.append(label)
-            size = sum(map(len, one.tokens))
+            size = sum(map(len, output.tokens))
             words += size
-            kept += one.density * size
+            open_words += output.density * size
             used.append(inputs)
-            sample.add(one.tokens)
-            widths[width_of(max(map(len, one.tokens)), model.max_len)] += 1
-        fullest |= widths  # the larger count of each width
+            sample.add(output.tokens)
+            widths[width_of(max(map(len, output.tokens)), model.max_len)] += 1
+        fullest |= widths  # The union has the larger count for each width.
         if model.entry.gated:
             for mode, right in _by_mode(model, used, labels[len(labels) - len(used) :]).items():
                 modes.setdefault(mode, []).append(right)
     if not labels:
-        raise asides.nothing(f"{table.name} has no labelled text")
+        raise asides.make_empty_error(f"{table.name} has no labelled text")
     asides.check(len(labels), max_aside)
     metrics = classification_metrics(
         np.array(labels), np.array(probabilities, np.float64), model.classes
     )
-    report: Json = {**metrics, "density": kept / words, "aside": asides.count}
+    report: Json = {**metrics, "density": open_words / words, "aside": asides.count}
     if modes:
         accuracy = {mode: float(np.mean(np.concatenate(right))) for mode, right in modes.items()}
         report["gate_modes"] = accuracy
         report["gate_gap"] = max(accuracy.values()) - min(accuracy.values())
 
     def read_shape(size: int) -> Shape:
-        """Returns the shape of the largest batch with texts of this size that was read above."""
+        """Returns the shape of the largest batch above with texts of this size."""
         rows, width = shape_of(size, model.max_len)
         count = min(fullest[width], rows)
         return next(rows for rows in sizes_of(width) if rows >= count), width
@@ -97,7 +98,10 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
 def _by_mode(
     model: TrainedModel, texts: Sequence[tuple[str, ...]], labels: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Of every text, how often it is right under every gate mode; draws are the same every time."""
+    """Returns for each gate mode the share of draws, [n], in which the prediction is correct.
+
+    The seed of the draws is fixed.
+    """
     right: dict[str, np.ndarray] = {}
     targets = np.array(labels)
     for numbers, batch in model.batches([model.tokens(example) for example in texts]):

@@ -1,4 +1,4 @@
-"""What a prediction rests on: the words that were kept, and what changes without them."""
+"""Explanations of predictions: the words with open gates, and the effect of removing words."""
 
 from collections.abc import Sequence
 
@@ -10,35 +10,40 @@ from gatedjax.text._show import Change, Explanation
 
 
 def explain_texts(model: TrainedModel, texts: Sequence[str]) -> Explanation:
-    """Runs the network on a text, under every gate flipped alone, and without each of its words.
+    """Explains the prediction for a text.
+
+    The network runs on the text, with each single gate flipped, and on the text without each word.
 
     Args:
-      model: of texts; a pair is explained by the words of both.
-      texts: the text, or both texts of a pair.
+      model: a trained classifier of texts or of pairs.
+      texts: the text, or both texts of a pair; the words of both are explained.
+
+    Returns:
+      The prediction and its changes, by words.
 
     Raises:
       ValueError: if a text has no word.
     """
-    (one,) = model.read([tuple(texts)])
-    if isinstance(one, Failure):
-        raise ValueError(one.error)
-    probabilities = one.probabilities
+    (output,) = model.read_texts([tuple(texts)])
+    if isinstance(output, Failure):
+        raise ValueError(output.error)
+    probabilities = output.probabilities
     best = int(np.argmax(probabilities))
-    words = [word for tokens in one.tokens for word in tokens]
-    kept = [bool(k) for mask in one.kept for k in mask]
-    attention = None if one.attention is None else tuple(map(float, one.attention))
+    words = [word for tokens in output.tokens for word in tokens]
+    is_open = [bool(k) for mask in output.masks for k in mask]
+    attention = None if output.attention is None else tuple(map(float, output.attention))
     return Explanation(
         text="\n".join(texts),
         tokens=tuple(words),
         label=model.classes[best],
         probability=float(probabilities[best]),
         probabilities=dict(zip(model.classes, map(float, probabilities), strict=True)),
-        kept=tuple(kept),
-        density=one.density,
+        kept=tuple(is_open),
+        density=output.density,
         attention=attention,
-        gates=None if one.gates is None else tuple(map(float, one.gates)),
-        flips=_flips(model, one.tokens[0], np.array(one.kept[0]), best),
-        removed=_removed(model, one.tokens, best),
+        gates=None if output.gates is None else tuple(map(float, output.gates)),
+        flips=_flip_gates(model, output.tokens[0], np.array(output.masks[0]), best),
+        removed=_remove_words(model, output.tokens, best),
         cut=sum(len(split_words(text)) for text in texts) - len(words),
     )
 
@@ -48,29 +53,31 @@ def _change(model: TrainedModel, probabilities: np.ndarray, best: int) -> Change
     return Change(label=label, probability=float(probabilities[best]))
 
 
-def _flips(
-    model: TrainedModel, tokens: tuple[str, ...], kept: np.ndarray, best: int
+def _flip_gates(
+    model: TrainedModel, tokens: tuple[str, ...], is_open: np.ndarray, best: int
 ) -> tuple[Change | None, ...] | None:
-    """Every gate flipped alone; the states behind the gates stay as they are."""
+    """Returns the prediction after each single gate is flipped, with the same encoder states."""
     if not model.entry.gated:
         return None
-    flipped = np.logical_xor(kept, np.eye(len(kept), dtype=bool))
-    # where no gate is open such a network opens the likeliest, which is the one just closed
+    flipped = np.logical_xor(is_open, np.eye(len(is_open), dtype=bool))
+    # If no gate is open, such a network opens the likeliest gate: the gate that was just closed.
     again = ~flipped.any(axis=1) & (model.config.gates.empty == "max_gate")
-    found = model.with_gates(tokens, flipped.astype(np.float32))
+    rows = model.with_gates(tokens, flipped.astype(np.float32))
     return tuple(
-        None if opened else _change(model, row, best)
-        for opened, row in zip(again, found, strict=True)
+        None if opens_again else _change(model, row, best)
+        for opens_again, row in zip(again, rows, strict=True)
     )
 
 
-def _removed(
+def _remove_words(
     model: TrainedModel, tokens: tuple[tuple[str, ...], ...], best: int
 ) -> tuple[Change, ...]:
-    """Each word deleted from the text, the network run again on the rest."""
+    """Returns the prediction of the whole network after each single word is removed."""
     shorter = []
     for place, words in enumerate(tokens):
         for number in range(len(words)):
-            rest = (*words[:number], *words[number + 1 :])
-            shorter.append((*tokens[:place], rest, *tokens[place + 1 :]))
-    return tuple(_change(model, one.probabilities, best) for one in model.read_tokens(shorter))
+            remaining = (*words[:number], *words[number + 1 :])
+            shorter.append((*tokens[:place], remaining, *tokens[place + 1 :]))
+    return tuple(
+        _change(model, output.probabilities, best) for output in model.read_tokens(shorter)
+    )

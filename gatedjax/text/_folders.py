@@ -1,4 +1,4 @@
-"""Where a trained model is: a folder that `gatedjax export` wrote, or the work folder of a run."""
+"""Folders of trained models: exports of `gatedjax export`, and work folders of runs."""
 
 import contextlib
 import dataclasses
@@ -24,18 +24,18 @@ VOCABULARY, CHARACTERS, CLASSES, BYTE_PAIRS = (
     "classes.json",
     "bpe.json",
 )
-"""What a run or an export has beside its parameters, as far as the task has it."""
+"""Names of the files that a run or an export may have in addition to its parameters."""
 _RUNS = {"run": "GA-Net over texts", "cloze": "the GA Reader", "translation": "translation"}
 
 
 def is_exported(folder: Path) -> bool:
-    """Whether a folder is one that `gatedjax export` wrote, not the work folder of a run.
+    """Returns True for a folder that `gatedjax export` wrote, False for the work folder of a run.
 
     Raises:
-      FileNotFoundError: if it is neither.
+      FileNotFoundError: if the folder is neither.
     """
     if not folder.exists():
-        # a process may have been killed while it replaced the folder
+        # A process may have been killed while it replaced the folder.
         recover(Path(os.path.realpath(folder)))
     if not folder.exists():
         raise FileNotFoundError(f"{folder}: there is no such folder")
@@ -49,11 +49,11 @@ def is_exported(folder: Path) -> bool:
 
 
 def kind_of(folder: Path) -> str:
-    """The kind of model in a folder, exported or the work folder of a run: see `belongings`.
+    """Returns the kind of the model in an exported folder or in the work folder of a run.
 
     Raises:
-      FileNotFoundError: if it is neither.
-      ValueError: for a folder that does not say it.
+      FileNotFoundError: if the folder is neither.
+      ValueError: if the configuration of an export does not have the kind.
     """
     if is_exported(folder):
         return check_kind(export.read_config(folder), get_args(Kind), folder)
@@ -64,11 +64,11 @@ def kind_of(folder: Path) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class ModelFolder:
-    """A trained network on disk: the work folder of a run, or what `gatedjax export` made of it.
+    """A trained network on disk: the work folder of a run, or an export of it.
 
     Attributes:
-      path: of the folder.
-      is_export: whether `gatedjax export` wrote it.
+      path: path of the folder.
+      is_export: True if `gatedjax export` wrote the folder.
       config: the content of its config.json.
     """
 
@@ -80,13 +80,16 @@ class ModelFolder:
         """Reads the parameters.
 
         Args:
-          like: their shapes.
-          average: of a run, how many of the newest checkpoints the parameters are the mean of; 1
-            reads the best parameters.
+          like: a tree with the shapes of the parameters.
+          average: for a run, number of the newest checkpoints that are averaged; 1 reads the best
+            parameters.
+
+        Returns:
+          The parameters.
 
         Raises:
-          ValueError: if they have other shapes, or numbers that are not finite.
-          CheckpointDamaged, BadFile: if a file is not what was saved.
+          ValueError: if the parameters have other shapes, or numbers that are not finite.
+          CheckpointDamaged, BadFile: if a file is damaged.
         """
         if self.is_export:
             params, _ = export.load(self.path, like)
@@ -99,18 +102,21 @@ class ModelFolder:
 
 
 def open_folder(path: Path, kind: Kind, *names: str) -> ModelFolder:
-    """Opens a run, or its export, whose model is of a kind.
+    """Opens the work folder of a run, or an export, and checks the kind of its model.
 
     Args:
-      path: the work folder of the run, or what `gatedjax export` wrote.
-      kind: of the model that is wanted.
-      *names: files that it must have beside its parameters, undamaged.
+      path: the folder.
+      kind: the expected kind of the model.
+      *names: files that the folder must have in addition to its parameters.
+
+    Returns:
+      The folder and its configuration.
 
     Raises:
-      FileNotFoundError: if there is no such folder, or it lacks one of the files.
+      FileNotFoundError: if there is no such folder, or a file is missing.
       BadFile: if a file of an export is damaged.
-      ValueError: if the folder has another kind of model, the vocabulary of another run, or a newer
-        version wrote it.
+      ValueError: if the folder has another kind of model or the vocabulary of another run, or was
+        written by a newer version.
     """
     if is_exported(path):
         config = export.read_config(path)
@@ -129,15 +135,16 @@ def open_folder(path: Path, kind: Kind, *names: str) -> ModelFolder:
 
 
 def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[str, bytes]]:
-    """What a model folder of a run needs beside its parameters.
+    """Reads the files that an export of a run needs in addition to its parameters.
 
     Args:
-      workdir: of the run.
-      metadata: of its checkpoint: the configuration, and the digest of its vocabulary.
+      workdir: the work folder of the run.
+      metadata: the metadata of its checkpoint, with the configuration and the digest of the
+        vocabulary.
 
     Returns:
-      The kind of the model, and files by name: vocabulary, alphabet, byte pairs, classes, as far as
-      they are in workdir.
+      The kind of the model, and the content of these files by name, if they exist: vocabulary,
+      alphabet, byte pairs and classes.
 
     Raises:
       ValueError: if workdir has the vocabulary of another run.
@@ -146,7 +153,7 @@ def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[s
     files = {name: read_limited(workdir / name) for name in names if (workdir / name).is_file()}
     digest = metadata.get("vocabulary")
     for name in (VOCABULARY, BYTE_PAIRS):
-        # both kinds of vocabulary digest the text that they write as one line
+        # The digest of both kinds of vocabulary is a hash of their file without the last line end.
         if name in files and hashlib.sha256(files[name].removesuffix(b"\n")).hexdigest() != digest:
             raise ValueError(
                 f"{workdir / name} is not the vocabulary that the checkpoint was trained with"
@@ -160,10 +167,10 @@ def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[s
 
 
 @contextlib.contextmanager
-def described(folder: Path) -> Iterator[None]:
-    """Names config.json where what it says of a model cannot be that of a model."""
+def explain_faults(folder: Path) -> Iterator[None]:
+    """Turns errors about the content of config.json into a ValueError that names the file."""
     try:
         yield
     except (AttributeError, KeyError, TypeError) as error:
-        what = f"it has no {error}" if isinstance(error, KeyError) else error
-        raise ValueError(f"{folder / CONFIG} does not describe such a model: {what}") from error
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"{folder / CONFIG} does not describe such a model: {reason}") from error

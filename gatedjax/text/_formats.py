@@ -1,4 +1,4 @@
-"""The other files of texts: JSON lines, fastText's lines, and a folder with a folder per class."""
+"""Labelled texts in JSON lines, in fastText's format, and in a folder with a folder per class."""
 
 import collections
 import dataclasses
@@ -12,7 +12,7 @@ from gatedjax.text._lines import LONGEST, TextFile
 from gatedjax.text._table import EMPTY, Aside, Cells, Columns, check_names, fault
 
 PREFIX = "__label__"
-# fastText splits at these spaces alone: others are characters of a label
+# fastText splits only at these spaces; Unicode's other spaces are characters of a label.
 _SPACE = r" \t\v\f\r\n"
 _LABEL = re.compile(rf"(?<![^{_SPACE}]){PREFIX}([^{_SPACE}]*)[{_SPACE}]*")
 _LOOK = 100
@@ -20,32 +20,32 @@ _PARTS = {"train", "test", "dev", "val", "valid", "validation"}
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    value = dict(pairs)
+    if len(value) < len(pairs):
         counts = collections.Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)
         raise ValueError(f"the name {twice[:40]!r} is there twice")
-    return found
+    return value
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object)
 
 
 def _parse(line: str) -> dict[str, object] | str:
-    """The object of a line, or why there is none."""
+    """Returns the JSON object of a line, or the reason why the line cannot be used."""
     try:
         value = _DECODER.decode(line)
     except json.JSONDecodeError as error:
         return f"not JSON: {error.msg} at character {error.colno}"
     except RecursionError:
         return "not JSON that can be read: it is nested too deep"
-    except ValueError as error:  # a name that is there twice, a number of 5,000 digits
+    except ValueError as error:  # A repeated name, or a number of 5,000 digits.
         return f"not JSON that can be read: {error}"
     return value if isinstance(value, dict) else f"not an object but a {type(value).__name__}"
 
 
 def _lines(file: TextFile) -> Iterator[tuple[int, str | None, str]]:
-    """Number, why the line cannot be used or None, and the line without its end."""
+    """Yields the number of each line, the reason if it is unusable or None, and its text."""
     for number, line in file.lines():
         text = line.rstrip("\r\n")
         yield number, EMPTY if not text.strip() else file.fault(line), text
@@ -53,33 +53,33 @@ def _lines(file: TextFile) -> Iterator[tuple[int, str | None, str]]:
 
 @dataclasses.dataclass(frozen=True)
 class JsonLines:
-    """An object a line."""
+    """A file with a JSON object in each line."""
 
     file: TextFile
 
     @property
     def name(self) -> str:
-        """The path."""
+        """The path of the file."""
         return self.file.name
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those of the first objects."""
-        found: dict[str, None] = {}
+        """The names in the first hundred objects."""
+        names: dict[str, None] = {}
         for _, problem, text in itertools.islice(_lines(self.file), _LOOK):
             value = problem or _parse(text)
-            found |= {} if isinstance(value, str) else dict.fromkeys(value)
-        return tuple(found)
+            names |= {} if isinstance(value, str) else dict.fromkeys(value)
+        return tuple(names)
 
     def check(self, columns: Columns) -> None:
-        """Refuses a file whose first objects have not these names."""
+        """Raises ValueError if the file is empty, or the first objects lack a column."""
         if next(self.file.lines(), None) is None:
             raise ValueError(f"{self.name}: the file is empty")
         if names := self.names:
             check_names(self.name, names, columns)
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Every line."""
+        """Yields the values of each line, or the reason why it cannot be used."""
         for number, problem, text in _lines(self.file):
             value = problem or _parse(text)
             if isinstance(value, str):
@@ -90,18 +90,18 @@ class JsonLines:
 
 @dataclasses.dataclass(frozen=True)
 class FastText:
-    """A text a line, with a word "__label__NAME" in it where labels are wanted."""
+    """A file with a text in each line; the word "__label__NAME" in the line is its label."""
 
     file: TextFile
     names: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
-        """The path."""
+        """The path of the file."""
         return self.file.name
 
     def check(self, columns: Columns) -> None:
-        """Refuses pairs, and a file that is none of fastText's."""
+        """Raises ValueError for pairs, and for a file that is empty or lacks labels."""
         _one_text(self.name, "a .txt file", columns)
         first = [text for _, _, text in itertools.islice(_lines(self.file), _LOOK)]
         if not first:
@@ -113,7 +113,7 @@ class FastText:
             )
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Every line."""
+        """Yields text and label of each line, or the reason why it cannot be used."""
         for number, problem, text in _lines(self.file):
             labels = _LABEL.findall(text)
             if problem is None and columns.label is not None and len(labels) != 1:
@@ -126,7 +126,7 @@ class FastText:
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
-    """A folder per class with a text in every .txt file below; the order is that of the names."""
+    """A folder with a folder per class; each .txt file is a text. Files are sorted by name."""
 
     path: Path
     encoding: str
@@ -134,24 +134,24 @@ class Folder:
 
     @property
     def name(self) -> str:
-        """The path."""
+        """The path of the file."""
         return str(self.path)
 
     def check(self, columns: Columns) -> None:
-        """Refuses a folder without folders of texts."""
+        """Raises ValueError without folders or texts, or if the folders are named after parts."""
         _one_text(self.name, "a folder", columns)
-        wanted = "a folder of texts has a folder per class with .txt files"
+        expected = "a folder of texts has a folder per class with .txt files"
         inner = [path.name for path in self.path.iterdir() if _is_class(path)]
         if columns.label is not None and not inner:
-            raise ValueError(f"{self.path}: there is no folder in it; {wanted}")
+            raise ValueError(f"{self.path}: there is no folder in it; {expected}")
         if inner and {name.lower() for name in inner} <= _PARTS:
-            shown = ", ".join(sorted(inner))
-            raise ValueError(f"{self.path}: its folders are parts, not classes ({shown}): give one")
+            parts = ", ".join(sorted(inner))
+            raise ValueError(f"{self.path}: its folders are parts, not classes ({parts}): give one")
         if not any(isinstance(row, tuple) for row in self.rows(columns)):
-            raise ValueError(f"{self.path}: there is no text that can be used in it; {wanted}")
+            raise ValueError(f"{self.path}: there is no text that can be used in it; {expected}")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Every file: a row, or set aside."""
+        """Yields text and label of each file, or the reason why it cannot be used."""
         for path in sorted(self.path.iterdir()):
             if _is_class(path):
                 for file in sorted(path.rglob("*")):
@@ -187,6 +187,6 @@ def _is_class(path: Path) -> bool:
     return path.is_dir() and not path.name.startswith(".")
 
 
-def _one_text(name: str, what: str, columns: Columns) -> None:
+def _one_text(name: str, form: str, columns: Columns) -> None:
     if len(columns.inputs) > 1:
-        raise ValueError(f"{name}: {what} has one text a line, not pairs: use .csv, .tsv or .jsonl")
+        raise ValueError(f"{name}: {form} has one text a line, not pairs: use .csv, .tsv or .jsonl")

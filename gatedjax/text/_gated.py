@@ -1,4 +1,4 @@
-"""A trained GA-Net beside labelled texts, out of the folder of a run or of one's own model."""
+"""A trained GA-Net and labelled texts, from the folder of a run or of `gatedjax train`."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,26 +14,27 @@ from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.data.batches._plan import pad_rows
 from gatedjax.export._kinds import check_kind
 from gatedjax.models import GANet, GANetConfig
-from gatedjax.text._folders import CLASSES, VOCABULARY, described, is_exported, open_folder
+from gatedjax.text._folders import CLASSES, VOCABULARY, explain_faults, is_exported, open_folder
 from gatedjax.text._labels import Classes
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._read import Aside, Columns, open_table
 from gatedjax.training.log import read_json
 
 _WIDTH = 32
-"""Words of a text that are kept; of a longer one the number counts alone."""
+"""Number of words of a text that are stored; the length counts all words."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GatedTexts:
-    """What an analysis of gates needs.
+    """A network with gates and texts for it, as input of an analysis of gates.
 
     Attributes:
-      title: the model and its texts.
-      model: a `GANet`.
+      title: names of the model and of the texts.
+      model: the `GANet`.
       params: its parameters.
-      batch: "tokens", "lengths", "label", "example_id" of all texts; tokens are cut.
-      aside: lines that could not be used.
+      batch: "tokens", "lengths", "label" and "example_id" of all texts; tokens are cut after 32
+        words.
+      aside: number of lines that could not be used.
     """
 
     title: str
@@ -44,11 +45,11 @@ class GatedTexts:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder is of a run, or its export, not of `gatedjax train`.
+    """Returns True for the folder of a run or its export, False for a model of `gatedjax train`.
 
     Raises:
-      FileNotFoundError: if it is neither.
-      ValueError: if it is of a model that no text goes into, or not one alone.
+      FileNotFoundError: if the folder has no model.
+      ValueError: if the model does not classify single texts.
     """
     if not is_exported(folder):
         return True
@@ -69,21 +70,24 @@ def open_run(
     data_dir: str | Path | None = None,
     manual_dir: str | Path | None = None,
 ) -> GatedTexts:
-    """The best parameters of a run of GA-Net, or what `gatedjax export` wrote of it, and its test
-    texts.
+    """Opens a run of GA-Net, or its export, with its best parameters and its test texts.
 
     Args:
       folder: the work folder, or the export.
-      data: the data set that it must be of; None takes the one that it names.
-      data_dir, manual_dir: as of `gatedjax.data.load`.
+      data: name of the data set that the run must have; None accepts any data set.
+      data_dir, manual_dir: see `gatedjax.data.load`.
+
+    Returns:
+      The network and the test texts of its data set.
 
     Raises:
-      FileNotFoundError: if folder is none of a run, or the data are not there.
-      ValueError: if the run is not of a GA-Net, or of other data, or its folder is damaged.
+      FileNotFoundError: if the folder is not the folder of a run, or the data do not exist.
+      ValueError: if the network of the run is not a GA-Net, the run has another data set, or the
+        folder is damaged.
     """
-    found = open_folder(folder, "run", VOCABULARY)
-    with described(folder):
-        settings = found.config["config"]
+    run_folder = open_folder(folder, "run", VOCABULARY)
+    with explain_faults(folder):
+        settings = run_folder.config["config"]
         model, texts = settings["model"], settings["data"]
         if (
             not isinstance(model, dict)
@@ -103,7 +107,7 @@ def open_run(
     network = GANet(config, len(vocabulary), len(source.info.class_names))
     batch = _batch(encoded.ids, encoded.labels, encoded.example_ids)
     title = f"{folder.resolve().name}: GA-Net on {name}, test"
-    return GatedTexts(title, network, found.params(_like(network)), batch)
+    return GatedTexts(title, network, run_folder.params(_like(network)), batch)
 
 
 def _check_classes(folder: Path, classes: Sequence[str], name: str) -> None:
@@ -119,16 +123,21 @@ def open_own(
     label: str = "label",
     encoding: str = "utf-8",
 ) -> GatedTexts:
-    """What `gatedjax train` wrote, and labelled texts of a file.
+    """Opens a model that `gatedjax train` wrote, and the labelled texts of a file.
 
     Args:
-      folder: of a classifier of texts whose network is "ganet".
-      file, text, label, encoding: as `gatedjax evaluate` reads them.
+      folder: folder of a text classifier with the network "ganet".
+      file: file of labelled texts, in a format of `gatedjax evaluate`.
+      text, label: names of the columns.
+      encoding: encoding of the file.
+
+    Returns:
+      The network and the texts.
 
     Raises:
-      FileNotFoundError: if one of the two is not there.
-      ValueError: if the network has no gates, for a label that training has not seen, or without a
-        usable line.
+      FileNotFoundError: if the folder or the file does not exist.
+      ValueError: if the network has no gates, a label is not a class of the model, or no line can
+        be used.
     """
     trained = TrainedModel.load(folder, ("text",))
     if not trained.entry.gated:
@@ -162,6 +171,6 @@ def _batch(ids: Sequence[np.ndarray], labels: np.ndarray, numbers: np.ndarray) -
 
 
 def _like(network: GANet) -> Tree:
-    """Shapes of the parameters."""
+    """Returns the shapes of the parameters."""
     batch = {"tokens": np.zeros((1, 2), np.int32), "lengths": np.ones(1, np.int32)}
     return jax.eval_shape(lambda key: network.init(key, batch)["params"], jax.random.key(0))

@@ -1,4 +1,4 @@
-"""The places of labels and tags, and the refusal of labels that only look the same.
+"""Tables of the positions of labels and tags; labels that only look the same are refused.
 
 `gatedjax.text._table.read_label` reads a label. Labels are compared with their types: the text "1"
 is not the number 1. Two labels that a reader cannot distinguish are never two classes.
@@ -12,9 +12,9 @@ import numpy as np
 
 from gatedjax.text._table import Label, read_label
 
-# controls, and characters without a width: spaces, marks of direction, byte order marks
+# Control characters, and characters without a width: spaces, marks of direction, byte order marks.
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
-# further characters that a font may show as nothing: the soft hyphen, joiners and variants
+# In addition, characters that a font may not draw: the soft hyphen, joiners and variants.
 _UNSEEN = re.compile(
     f"{CONTROL.pattern[:-1]}\u00ad\u034f\u061c\u180b-\u180e\u200c\u200d\ufe00-\ufe0f]"
 )
@@ -22,46 +22,56 @@ _TRUTHS = {True: ("True", "true", "TRUE"), False: ("False", "false", "FALSE")}
 
 
 class Classes:
-    """A table of the places of labels, in the order in which the labels come.
+    """A table of the positions of labels, in the order in which the labels come.
+
+        >>> classes = Classes("label")
+        >>> [classes.place(label, "a.csv", 1) for label in ("good", "bad", "good")]
+        [0, 1, 0]
 
     Args:
-      what: the noun for messages: "label" or "tag".
-      known: the classes of a model, which no label is added to; None adds every new label.
+      noun: the noun for messages: "label" or "tag".
+      classes: the classes of a model, to which no label is added; None adds each new label.
+
+    Attributes:
+      places: the position of each label.
 
     Raises:
-      ValueError: if `read_label` makes the same label of two known classes.
+      ValueError: if `read_label` returns the same label for two known classes.
     """
 
-    def __init__(self, what: str, known: Sequence[Label] | None = None) -> None:
-        self._what, self._known = what, known
+    def __init__(self, noun: str, classes: Sequence[Label] | None = None) -> None:
+        self._noun, self._classes = noun, classes
         self.places: dict[Label, int] = {}
         self._looks: dict[str, tuple[Label, str]] = {}
         self._truths: set[bool] = set()
-        for label in known or ():
-            # models of earlier versions have classes with spaces around them
-            plain = read_label(what, label)
+        for label in classes or ():
+            # Models of earlier versions may have classes with spaces around them.
+            plain = read_label(noun, label)
             if plain in self.places:
                 raise ValueError(
-                    f"the model has two classes for the {what} {show(plain)}, with spaces or in "
+                    f"the model has two classes for the {noun} {show(plain)}, with spaces or in "
                     "another Unicode form: train it again"
                 )
             self._add(plain, "the model")
 
     def find(self, label: Label, where: str, line: int) -> int | None:
-        """Returns the place of a label, or None if the table does not have the label.
+        """Returns the position of a label, or None if the table does not have the label.
 
         Args:
-          label: from `read_label`.
+          label: a label that `read_label` returned.
           where, line: the file and the line of the label, for messages.
+
+        Returns:
+          The position.
 
         Raises:
           ValueError: if the label is a number and the table has truth values, or the reverse; if
             the table does not have the label but a label that looks the same, such as 1 for "1".
         """
         mixed = self._truths and isinstance(label, bool) not in self._truths
-        if mixed and not isinstance(label, str):  # as keys they would be one class
+        if mixed and not isinstance(label, str):  # As keys of a dict, 1 and True are equal.
             raise ValueError(
-                f"{where}:{line}: {self._what}s must not mix numbers with true and false, which "
+                f"{where}:{line}: {self._noun}s must not mix numbers with true and false, which "
                 f"equal 1 and 0, got {show(label)} beside others"
             )
         place = self.places.get(label)
@@ -72,16 +82,23 @@ class Classes:
         return place
 
     def place(self, label: Label, where: str, line: int) -> int:
-        """Returns the place of a label, and adds a new label unless the classes are known.
+        """Returns the position of a label, and adds a new label unless the classes are known.
+
+        Args:
+          label: a label that `read_label` returned.
+          where, line: the file and the line of the label, for messages.
+
+        Returns:
+          The position.
 
         Raises:
-          ValueError: as `find`, and for a label that is not among the known classes.
+          ValueError: in the cases of `find`, and for a label that is not a known class.
         """
         place = self.find(label, where, line)
-        if place is None and self._known is not None:
+        if place is None and self._classes is not None:
             raise ValueError(
-                f"{where}:{line}: the {self._what} {label!r} is none that the model was trained "
-                f"on: {_listed(self._known)}"
+                f"{where}:{line}: the {self._noun} {label!r} is none that the model was trained "
+                f"on: {_list_classes(self._classes)}"
             )
         return self._add(label, f"{where}:{line}") if place is None else place
 
@@ -95,9 +112,9 @@ class Classes:
 
     def _alike(self, label: Label, other: Label, first: str) -> str:
         ours, theirs = show(label), show(other)
-        if self._known is None:
+        if self._classes is None:
             return (
-                f"the {self._what} {ours} looks like {theirs} of {first}, but is another one: "
+                f"the {self._noun} {ours} looks like {theirs} of {first}, but is another one: "
                 "write both in one way"
             )
         hint = "write it in the same way"
@@ -107,7 +124,7 @@ class Classes:
                 "data in memory have numbers too)"
             )
         return (
-            f"the {self._what} {ours} is none that the model was trained on: it has {theirs}, "
+            f"the {self._noun} {ours} is none that the model was trained on: it has {theirs}, "
             f"which only looks the same: {hint}"
         )
 
@@ -124,14 +141,25 @@ def _looks(label: Label) -> tuple[str, ...]:
 
 
 def show(label: Label) -> str:
-    """Returns a label with its type, in ASCII: other characters may look alike."""
+    """Returns a label with its type, in ASCII, because other characters may look alike."""
     return f"{label!a} ({type(label).__name__})"
 
 
 def array_of(labels: Iterable[Label], dtype: object = None) -> np.ndarray:
-    """Returns an array of labels, of dtype object where another dtype would change a label.
+    """Returns an array of labels; its dtype is object if another dtype would change a label.
 
-    NumPy makes texts of the numbers in an array that also has texts, and float64 of large integers.
+    NumPy converts numbers to strings in an array that also has strings, and large integers to
+    float64.
+
+        >>> print(array_of([1, "a"]).tolist())
+        [1, 'a']
+
+    Args:
+      labels: the labels.
+      dtype: the dtype of the array; None chooses it.
+
+    Returns:
+      The array [n].
     """
     labels = list(labels)
     array = np.array(labels, dtype)  # type: ignore[call-overload]
@@ -141,6 +169,6 @@ def array_of(labels: Iterable[Label], dtype: object = None) -> np.ndarray:
     return array if is_equal or dtype is not None else np.array(labels, object)
 
 
-def _listed(classes: Sequence[Label]) -> str:
-    shown = ", ".join(repr(label) for label in itertools.islice(classes, 8))
-    return shown + (f", ... ({len(classes)} in all)" if len(classes) > 8 else "")
+def _list_classes(classes: Sequence[Label]) -> str:
+    names = ", ".join(repr(label) for label in itertools.islice(classes, 8))
+    return names + (f", ... ({len(classes)} in all)" if len(classes) > 8 else "")

@@ -1,4 +1,4 @@
-"""Measures by how much a prediction depends on words that are not kept."""
+"""The gate leak: by how much a prediction depends on words with closed gates."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,21 +6,28 @@ from typing import Any
 import numpy as np
 
 from gatedjax._utils.types import Json
-from gatedjax.text._buckets import Shape, grouped, padded
+from gatedjax.text._buckets import Shape, group_texts, pad_texts
 
 TEXTS = 64
-"""Texts of a sample, at most."""
+"""Largest number of texts in a sample."""
 _EACH = 4
-"""Words of a text that are removed in turn, at most, of those that are kept and of the others."""
+"""Largest number of words of a text that are removed in turn: so many open, so many closed."""
 _WORDS = 60_000
-"""Words that the network reads for one measurement, at most: about a second on two cores."""
+"""Largest number of words that the network reads for a measurement: a second on two cores."""
 
 Ids = tuple[np.ndarray, ...]
 """The ids of the words of a text, or of both texts of a pair."""
 
 
 class Sample:
-    """An even sample of texts that come one after the other, always the same for the same texts."""
+    """An even sample of a stream of texts, which depends only on the number of texts.
+
+    >>> sample = Sample()
+    >>> for number in range(200):
+    ...     sample.add(number)
+    >>> print(len(sample.texts()), sample.texts()[:3])
+    64 [0, 2, 6]
+    """
 
     def __init__(self) -> None:
         self._texts: list[Any] = []
@@ -35,7 +42,7 @@ class Sample:
             self._texts, self._step = self._texts[::2], 2 * self._step
 
     def texts(self) -> list[Any]:
-        """Returns up to `TEXTS` texts."""
+        """Returns at most `TEXTS` texts."""
         return _spread(self._texts, TEXTS)
 
 
@@ -44,45 +51,45 @@ def measure_leak(
     texts: Sequence[Ids],
     shape_of: Callable[[int], Shape],
 ) -> Json | None:
-    """Removes single words from texts, and compares the changes by whether the word was kept.
+    """Measures the changes of the prediction when a closed or an open word is removed.
 
-    With p(x) the probability of the class that is predicted of the text x, the change of a word w
-    is |p(x) - p(x without w)|, where the whole network runs again without the word.
+    With p(x) the probability of the predicted class of a text x, the change for a word w is
+    |p(x) - p(x without w)|, where the whole network runs again without the word.
 
     Args:
-      run: from a padded batch to "probabilities" and "kept" as `TrainedModel.run` returns them.
+      run: maps a padded batch to "probabilities" and "kept", like `TrainedModel.run`.
       texts: a sample of texts.
-      shape_of: from the number of words of a text to the shape of its batch, so that
-        the batches are of shapes for which there is a program already.
+      shape_of: maps the number of words in a text to the shape of its batch, so that the batches
+        have shapes for which a compiled program exists.
 
     Returns:
-      {"texts": how many, "closed" and "open": the mean change of words that are not kept and of
-      kept ones, "closed_words" and "open_words": how many of them}; None where no word is left out
-      or none can be removed.
+      A dict with "texts", the number of texts; "closed" and "open", the mean change for words with
+      a closed gate and with an open gate; "closed_words" and "open_words", the numbers of these
+      words. None if no word is closed, or no word can be removed.
     """
     longest = max((max(map(len, text)) for text in texts), default=1)
     texts = _spread(texts, max(1, _WORDS // (2 * _EACH * longest)))
     sizes = [max(map(len, text)) for text in texts]
-    whole = _run(run, texts, sizes, shape_of)
-    best = [int(np.argmax(probabilities)) for probabilities, _ in whole]
+    results = _run(run, texts, sizes, shape_of)
+    best = [int(np.argmax(probabilities)) for probabilities, _ in results]
     removed: list[tuple[int, bool, Ids]] = []
-    for number, (text, (_, kept)) in enumerate(zip(texts, whole, strict=True)):
+    for number, (text, (_, masks)) in enumerate(zip(texts, results, strict=True)):
         for is_open in (False, True):
             places = [
                 (place, word)
-                for place, mask in enumerate(kept)
+                for place, mask in enumerate(masks)
                 for word in np.flatnonzero(mask == is_open).tolist()
                 if len(text[place]) > 1
             ]
             for place, word in _spread(places, _EACH):
-                rest = np.delete(text[place], word)
-                removed.append((number, is_open, (*text[:place], rest, *text[place + 1 :])))
+                remaining = np.delete(text[place], word)
+                removed.append((number, is_open, (*text[:place], remaining, *text[place + 1 :])))
     changed = _run(
         run, [ids for *_, ids in removed], [sizes[number] for number, *_ in removed], shape_of
     )
     changes: dict[bool, list[float]] = {False: [], True: []}
     for (number, is_open, _), (probabilities, _) in zip(removed, changed, strict=True):
-        before = float(whole[number][0][best[number]])
+        before = float(results[number][0][best[number]])
         changes[is_open].append(abs(before - float(probabilities[best[number]])))
     if not changes[False] or not changes[True]:
         return None
@@ -96,7 +103,7 @@ def measure_leak(
 
 
 def render_leak(leak: Json) -> str:
-    """Returns the result of `measure_leak` as one line."""
+    """Returns the result of `measure_leak` as a sentence for the terminal."""
     return (
         f"the probability changes by {leak['closed']:.4f} on average when a word that is not kept "
         f"is removed, and by {leak['open']:.4f} when a kept word is "
@@ -105,7 +112,7 @@ def render_leak(leak: Json) -> str:
 
 
 def _spread(values: Sequence[Any], count: int) -> list[Any]:
-    """Returns so many of the values at most, evenly spread."""
+    """Returns at most `count` of the values, evenly spread."""
     if len(values) <= count:
         return list(values)
     return [values[i] for i in (np.arange(count) * len(values) // count).tolist()]
@@ -117,14 +124,14 @@ def _run(
     sizes: Sequence[int],
     shape_of: Callable[[int], Shape],
 ) -> list[tuple[np.ndarray, list[np.ndarray]]]:
-    """Returns (probabilities, masks of the kept words) of each text, padded for its size."""
+    """Returns, for each text, its probabilities and the masks of its open words."""
     results: dict[int, tuple[np.ndarray, list[np.ndarray]]] = {}
-    for numbers, shape in grouped(sizes, shape_of):
-        out = run(padded([texts[i] for i in numbers], shape))
+    for numbers, shape in group_texts(sizes, shape_of):
+        out = run(pad_texts([texts[i] for i in numbers], shape))
         for row, number in enumerate(numbers):
-            kept = [
+            masks = [
                 mask[row, : len(ids)].astype(bool)
                 for mask, ids in zip(out["kept"], texts[number], strict=True)
             ]
-            results[number] = out["probabilities"][row], kept
+            results[number] = out["probabilities"][row], masks
     return [results[number] for number in range(len(texts))]

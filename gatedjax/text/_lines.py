@@ -1,4 +1,4 @@
-"""Text files read a line at a time: what is no text is refused before, bad bytes are kept apart."""
+"""Text files that are read line by line; other files are refused, lines with bad bytes marked."""
 
 import codecs
 import contextlib
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from gatedjax._utils.limits import MOST_CHARACTERS as LONGEST
-from gatedjax.data.files._unpack import allowance, gunzipped
+from gatedjax.data.files._unpack import allowance, open_gzip
 from gatedjax.text._table import fault
 
 _BINARY = {
@@ -22,7 +22,7 @@ _BINARY = {
     b"PAR1": "a Parquet file: its name must end with .parquet",
     b"SQLite": "a database",
 }
-_WIDE = {  # UTF-32 first, because its mark begins with that of UTF-16
+_WIDE = {  # UTF-32 comes first, because its mark begins with the mark of UTF-16.
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -32,24 +32,28 @@ _CONTROL = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
 
 
 def check_encoding(encoding: str) -> str:
-    """The name of an encoding for opening a file, which also takes away a byte-order mark."""
+    """Returns the name by which `open` decodes an encoding without its byte-order mark.
+
+    Raises:
+      ValueError: if Python does not have the encoding.
+    """
     try:
-        found = codecs.lookup(encoding)
-        if not getattr(found, "_is_text_encoding", True):
+        codec = codecs.lookup(encoding)
+        if not getattr(codec, "_is_text_encoding", True):
             raise LookupError
     except (LookupError, ValueError):
         message = f"encoding must be one that Python knows, as utf-8 or cp1252, got {encoding!r}"
         raise ValueError(message) from None
-    return "utf-8-sig" if found.name == "utf-8" else found.name
+    return "utf-8-sig" if codec.name == "utf-8" else codec.name
 
 
 def limited_lines(text: TextIO) -> Iterator[str]:
-    """Yields the lines of a text, each as far as a line may be long; memory holds no more of it."""
+    """Yields the lines of a text, each cut after `LONGEST` characters, which bounds the memory."""
     while line := text.readline(LONGEST):
         yield line
-        rest = line
-        while rest and len(rest) == LONGEST and rest[-1] not in "\r\n":
-            rest = text.readline(LONGEST)
+        remainder = line
+        while remainder and len(remainder) == LONGEST and remainder[-1] not in "\r\n":
+            remainder = text.readline(LONGEST)
 
 
 def line_fault(line: str, encoding: str) -> str | None:
@@ -60,17 +64,19 @@ def line_fault(line: str, encoding: str) -> str | None:
 
 
 def suggest_encoding(path: Path, encoding: str) -> str:
-    """Names an encoding by which the lines of a file that are not of its encoding are texts.
+    """Suggests an encoding that can decode the undecodable bytes of a file.
+
+    The candidates are UTF-8 and cp1252, because quotes and accents in cp1252 are the usual bytes
+    that are not UTF-8.
 
     Args:
-      path: of the file.
-      encoding: that it was read by.
+      path: path of the file.
+      encoding: encoding with which the file was read.
 
     Returns:
-      The end of a message that names UTF-8, or cp1252, whose quotes and accents are the usual bytes
-      that are no UTF-8; "" if neither has all of these bytes.
+      The end of a message that names UTF-8 or cp1252; "" if neither can decode all of the bytes.
     """
-    bad = others = 0
+    bad = decodable = 0
     try:
         codec = codecs.lookup(encoding).name
         fitting = [name for name in ("utf-8", "cp1252") if name != codec]
@@ -81,18 +87,24 @@ def suggest_encoding(path: Path, encoding: str) -> str:
                 continue
             escaped = "".join(c for c in line if "\udc80" <= c <= "\udcff")
             if not escaped:
-                others += 1
+                decodable += 1
                 continue
             bad += 1
             raw = line.encode(codec, "surrogateescape")
             part = escaped.encode("ascii", "surrogateescape")
-            fitting = [one for one in fitting if _fits(raw if one == "utf-8" else part, one)]
-    except (OSError, ValueError, LookupError):  # data in memory or in Parquet have no encoding
+            fitting = [
+                candidate
+                for candidate in fitting
+                if _fits(raw if candidate == "utf-8" else part, candidate)
+            ]
+    except (OSError, ValueError, LookupError):  # Data in memory or in Parquet have no encoding.
         return ""
     if not bad or not fitting:
         return ""
     name = fitting[0]
-    mixed = f", but other lines have characters of {encoding}: the file mixes both" * bool(others)
+    mixed = f", but other lines have characters of {encoding}: the file mixes both" * bool(
+        decodable
+    )
     return f"; these bytes are characters of {name}: --encoding {name}{mixed}"
 
 
@@ -109,8 +121,8 @@ class TextFile:
     """A text file, plain or .gz.
 
     Attributes:
-      path: as it was given.
-      encoding: of its text.
+      path: path of the file.
+      encoding: encoding of its text.
     """
 
     path: Path
@@ -118,28 +130,33 @@ class TextFile:
 
     @property
     def name(self) -> str:
-        """The path."""
+        """The path of the file, as a string."""
         return str(self.path)
 
     def check(self) -> None:
-        """Refuses what is no text file."""
+        """Checks that the file is a text file.
+
+        Raises:
+          FileNotFoundError: if there is no such file.
+          ValueError: if the file is empty, has another encoding, or is not a text file.
+        """
         codec = check_encoding(self.encoding)
         if not self.path.is_file():
-            there = "not a regular file" if self.path.exists() else "there is no such file"
-            raise FileNotFoundError(f"{self.path}: {there}")
+            reason = "not a regular file" if self.path.exists() else "there is no such file"
+            raise FileNotFoundError(f"{self.path}: {reason}")
         with self._bytes() as file:
             start = file.read(1 << 13)
         if not start:
             raise ValueError(f"{self.path}: the file is empty")
         wide = codec.startswith(("utf-16", "utf-32"))
-        for magic, what in _BINARY.items():
+        for magic, kind in _BINARY.items():
             if start.startswith(magic):
-                raise ValueError(f"{self.path}: not a text file: it is {what}")
+                raise ValueError(f"{self.path}: not a text file: it is {kind}")
         for mark, name in _WIDE.items():
             if start.startswith(mark) and not wide:
                 raise ValueError(f"{self.path}: not {self.encoding} but {name}: --encoding {name}")
         bad = len(start) - len(start.translate(None, _CONTROL))
-        if bad > 8 and bad * 20 > len(start) and not wide:  # a text may have one by mistake
+        if bad > 8 and bad * 20 > len(start) and not wide:  # A text may have a few by mistake.
             hint = (
                 " (UTF-16 has such: --encoding utf-16-le or utf-16-be)"
                 if start.count(0) * 5 > len(start)
@@ -151,9 +168,12 @@ class TextFile:
             )
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        r"""The lines with their numbers from 1 and their ends: "\n", "\r\n" or "\r".
+        r"""Yields the number from 1 and the text of each line, with its end "\n", "\r\n" or "\r".
 
-        A byte that is no character of the encoding becomes half of a surrogate pair.
+        A byte that cannot be decoded becomes half of a surrogate pair.
+
+        Raises:
+          ValueError: if the rest of the file cannot be decoded.
         """
         codec, number = check_encoding(self.encoding), 0
         try:
@@ -171,7 +191,7 @@ class TextFile:
             raise ValueError(message) from None
 
     def fault(self, line: str) -> str | None:
-        """Why a line cannot be used; None if it can."""
+        """Returns why a line cannot be used, or None."""
         return line_fault(line, self.encoding)
 
     @contextlib.contextmanager
@@ -180,5 +200,5 @@ class TextFile:
             if self.path.suffix.lower() != ".gz":
                 yield file
                 return
-            with gunzipped(file, self.path, allowance(self.path)) as unpacked:
+            with open_gzip(file, self.path, allowance(self.path)) as unpacked:
                 yield unpacked

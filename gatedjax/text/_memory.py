@@ -1,6 +1,7 @@
-"""Labelled texts in memory: rows, columns, frames and data sets of other packages, by their shape.
+"""Labelled texts in memory: rows, columns, frames, and data sets of other packages.
 
-pandas, polars and datasets are known by what their objects can do; nothing of them is imported.
+Objects of pandas, polars and datasets are recognised by their attributes, so that none of these
+packages is imported.
 """
 
 import dataclasses
@@ -15,31 +16,36 @@ _LOOK = 100
 
 @dataclasses.dataclass(frozen=True)
 class InColumns:
-    """Names with their values: a frame, or a dict of lists or arrays."""
+    """Columns with their values: a frame, or a dict of lists or arrays.
+
+    Attributes:
+      name: name of the data, for messages.
+      headed: pairs of the name of a column and its values.
+    """
 
     name: str
     headed: tuple[tuple[str, Iterable[object]], ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns."""
+        """The names of the columns."""
         return tuple(name for name, _ in self.headed)
 
     def check(self, columns: Columns) -> None:
-        """Refuses columns that are not there, of different lengths, or without a row."""
+        """Raises ValueError if a column is missing, lengths differ, or there is no row."""
         check_names(self.name, self.names, columns)
-        found = dict(self.headed)
-        lengths = {name: _length(self.name, name, found[name]) for name in columns.wanted}
+        by_name = dict(self.headed)
+        lengths = {name: _length(self.name, name, by_name[name]) for name in columns.wanted}
         if len(set(lengths.values())) > 1:
-            shown = ", ".join(f"{name!r} {length:,}" for name, length in lengths.items())
-            raise ValueError(f"{self.name}: columns must have one length, got {shown}")
+            counts = ", ".join(f"{name!r} {length:,}" for name, length in lengths.items())
+            raise ValueError(f"{self.name}: columns must have one length, got {counts}")
         if not all(lengths.values()):
             raise ValueError(f"{self.name}: there is no row")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Every row, numbered from 1."""
-        found = dict(self.headed)
-        values = zip(*(found[name] for name in columns.wanted), strict=True)
+        """Yields the values of each row, numbered from 1, or the reason why it cannot be used."""
+        by_name = dict(self.headed)
+        values = zip(*(by_name[name] for name in columns.wanted), strict=True)
         for number, row in enumerate(values, 1):
             yield self.name, number, row
 
@@ -54,9 +60,13 @@ def _length(where: str, name: str, values: object) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class InRows:
-    """Dicts, of a list or of a data set, and what is set aside of it.
+    """Rows that are dicts, from a list or a data set.
 
-    A label that is the number of a class gets its name.
+    Attributes:
+      name: name of the data, for messages.
+      data: the rows; an `Aside` stands for a row that cannot be used.
+      classes: for a column of class numbers, the names of the classes, which replace the numbers.
+      named: names of the columns; None takes the names in the first rows.
     """
 
     name: str
@@ -66,20 +76,20 @@ class InRows:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those that the data set states, or those of the first rows."""
+        """The names of the columns, from the data set or from its first rows."""
         if self.named is not None:
             return self.named
         first = [row for row in itertools.islice(self.data, _LOOK) if isinstance(row, Mapping)]
         return tuple(dict.fromkeys(str(name) for row in first for name in row))
 
     def check(self, columns: Columns) -> None:
-        """Refuses columns that are not there."""
+        """Raises ValueError if there is no row, or a column is missing."""
         if next(iter(self.data), None) is None:
             raise ValueError(f"{self.name}: there is no row")
         check_names(self.name, self.names, columns)
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Every row, numbered from 1."""
+        """Yields the values of each row, numbered from 1, or the reason why it cannot be used."""
         classes = self.classes.get(columns.label or "")
         for number, row in enumerate(self.data, 1):
             if isinstance(row, Aside):
@@ -95,7 +105,15 @@ class InRows:
 
 
 def class_name(classes: Sequence[str], label: object) -> object:
-    """The name of a class; None for the -1 that stands for an unknown one."""
+    """Returns the name of the class with a number.
+
+    Args:
+      classes: the names of the classes.
+      label: the number; a label that is not a number is returned unchanged.
+
+    Returns:
+      The name, or None for another number, such as -1 for an unknown class.
+    """
     try:
         number = int(label)  # type: ignore[call-overload]
     except (TypeError, ValueError):
@@ -105,31 +123,31 @@ def class_name(classes: Sequence[str], label: object) -> object:
 
 @dataclasses.dataclass(frozen=True)
 class InTuples:
-    """Tuples (text, ..., label), or texts alone."""
+    """Rows that are tuples (text, ..., label), or texts without labels."""
 
     data: Sequence[object]
     name: str = "rows"
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Pairs of texts are known by their three values."""
+        """The names of the columns of pairs if the first row has three values, else None."""
         size = _size(self.data[0]) if len(self.data) else 0
         return ("premise", "hypothesis", "label") if size == 3 else None
 
     def check(self, columns: Columns) -> None:
-        """Refuses rows of which the first is of another kind."""
+        """Raises ValueError if there is no row, or the first row does not fit the columns."""
         if not len(self.data):
             raise ValueError(f"{self.name}: there is no row")
         if self._values(self.data[0], columns) is None:
-            wanted = f"rows must be {self._wanted(columns)}"
-            raise ValueError(f"{wanted}, a dict of columns or a frame, got {_kind(self.data[0])}")
+            expected = f"rows must be {self._describe_row(columns)}"
+            raise ValueError(f"{expected}, a dict of columns or a frame, got {_kind(self.data[0])}")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Every row, numbered from 1."""
+        """Yields the values of each row, numbered from 1, or the reason why it cannot be used."""
         for number, row in enumerate(self.data, 1):
             values = self._values(row, columns)
             if values is None:
-                reason = f"must be {self._wanted(columns)}, got {_kind(row)}"
+                reason = f"must be {self._describe_row(columns)}, got {_kind(row)}"
                 yield Aside(self.name, number, reason)
             else:
                 yield self.name, number, values
@@ -138,17 +156,17 @@ class InTuples:
         if isinstance(row, str | None) and columns.wanted == columns.inputs[:1]:
             return (row,)
         size = _size(row)
-        # where no label is wanted there may be one
+        # A row may have a label that is not needed.
         fits = size == columns.count or (columns.label is None and size == columns.count + 1)
         return cast(Sequence[object], row)[: columns.count] if fits else None
 
-    def _wanted(self, columns: Columns) -> str:
-        one = "a text or " if columns.wanted == columns.inputs[:1] else ""
-        return f"{one}({', '.join(columns.wanted)}{',' * (columns.count == 1)})"
+    def _describe_row(self, columns: Columns) -> str:
+        prefix = "a text or " if columns.wanted == columns.inputs[:1] else ""
+        return f"{prefix}({', '.join(columns.wanted)}{',' * (columns.count == 1)})"
 
 
 def _size(row: object) -> int:
-    """Number of values; 0 for what is no row of them."""
+    """Returns the number of values in a row; 0 for an object that is not a row of values."""
     is_row = isinstance(row, tuple | list) or getattr(row, "ndim", 0) == 1
     return len(cast(Sequence[object], row)) if is_row else 0
 
@@ -159,7 +177,16 @@ def _kind(value: object) -> str:
 
 
 def form_of(data: object, split: str) -> Form:
-    """How values in memory are read."""
+    """Returns an object that reads rows from values in memory.
+
+    Args:
+      data: rows, columns, a frame or a data set.
+      split: name of the part that is taken from a dict of data sets.
+
+    Raises:
+      ValueError: if the data have no such split.
+      TypeError: if the type of the data is not supported.
+    """
     if isinstance(data, Mapping):
         if data and all(hasattr(value, "column_names") for value in data.values()):
             if split not in data:
@@ -167,7 +194,8 @@ def form_of(data: object, split: str) -> Form:
                 raise ValueError(f"the data have no split {split!r}; there are {names}")
             return form_of(data[split], split)
         return InColumns("columns", tuple((str(name), data[name]) for name in data))
-    if hasattr(type(data), "collect"):  # of polars; a column may have that name, its type not
+    # A lazy frame of polars. The type is checked, because a column may have the name "collect".
+    if hasattr(type(data), "collect"):
         raise TypeError("data must be a frame with its rows: call .collect() of this lazy one")
     if hasattr(data, "column_names") and hasattr(data, "features"):
         return dataset_form("rows", cast(Iterable[object], data))
@@ -187,18 +215,18 @@ def form_of(data: object, split: str) -> Form:
 def _frame_form(frame: Any) -> Form:
     keys = list(frame.columns)
     twice = len(set(map(str, keys))) < len(keys)
-    # of two columns with a name pandas gives a frame: the names say it, and nothing is read
+    # For a name that occurs twice pandas returns a frame, so values are not read; `check` fails.
     return InColumns("frame", tuple((str(key), () if twice else frame[key]) for key in keys))
 
 
 def dataset_form(name: str, data: Iterable[object]) -> Form:
-    """A data set of `datasets`, whole or streamed: rows are dicts, features name the classes."""
+    """Returns the rows of a data set of `datasets`, whole or streamed, with names of classes."""
     features = getattr(data, "features", None) or {}
     classes = {key: getattr(feature, "names", None) for key, feature in features.items()}
     names = getattr(data, "column_names", None)
     return InRows(
         name,
         data,
-        {key: tuple(found) for key, found in classes.items() if found},
+        {key: tuple(class_names) for key, class_names in classes.items() if class_names},
         None if names is None else tuple(names),
     )

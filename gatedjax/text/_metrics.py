@@ -1,4 +1,4 @@
-"""What a classifier's predictions are worth: accuracy, F1, likelihood and calibration."""
+"""Metrics of the predictions of a classifier: accuracy, F1, likelihood and calibration."""
 
 from collections.abc import Sequence
 
@@ -9,38 +9,44 @@ from gatedjax.analysis._scores import class_scores
 from gatedjax.analysis._text import render_table
 
 Label = str | int | float | bool
-# Bins of the calibration, by the probability of the predicted class.
+# Number of bins of the calibration, by the probability of the predicted class.
 _BINS = 15
-# A probability of 0 counts as this much in the likelihood, so that it stays a number.
+# Probabilities below this count as this in the likelihood, because log 0 is not finite.
 _LEAST = 1e-12
-# A confusion matrix of more classes is too wide for a terminal; its largest cells are listed.
+# A confusion matrix of more classes is too wide for a terminal, so its largest cells are listed.
 _WIDEST, _MOST_CONFUSIONS = 10, 10
 
 
 def classification_metrics(
     labels: np.ndarray, probabilities: np.ndarray, classes: Sequence[Label]
 ) -> Json:
-    """Scores predicted probabilities.
+    """Computes the metrics of predicted probabilities.
 
     With p_ic the probability of class c for text i and y_i its label:
     nll = -mean_i log p_iy;  brier = mean_i sum_c (p_ic - [c = y_i])^2, from 0 to 2;
     ece = sum_b n_b / n |accuracy_b - confidence_b| over 15 bins of equal width of max_c p_ic.
 
+        >>> probabilities = np.array([[0.75, 0.25], [0.5, 0.5]])
+        >>> metrics = classification_metrics(np.array([0, 1]), probabilities, ["good", "bad"])
+        >>> print(metrics["accuracy"], metrics["confusion"])
+        0.5 [[1, 0], [1, 0]]
+
     Args:
-      labels: [n] the true classes, from 0.
-      probabilities: [n, C]; rows sum to 1. The first of equal ones is predicted.
-      classes: the C classes as they are called.
+      labels: int [n], the true classes, from 0.
+      probabilities: [n, C]; the rows sum to 1. The first of the largest probabilities in a row is
+        predicted.
+      classes: the names of the C classes.
 
     Returns:
-      What `json.dumps` takes: n, accuracy, macro_f1 (over the classes that occur in labels or
-      predictions), nll, brier, ece, per_class (label, precision, recall, f1, n; 0 where there is
-      nothing to divide by), confusion (rows are true classes) and bins (from, to, n, and the mean
-      confidence and accuracy, None where n is 0).
+      A dict that can be written as JSON: n, accuracy, macro_f1 (over the classes that occur in
+      labels or predictions), nll, brier, ece, per_class (label, precision, recall, f1 and n; a
+      score with denominator 0 is 0), confusion (rows are true classes) and bins (from, to, n, and
+      the mean confidence and accuracy, which are None if n is 0).
 
     Raises:
       TypeError: if labels are not integers.
-      ValueError: if there is nothing to score, shapes do not agree, a label is not in [0, C), or a
-        row is no distribution.
+      ValueError: if there is no label, shapes do not agree, a label is not in [0, C), or a row is
+        not a probability distribution.
 
     Reference: Guo et al. 2017 (ece); Brier 1950.
     """
@@ -54,7 +60,7 @@ def classification_metrics(
             f"got {probabilities.shape} and {labels.shape}"
         )
     sums = probabilities.sum(1)
-    # also refuses NaN
+    # NaN fails the comparison, so that it is refused too.
     proper = (probabilities >= 0).all(1) & (np.abs(sums - 1) < 1e-3)
     if not proper.all():
         row = int(np.argmin(proper))
@@ -62,7 +68,7 @@ def classification_metrics(
             f"probabilities must be at least 0 and sum to 1, got {probabilities[row].tolist()} "
             f"in row {row}"
         )
-    # a label outside of the classes is refused below, by name
+    # A label outside of the classes is refused below, with a message that names it.
     truth = probabilities[np.arange(n), np.clip(labels, 0, len(classes) - 1)]
     best, squares = probabilities.max(1), np.square(probabilities).sum(1)
     return metrics_of(labels, probabilities.argmax(1), truth, best, squares, classes)
@@ -76,18 +82,21 @@ def metrics_of(
     squares: np.ndarray,
     classes: Sequence[Label],
 ) -> Json:
-    """See `classification_metrics`, of as little of the probabilities as it needs.
+    """Computes `classification_metrics` without the whole matrix of probabilities.
 
     Args:
-      labels, predicted: [n] classes.
-      truth, best: [n] probabilities of the true class, and of the predicted one.
-      squares: [n] sums of the squares of all probabilities.
-      classes: as they are called.
+      labels, predicted: int [n], the true and the predicted classes.
+      truth, best: [n], the probabilities of the true class and of the predicted class.
+      squares: [n], the sums of the squares of all probabilities of a text.
+      classes: the names of the classes.
+
+    Returns:
+      See `classification_metrics`.
     """
     n = len(labels)
     scores = class_scores(labels, predicted, len(classes))
     cells = np.bincount(labels * len(classes) + predicted, minlength=len(classes) ** 2)
-    # sum_c (p_c - [c = y])^2 without a matrix of the labels
+    # This is sum_c (p_c - [c = y])^2 without a matrix of the labels.
     brier = squares - 2 * truth + 1
     bins = _bins(best, predicted == labels)
     return {
@@ -113,15 +122,18 @@ def metrics_of(
 
 
 def _bins(confidence: np.ndarray, correct: np.ndarray) -> list[Json]:
-    """Bin k is (k / 15, (k + 1) / 15]; rounding may put a probability a little above 1."""
+    """Returns the bins of the calibration; bin k is (k / 15, (k + 1) / 15].
+
+    Probabilities slightly above 1, which rounding may cause, are in the last bin.
+    """
     edges = np.linspace(0, 1, _BINS + 1)
     place = np.clip(np.searchsorted(edges, confidence) - 1, 0, _BINS - 1)
     counts = np.bincount(place, minlength=_BINS)
     sums = [np.bincount(place, part, _BINS) for part in (confidence, correct)]
-    found = []
+    bins = []
     for k, count in enumerate(counts.tolist()):
         mean, right = (float(part[k] / count) if count else None for part in sums)
-        found.append(
+        bins.append(
             {
                 "from": float(edges[k]),
                 "to": float(edges[k + 1]),
@@ -130,17 +142,20 @@ def _bins(confidence: np.ndarray, correct: np.ndarray) -> list[Json]:
                 "accuracy": right,
             }
         )
-    return found
+    return bins
 
 
 def render_metrics(metrics: Json, unit: str = "texts") -> str:
-    """The metrics for a terminal: a line, a table by class, the confusion and the calibration.
+    """Formats metrics for a terminal: a line, a table by class, the confusion, the calibration.
 
     Control characters in labels are replaced.
 
     Args:
-      metrics: from `classification_metrics`.
-      unit: what was classified.
+      metrics: the result of `classification_metrics`.
+      unit: the noun for the classified items, in the plural.
+
+    Returns:
+      The text, with several lines.
     """
     names = [str(entry["label"]) for entry in metrics["per_class"]]
     parts = [

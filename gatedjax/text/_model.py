@@ -1,4 +1,4 @@
-"""A trained model: what a folder holds, and what it says of texts."""
+"""A trained model: its folder on disk, and its predictions for texts."""
 
 import dataclasses
 import functools
@@ -20,7 +20,7 @@ from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.export import ModelCard, ParamsMismatch
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANet
-from gatedjax.text._buckets import FINE, grouped, padded, shape_of, sizes_of, width_of
+from gatedjax.text._buckets import FINE, group_texts, pad_texts, shape_of, sizes_of, width_of
 from gatedjax.text._corpus import split_words
 from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, Network, Reading
 from gatedjax.text._read import Columns, Label
@@ -32,16 +32,22 @@ _POWERS = tuple(2**n for n in range(3, 16))
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a model says of one text (or pair of texts).
+    """The prediction of a model for a text or a pair of texts.
+
+        >>> prediction = Prediction("good", 0.75, ["fun"], 0.5)
+        >>> prediction.label
+        'good'
+        >>> prediction.to_json()
+        {'label': 'good', 'probability': 0.75, 'kept': ['fun'], 'density': 0.5}
 
     Attributes:
-      label: the likeliest class, as it was written in the training data.
-      probability: of that class.
-      kept: the words that attention may see: those with an open gate; without gates all of them, or
-        those that local attention or the selector chose. A pair has a list for each text. The
-        prediction also depends on other words, through the encoder; the report of `train` and
-        `evaluate` has by how much ("leak").
-      density: share of the words that were kept.
+      label: the most probable class, as it was written in the training data.
+      probability: the probability of this class.
+      kept: the words that attention can see: words with an open gate, or without gates all words,
+        or the words that local attention or the selector chose. For a pair there is a list for each
+        text. The prediction also depends on other words, through the encoder; "leak" in the reports
+        of `train` and `evaluate` measures by how much.
+      density: share of the words that attention can see.
     """
 
     label: Label
@@ -50,7 +56,7 @@ class Prediction:
     density: float
 
     def to_json(self) -> Json:
-        """As a line of `gatedjax predict`."""
+        """Returns the line of `gatedjax predict` as a dict."""
         return {
             "label": self.label,
             "probability": round(self.probability, 6),
@@ -61,29 +67,42 @@ class Prediction:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failure:
-    """Why nothing can be said of a text."""
+    """The reason why there is no prediction for a text.
+
+    Attributes:
+      error: the reason.
+    """
 
     error: str
 
     def to_json(self) -> Json:
-        """As a line of `gatedjax predict`."""
+        """Returns the line of `gatedjax predict` as a dict."""
         return {"error": self.error}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Read:
-    """One text as the network saw it."""
+class TextOutput:
+    """The output of the network for a text or a pair of texts, without padding.
+
+    Attributes:
+      tokens: the words of each text.
+      probabilities: float32 [C], the probability of each class.
+      masks: for each text a bool [T], True at the words that attention can see.
+      density: share of the words that attention can see.
+      attention: [T], the attention to each word of the first text, or None.
+      gates: [T], the probability that each gate is open, or None.
+    """
 
     tokens: tuple[tuple[str, ...], ...]
     probabilities: np.ndarray
-    kept: tuple[np.ndarray, ...]
+    masks: tuple[np.ndarray, ...]
     density: float
     attention: np.ndarray | None
     gates: np.ndarray | None
 
 
-# programs belong to networks, which are equal where their options are: a folder that is opened
-# again finds those of the first time, whatever its parameters
+# Compiled programs are cached by network. Networks with the same options are equal, so that a
+# folder that is opened again uses the programs of the first time, even with other parameters.
 
 
 @functools.lru_cache(16)
@@ -93,31 +112,31 @@ def _reading(kind: str, network: str, module: nn.Module) -> Any:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _modes(module: nn.Module, params: Params, batch: Batch) -> Json:
-    # one seed: the draws of a text are the same in every evaluation
+    # The seed is fixed, so that each evaluation of a text has the same draws.
     rngs = {"gate": jax.random.key(0)}
     outputs: Tree = module.apply({"params": params}, batch, rngs=rngs, method=GANet.gate_modes)
     return {mode: output.logits for mode, output in outputs.items()}
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _forced(module: nn.Module, params: Params, batch: Batch, gates: Tree) -> Tree:
+def _run_with_gates(module: nn.Module, params: Params, batch: Batch, gates: Tree) -> Tree:
     output: Output = module.apply({"params": params}, batch, gates, method=GANet.with_gates)
     return jax.nn.softmax(output.logits)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedModel:
-    """Everything that prediction needs.
+    """A trained network with its vocabulary and classes.
 
     Attributes:
       kind: "text", "pair" or "tags".
       network: name of the network.
-      config: its configuration.
-      vocabulary: gives the ids.
-      classes: labels as written, in the order of the outputs.
-      params: parameters.
-      max_len: words of a text that are used.
-      report: what is known of its quality.
+      config: configuration of the network.
+      vocabulary: maps words to ids.
+      classes: the labels as written in the training data, in the order of the outputs.
+      params: the parameters of the network.
+      max_len: number of words of a text that the network reads.
+      report: scores of the model on validation and test texts.
     """
 
     kind: str
@@ -131,130 +150,139 @@ class TrainedModel:
 
     @property
     def entry(self) -> Network:
-        """The network's entry in the list."""
+        """The entry of the network in `networks`."""
         return networks(self.kind)[self.network]
 
     @functools.cached_property
     def module(self) -> nn.Module:
-        """The Flax module."""
+        """The Flax module of the network."""
         return self.entry.make(self.config, words=len(self.vocabulary), classes=len(self.classes))
 
     @functools.cached_property
-    def _read(self) -> Any:
+    def _program(self) -> Any:
         return _reading(self.kind, self.network, self.module)
 
     @functools.cached_property
-    def _placed(self) -> Params:
+    def _device_params(self) -> Params:
         return jax.device_put(self.params)
 
     def __getstate__(self) -> Json:
-        """The fields; what was compiled of them stays in this process."""
+        """Returns the fields without compiled programs, because those cannot be pickled."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @property
     def inputs(self) -> int:
-        """Texts of an example."""
+        """The number of texts in an example: 2 for pairs, else 1."""
         return inputs_of(self.kind)
 
     def ids(self, tokens: Sequence[str]) -> np.ndarray:
-        """int32 ids of the words of a text, as far as they are used."""
+        """Returns the int32 ids of the first `max_len` words; an empty text is an unknown word."""
         words = self.vocabulary.encode(tokens[: self.max_len]) or [UNK]
         return np.array(words, np.int32)
 
     def run(self, batch: Mapping[str, np.ndarray]) -> Json:
-        """What the network says of a padded batch, as NumPy arrays."""
-        return jax.device_get(self._read(self._placed, batch))
+        """Runs the network on a padded batch; returns NumPy arrays, see `Reading`."""
+        return jax.device_get(self._program(self._device_params, batch))
 
-    def read(
+    def read_texts(
         self, examples: Iterable[Sequence[str]], *, chunk: int = 4096
-    ) -> Iterator[Read | Failure]:
-        """Runs the network over texts, in their order.
+    ) -> Iterator[TextOutput | Failure]:
+        """Runs the network on texts, and yields the results in the order of the texts.
 
-        Memory holds one chunk; padded shapes are few whatever the texts.
+        A chunk at a time is in memory; the number of padded shapes is small for all texts.
 
         Args:
-          examples: texts, as many each as the model reads.
-          chunk: examples that are sorted into batches of one length together.
+          examples: tuples of a text, or for pairs of two texts.
+          chunk: number of examples that are sorted by length into batches.
+
+        Yields:
+          The output for each example, or a `Failure` with the reason.
         """
         for part in chunks(examples, chunk):
             yield from self._read_chunk(part)
 
     def predict(self, examples: Iterable[Sequence[str]]) -> Iterator[Prediction | Failure]:
-        """What `read` found, in words."""
-        return (self._prediction(one) for one in self.read(examples))
+        """Yields a `Prediction` for each example, or a `Failure`; see `read_texts`."""
+        return (self._prediction(output) for output in self.read_texts(examples))
 
     def probabilities(self, examples: Iterable[Sequence[str]]) -> np.ndarray:
-        """float32 [n, C].
+        """Computes the probability of each class for each example: float32 [n, C].
 
         Raises:
           ValueError: if a text has no word.
         """
-        rows = [one.probabilities for one in usable(self.read(examples))]
+        rows = [output.probabilities for output in usable(self.read_texts(examples))]
         return np.array(rows, np.float32).reshape(-1, len(self.classes))
 
-    def _prediction(self, one: Read | Failure) -> Prediction | Failure:
-        if isinstance(one, Failure):
-            return one
-        best = int(np.argmax(one.probabilities))
-        kept = [
+    def _prediction(self, output: TextOutput | Failure) -> Prediction | Failure:
+        if isinstance(output, Failure):
+            return output
+        best = int(np.argmax(output.probabilities))
+        open_words = [
             list(itertools.compress(words, mask.tolist()))
-            for words, mask in zip(one.tokens, one.kept, strict=True)
+            for words, mask in zip(output.tokens, output.masks, strict=True)
         ]
         return Prediction(
             self.classes[best],
-            float(one.probabilities[best]),
-            kept if self.kind == "pair" else kept[0],
-            one.density,
+            float(output.probabilities[best]),
+            open_words if self.kind == "pair" else open_words[0],
+            output.density,
         )
 
-    def _read_chunk(self, examples: Sequence[Sequence[str]]) -> list[Read | Failure]:
-        found: list[Read | Failure] = []
+    def _read_chunk(self, examples: Sequence[Sequence[str]]) -> list[TextOutput | Failure]:
+        failures: list[TextOutput | Failure] = []
         usable: list[tuple[tuple[str, ...], ...]] = []
         for texts in examples:
             reason = self._unusable(texts)
             words = () if reason else self.tokens(texts)
             if not all(words):
                 reason = "the text has no word"
-            found.append(Failure(reason))
+            failures.append(Failure(reason))
             if not reason:
                 usable.append(words)
-        rest = iter(self.read_tokens(usable))
-        return [one if one.error else next(rest) for one in found if isinstance(one, Failure)]
+        outputs = iter(self.read_tokens(usable))
+        return [
+            failure if failure.error else next(outputs)
+            for failure in failures
+            if isinstance(failure, Failure)
+        ]
 
     def tokens(self, texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """The words of every text of an example, as far as they are used."""
+        """Returns the first `max_len` words of each text of an example."""
         return tuple(split_words(text, self.max_len) for text in texts)
 
-    def read_tokens(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[Read]:
-        """Runs the network over texts that are words already; no word is read as an unknown one."""
-        found: dict[int, Read] = {}
+    def read_tokens(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[TextOutput]:
+        """Runs the network on tokenised texts; a text without words is read as an unknown word."""
+        outputs: dict[int, TextOutput] = {}
         for numbers, batch in self.batches(examples):
             out = self.run(batch)
             for row, number in enumerate(numbers):
-                found[number] = cut(examples[number], out, row)
-        return [found[number] for number in range(len(examples))]
+                outputs[number] = take_row(examples[number], out, row)
+        return [outputs[number] for number in range(len(examples))]
 
     def batches(
         self, examples: Sequence[tuple[tuple[str, ...], ...]]
     ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
-        """Yields (which examples, their padded batch), the shortest texts first."""
+        """Yields (positions of the examples, their padded batch), the shortest texts first."""
         lengths = (max(map(len, words)) for words in examples)
-        for numbers, (_, width) in grouped(lengths, lambda n: shape_of(n, self.max_len)):
+        for numbers, (_, width) in group_texts(lengths, lambda n: shape_of(n, self.max_len)):
             yield numbers, self.batch([examples[i] for i in numbers], width)
 
     @functools.cached_property
     def modes(self) -> Any:
-        """A compiled function of (params, batch): the logits [draws, B, C] of every gate mode."""
+        """A compiled function of (params, batch) that returns logits [draws, B, C] by gate mode."""
         return functools.partial(_modes, self.module)
 
     def with_gates(self, tokens: tuple[str, ...], gates: np.ndarray) -> np.ndarray:
-        """The class probabilities [S, C] of one text under gates [S, T] that are given."""
+        """Returns the class probabilities [S, C] of a text with each row of the gates [S, T]."""
         width = width_of(len(tokens), self.max_len)
         rows = next(size for size in _POWERS if size >= len(gates))
         patterns = np.zeros((rows, 1, width), np.float32)
         patterns[: len(gates), 0, : gates.shape[1]] = gates
-        found = _forced(self.module, self._placed, self.batch([(tokens,)], width), patterns)
-        return np.asarray(found)[: len(gates), 0]
+        probabilities = _run_with_gates(
+            self.module, self._device_params, self.batch([(tokens,)], width), patterns
+        )
+        return np.asarray(probabilities)[: len(gates), 0]
 
     def _unusable(self, texts: Sequence[str]) -> str:
         if isinstance(texts, str) or len(texts) != self.inputs:
@@ -265,12 +293,12 @@ class TrainedModel:
     def batch(
         self, examples: Sequence[tuple[tuple[str, ...], ...]], width: int
     ) -> dict[str, np.ndarray]:
-        """The padded batch of tokenised texts, of the smallest size that holds them."""
+        """Pads tokenised texts to a width, in the smallest size of batch in which they fit."""
         rows = next(size for size in sizes_of(width) if size >= len(examples))
-        return padded([tuple(map(self.ids, texts)) for texts in examples], (rows, width))
+        return pad_texts([tuple(map(self.ids, texts)) for texts in examples], (rows, width))
 
     def save(self, folder: str | Path, *, card: ModelCard | None = None, overwrite: bool) -> Path:
-        """Writes the folder; see `gatedjax.export.save`."""
+        """Writes the model to a folder and returns its path; see `gatedjax.export.save`."""
         config = {
             **facts_of(self.kind),  # type: ignore[arg-type]
             "network": self.network,
@@ -290,11 +318,18 @@ class TrainedModel:
 
     @classmethod
     def load(cls, folder: str | Path, kinds: Sequence[str]) -> "TrainedModel":
-        """Reads what `save` wrote; nothing of it is executed.
+        """Loads a model that `save` wrote; no code in the folder is executed.
+
+        Args:
+          folder: the folder of the model.
+          kinds: the accepted kinds of models.
+
+        Returns:
+          The model.
 
         Raises:
-          FileNotFoundError, ValueError: for a folder that is none, holds another kind of model, is
-            damaged, or was written by a newer version.
+          FileNotFoundError, ValueError: if the folder does not have a model, has another kind of
+            model, is damaged, or was written by a newer version.
         """
         config = export.read_config(folder)
         kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
@@ -306,7 +341,7 @@ class TrainedModel:
             }
             words = json.loads(export.read_file(folder, VOCABULARY))
             vocabulary = entry.vocabulary(_texts(words["words"][2:]), lowercase=words["lowercase"])
-            made = cls(
+            model = cls(
                 kind=kind,
                 network=config["network"],
                 config=type(entry.config)(**settings),
@@ -316,8 +351,8 @@ class TrainedModel:
                 max_len=_positive(config["max_len"]),
                 report=_object(json.loads(export.read_file(folder, REPORT))),
             )
-            like = jax.eval_shape(made._init)
-        except export.BadFile:  # says which file and what is wrong with it
+            like = jax.eval_shape(model._init)
+        except export.BadFile:  # The message already names the file and the fault.
             raise
         except (
             *(AttributeError, KeyError, TypeError, ValueError),
@@ -330,7 +365,7 @@ class TrainedModel:
             raise export.BadFile(
                 f"{folder}: its parameters are not those of the network in its config.json"
             ) from error
-        return dataclasses.replace(made, params=params)
+        return dataclasses.replace(model, params=params)
 
     def _init(self) -> Params:
         example = (("a",),) * self.inputs
@@ -339,41 +374,45 @@ class TrainedModel:
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yields lists of so many items, the last one shorter."""
+    """Yields lists of `size` items; the last list may be shorter."""
     iterator = iter(items)
     while part := list(itertools.islice(iterator, size)):
         yield part
 
 
 def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
-    """Yields the results; raises ValueError, with the number of the text, for a failure."""
-    for number, one in enumerate(results):
-        if isinstance(one, Failure):
-            raise ValueError(f"{noun} {number}: {one.error}")
-        yield one
+    """Yields the results up to the first failure.
+
+    Raises:
+      ValueError: for a failure, with `noun` and the number of the text.
+    """
+    for number, result in enumerate(results):
+        if isinstance(result, Failure):
+            raise ValueError(f"{noun} {number}: {result.error}")
+        yield result
 
 
 def networks(kind: str) -> dict[str, Network]:
-    """The networks for a kind of model."""
+    """Returns the networks for a kind of model, by name."""
     return {"text": TEXT, "pair": PAIR, "tags": TAGS}[kind]
 
 
 def inputs_of(kind: str) -> int:
-    """Texts of an example."""
+    """Returns the number of texts in an example of a kind of model."""
     return 2 if kind == "pair" else 1
 
 
 def check_inputs(columns: Columns, kind: str) -> None:
-    """Refuses columns that are not as many as a kind of model reads texts."""
+    """Raises ValueError unless the number of text columns fits the kind of model."""
     if len(columns.inputs) != inputs_of(kind):
-        wanted = "two columns for pairs" if kind == "pair" else "one column for texts"
+        expected = "two columns for pairs" if kind == "pair" else "one column for texts"
         raise ValueError(
-            f"columns.inputs must name {wanted}, got {', '.join(map(repr, columns.inputs))}"
+            f"columns.inputs must name {expected}, got {', '.join(map(repr, columns.inputs))}"
         )
 
 
 def _texts(values: object) -> list[str]:
-    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+    if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
         raise ValueError("words must be a list of texts")
     return values
 
@@ -381,7 +420,7 @@ def _texts(values: object) -> list[str]:
 def _classes(values: object) -> tuple[Label, ...]:
     if not isinstance(values, list) or len(set(values)) < max(len(values), 2):
         raise ValueError("classes must be a list of different labels, at least two")
-    if not all(isinstance(one, str | int | float) for one in values):
+    if not all(isinstance(label, str | int | float) for label in values):
         raise ValueError("classes must be texts or numbers")
     return tuple(values)
 
@@ -399,14 +438,14 @@ def _positive(value: object) -> int:
     return value
 
 
-def cut(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> Read:
-    """One row of a batch, without its padding."""
+def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> TextOutput:
+    """Returns the output for a row of a batch, without padding."""
     size = len(tokens[0])
     attention, gates = out.get("attention"), out.get("gates")
-    return Read(
+    return TextOutput(
         tokens,
         out["probabilities"][row],
-        tuple(kept[row, : len(words)] for kept, words in zip(out["kept"], tokens, strict=True)),
+        tuple(mask[row, : len(words)] for mask, words in zip(out["kept"], tokens, strict=True)),
         float(out["density"][row]),
         None if attention is None else attention[row, :size],
         None if gates is None else gates[row, :size],

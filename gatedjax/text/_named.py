@@ -1,4 +1,4 @@
-"""Data sets by name: those of gatedjax.data, of TFDS, and of Hugging Face where it is installed."""
+"""Data sets by name: from gatedjax.data, from TFDS and from Hugging Face."""
 
 import contextlib
 import dataclasses
@@ -13,11 +13,19 @@ from gatedjax.text._table import Aside, Form
 
 
 def open_named(name: str, split: str) -> Form | None:
-    """Opens "hf:NAME[:CONFIG]", "tfds:NAME" or a bare name; None if no set is called so.
+    """Opens a data set by its name.
+
+    Args:
+      name: "hf:NAME[:CONFIG]", "tfds:NAME", or a name that `gatedjax.data.load` or TFDS has.
+      split: the part, such as "train".
+
+    Returns:
+      The rows, or None if no data set has this name.
 
     Raises:
-      ValueError: if the set, its split or its package is not there.
-      FileNotFoundError: if a set of gatedjax.data has no files; the message says where they are.
+      ValueError: if the data set, its split or its package does not exist.
+      FileNotFoundError: if the files of a set of gatedjax.data are missing; the message has their
+        source.
     """
     if name.startswith("hf:"):
         return _hugging_face(name, split)
@@ -31,7 +39,7 @@ def open_named(name: str, split: str) -> Form | None:
         return InRows(name, _Examples(source), classes, (*_texts(source), "label"))
     if name.isidentifier():
         with contextlib.suppress(ImportError):
-            import tensorflow_datasets as tfds  # takes a second
+            import tensorflow_datasets as tfds  # Imported last, because it takes a second.
 
             if name in tfds.list_builders(with_community_datasets=False):
                 return _tfds(name, name, split)
@@ -39,7 +47,7 @@ def open_named(name: str, split: str) -> Form | None:
 
 
 def _texts(source: Source) -> tuple[str, ...]:
-    """Names of the texts that an example has tokens of."""
+    """Returns the names of the text columns; none if the examples are not classified texts."""
     first = source[0]
     if "tokens" not in first or "query" in first:
         return ()
@@ -48,7 +56,7 @@ def _texts(source: Source) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class _Examples:
-    """The examples of a set of gatedjax.data as rows, then what was set aside when it was read."""
+    """The examples of a set of gatedjax.data as rows, followed by the lines that were set aside."""
 
     source: Source
 
@@ -70,14 +78,14 @@ def _hugging_face(name: str, split: str) -> Form:
     except ImportError:
         raise ValueError(missing(f"{name} needs", "datasets")) from None
     try:
-        found = datasets.load_dataset(path, config or None, split=split)
-    except Exception as error:  # of many kinds, by hub, network and set
+        data = datasets.load_dataset(path, config or None, split=split)
+    except Exception as error:  # The type depends on the hub, the network and the set.
         raise ValueError(f"{name}, split {split!r}: {_line(error)}") from error
-    return dataset_form(name, found)
+    return dataset_form(name, data)
 
 
 class _Records:
-    """A data source of TFDS as an iterable that can begin again."""
+    """A data source of TFDS as an iterable that can be read several times."""
 
     def __init__(self, records: Sequence[object]) -> None:
         self._records = records
@@ -86,23 +94,23 @@ class _Records:
         return (self._records[i] for i in range(len(self._records)))
 
 
-def _tfds(shown: str, name: str, split: str) -> Form:
+def _tfds(label: str, name: str, split: str) -> Form:
     try:
         import tensorflow_datasets as tfds
     except ImportError:
-        raise ValueError(missing(f"{shown} needs", TFDS)) from None
+        raise ValueError(missing(f"{label} needs", TFDS)) from None
     try:
         builder = tfds.builder(name, file_format="array_record")
         if not builder.is_prepared():
             with contextlib.redirect_stdout(io.StringIO()):
                 builder.download_and_prepare()
         records: Iterable[object] = _Records(builder.as_data_source(split))
-    except Exception as error:  # of many kinds, by set, network and TensorFlow
-        raise ValueError(f"{shown}, split {split!r}: {_line(error)}") from error
+    except Exception as error:  # The type depends on the set, the network and TensorFlow.
+        raise ValueError(f"{label}, split {split!r}: {_line(error)}") from error
     features = dict(builder.info.features)
     classes = {key: getattr(feature, "names", None) for key, feature in features.items()}
-    found = {key: tuple(names) for key, names in classes.items() if names}
-    return InRows(shown, records, found, tuple(features))
+    class_names = {key: tuple(names) for key, names in classes.items() if names}
+    return InRows(label, records, class_names, tuple(features))
 
 
 def _line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""The networks by name: what is built for texts of one's own, and how its output is read."""
+"""The networks by name: their defaults for your texts, and readers of their outputs."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -22,58 +22,73 @@ from gatedjax.training import Ratio
 Config = Any
 Batch = Mapping[str, Any]
 Reading = dict[str, Any]
-"""Of a batch: "probabilities" [B, C], "density" [B], "kept", a bool [B, T] for each text, and where
-there are any "attention" [B, T] and "gates" [B, T], the probabilities that they are open."""
+"""The output of a network for a batch: "probabilities" [B, C], "density" [B], "kept", a bool [B, T]
+for each text, "attention" [B, T] if the network has attention, and "gates" [B, T], the probability
+that each gate is open, if it has gates."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Network:
-    """A network as `gatedjax train --model NAME` makes it."""
+    """A network of `gatedjax train --model NAME`, with defaults and the functions that use it."""
 
     about: str
+    """A description in a few words."""
     config: Config
-    """With the defaults for texts of one's own."""
+    """The configuration with the defaults for your texts."""
     kind: Callable[..., nn.Module]
+    """Builds the module from the configuration and sizes; see `make`."""
     task: Callable[[Any], Any]
-    read: Callable[[Output, Batch], Reading]
+    """Builds the training task from the module."""
+    summarize: Callable[[Output, Batch], Reading]
+    """Maps the output for a batch to a `Reading` without "probabilities"."""
     width: Callable[[Config, int], Config] = lambda c, d: dataclasses.replace(c, embedding_dim=d)
-    """The configuration for word vectors of this width."""
+    """Returns the configuration for word vectors of a width."""
     with_vectors: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """What the configuration has otherwise where there is a file of word vectors."""
+    """Changes of the configuration when there is a file of word vectors."""
     starts_from_counts: bool = True
-    """Whether word vectors begin with `log_ratios` where there is no file of them."""
+    """True if word vectors start from `log_ratios` when there is no file of them."""
     vectors: int = 100
-    """Width of the word vectors where there is no file of them."""
+    """Width of the word vectors when there is no file of them."""
     vector_std: float | None = None
-    """Scale word vectors to this standard deviation; None takes them as they are."""
+    """Standard deviation to which word vectors are scaled; None does not scale them."""
     vocabulary: type[Vocabulary] = Vocabulary
-    """What words become ids by."""
+    """The class of the vocabulary."""
 
     @property
     def gated(self) -> bool:
-        """Whether there are gates, with modes and a density that can be held."""
+        """True for a network with gates, gate modes and a density that can be set."""
         return isinstance(self.config, models.GANetConfig) and self.config.system == "ganet"
 
     def make(self, config: Config, *, words: int, classes: int, vectors: Any = None) -> Any:
-        """The Flax module."""
+        """Builds the Flax module.
+
+        Args:
+          config: the configuration.
+          words: size of the vocabulary.
+          classes: number of classes.
+          vectors: word vectors [words, width] to start from, or None.
+
+        Returns:
+          The module.
+        """
         return self.kind(config, vocab_size=words, num_classes=classes, embeddings=vectors)
 
     def reading(self, module: Any) -> Callable[[Params, Batch], Reading]:
-        """A pure function of (params, batch)."""
+        """Returns a pure function that maps (params, batch) to a `Reading`."""
 
-        def read(params: Params, batch: Batch) -> Reading:
+        def summarize(params: Params, batch: Batch) -> Reading:
             output = module.apply({"params": params}, batch)
-            return {"probabilities": nn.softmax(output.logits), **self.read(output, batch)}
+            return {"probabilities": nn.softmax(output.logits), **self.summarize(output, batch)}
 
-        return read
+        return summarize
 
 
 def _mask(batch: Batch, name: str = "tokens", lengths: str = "lengths") -> jax.Array:
     return F.length_mask(batch[lengths], batch[name].shape[1])
 
 
-def _density(kept: jax.Array, mask: jax.Array) -> jax.Array:
-    return jnp.sum(kept, axis=1) / jnp.maximum(jnp.sum(mask, axis=1), 1)
+def _density(is_open: jax.Array, mask: jax.Array) -> jax.Array:
+    return jnp.sum(is_open, axis=1) / jnp.maximum(jnp.sum(mask, axis=1), 1)
 
 
 def _all(output: Output, batch: Batch) -> Reading:
@@ -85,23 +100,27 @@ def _ga_net(output: Output, batch: Batch) -> Reading:
     mask = _mask(batch)
     if output.attention is None:
         return _all(output, batch)
-    # without gates it is local attention that leaves out words, those outside of its window
-    kept = mask & ((output.attention if output.gates is None else output.gates) > 0)
-    more = {"attention": output.attention, "kept": (kept,), "density": _density(kept, mask)}
+    # Without gates, local attention leaves out the words outside of its window.
+    is_open = mask & ((output.attention if output.gates is None else output.gates) > 0)
+    reading = {
+        "attention": output.attention,
+        "kept": (is_open,),
+        "density": _density(is_open, mask),
+    }
     if output.gate_logits is not None:
-        more["gates"] = jnp.where(mask, nn.sigmoid(output.gate_logits), 0)
-    return more
+        reading["gates"] = jnp.where(mask, nn.sigmoid(output.gate_logits), 0)
+    return reading
 
 
 def _agt(output: Output, batch: Batch) -> Reading:
-    more = _all(output, batch)
+    reading = _all(output, batch)
     if output.attention is not None:
-        more["attention"] = jnp.mean(output.attention, axis=1)
-    return more
+        reading["attention"] = jnp.mean(output.attention, axis=1)
+    return reading
 
 
-def _selected(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(words that more than half of the words select, share of the pairs), over layers, heads."""
+def _pool_selections(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Returns the words that more than half of the words select, and the share of open pairs."""
     gates = [s.gates for s in selections if s.gates is not None]
     if not gates:
         return mask, jnp.ones(len(mask))
@@ -114,22 +133,22 @@ def _selected(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 def _ssan(output: Output, batch: Batch) -> Reading:
     mask = _mask(batch)
-    kept, density = _selected(output.selections, mask)
+    is_selected, density = _pool_selections(output.selections, mask)
     received = [s.weights for s in output.selections if s.weights is not None]
-    more: Reading = {"kept": (kept,), "density": density}
+    reading: Reading = {"kept": (is_selected,), "density": density}
     if received:
         weights = jnp.mean(jnp.stack(received), axis=(0, 2))
         total = jnp.sum(weights * mask[:, :, None], axis=1)
-        more["attention"] = total / jnp.maximum(jnp.sum(total, axis=1, keepdims=True), 1e-9)
-    return more
+        reading["attention"] = total / jnp.maximum(jnp.sum(total, axis=1, keepdims=True), 1e-9)
+    return reading
 
 
 def _nli(output: Output, batch: Batch) -> Reading:
-    first, one = _selected((output.premise,), _mask(batch))
-    second, other = _selected(
+    first, first_density = _pool_selections((output.premise,), _mask(batch))
+    second, second_density = _pool_selections(
         (output.hypothesis,), _mask(batch, "hypothesis", "hypothesis_lengths")
     )
-    return {"kept": (first, second), "density": (one + other) / 2}
+    return {"kept": (first, second), "density": (first_density + second_density) / 2}
 
 
 def _heads(config: Config, width: int) -> Config:
@@ -163,14 +182,14 @@ def _selector(layers: tuple[int, ...]) -> models.SelectorConfig:
 
 
 class _Thresholded(models.GANetTask):
-    """Evaluates under the gates of prediction, and no others: one pass, a small program.
+    """A task that evaluates only with test-time gates, so that its program is small.
 
-    Where a density is held, those are the `likeliest` of a batch; `held_at` makes the same of a
-    trained network.
+    With a fixed density the open gates are the `likeliest` of a batch; `held_at` changes the bias
+    of a trained network so that prediction opens the same share.
     """
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Any, Any]:
-        """See `gatedjax.training.Task`."""
+        """Computes the metrics of a batch; see `gatedjax.training.Task`."""
         variables, weight = {"params": params}, batch["weight"]
         output: Output = self.model.apply(variables, batch)
         density = self.model.config.gates.density
@@ -188,33 +207,49 @@ class _Thresholded(models.GANetTask):
 
 
 def likeliest(logits: jax.Array, mask: jax.Array, density: float) -> jax.Array:
-    """The likeliest of the words of a batch that are about this share of them; at least one.
+    """Selects the words of a batch with the largest logits.
 
-    Words of equal logits are chosen together or not at all, whichever is nearer to the share.
+    Words with equal logits are selected together or not at all, whichever is nearer to the share.
+
+        >>> mask = jnp.array([[True, True, True, True, False]])
+        >>> print(likeliest(jnp.array([[0.0, 2.0, 1.0, -1.0, 9.0]]), mask, 0.5))
+        [[False  True  True False False]]
+
+    Args:
+      logits: [B, T], the logits of the gates.
+      mask: bool [B, T], True at words.
+      density: share of all words in the batch that is selected; at least a word is selected.
+
+    Returns:
+      bool [B, T], True at selected words.
     """
     ranked = -jnp.sort(-jnp.where(mask, logits, -jnp.inf).ravel())
-    wanted = density * jnp.sum(mask)
-    least = ranked[jnp.maximum(jnp.round(wanted).astype(int), 1) - 1]
+    target = density * jnp.sum(mask)
+    least = ranked[jnp.maximum(jnp.round(target).astype(int), 1) - 1]
     above, from_it = (mask & (logits > least)), (mask & (logits >= least))
     without, with_it = jnp.sum(above), jnp.sum(from_it)
-    nearer = (without == 0) | (jnp.abs(with_it - wanted) <= jnp.abs(wanted - without))
+    nearer = (without == 0) | (jnp.abs(with_it - target) <= jnp.abs(target - without))
     return jnp.where(nearer, from_it, above)
 
 
 def held_at(params: Params, probabilities: np.ndarray, density: float) -> Params:
-    """The parameters with the gates' bias at which about this share of words has an open gate.
+    """Changes the bias of the gates so that about a given share of words has an open gate.
 
-    The bias lies between two words whose gates differ: words with one gate open or close together,
-    whichever is nearer to the share.
+    The new threshold lies between two different probabilities: gates with equal probabilities are
+    open together or closed together, whichever is nearer to the share.
 
     Args:
-      params: of a `GANet`.
-      probabilities: [n] that the gates of some words are open.
-      density: the share.
+      params: parameters of a `GANet`.
+      probabilities: [n], the probabilities that the gates of some words are open.
+      density: the share of open gates.
+
+    Returns:
+      The parameters with another bias.
     """
     clipped = np.clip(probabilities.astype(np.float64), 1e-9, 1 - 1e-7)
     logits, counts = np.unique(np.log(clipped) - np.log1p(-clipped), return_counts=True)
-    shares = np.cumsum(counts[::-1])[::-1] / np.sum(counts)  # open from each logit on
+    # The share of open gates if the threshold is just below each logit.
+    shares = np.cumsum(counts[::-1])[::-1] / np.sum(counts)
     lowest = int(np.argmin(np.abs(shares - density)))
     below = logits[lowest - 1] if lowest else logits[0] - 2
     cut = (logits[lowest] + below) / 2
@@ -226,14 +261,14 @@ def held_at(params: Params, probabilities: np.ndarray, density: float) -> Params
 _GA_NET: Tree = {
     "kind": models.GANet,
     "task": _Thresholded,
-    "read": _ga_net,
+    "summarize": _ga_net,
     "with_vectors": {
         "hidden": 100,
         "dropouts.embedding_dropout": 0.3,
         "dropouts.pool_dropout": 0.3,
     },
 }
-_RAU: Tree = {"kind": models.RAUClassifier, "task": models.RAUTask, "read": _all}
+_RAU: Tree = {"kind": models.RAUClassifier, "task": models.RAUTask, "summarize": _all}
 TEXT: dict[str, Network] = {
     "ganet": Network(about="a BiLSTM whose gates choose the words", config=_ga("ganet"), **_GA_NET),
     "soft": Network(about="a BiLSTM with soft attention", config=_ga("soft"), **_GA_NET),
@@ -246,7 +281,7 @@ TEXT: dict[str, Network] = {
         ),
         kind=models.AGT,
         task=models.AGTTask,
-        read=_agt,
+        summarize=_agt,
     ),
     "rau": Network(about="recurrent attention units", config=_rau("rau"), **_RAU),
     "gru": Network(about="a GRU", config=_rau("gru"), **_RAU),
@@ -262,13 +297,13 @@ TEXT: dict[str, Network] = {
         ),
         kind=models.SSANProbe,
         task=models.SSANProbeTask,
-        read=_ssan,
+        summarize=_ssan,
         width=_heads,
     ),
 }
-"""For one text: what `--model` names."""
+"""The networks for single texts, by their names for `--model`."""
 
-_NLI: Tree = {"kind": models.SSANNLI, "task": models.SSANNLITask, "read": _nli}
+_NLI: Tree = {"kind": models.SSANNLI, "task": models.SSANNLITask, "summarize": _nli}
 PAIR: dict[str, Network] = {
     name: Network(
         about=about,
@@ -281,11 +316,11 @@ PAIR: dict[str, Network] = {
         ("san", "self-attention", (0,)),
     )
 }
-"""For two texts."""
+"""The networks for pairs of texts."""
 
 
 class _Tagger(models.SSANTagger):
-    """For sentences in which no predicate is marked."""
+    """A tagger for sentences without a marked predicate."""
 
     def __call__(self, batch: Batch, *, train: bool = False) -> Any:
         unmarked = {**batch, "is_predicate": jnp.zeros_like(batch["tokens"])}
@@ -293,7 +328,7 @@ class _Tagger(models.SSANTagger):
 
 
 class _TaggingTask(models.SSANTaggingTask):
-    """Evaluates without telling what is predicted."""
+    """A tagging task that returns metrics but no predictions when it evaluates."""
 
     def _predictions(self, output: Output, batch: Batch) -> Any:
         return {}
@@ -318,10 +353,10 @@ TAGS: dict[str, Network] = {
             config, vocab_size, num_classes, embeddings
         ),
         task=lambda module: _TaggingTask(module, 0),
-        read=_all,
+        summarize=_all,
         width=_halves,
         vectors=64,
-        # sqrt(hidden) makes them about as large as the sinusoids of the positions
+        # After the factor sqrt(hidden) vectors are about as large as the sinusoids of positions.
         vector_std=0.1,
         vocabulary=ShapedVocabulary,
     )
@@ -330,4 +365,4 @@ TAGS: dict[str, Network] = {
         ("san", "a Transformer encoder", (0,)),
     )
 }
-"""For a tag of every word."""
+"""The networks for a tag per word."""

@@ -1,7 +1,8 @@
-"""The options of a model of texts: names, defaults, limits and descriptions, each in one place.
+"""The options of a model for texts: names, defaults, limits and descriptions in a single place.
 
 `TextClassifier`, `PairClassifier`, `Tagger` and `gatedjax train` inherit the fields of `Options`.
-An option that is added here is a parameter, an option of the command, and an entry in both helps.
+A new field becomes a parameter of the classes and an option of the command, with its description in
+`help()` and `--help`.
 """
 
 import dataclasses
@@ -29,12 +30,12 @@ from gatedjax.training import OptimizerConfig, TrainConfig
 
 C = TypeVar("C")
 Check = Callable[[str, Any], None]
-"""Raises ValueError, with the name in its message, for a value that an option cannot have."""
+"""A function of (name, value) that raises ValueError for a value that the option cannot have."""
 _FEWEST_STEPS = 400
 _WIDTH = 100
 
 
-def _whole(least: int, most: int) -> Check:
+def _check_integer(least: int, most: int) -> Check:
     def check(name: str, value: int) -> None:
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value}")
@@ -58,7 +59,14 @@ def _option(default: Any, text: str, check: Check | None = None) -> Any:
 
 
 def with_arguments(cls: type[C]) -> type[C]:
-    """Adds the descriptions of the options to the docstring of a class, as its arguments."""
+    """Adds the descriptions of the options to the docstring of a class, as section "Args:".
+
+    Args:
+      cls: the class; its docstring may have a section "Attributes:", before which the text goes.
+
+    Returns:
+      The same class.
+    """
     lines = ["Args:"]
     for field in dataclasses.fields(Options):
         lines += textwrap.wrap(
@@ -68,76 +76,88 @@ def with_arguments(cls: type[C]) -> type[C]:
             subsequent_indent="    ",
         )
     section = textwrap.indent("\n".join(lines), "    ")
-    head, attributes, rest = (cls.__doc__ or "").rstrip().partition("\n\n    Attributes:")
-    cls.__doc__ = f"{head}\n\n{section}{attributes}{rest}\n    "
+    head, attributes, tail = (cls.__doc__ or "").rstrip().partition("\n\n    Attributes:")
+    cls.__doc__ = f"{head}\n\n{section}{attributes}{tail}\n    "
     return cls
 
 
 @dataclasses.dataclass(eq=False)
 class Options:
-    """Options of a model of texts. Every default is meant to be kept."""
+    """Options of a model for texts. The defaults work without changes for most data."""
 
     model: str = _option(
         "ganet",
-        "Network: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan; for pairs and tags ssan "
-        "(attention over words that are selected) or san (over all words).",
+        "Name of the network: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan; for pairs "
+        "and tags ssan (attention to selected words) or san (attention to all words).",
     )
     _: dataclasses.KW_ONLY
     embeddings: str | Path | None = _option(  # noqa: RUF009
         None,
-        "Text file of word vectors (GloVe, fastText; plain or .gz); None starts from how often "
-        "words occur in which class.",
+        "Text file of word vectors (GloVe or fastText, plain or .gz). None starts from random "
+        "vectors, which for most networks contain the frequency of each word in each class.",
     )
-    minutes: float | None = _option(None, "Train for at most so long.", _positive)
+    minutes: float | None = _option(
+        None, "Largest training time in minutes; None sets no limit.", _positive
+    )
     num_steps: int | None = _option(
         None,
-        "Train for at most so many steps; None is some twenty epochs, or fewer where validation "
-        "does not improve.",
-        _whole(1, MOST_STEPS),
+        "Largest number of training steps; None is about twenty epochs. Training stops earlier if "
+        "the validation loss does not improve.",
+        _check_integer(1, MOST_STEPS),
     )
     density: float | None = _option(
-        None, "Share of the words that gates keep (ganet); None is a half.", _share
+        None, "Share of the words with an open gate, for ganet; None is 0.5.", _share
     )
     max_len: int = _option(
         400,
-        "Words of a text that are used. A tagger learns a longer sentence in pieces, and tags it "
-        "in windows that overlap by half, each word from the window that has the most words around "
-        "it.",
-        _whole(1, MOST_LENGTH),
+        "Number of words of a text that are read. A tagger splits longer sentences in training. It "
+        "predicts their tags in windows that overlap by half, and takes the tag of a word from the "
+        "window with the most words around it.",
+        _check_integer(1, MOST_LENGTH),
     )
     min_count: int | None = _option(
         None,
-        "Words that occur less often are unknown; a tagger knows them by their shape (capitals, "
-        "digits, last letters). None is 1 with word vectors; else 2 for a tagger, and 1 up to "
-        "1,000 texts, 2 up to 5,000, 5 up to 20,000, 10 above.",
-        _whole(1, MOST_WORDS),
+        "Words that occur less often are unknown; a tagger distinguishes them by their shape "
+        "(capitals, digits, last letters). None is 1 with word vectors. Without them None is 2 for "
+        "a tagger, and for a classifier 1 up to 1,000 texts, 2 up to 5,000, 5 up to 20,000 and 10 "
+        "above.",
+        _check_integer(1, MOST_WORDS),
     )
-    max_words: int = _option(100_000, "Words that are known at most.", _whole(1, MOST_WORDS))
+    max_words: int = _option(
+        100_000,
+        "Largest number of words from the texts in the vocabulary.",
+        _check_integer(1, MOST_WORDS),
+    )
     lowercase: bool = _option(
-        True, "Fold case; off by default for a tagger, because capitals tell names."
+        True, "Ignore case. The default is False for a tagger, because capitals mark names."
     )
     held_out: float = _option(
         0.1,
-        "Share of the training texts that chooses the best parameters, 20,000 texts at most.",
+        "Share of the training texts, at most 20,000 texts, that is split off for validation if "
+        "there are no validation data.",
         _share,
     )
     batch_size: int | None = _option(
-        None, "Texts of a step; None is 32, or 64 above 10,000 texts.", _whole(1, MOST_BATCH)
+        None,
+        "Number of texts in a training step; None is 32, or 64 above 10,000 texts.",
+        _check_integer(1, MOST_BATCH),
     )
     seed: int = _option(
-        0, "Seed of parameters, dropout, gates and the order of the texts.", _whole(0, MOST_SEED)
+        0,
+        "Seed of the parameters, the dropout, the gates and the order of the texts.",
+        _check_integer(0, MOST_SEED),
     )
     network: Mapping[str, object] | None = _option(
-        None, 'Options of the network by name, as {"hidden": 128}.'
+        None, 'Options of the network by name, such as {"hidden": 128}.'
     )
     training: Mapping[str, object] | None = _option(
         None,
-        "Options of `gatedjax.training.TrainConfig` by dotted name, as "
+        "Options of `gatedjax.training.TrainConfig` by dotted name, such as "
         '{"optimizer.learning_rate": 3e-4}.',
     )
 
     def __post_init__(self) -> None:
-        """Converts numbers of NumPy to Python's."""
+        """Converts NumPy numbers to Python numbers."""
         make_plain(self)
 
 
@@ -145,18 +165,27 @@ with_arguments(Options)
 
 
 def check_options(options: Options, kind: str) -> None:
-    """Raises ValueError for options that no training of a kind could use; reads no file."""
-    known = networks(kind)
-    if options.model not in known:
+    """Checks the options for a kind of model before files are read.
+
+    Args:
+      options: the options.
+      kind: "text", "pair" or "tags".
+
+    Raises:
+      ValueError: for an unknown network, a value outside of its limits, or options that exclude
+        each other.
+    """
+    available = networks(kind)
+    if options.model not in available:
         raise ValueError(
-            f"model must be one of {', '.join(known)}, got {options.model!r}."
-            f"{_suggestion(options.model, known)}"
+            f"model must be one of {', '.join(available)}, got {options.model!r}."
+            f"{_suggestion(options.model, available)}"
         )
     for field in dataclasses.fields(Options):
         value, check = getattr(options, field.name), field.metadata["check"]
         if check is not None and (value is not None or field.default is not None):
             check(field.name, value)
-    entry = known[options.model]
+    entry = available[options.model]
     if options.density is not None and not entry.gated:
         raise ValueError(f"density needs model='ganet', got {options.model!r}: it has no gates")
     network_config(options, entry, entry.vectors)
@@ -164,16 +193,40 @@ def check_options(options: Options, kind: str) -> None:
 
 
 def network_config(options: Options, entry: Network, width: int) -> Config:
-    """Returns the network's configuration for word vectors of this width."""
-    usual = {} if options.embeddings is None else dict(entry.with_vectors)
+    """Builds the configuration of the network from the options.
+
+    Args:
+      options: the options.
+      entry: the network.
+      width: width of the word vectors.
+
+    Returns:
+      The configuration.
+
+    Raises:
+      ValueError: for an entry in `options.network` that the configuration does not have.
+    """
+    overrides = {} if options.embeddings is None else dict(entry.with_vectors)
     if options.density is not None:
-        usual["gates.density"] = options.density
+        overrides["gates.density"] = options.density
     config = entry.width(entry.config, width)
-    return _changed(config, {**usual, **(options.network or {})}, "network")
+    return _change_options(config, {**overrides, **(options.network or {})}, "network")
 
 
 def train_config(options: Options, epoch: int) -> TrainConfig:
-    """Returns how to train where an epoch has so many steps."""
+    """Builds the configuration of the training from the options.
+
+    Args:
+      options: the options.
+      epoch: number of steps in an epoch.
+
+    Returns:
+      The configuration.
+
+    Raises:
+      ValueError: for an unknown entry in `options.training`, several seeds, or a time limit with a
+        schedule that needs the number of steps.
+    """
     every = min(max(epoch // 2, 20), 2000)
     default = TrainConfig(
         num_steps=options.num_steps or max(20 * epoch, _FEWEST_STEPS),
@@ -189,7 +242,7 @@ def train_config(options: Options, epoch: int) -> TrainConfig:
         ),
     )
     changes = options.training or {}
-    config: TrainConfig = _changed(default, changes, "training")
+    config: TrainConfig = _change_options(default, changes, "training")
     if config.seeds > 1 or config.sweep:
         raise ValueError("training: a model is one seed; train it again with another `seed`")
     planned = options.num_steps is not None or "num_steps" in changes
@@ -202,29 +255,29 @@ def train_config(options: Options, epoch: int) -> TrainConfig:
     return config
 
 
-def _changed(config: Config, changes: Mapping[str, object], what: str) -> Config:
-    """Returns a configuration with some options, by dotted name, changed."""
+def _change_options(config: Config, changes: Mapping[str, object], option: str) -> Config:
+    """Returns a copy of a configuration with changed options, which have dotted names."""
     values: Json = {}
     parts: dict[str, Json] = {}
     fields, paths = get_type_hints(type(config)), grouped_paths(type(config))
     for name, value in changes.items():
-        first, _, rest = paths.get(name, name).partition(".")
+        first, _, remainder = paths.get(name, name).partition(".")
         if first not in fields:
             raise ValueError(
-                f"{what}: there is no option {name!r}.{_suggestion(first, [*fields, *paths])}"
+                f"{option}: there is no option {name!r}.{_suggestion(first, [*fields, *paths])}"
             )
-        if rest:
-            parts.setdefault(first, {})[rest] = value
+        if remainder:
+            parts.setdefault(first, {})[remainder] = value
         elif isinstance(getattr(config, first), tuple) and isinstance(value, list):
             values[first] = tuple(value)
         else:
             values[first] = value
     # All options change at once, because some have to agree with others.
     for name, inner in parts.items():
-        values[name] = _changed(values.get(name, getattr(config, name)), inner, what)
+        values[name] = _change_options(values.get(name, getattr(config, name)), inner, option)
     return dataclasses.replace(config, **values)
 
 
-def _suggestion(name: object, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(str(name), known, n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+def _suggestion(name: object, names: Iterable[str]) -> str:
+    matches = difflib.get_close_matches(str(name), names, n=1)
+    return f" Did you mean {matches[0]!r}?" if matches else ""

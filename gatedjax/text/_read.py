@@ -1,4 +1,4 @@
-"""`open_table`: labelled texts from a file, a folder, a data set by name, or values in memory."""
+"""Opening labelled texts: a file, a folder, a data set by name, or values in memory."""
 
 import difflib
 import os
@@ -30,24 +30,30 @@ def open_table(
 ) -> Table:
     """Opens labelled texts.
 
+        >>> table = open_table([("fun", "good"), ("dull", "bad")])
+        >>> [record.label for record in table]
+        ['good', 'bad']
+
     Args:
-      data: a path: .csv, .tsv (a header names the columns), .jsonl, .ndjson (an object a line),
-        .txt (fastText's "__label__x words"), each also .gz; .parquet, .arrow, .feather (with
-        pyarrow); or a folder with a folder per class. Or "hf:NAME[:CONFIG]", "tfds:NAME", or a
-        name that `gatedjax.data.load` or TFDS knows. Or rows (text, label), (premise, hypothesis,
-        label) or dicts; a dict of columns; a frame of pandas or polars; a table of pyarrow; a
-        Dataset of datasets. Without a label also texts alone.
-      columns: which are read; by default text and label.
-      encoding: of files.
-      split: of a data set by name.
+      data: a path: .csv, .tsv (with the names of the columns in a header), .jsonl, .ndjson (a JSON
+        object in each line), .txt (fastText's "__label__x words"), each also with .gz; .parquet,
+        .arrow, .feather (with pyarrow); or a folder with a folder per class. Or a data set by name:
+        "hf:NAME[:CONFIG]", "tfds:NAME", or a name of `gatedjax.data.load` or of TFDS. Or values in
+        memory: rows (text, label) or (premise, hypothesis, label), rows that are dicts, a dict of
+        columns, a frame of pandas or polars, a table of pyarrow, a Dataset of datasets. If no label
+        is read, also a list of texts.
+      columns: names of the columns; None reads "text" and "label".
+      encoding: encoding of the files.
+      split: the part of a data set by name.
 
     Returns:
-      A table that can be read again and again; every line is a `Record` or an `Aside`.
+      A table that can be read several times; each line is a `Record` or an `Aside`.
 
     Raises:
       FileNotFoundError: if there is no such file or data set.
-      ValueError: if the whole of it cannot be used: no such column, no line, no text file.
-      TypeError: if data is of no such type.
+      ValueError: if the data cannot be used at all: a column is missing, there is no line, or the
+        file is not a text file.
+      TypeError: if the type of the data is not supported.
     """
     columns = Columns() if columns is None else columns
     form = _form(data, encoding, split)
@@ -58,17 +64,24 @@ def open_table(
 def infer_task(
     data: object, *, encoding: str = "utf-8", split: str = "train"
 ) -> Literal["text", "pair", "tags"]:
-    """What the data are for: columns premise and hypothesis are pairs, CoNLL's files have tags.
+    """Infers the kind of model from the data.
+
+        >>> infer_task({"premise": ["a"], "hypothesis": ["b"], "label": [0]})
+        'pair'
 
     Args:
-      data: as for `open_table`, or a file of tags.
-      encoding: of files.
-      split: of a data set by name.
+      data: data in a form that `open_table` accepts, or a file of tagged sentences.
+      encoding: encoding of the files.
+      split: the part of a data set by name.
+
+    Returns:
+      "tags" for the endings of CoNLL files, "pair" if there are columns premise and hypothesis,
+      else "text".
     """
     if isinstance(data, str | os.PathLike) and _ending(os.fspath(data)) in _TAGS:
         return "tags"
-    found = _form(data, encoding, split).names or ()
-    return "pair" if {"premise", "hypothesis"} <= set(found) else "text"
+    names = _form(data, encoding, split).names or ()
+    return "pair" if {"premise", "hypothesis"} <= set(names) else "text"
 
 
 def _ending(path: str | bytes) -> str:
@@ -80,20 +93,20 @@ def _form(data: object, encoding: str, split: str) -> Form:
     if not isinstance(data, str | os.PathLike):
         is_table = hasattr(data, "schema") and hasattr(data, "to_batches")
         return open_arrow(data, "table") if is_table else form_of(data, split)
-    given = os.fsdecode(data)
-    if not given.strip():
-        raise ValueError(f"data must be a path or the name of a data set, got {given!r}")
+    location = os.fsdecode(data)
+    if not location.strip():
+        raise ValueError(f"data must be a path or the name of a data set, got {location!r}")
     named = isinstance(data, str)
-    if not os.path.exists(given):
-        form = open_named(given, split) if named else None
+    if not os.path.exists(location):
+        form = open_named(location, split) if named else None
         if form is None:
-            raise FileNotFoundError(_not_there(given))
+            raise FileNotFoundError(_describe_missing(location))
         return form
-    path, ending = Path(given), _ending(given)
+    path, ending = Path(location), _ending(location)
     if path.is_dir():
         return Folder(path, encoding)
     if path.suffix.lower() in ARROW:
-        return open_arrow(path, given)
+        return open_arrow(path, location)
     if ending not in _ENDS:
         hint = "; files of tags are for the tagger" if ending in _TAGS else ""
         raise ValueError(
@@ -108,14 +121,14 @@ def _form(data: object, encoding: str, split: str) -> Form:
     return FastText(file) if ending == ".txt" else JsonLines(file)
 
 
-def _not_there(given: str) -> str:
-    shown = clean(given[:200])
-    path = Path(given)
+def _describe_missing(location: str) -> str:
+    printed = clean(location[:200])
+    path = Path(location)
     try:
-        there = [one.name for one in path.parent.iterdir()]
+        siblings = [entry.name for entry in path.parent.iterdir()]
     except (OSError, ValueError):
-        there = []
-    near = difflib.get_close_matches(path.name, there, n=1)
-    hint = f"; did you mean {clean(str(path.parent / near[0]))}?" if near else ""
-    kind = "file" if path.suffix or os.sep in given else "file, and no data set of this name"
-    return f"{shown}: there is no such {kind}{hint}"
+        siblings = []
+    matches = difflib.get_close_matches(path.name, siblings, n=1)
+    hint = f"; did you mean {clean(str(path.parent / matches[0]))}?" if matches else ""
+    kind = "file" if path.suffix or os.sep in location else "file, and no data set of this name"
+    return f"{printed}: there is no such {kind}{hint}"

@@ -1,4 +1,4 @@
-"""A trained reader out of a folder, and what it looks at in a question."""
+"""A trained reader from a folder, its answers, and its attention to the words of a question."""
 
 import dataclasses
 import functools
@@ -11,45 +11,49 @@ import numpy as np
 
 from gatedjax import data as gdata
 from gatedjax._utils.types import Json, Params, Tree
-from gatedjax.data.batches._encode_cloze import wrapped
+from gatedjax.data.batches._encode_cloze import add_markers
 from gatedjax.data.sets import _cloze
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
-from gatedjax.text._folders import CHARACTERS, VOCABULARY, described, open_folder
+from gatedjax.text._folders import CHARACTERS, VOCABULARY, explain_faults, open_folder
 from gatedjax.training.log import read_json
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a candidate occurs in a document, and how the reader weighs it."""
+    """An occurrence of a candidate in a document, and the attention to it."""
 
     candidate: int
+    """Number of the candidate."""
     position: int
+    """Position of the word in the document, from 0."""
     weight: float
-    """The last hop's attention, as a share of that to all places of candidates."""
+    """The attention of the last hop, as a share of its attention to all places of candidates."""
     hops: tuple[np.ndarray, ...]
-    """Per gating hop, the attention to every word of the query [Q]."""
+    """For each gating hop [Q], the attention to each word of the query."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """One question under a trained reader."""
+    """The answer of a trained reader to a question."""
 
     example: Json
+    """The question as a data set has it."""
     candidates: tuple[str, ...]
+    """The possible answers."""
     probabilities: np.ndarray
-    """Of the candidates; 0 for one that does not occur."""
+    """The probability of each candidate; 0 for a candidate that does not occur."""
     places: tuple[Place, ...]
-    """Of all candidates, in the order of candidates, then of the document."""
+    """The occurrences of all candidates, sorted by candidate, then by position."""
     query: tuple[str, ...]
-    """Its words with the markers, as `Place.hops` counts them."""
+    """The words of the query with the markers; `Place.hops` has an entry for each."""
 
     @property
-    def predicted(self) -> int:
-        """The most probable candidate."""
+    def best(self) -> int:
+        """The number of the most probable candidate."""
         return int(np.argmax(self.probabilities))
 
 
-# compiled once for each network and shape, however often questions are read
+# A function of the module, so that it is compiled only once for each network and shape.
 @functools.partial(jax.jit, static_argnums=0)
 def _forward(network: GAReader, params: Params, batch: Tree) -> Any:
     return network.apply({"params": params}, batch)
@@ -57,7 +61,15 @@ def _forward(network: GAReader, params: Params, batch: Tree) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reader:
-    """A trained reader: network, recorded options of its data, words, characters, parameters."""
+    """A trained reader of documents with its vocabulary.
+
+    Attributes:
+      config: the configuration of the network.
+      data: the options with which the data of the run were prepared.
+      vocabulary: maps words to ids.
+      characters: the alphabet.
+      params: the parameters of the network.
+    """
 
     config: GAReaderConfig
     data: Json
@@ -67,30 +79,43 @@ class Reader:
 
     @classmethod
     def open(cls, folder: str | Path) -> "Reader":
-        """Reads the best parameters of a run of the GA Reader, or of its export, and its words.
+        """Opens a run of the GA Reader, or its export, with its best parameters.
+
+        Args:
+          folder: the work folder, or the export.
+
+        Returns:
+          The reader.
 
         Raises:
-          FileNotFoundError, ValueError: for a folder that holds no such run.
+          FileNotFoundError, ValueError: if the folder does not have such a run.
         """
         folder = Path(folder)
-        found = open_folder(folder, "cloze", VOCABULARY, CHARACTERS)
-        with described(folder):
-            settings = found.config["config"]
+        run_folder = open_folder(folder, "cloze", VOCABULARY, CHARACTERS)
+        with explain_faults(folder):
+            settings = run_folder.config["config"]
             vocabulary = gdata.Vocabulary.load(folder / VOCABULARY)
             alphabet = read_json(folder / CHARACTERS, "alphabet")["alphabet"]
             config, data = GAReaderConfig(**settings["model"]), settings["data"]
             reader = cls(config, data, vocabulary, gdata.Characters(alphabet), {})
-            # a batch, for the shapes of the parameters
+            # The shapes of the parameters follow from a batch.
             batch: Tree = reader._batches(question("it", _cloze.PLACEHOLDER, ["it"]), 1)[0]
         task = GAReaderTask(reader._network())
         like = jax.eval_shape(lambda key: task.init(key, batch), jax.random.key(0))
-        return dataclasses.replace(reader, params=found.params(like))
+        return dataclasses.replace(reader, params=run_folder.params(like))
 
-    def knowing(self, words: Sequence[str], vectors: str | Path | None = None) -> "Reader":
-        """The reader with more words in its vocabulary: each gets a vector of its own.
+    def with_words(self, words: Sequence[str], vectors: str | Path | None = None) -> "Reader":
+        """Returns a reader with additional words in its vocabulary, each with its vector.
 
-        What the GloVe file lacks, or all without one, is drawn from the word as the vectors of
-        unknown words were in training.
+        A word that the file does not have gets a random vector that depends only on the word, like
+        the unknown words in training.
+
+        Args:
+          words: the words; known words have no effect.
+          vectors: a GloVe file; None draws random vectors for all words.
+
+        Returns:
+          The reader with the larger vocabulary.
         """
         fold = str.lower if self.vocabulary.lowercase else str
         new = [w for w in dict.fromkeys(map(fold, words)) if w not in self.vocabulary]
@@ -111,8 +136,16 @@ class Reader:
             params={**self.params, "embed": embed},
         )
 
-    def read(self, source: gdata.Source, *, batch_size: int = 8) -> list[Reading]:
-        """Answers questions, in their order; unknown words are all the same one."""
+    def answer_questions(self, source: gdata.Source, *, batch_size: int = 8) -> list[Reading]:
+        """Answers questions; all unknown words have the same vector.
+
+        Args:
+          source: the questions.
+          batch_size: number of questions in a batch.
+
+        Returns:
+          The answers, in the order of the questions.
+        """
         batches, network = self._batches(source, batch_size), self._network()
         readings: dict[int, Reading] = {}
         for step in range(len(batches)):
@@ -135,8 +168,20 @@ class Reader:
 
 
 def question(document: str, query: str, candidates: Sequence[str]) -> gdata.Source:
-    """A question of one's own: tokens between spaces, under the rules of the files of questions."""
-    # there is no answer to check: any candidate stands for it
+    """Makes a data set with a single question, checked like the questions in files.
+
+    Args:
+      document: the document, as tokens with spaces between them.
+      query: the query with @placeholder, as tokens with spaces between them.
+      candidates: the possible answers.
+
+    Returns:
+      The data set.
+
+    Raises:
+      ValueError: if the question breaks a rule, such as a query without @placeholder.
+    """
+    # The format needs an answer; it has no effect, so the first candidate is used.
     answer = candidates[0] if candidates else "?"
     example = _cloze.example(_cloze.question(document, query, answer, candidates), 0)
     info = gdata.SourceInfo("answer", "test", _cloze.CLASSES)
@@ -144,14 +189,24 @@ def question(document: str, query: str, candidates: Sequence[str]) -> gdata.Sour
 
 
 def reading_of(encoded: gdata.EncodedCloze, index: int, output: Any, row: int) -> Reading:
-    """What the output of a network says of one question: a row of its batch."""
+    """Extracts the answer to a question from the output of the network.
+
+    Args:
+      encoded: the encoded questions.
+      index: number of the question.
+      output: the output for a batch.
+      row: the row of the question in the batch.
+
+    Returns:
+      The probabilities of the candidates, and the attention at their places.
+    """
     example = encoded.example(index)
     names = tuple(" ".join(candidate) for candidate in example["candidates"])
-    query, where = wrapped(example), encoded.occurrences[index]
+    query, where = add_markers(example), encoded.occurrences[index]
     attention = output.document_attention[row]
-    # a token that two candidates share counts once
+    # A token that two candidates share must count only once.
     total = float(attention[np.unique(where[:, 1])].sum()) or 1.0
-    # one view for all tokens has no words of the query to show
+    # A hop with a single view for all tokens has no attention to the words of the query.
     hops = [hop[row, :, : len(query)] for hop in output.attention if hop.shape[-1] >= len(query)]
     places = tuple(
         Place(int(candidate), int(at), float(attention[at]) / total, tuple(hop[at] for hop in hops))

@@ -1,4 +1,4 @@
-"""What a reader looked at, as a heat map."""
+"""A heat map of the attention of a reader."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,17 +7,26 @@ from gatedjax import analysis
 from gatedjax.text._reader import Place, Reading
 
 MOST_ROWS = 24
-"""Of a heat map; places beyond are left out, the least weighty first."""
+"""Largest number of rows in a heat map; the places with the smallest weights are left out."""
 
 
 def shown_places(places: Sequence[Place]) -> list[Place]:
-    """At most 24 places, those with the largest weights, in their order."""
+    """Returns the 24 places with the largest weights, sorted by candidate and position."""
     heaviest = sorted(places, key=lambda place: -place.weight)[:MOST_ROWS]
     return sorted(heaviest, key=lambda place: (place.candidate, place.position))
 
 
 def draw(reading: Reading, stem: Path, title: str) -> None:
-    """Draws one question: attention of every hop, and the last one, at the candidates' places."""
+    """Draws the attention of all hops at the places of the candidates.
+
+    Args:
+      reading: the answer to a question.
+      stem: path of the figure without its ending; .png and .svg are written.
+      title: title of the figure.
+
+    Raises:
+      ValueError: if no candidate occurs in the document.
+    """
     places = shown_places(reading.places)
     if not places:
         raise ValueError("no candidate occurs in the document: there is nothing to draw")
@@ -26,14 +35,14 @@ def draw(reading: Reading, stem: Path, title: str) -> None:
         for k in range(len(places[0].hops))
     ]
     left_out = len(reading.places) - len(places)
-    rest = f" ({left_out} places with less weight not shown)" if left_out else ""
+    note = f" ({left_out} places with less weight not shown)" if left_out else ""
     analysis.plot_attention_grid(
         [f"{reading.candidates[p.candidate]} · {p.position + 1}" for p in places],
         reading.query,
         panels,
         [place.weight for place in places],
         stem,
-        title + rest,
+        title + note,
         groups=[place.candidate for place in places],
         marked=[place.candidate == reading.example["label"] for place in places],
         final_name="last hop",

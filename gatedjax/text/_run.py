@@ -1,4 +1,4 @@
-"""A classifier of texts out of the work folder of a run of GA-Net or one of its baselines."""
+"""A text classifier from the work folder of a run of GA-Net or of one of its baselines."""
 
 import dataclasses
 from pathlib import Path
@@ -7,30 +7,33 @@ import jax
 
 from gatedjax.data import Vocabulary
 from gatedjax.models import GANetConfig
-from gatedjax.text._folders import CLASSES, VOCABULARY, described, open_folder
+from gatedjax.text._folders import CLASSES, VOCABULARY, explain_faults, open_folder
 from gatedjax.text._model import TrainedModel
 from gatedjax.training.log import read_json
 
 _WORDS = 1000
-"""Words of a text that are read where the run cut none."""
+"""Number of words of a text that are read if the run did not cut texts."""
 
 
 def load_run(folder: Path) -> TrainedModel:
-    """Reads the best parameters of a run of `experiments.ga_net`, or its export.
+    """Opens a run of `experiments.ga_net`, or its export, with its best parameters.
 
     Args:
-      folder: the work folder, or what `gatedjax export` made of it.
+      folder: the work folder, or the export.
+
+    Returns:
+      The text classifier.
 
     Raises:
-      FileNotFoundError, ValueError: for a folder that holds no such run.
+      FileNotFoundError, ValueError: if the folder does not have such a run.
     """
-    found = open_folder(folder, "run", VOCABULARY, CLASSES)
-    with described(folder):
-        settings = found.config["config"]
+    run_folder = open_folder(folder, "run", VOCABULARY, CLASSES)
+    with explain_faults(folder):
+        settings = run_folder.config["config"]
         config, data = GANetConfig(**settings["model"]), settings["data"]
         if data.get("truncate_side", "right") != "right" and data.get("max_len") is not None:
             raise ValueError(f"{folder} reads the ends of long texts: only their beginnings can be")
-        made = TrainedModel(
+        model = TrainedModel(
             kind="text",
             network=config.system,
             config=config,
@@ -39,9 +42,9 @@ def load_run(folder: Path) -> TrainedModel:
             params={},
             max_len=data.get("max_len") or _WORDS,
         )
-    return dataclasses.replace(made, params=found.params(jax.eval_shape(made._init)))
+    return dataclasses.replace(model, params=run_folder.params(jax.eval_shape(model._init)))
 
 
 def data_of(folder: Path) -> str:
-    """The name of the data set of a run."""
+    """Returns the name of the data set of a run."""
     return str(read_json(folder / "config.json", "config")["config"].get("data", {}).get("name"))

@@ -1,4 +1,4 @@
-"""A vocabulary that tells words it does not have by their shape."""
+"""A vocabulary that distinguishes out-of-vocabulary words by their shape."""
 
 import collections
 from collections.abc import Iterable
@@ -8,15 +8,20 @@ import numpy as np
 from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
 
 _MARK = "\0"
-"""Before a shape: no word of a file has it."""
+"""The first character of a shape, which no word of a file has."""
 _LEAST = 3
-"""Words that a shape needs to be learned."""
+"""Number of different words with a shape that puts the shape into the vocabulary."""
 
 
 def shapes(word: str) -> tuple[str, ...]:
-    """The shapes of a word, the most telling one first: its kind with three, two, no last letters.
+    """Returns the shapes of a word, the most specific shape first.
 
-    The kind is digits, capitals, a capital, small letters or marks, and whether there is a hyphen.
+    A shape is the kind of the word, followed by its last three, two or no letters. The kind is "0"
+    with a digit, "." without letters, "A" in capitals, "Aa" with a capital first, else "a"; it ends
+    with "-" if the word has a hyphen.
+
+        >>> [shape[1:] for shape in shapes("Paris")]
+        ['Aa:ris', 'Aa:is', 'Aa:']
     """
     if any(c.isdigit() for c in word):
         kind = "0"
@@ -32,21 +37,21 @@ def shapes(word: str) -> tuple[str, ...]:
 
 
 def common_shapes(words: Iterable[str]) -> list[str]:
-    """The shapes that several of the words have, sorted."""
+    """Returns the shapes that at least three of the words have, sorted."""
     counts = collections.Counter(shape for word in words for shape in shapes(word))
     return sorted(shape for shape, count in counts.items() if count >= _LEAST)
 
 
-def strange(vocabulary: Vocabulary) -> np.ndarray:
-    """Of every id, whether it stands for words that the vocabulary does not have."""
+def is_unknown(vocabulary: Vocabulary) -> np.ndarray:
+    """Returns bool [V]: True for the ids of unknown words and of shapes."""
     return np.array([w == SPECIALS[UNK] or w.startswith(_MARK) for w in vocabulary.words])
 
 
 class ShapedVocabulary(Vocabulary):
-    """Gives a word that it does not have the id of its shape, as far as it has that."""
+    """A vocabulary that gives an out-of-vocabulary word the id of its shape."""
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
-        """Returns the id of every token, or of its shape; 1 where there is neither."""
+        """Returns the id of each token, else of its shape, else 1."""
         tokens = list(tokens)
         return [
             self._shape(token) if i == UNK else i
@@ -55,4 +60,4 @@ class ShapedVocabulary(Vocabulary):
 
     def _shape(self, token: str) -> int:
         folded = token.lower() if self.lowercase else token
-        return next((self._ids[one] for one in shapes(folded) if one in self._ids), UNK)
+        return next((self._ids[shape] for shape in shapes(folded) if shape in self._ids), UNK)

@@ -1,4 +1,4 @@
-"""Why a text was given its label: word by word, as JSON, in a terminal and as a page."""
+"""Explanations of predictions, word by word: as JSON, for a terminal, and as an HTML page."""
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,21 +10,24 @@ from gatedjax._utils.types import Json
 from gatedjax.analysis._text import render_table
 
 Label = str | int | float | bool
-# characters of a bar in the terminal
+# Number of characters in a bar of the terminal.
 _BAR = 10
-# A page lists so many classes of a text, and folds the table of a text of more words.
+# A page lists so many classes of a text, and collapses the table of a text with more words.
 _MOST_CLASSES, _MOST_WORDS = 10, 60
-# a title made out of a text
+# Largest length of a title that is the beginning of a text.
 _TITLE = 60
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What is predicted where one thing is otherwise.
+    """The prediction after a gate is flipped or a word is removed.
+
+        >>> Change(label="bad", probability=0.25)
+        Change(label='bad', probability=0.25)
 
     Attributes:
-      label: what is predicted then.
-      probability: then, of the class that was predicted before.
+      label: the class that is predicted after the change.
+      probability: the probability, after the change, of the class that was predicted before.
     """
 
     label: Label
@@ -33,24 +36,38 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """One prediction and what it rests on.
+    """A prediction and its explanation by the words of the text.
+
+        >>> explanation = Explanation(
+        ...     text="a dull film", tokens=("dull", "film"), label="bad", probability=0.75,
+        ...     probabilities={"bad": 0.75, "good": 0.25}, kept=(True, False), density=0.5,
+        ...     attention=(1.0, 0.0), gates=(0.75, 0.25), flips=None,
+        ...     removed=(Change(label="good", probability=0.5),) * 2,
+        ... )
+        >>> for line in explanation.render().splitlines()[:3]:
+        ...     print(line)
+        bad 0.750 (of bad 0.750, good 0.250)
+        1 of 2 words are read (50%).
+        Removing one of these changes the prediction: "dull", "film".
 
     Attributes:
-      text: as it was given.
-      tokens: its words as the network reads them; what follows has one entry for each.
-      label: what is predicted.
-      probability: of the label.
-      probabilities: of every class.
-      kept: whether attention reads the word (its gate is open). The encoder reads every word, so
-        that `removed` changes for others, too.
-      density: share of words that are.
-      attention: of each word, with the sum 1 (of local attention at most 1); None where the network
-        has none.
-      gates: probability that the gate is open; None where the network has none.
-      flips: what is predicted with this gate alone the other way, None for the last open gate of a
-        network that opens the likeliest again; None without gates.
-      removed: what is predicted of the text without the word.
-      cut: words at the end that the network does not get: a text is read up to its `max_len`.
+      text: the text.
+      tokens: the words of the text that the network reads. Each of kept, attention, gates, flips
+        and removed has an entry for each word.
+      label: the predicted class.
+      probability: the probability of the predicted class.
+      probabilities: the probability of each class.
+      kept: True if attention can see the word, because its gate is open. The encoder reads all
+        words, so that removing a word with a closed gate may change the prediction too.
+      density: share of the words that attention can see.
+      attention: the attention to each word, with the sum 1 (for local attention at most 1); None if
+        the network has no attention.
+      gates: the probability that each gate is open; None if the network has no gates.
+      flips: the prediction if only this gate is flipped, with None for the last open gate of a
+        network that would open the likeliest gate again; None if the network has no gates.
+      removed: the prediction for the text without the word.
+      cut: number of words at the end of the text that the network does not read because of
+        `max_len`.
     """
 
     text: str
@@ -75,16 +92,17 @@ class Explanation:
                 )
 
     def to_json(self) -> Json:
-        """What `json.dumps` takes; classes come in a list, as their names need not be strings."""
+        """Returns a dict for `json.dumps`; classes are a list, because a class may be a number."""
         return {
             "text": self.text,
             "label": self.label,
             "probability": float(self.probability),
             "probabilities": [
-                {"label": label, "probability": float(share)} for label, share in _ranked(self)
+                {"label": label, "probability": float(share)}
+                for label, share in _rank_classes(self)
             ],
             "tokens": list(self.tokens),
-            "kept": [bool(kept) for kept in self.kept],
+            "kept": [bool(is_open) for is_open in self.kept],
             "density": float(self.density),
             "attention": None if self.attention is None else [float(a) for a in self.attention],
             "gates": None if self.gates is None else [float(g) for g in self.gates],
@@ -96,11 +114,13 @@ class Explanation:
         }
 
     def render(self) -> str:
-        """The explanation for a terminal: a line or two, and a table of the words.
+        """Formats the explanation for a terminal: a few sentences, and a table of the words.
 
         Control characters are replaced.
         """
-        classes = ", ".join(f"{clean(str(k))} {p:.3f}" for k, p in _ranked(self)[:_MOST_CLASSES])
+        classes = ", ".join(
+            f"{clean(str(k))} {p:.3f}" for k, p in _rank_classes(self)[:_MOST_CLASSES]
+        )
         lines = [f"{clean(str(self.label))} {self.probability:.3f} (of {classes})"]
         if not self.tokens:
             return f"{lines[0]}\nno words\n"
@@ -126,29 +146,28 @@ class Explanation:
         return "\n".join([*lines, "", render_table(headers, rows)])
 
     def html(self) -> str:
-        """A whole page about this text alone; `html_page` has one of many."""
+        """Returns an HTML page about this text; `html_page` makes a page about several texts."""
         text = clean(self.text)
         cut = text if len(text) <= _TITLE else text[: _TITLE - 1] + "…"
         return html_page([self], f"{clean(str(self.label))}: {cut}")
 
 
 def html_page(explanations: Sequence[Explanation], title: str) -> str:
-    """A page of explanations that is one file: no script, nothing loaded, light or dark.
+    """Makes an HTML page of explanations: a single file without scripts, in light and dark style.
 
-    Words that are read are underlined, on a blue that grows with attention; the others are struck
-    through. A table below the text has the numbers and what changes. What a text holds is escaped,
-    and its control characters, also those that turn the direction of writing, are shown as Python
-    writes them.
+    Open words are underlined, on a blue that grows with attention; closed words are struck through.
+    A table below each text has the numbers and the changes of the prediction. Texts are escaped;
+    control characters, including marks of the direction of writing, are shown as Python escapes.
 
     Args:
-      explanations: in the order of the page.
-      title: of the page.
+      explanations: the explanations, in the order of the page.
+      title: title of the page.
 
     Returns:
-      The page; `gatedjax.analysis.write_html` writes it.
+      The page; `gatedjax.analysis.write_html` writes it to a file.
     """
     gated = any(e.gates is not None for e in explanations)
-    left_out = gated or not all(kept for e in explanations for kept in e.kept)
+    left_out = gated or not all(flag for e in explanations for flag in e.kept)
     shaded = any(e.attention is not None for e in explanations)
     legend = []
     if left_out:
@@ -166,13 +185,13 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
         + "if the word were not in the text."
     )
     articles = "\n".join(_article(e, i) for i, e in enumerate(explanations, 1))
-    shown = printable(clean(title))
+    page_title = printable(clean(title))
     body = f"""<main>
-<h1>{_escape(shown)}</h1>
+<h1>{_escape(page_title)}</h1>
 <p class="legend">{" ".join(legend)}</p>
 {articles}
 </main>"""
-    return render_page(shown, body, _STYLE)
+    return render_page(page_title, body, _STYLE)
 
 
 def _article(e: Explanation, number: int) -> str:
@@ -182,8 +201,8 @@ def _article(e: Explanation, number: int) -> str:
         f'<span class="share">{_percent(e.probability)}</span></h2>',
     ]
     if not e.tokens:
-        given = _escape(e.text) if e.text.strip() else "(empty)"
-        parts.append(f'<p class="text" lang="" dir="auto">{given}</p>\n<p>No words to read.</p>')
+        text = _escape(e.text) if e.text.strip() else "(empty)"
+        parts.append(f'<p class="text" lang="" dir="auto">{text}</p>\n<p>No words to read.</p>')
         return "\n".join([*parts, _classes(e), "</article>"])
     parts.append(f'<p class="text" lang="" dir="auto">{" ".join(_words(e))}</p>')
     parts.append(f"<p>{' '.join(_escape(s) for s in (_reading(e), *_deciding(e)))}</p>")
@@ -236,14 +255,14 @@ def _table(e: Explanation) -> str:
         for change in ([e.flips[i]] if e.flips is not None else []) + [e.removed[i]]:
             other = change is not None and change.label != e.label
             mark = ' class="other n"' if other else ' class="n"'
-            said = "–" if change is None else _change(e, change)
-            cells.append(f"<td{mark}>{_escape(said)}</td>")
+            cell = "–" if change is None else _change(e, change)
+            cells.append(f"<td{mark}>{_escape(cell)}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>")
     return "\n".join([*lines, "</tbody>", "</table>"])
 
 
 def _classes(e: Explanation) -> str:
-    ranked = _ranked(e)
+    ranked = _rank_classes(e)
     lines = [
         '<table class="classes">',
         '<thead><tr><th scope="col">Class</th><th scope="col">Probability</th></tr></thead>',
@@ -255,8 +274,8 @@ def _classes(e: Explanation) -> str:
     ]
     lines += ["</tbody>", "</table>"]
     if len(ranked) > _MOST_CLASSES:
-        rest = sum(share for _, share in ranked[_MOST_CLASSES:])
-        lines.append(f"<p>{len(ranked) - _MOST_CLASSES} more classes together: {rest:.3f}</p>")
+        remainder = sum(share for _, share in ranked[_MOST_CLASSES:])
+        lines.append(f"<p>{len(ranked) - _MOST_CLASSES} more classes together: {remainder:.3f}</p>")
     return "\n".join(lines)
 
 
@@ -272,27 +291,27 @@ def _reading(e: Explanation) -> str:
     cut = f" The text goes on for {e.cut:,} words that are not used." if e.cut else ""
     if e.gates is None and all(e.kept):
         return f"{len(e.tokens)} words, all of them read.{cut}"
-    kept = sum(map(bool, e.kept))
-    share = f"{kept} of {len(e.tokens)} words are read"
-    # of SSAN, where every word selects its own, it is the share of pairs
-    if e.tokens and abs(kept / len(e.tokens) - e.density) > 1e-3:
+    count = sum(map(bool, e.kept))
+    share = f"{count} of {len(e.tokens)} words are read"
+    # In SSAN each word selects other words, so that the density is the share of pairs.
+    if e.tokens and abs(count / len(e.tokens) - e.density) > 1e-3:
         return f"{share} by more than half of the words; {e.density:.0%} of all pairs are.{cut}"
     return f"{share} ({e.density:.0%}).{cut}"
 
 
 def _deciding(e: Explanation) -> Iterator[str]:
-    """Sentences on the words that matter most."""
-    for given, deed in ((e.flips or (), "Flipping the gate of"), (e.removed, "Removing")):
-        changes = {i: change for i, change in enumerate(given) if change is not None}
-        if len(changes) < len(given):
+    """Yields sentences about the words with the largest effects."""
+    for entries, deed in ((e.flips or (), "Flipping the gate of"), (e.removed, "Removing")):
+        changes = {i: change for i, change in enumerate(entries) if change is not None}
+        if len(changes) < len(entries):
             yield "The last open gate cannot be closed: the network opens the likeliest again."
         if not changes:
             continue
         other = [_word(e.tokens[i]) for i, c in changes.items() if c.label != e.label]
         if other:
-            more = f" and {len(other) - 5} more" if len(other) > 5 else ""
+            more_words = f" and {len(other) - 5} more" if len(other) > 5 else ""
             names = ", ".join(f'"{word}"' for word in other[:5])
-            yield f"{deed} one of these changes the prediction: {names}{more}."
+            yield f"{deed} one of these changes the prediction: {names}{more_words}."
         else:
             i = max(changes, key=lambda i: abs(changes[i].probability - e.probability))
             yield (
@@ -310,17 +329,17 @@ def _change_json(change: Change) -> Json:
     return {"label": change.label, "probability": float(change.probability)}
 
 
-def _ranked(e: Explanation) -> list[tuple[Label, float]]:
+def _rank_classes(e: Explanation) -> list[tuple[Label, float]]:
     return sorted(e.probabilities.items(), key=lambda item: -item[1])
 
 
 def _percent(share: float) -> str:
-    # what is not certain is not called so
+    # A share below 1 is never shown as 100 %, because the prediction is not certain.
     return f"{min(share, 0.999) if share < 1 else 1:.1%}"
 
 
 def _word(token: str) -> str:
-    """On one line, with whatever cannot be seen made visible."""
+    """Returns a word in a single line, with visible escapes for invisible characters."""
     return printable(token).replace("\n", "\\n").replace("\t", "\\t") or "(empty)"
 
 

@@ -1,4 +1,4 @@
-"""Tables of labelled texts: the record of a line, the line set aside, and what decides between."""
+"""Tables of labelled texts: records of usable lines, and lines that are set aside."""
 
 import collections
 import dataclasses
@@ -14,7 +14,7 @@ from gatedjax._utils.terminal import printable
 
 Label = str | int | float | bool
 EMPTY = "empty line"
-"""The reason of lines set aside with which nothing is lost."""
+"""The reason for empty lines, which do not count against `max_aside`."""
 
 _LIKELY = {
     "text": "text review sentence comment content body message tweet document question title query",
@@ -27,20 +27,27 @@ _SHOWN = 12
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """A usable line."""
+    """A usable line of a table."""
 
     line: int
-    """Where the record begins in its file, from 1; of rows in memory the number from 1."""
+    """The line where the record begins, from 1; for rows in memory the number of the row."""
     inputs: tuple[str, ...]
+    """The text, or both texts of a pair."""
     label: Label | None
-    """See `read_label`; None where none was asked for."""
+    """The label, see `read_label`; None if no label is read."""
     where: str
-    """The file as it was given: messages say f"{where}:{line}"."""
+    """The name of the file; messages begin with f"{where}:{line}"."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Aside:
-    """A line that cannot be used, and why."""
+    """A line that cannot be used, and the reason.
+
+    Attributes:
+      where: the name of the file.
+      line: the number of the line, from 1.
+      reason: the reason.
+    """
 
     where: str
     line: int
@@ -52,11 +59,17 @@ class Aside:
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Names of the columns that are read.
+    """The names of the columns that are read.
+
+        >>> Columns(("review",), "stars").wanted
+        ('review', 'stars')
 
     Attributes:
-      inputs: of the texts: one, or two for pairs.
-      label: of the label; None where none is wanted.
+      inputs: the column of the text, or the two columns of a pair.
+      label: the column of the label; None reads no label.
+
+    Raises:
+      ValueError: if the names are not different, or inputs is not a tuple.
     """
 
     inputs: tuple[str, ...] = ("text",)
@@ -71,47 +84,47 @@ class Columns:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """The texts' columns, then the label's if there is one."""
+        """All columns that are read: the texts, then the label if there is a label."""
         return self.inputs if self.label is None else (*self.inputs, self.label)
 
     @property
     def count(self) -> int:
-        """How many columns are read."""
+        """The number of columns that are read."""
         return len(self.wanted)
 
 
 Cells = tuple[str, int, Sequence[object]]
-"""File, line, and the values of `Columns.wanted` as they were found; None for a missing one."""
+"""File, line, and the unchecked values of `Columns.wanted`; None for a missing value."""
 
 
 class Form(Protocol):
-    """Something that has rows: a file of some format, or values in memory."""
+    """A source of rows: a file of some format, or values in memory."""
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The name of the source, for messages."""
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Its columns; None where it has no names for them."""
+        """The names of the columns; None if the columns have no names."""
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if it cannot have these columns."""
+        """Raises ValueError if the columns cannot be read from this source."""
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """All rows from the first."""
+        """Yields all rows, from the first row on."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Labelled texts; every pass reads them again from the start and holds one record at a time."""
+    """Labelled texts; each pass reads the source again, with a single record in memory."""
 
     form: Form
     columns: Columns
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name of the source, for messages."""
         return self.form.name
 
     def __iter__(self) -> Iterator[Record | Aside]:
@@ -130,60 +143,67 @@ def _record(where: str, line: int, values: Sequence[object], columns: Columns) -
 
 
 def _text(name: str, value: object) -> str:
-    if isinstance(value, bytes):  # as TFDS has texts
+    if isinstance(value, bytes):  # The texts of TFDS are bytes.
         value = value.decode("utf-8", "surrogateescape")
     if _missing(value) or (isinstance(value, str) and not value.strip()):
         raise ValueError(f"no {name}")
     if not isinstance(value, str):
-        raise ValueError(f"{name} must be a text, got {_shown(value)}")
-    return _whole(str(value))  # numpy's texts become plain ones
+        raise ValueError(f"{name} must be a text, got {_describe_value(value)}")
+    return _check_text(str(value))  # This converts a string of NumPy to str.
 
 
 def read_label(name: str, value: object) -> Label:
-    """Returns a label by the one rule for every source of labels: files, rows, columns, y, classes.
+    """Normalises a label. The same rule holds for labels in files, rows, columns, y and classes.
 
-    A text is composed (NFC) and loses the spaces around it, so that one label has one spelling. It
-    stays a text where it looks like a number. Numbers and truth values of NumPy become Python's.
+    A text is converted to Unicode's form NFC and spaces around it are removed, so that a label has
+    a single spelling. A text that looks like a number stays a text. Numbers and truth values of
+    NumPy are converted to Python.
+
+        >>> read_label("label", " good "), read_label("label", "1")
+        ('good', '1')
 
     Args:
-      name: of its column, for messages.
-      value: as it was found.
+      name: name of the column, for messages.
+      value: the value in the source.
+
+    Returns:
+      The label: a text, number or truth value.
 
     Raises:
-      ValueError: if it is missing, empty, not finite, or of another type.
+      ValueError: if the value is missing, empty, not finite, or has another type.
     """
-    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a number of numpy's
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a number of NumPy
         value = value.item()
     if isinstance(value, bytes):
         value = value.decode("utf-8", "surrogateescape")
     if _missing(value) or (isinstance(value, str) and not value.strip()):
         raise ValueError(f"no {name}")
     if isinstance(value, str):
-        return compose(_whole(str.__str__(value)))
+        return compose(_check_text(str.__str__(value)))
     if not isinstance(value, bool | int | float):
-        raise ValueError(f"{name} must be a text or a number, got {_shown(value)}")
+        raise ValueError(f"{name} must be a text or a number, got {_describe_value(value)}")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value}")
     return value if isinstance(value, bool | float) else int(value)
 
 
 def compose(text: str) -> str:
-    """The text in Unicode's form NFC, without spaces around it."""
+    """Returns the text in Unicode's form NFC, without spaces around it."""
     return unicodedata.normalize("NFC", text).strip()
 
 
 def _missing(value: object) -> bool:
-    """None, NaN, and what pandas has for them, which cannot be compared."""
+    """Returns True for None, NaN, and the missing values of pandas, which cannot be compared."""
     if isinstance(value, float):
         return math.isnan(value)
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
-def _shown(value: object) -> str:
+def _describe_value(value: object) -> str:
     return f"{type(value).__name__} {printable(repr(value))[:40]}"
 
 
-def _whole(text: str) -> str:
+def _check_text(text: str) -> str:
     problem = fault(text, "Unicode")
     if problem:
         raise ValueError(problem)
@@ -191,7 +211,12 @@ def _whole(text: str) -> str:
 
 
 def fault(text: str, encoding: str) -> str | None:
-    """Why a text is none: NUL, bytes that were no characters (see `surrogateescape`); or None."""
+    """Returns why a text cannot be used, or None.
+
+    Args:
+      text: the text; undecodable bytes are surrogates, see the error handler `surrogateescape`.
+      encoding: the encoding of the file, for the message.
+    """
     if "\0" in text:
         return "NUL character"
     if not text.isascii():
@@ -208,59 +233,70 @@ def fault(text: str, encoding: str) -> str | None:
 def check_names(
     where: str, names: Sequence[str], columns: Columns, *, header: bool = False
 ) -> None:
-    """Refuses columns that are not among the names, with what to ask for instead.
+    """Checks that the columns are among the names in a source.
 
     Args:
-      where: the names are, for messages.
-      names: those that there are.
-      columns: those that are wanted.
-      header: whether the names are the first line of a file, which may have no header.
+      where: name of the source, for messages.
+      names: the names in the source.
+      columns: the columns that are to be read.
+      header: True if the names are the first line of a file, which may lack a header.
+
+    Raises:
+      ValueError: if a column is missing, a name occurs twice, or there are too many columns; the
+        message suggests options for the likely columns.
     """
     if len(names) > MOST_COLUMNS:
         raise ValueError(f"{where}: at most {MOST_COLUMNS:,} columns are read, got {len(names):,}")
     twice = sorted(name for name, n in collections.Counter(names).items() if name and n > 1)
     if twice:
-        raise ValueError(f"{where}: columns must have different names, twice: {_quoted(twice)}")
+        raise ValueError(
+            f"{where}: columns must have different names, twice: {_quote_names(twice)}"
+        )
     missing = [name for name in columns.wanted if name not in names]
     if missing:
-        there = f"there are {_quoted(names)}" if any(names) else "there are none with a name"
+        available = (
+            f"there are {_quote_names(names)}" if any(names) else "there are none with a name"
+        )
         options = "--text" if columns.label is None else "--text and --label"
-        near = suggest(names, columns)
-        hint = near or f"{options} name others" * (len(names) >= columns.count)
-        first = "; the first line must be the header" * (header and not near)
+        suggestion = suggest(names, columns)
+        hint = suggestion or f"{options} name others" * (len(names) >= columns.count)
+        first = "; the first line must be the header" * (header and not suggestion)
         raise ValueError(
-            f"{where}: there is no column {' and no '.join(map(repr, missing))}; {there}"
+            f"{where}: there is no column {' and no '.join(map(repr, missing))}; {available}"
             f"{': ' * bool(hint)}{hint}{first}"
         )
 
 
 def suggest(names: Sequence[str], columns: Columns) -> str:
-    """The options that name the likely columns, or "" if it is not clear which those are."""
-    left = [name for name in names if name.strip() and name not in columns.wanted]
-    found: dict[str, str] = {name: name for name in columns.wanted if name in names}
+    """Returns the options that select the likely columns, or "" if these are not clear."""
+    unused = [name for name in names if name.strip() and name not in columns.wanted]
+    assigned: dict[str, str] = {name: name for name in columns.wanted if name in names}
     roles = ("text",) if len(columns.inputs) == 1 else ("premise", "hypothesis")
     tests: tuple[Callable[[str, str], Iterable[str]], ...] = (
-        lambda role, name: [one for one in left if one.lower() == name.lower()],
-        lambda role, name: difflib.get_close_matches(name, left, n=1, cutoff=0.75),
+        lambda role, name: [column for column in unused if column.lower() == name.lower()],
+        lambda role, name: difflib.get_close_matches(name, unused, n=1, cutoff=0.75),
         lambda role, name: [
-            one for likely in _LIKELY[role].split() for one in left if one.lower() == likely
+            column
+            for likely in _LIKELY[role].split()
+            for column in unused
+            if column.lower() == likely
         ],
-        lambda role, name: left if len(left) == columns.count - len(found) == 1 else [],
+        lambda role, name: unused if len(unused) == columns.count - len(assigned) == 1 else [],
     )
     for test in tests:
         for role, name in zip((*roles, "label"), columns.wanted, strict=False):
             role = "label" if name == columns.label else role
-            near = next(iter(test(role, name)), None) if name not in found else None
-            if near is not None:
-                found[name] = near
-                left.remove(near)
-    if len(found) < columns.count:
+            match = next(iter(test(role, name)), None) if name not in assigned else None
+            if match is not None:
+                assigned[name] = match
+                unused.remove(match)
+    if len(assigned) < columns.count:
         return ""
-    hint = f"--text {shlex.join(found[name] for name in columns.inputs)}"
-    label = "" if columns.label is None else f" --label {shlex.quote(found[columns.label])}"
+    hint = f"--text {shlex.join(assigned[name] for name in columns.inputs)}"
+    label = "" if columns.label is None else f" --label {shlex.quote(assigned[columns.label])}"
     return printable(hint + label)
 
 
-def _quoted(names: Sequence[str]) -> str:
-    shown = [repr(name if len(name) <= 40 else f"{name[:40]}...") for name in names[:_SHOWN]]
-    return ", ".join(shown) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+def _quote_names(names: Sequence[str]) -> str:
+    quoted = [repr(name if len(name) <= 40 else f"{name[:40]}...") for name in names[:_SHOWN]]
+    return ", ".join(quoted) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -1,4 +1,4 @@
-"""Tagged sentences: as numbers, what a simple rule makes of them, what predictions are worth."""
+"""Tagged sentences: their numbers, the baseline rule, and the metrics of predictions."""
 
 import array
 from collections.abc import Iterable, Sequence
@@ -29,23 +29,26 @@ def read_tagged(
     classes: Sequence[Label] | None = None,
     max_aside: float = 1.0,
 ) -> Corpus:
-    """Reads tagged sentences in one pass; their numbers lie in two files of the folder.
+    """Reads tagged sentences in one pass, and writes their numbers to two files.
 
     Args:
       table: iterable of `TaggedRecord` and `Aside`, with a name.
-      folder: where the numbers are written.
-      part: name of the files.
-      numbers: of the words.
-      longest: a sentence of more words becomes several.
-      classes: the tags that there may be; None takes those of the file.
+      folder: the folder for the files.
+      part: prefix of the names of the files.
+      numbers: the numbers of the words; new words are added.
+      longest: a sentence with more words is split into several sentences.
+      classes: the possible tags; None uses the tags in the table.
       max_aside: the largest share of the sentences that may be set aside.
 
+    Returns:
+      The sentences and tags as numbers.
+
     Raises:
-      ValueError: if no sentence can be used, or too few, more than half of the tags are distinct,
-        or one is not in `classes`.
+      ValueError: if no sentence or too few sentences can be used, if more than half of the tags are
+        distinct, or if a tag is not in `classes`.
     """
-    words, tags = (Spool(folder / f"{part}-{what}.ids") for what in ("words", "tags"))
-    numbered = Classes("tag", classes)
+    words, tags = (Spool(folder / f"{part}-{kind}.ids") for kind in ("words", "tags"))
+    table_of_classes = Classes("tag", classes)
     lines = array.array("q")
     sentences = 0
     asides = Asides(table.name, "sentences")
@@ -56,18 +59,20 @@ def read_tagged(
                 continue
             sentences += 1
             ids = numbers.of(record.words)
-            places = [numbered.place(tag, record.where, record.line) for tag in record.tags]
-            _check_tags(table.name, len(numbered.places), len(tags) + len(places), least=2000)
+            places = [table_of_classes.place(tag, record.where, record.line) for tag in record.tags]
+            _check_tags(
+                table.name, len(table_of_classes.places), len(tags) + len(places), least=2000
+            )
             for begin in range(0, len(ids), longest):
                 words.add(ids[begin : begin + longest])
                 tags.add(places[begin : begin + longest])
                 lines.append(record.line)
     if not lines:
-        raise asides.nothing(f"{table.name} has no tagged sentence")
+        raise asides.make_empty_error(f"{table.name} has no tagged sentence")
     asides.check(sentences, max_aside)
     if classes is None:
-        _check_tags(table.name, len(numbered.places), len(tags))
-    names, order = _corpus.ordered(numbered.places, classes)
+        _check_tags(table.name, len(table_of_classes.places), len(tags))
+    names, order = _corpus.order_classes(table_of_classes.places, classes)
     return Corpus(
         table.name,
         (words.rows(),),
@@ -88,26 +93,36 @@ def _check_tags(name: str, distinct: int, words: int, *, least: int = 0) -> None
 
 
 class Sentences(NamedTuple):
-    """Rows of ids, and of the places of tags, of the same lengths."""
+    """Sentences as rows of ids, and rows of tags with the same lengths.
+
+    Attributes:
+      words: the ids of the words of each sentence.
+      tags: the positions of the tags of each sentence.
+    """
 
     words: Sequence[np.ndarray]
     tags: Sequence[np.ndarray]
 
 
 class TagRule:
-    """The most frequent tag of each word, and for unknown words the most frequent one of all.
+    """A rule that gives each word its most frequent tag, and unknown words the most frequent tag.
+
+        >>> sentences = Sentences([np.array([2, 3])], [np.array([1, 0])])
+        >>> print(TagRule(sentences, words=4, tags=2).probabilities(np.array([2, 3])))
+        [[0. 1.]
+         [1. 0.]]
 
     Args:
-      sentences: to count in.
-      words: how many ids there are.
-      tags: how many tags there are.
+      sentences: the sentences in which tags are counted.
+      words: number of ids.
+      tags: number of tags.
     """
 
     def __init__(self, sentences: Sentences, words: int, tags: int) -> None:
         ids = np.concatenate(list(sentences.words)).astype(np.int64)
         places = np.concatenate(list(sentences.tags))
         pairs, counts = np.unique(ids * tags + places, return_counts=True)
-        # of each word the pair that occurs most often comes first, and of equal ones the first tag
+        # For each word the most frequent pair comes first; among equal counts the first tag.
         pairs = pairs[np.lexsort((pairs, -counts, pairs // tags))]
         seen, first = np.unique(pairs // tags, return_index=True)
         self._best = np.full(words, np.bincount(places).argmax(), np.int64)
@@ -115,21 +130,24 @@ class TagRule:
         self._sure = np.eye(tags)
 
     def probabilities(self, ids: np.ndarray) -> np.ndarray:
-        """[n, C]: 1 at the tag of each word."""
+        """Returns float64 [n, C]: 1 at the tag of each word, else 0."""
         return self._sure[self._best[ids]]
 
 
 def is_bio(tags: Iterable[Label]) -> bool:
-    """Whether tags mark spans: O, B-X and I-X."""
+    """Returns whether the tags mark spans, that is, whether all of them are O, B-X or I-X."""
     names = set(map(str, tags)) - {"O"}
     return bool(names) and all(name[:2] in ("B-", "I-") and len(name) > 2 for name in names)
 
 
 class Scorer:
-    """Collects what predictions are worth, a sentence at a time; holds a few numbers of each word.
+    """An accumulator of metrics, sentence by sentence, with a few numbers per word in memory.
 
     Args:
-      tags: as they are called.
+      tags: the names of the tags.
+
+    Attributes:
+      sentences: number of sentences that were added.
     """
 
     def __init__(self, tags: Sequence[Label]) -> None:
@@ -139,7 +157,13 @@ class Scorer:
         self.sentences = 0
 
     def add(self, gold: np.ndarray, probabilities: np.ndarray, unknown: np.ndarray) -> None:
-        """One sentence: places of its tags [n], [n, C], and which of its words are unknown [n]."""
+        """Adds a sentence.
+
+        Args:
+          gold: int [n], the positions of its true tags.
+          probabilities: [n, C], the predicted probabilities.
+          unknown: bool [n], True at out-of-vocabulary words.
+        """
         best = probabilities.argmax(axis=1)
         values = (
             gold,
@@ -153,21 +177,25 @@ class Scorer:
             column.extend(value.tolist())
         self.sentences += 1
         if self._spans is not None:
-            true, ours = ({*chunks([str(self._tags[i]) for i in one])} for one in (gold, best))
+            true, ours = (
+                {*chunks([str(self._tags[i]) for i in places])} for places in (gold, best)
+            )
             self._spans += (len(true & ours), len(ours), len(true))
 
     def metrics(self) -> Json:
-        """What `classification_metrics` says of words, and "sentences", "unknown", "spans".
+        """Computes the metrics of all sentences that were added.
 
-        "unknown" is {n, accuracy} of the words that the vocabulary does not have. "spans" is
-        {precision, recall, f1, n} of spans that are right from end to end, None if the tags are not
-        O, B-X and I-X; an I-X that goes on no X begins one, as in conlleval.
+        Returns:
+          The metrics of `classification_metrics` for words; "sentences", the number of sentences;
+          "unknown", {n, accuracy} for out-of-vocabulary words; "spans", {precision, recall, f1, n}
+          for spans with both ends correct, or None if the tags are not O, B-X and I-X. An I-X that
+          does not continue a span X begins a span, as in conlleval.
         """
-        gold, best, truth, top, squares, strange = map(np.array, self._columns)
-        found = metrics_of(gold, best, truth, top, squares, self._tags)
-        right = (gold == best)[strange > 0]
+        gold, best, truth, top, squares, is_unknown = map(np.array, self._columns)
+        metrics = metrics_of(gold, best, truth, top, squares, self._tags)
+        right = (gold == best)[is_unknown > 0]
         unknown = {"n": len(right), "accuracy": float(right.mean()) if len(right) else None}
-        return {**found, "sentences": self.sentences, "unknown": unknown, "spans": self._f1()}
+        return {**metrics, "sentences": self.sentences, "unknown": unknown, "spans": self._f1()}
 
     def _f1(self) -> Json | None:
         if self._spans is None:
@@ -177,14 +205,14 @@ class Scorer:
         return dict(zip(("f1", "precision", "recall", "n"), (*scores, true), strict=True))
 
 
-def said(metrics: Json) -> str:
-    """Word accuracy, and the F1 of spans where there are any."""
+def render_score(metrics: Json) -> str:
+    """Formats the word accuracy, and the F1 of spans if the tags mark spans."""
     spans = metrics["spans"]
     return f"{metrics['accuracy']:.4f}" + (f" (span F1 {spans['f1']:.4f})" if spans else "")
 
 
 def rule_metrics(rule: TagRule, sentences: Sentences, tags: Sequence[Label]) -> Json:
-    """What the rule is worth on sentences."""
+    """Computes the metrics of the rule on sentences; see `Scorer.metrics`."""
     scorer = Scorer(tags)
     for ids, gold in zip(*sentences, strict=True):
         scorer.add(gold, rule.probabilities(ids), np.zeros(len(ids), bool))
@@ -192,17 +220,24 @@ def rule_metrics(rule: TagRule, sentences: Sentences, tags: Sequence[Label]) -> 
 
 
 def model_metrics(
-    read: Iterable[tuple[int, np.ndarray]],
+    outputs: Iterable[tuple[int, np.ndarray]],
     sentences: Sentences,
     tags: Sequence[Label],
     unknown: np.ndarray,
 ) -> Json:
-    """What a model is worth that gave probabilities [n, C] for sentences, by their numbers.
+    """Computes the metrics of a model on sentences.
 
-    `unknown` says which ids stand for words that its vocabulary does not have.
+    Args:
+      outputs: pairs of the number of a sentence and the probabilities [n, C] of its words.
+      sentences: all sentences.
+      tags: the names of the tags.
+      unknown: bool [V], True for ids of out-of-vocabulary words.
+
+    Returns:
+      See `Scorer.metrics`.
     """
     scorer = Scorer(tags)
-    for number, probabilities in read:
+    for number, probabilities in outputs:
         ids = sentences.words[number]
         scorer.add(sentences.tags[number], probabilities[: len(ids)], unknown[ids])
     return scorer.metrics()

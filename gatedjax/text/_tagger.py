@@ -1,4 +1,4 @@
-"""`Tagger`: a tag for every word, from Python."""
+"""The class `Tagger`, which predicts a tag for each word."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -18,15 +18,22 @@ from gatedjax.text._training import Say
 @with_arguments
 @dataclasses.dataclass(eq=False, repr=False)
 class Tagger(Estimator):
-    """Gives every word of a sentence a tag: a name's kind, a part of speech, whatever is learned.
+    """A model that predicts a tag for each word of a sentence, such as a part of speech.
 
         model = Tagger.train("ner.conll")
         model.predict(["John lives in Paris"])[0]   # Tagging(words=(...), tags=(...), ...)
         model.save("model"); model = Tagger.load("model")
 
+        >>> tagger = Tagger(num_steps=200, seed=1)
+        >>> tagger
+        Tagger(num_steps=200, seed=1)
+        >>> tagger.get_params()["lowercase"]
+        False
+
     Attributes:
       classes_: the tags, sorted.
-      report_: what is known of the model's quality, beside that of the most frequent tag of a word.
+      report_: scores of the model on the validation and test sentences, and the accuracy of the
+        baseline that gives each word its most frequent tag.
     """
 
     _kind = "tags"
@@ -53,17 +60,22 @@ class Tagger(Estimator):
         """Trains a tagger.
 
         Args:
-          data: the path of a file with a word and its tag a line, and an empty line after every
-            sentence (CoNLL's columns, .conllu); or [(words, tags), ...].
-          word: column of the words, from 0; by default the first, in .conllu the second.
-          tag: column of the tags, negative from the end; by default the last, in .conllu the
+          data: the path of a file with a word and its tag in each line, and an empty line after
+            each sentence (CoNLL's columns, .conllu); or a list [(words, tags), ...].
+          word: column of the words, from 0; None reads the first column, in .conllu the second.
+          tag: column of the tags, negative from the end; None reads the last column, in .conllu the
             fourth.
-          validation: data that choose the best parameters; None holds out a tenth.
-          test: data that are reported on.
-          encoding: of files.
-          max_aside: the largest share of the lines (of a tagger, sentences) of a source that may be
-            set aside because they cannot be used; empty lines do not count.
-          workdir, say, progress, **options: as for `TextClassifier.train`.
+          validation: data that choose the best parameters; None splits off a part of `data`, a
+            tenth unless `held_out` is set.
+          test: data on which the trained model is evaluated for its report.
+          encoding: encoding of the files.
+          max_aside: the largest share of the sentences in a source that may be set aside because
+            they cannot be used.
+          workdir: folder for checkpoints; the same call continues an interrupted training. None
+            uses a temporary folder.
+          say: called with each line of the progress report, like `print`.
+          progress: True shows a progress bar.
+          **options: parameters of the constructor.
 
         Returns:
           The trained tagger.
@@ -73,27 +85,30 @@ class Tagger(Estimator):
           StoppedBySignal: after Ctrl-C or SIGTERM.
         """
         tables = (
-            None if one is None else open_sentences(one, word=word, tag=tag, encoding=encoding)
-            for one in (data, validation, test)
+            None
+            if source is None
+            else open_sentences(source, word=word, tag=tag, encoding=encoding)
+            for source in (data, validation, test)
         )
-        more: Json = {"say": say, "progress": progress, "max_aside": max_aside}
-        return cls(**options)._train(*tables, workdir=workdir, **more)
+        arguments: Json = {"say": say, "progress": progress, "max_aside": max_aside}
+        return cls(**options)._train(*tables, workdir=workdir, **arguments)
 
     def predict(self, X: Iterable[str | Sequence[str]]) -> list[Tagging]:
-        """Tags sentences.
+        """Predicts a tag for each word of sentences.
 
         Args:
-          X: texts, which are split into words, or lists of words, which stay as they are.
+          X: texts, which are split into words, or lists of words, which are not split further.
 
         Returns:
-          A tagging for each.
+          A `Tagging` for each sentence.
 
         Raises:
+          TypeError: if X is a single text.
           ValueError: if a sentence has no word.
         """
         if isinstance(X, str):
             raise TypeError("X must be a list of sentences, got one text")
-        return list(usable(tag_sentences(self._fitted(), X), "sentence"))
+        return list(usable(tag_sentences(self._get_trained(), X), "sentence"))
 
     def evaluate(
         self,
@@ -103,13 +118,20 @@ class Tagger(Estimator):
         tag: int | None = None,
         encoding: str = "utf-8",
     ) -> Json:
-        """Accuracy of words, scores of every tag, calibration, and the F1 of spans (BIO tags).
+        """Evaluates the model on tagged sentences.
 
         Args:
-          data: tagged sentences, as for `train`, of tags that training has seen.
+          data: tagged sentences in a form that `train` accepts, with tags of the training data.
           word: see `train`.
           tag: see `train`.
-          encoding: of files.
+          encoding: encoding of the files.
+
+        Returns:
+          A dict with the accuracy of words, scores of each tag, calibration, and the F1 of spans if
+          the tags are BIO tags; see `Scorer.metrics`.
+
+        Raises:
+          ValueError: for a tag that is not in the training data, or data that cannot be used.
         """
         table = open_sentences(data, word=word, tag=tag, encoding=encoding)
-        return evaluate_tags(self._fitted(), table)
+        return evaluate_tags(self._get_trained(), table)

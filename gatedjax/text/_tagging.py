@@ -1,4 +1,4 @@
-"""What a trained tagger says of sentences, and how good it is on tagged ones."""
+"""Predictions of a trained tagger, and its evaluation on tagged sentences."""
 
 import dataclasses
 import itertools
@@ -22,12 +22,18 @@ _CHUNK = 1024
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tagging:
-    """What a model says of the words of one sentence.
+    """The predicted tags of a sentence.
+
+        >>> tagging = Tagging(("in", "Paris"), ("O", "B-LOC"), (0.75, 0.5))
+        >>> tagging.tags
+        ('O', 'B-LOC')
+        >>> tagging.to_json()
+        {'words': ['in', 'Paris'], 'tags': ['O', 'B-LOC'], 'probabilities': [0.75, 0.5]}
 
     Attributes:
-      words: as they are, or as the text was split into.
-      tags: the likeliest one of every word, as it was written in the training data.
-      probabilities: of these tags.
+      words: the words of the sentence.
+      tags: the most probable tag of each word, as it was written in the training data.
+      probabilities: the probability of each of these tags.
     """
 
     words: tuple[str, ...]
@@ -35,7 +41,7 @@ class Tagging:
     probabilities: tuple[float, ...]
 
     def to_json(self) -> Json:
-        """As a line of `gatedjax predict`."""
+        """Returns the line of `gatedjax predict` as a dict."""
         return {
             "words": list(self.words),
             "tags": list(self.tags),
@@ -46,23 +52,27 @@ class Tagging:
 def tag_sentences(
     model: TrainedModel, sentences: Iterable[str | Sequence[str]]
 ) -> Iterator[Tagging | Failure]:
-    """Tags sentences, in their order, a chunk at a time.
+    """Predicts the tags of sentences, a chunk at a time.
+
+    A sentence that is longer than `model.max_len` is read in windows that overlap by half. Each
+    word gets its tag from the window in which it has the most words around it.
 
     Args:
-      model: of the kind "tags".
-      sentences: texts, which are split into words, or lists of words. One that is longer than the
-        model reads is read in windows that overlap by half: every word gets its tag from the window
-        in which it has the most words around it.
+      model: a model of the kind "tags".
+      sentences: texts, which are split into words, or lists of words.
+
+    Yields:
+      The tags of each sentence, or a `Failure` with the reason, in the order of the sentences.
     """
     for part in chunks(sentences, _CHUNK):
-        checked = [_words(one) for one in part]
-        usable = [one for one in checked if not isinstance(one, Failure)]
-        found = iter(word_probabilities(model, usable))
+        checked = [_words(sentence) for sentence in part]
+        usable = [words for words in checked if not isinstance(words, Failure)]
+        results = iter(word_probabilities(model, usable))
         for words in checked:
             if isinstance(words, Failure):
                 yield words
                 continue
-            probabilities = next(found)
+            probabilities = next(results)
             best = probabilities.argmax(axis=1).tolist()
             yield Tagging(
                 words,
@@ -86,27 +96,45 @@ def _words(sentence: str | Sequence[str]) -> tuple[str, ...] | Failure:
 def word_probabilities(
     model: TrainedModel, sentences: Sequence[tuple[str, ...]]
 ) -> list[np.ndarray]:
-    """The probability of every tag [n, C] for every sentence of n words."""
+    """Computes the probabilities of the tags, [n, C] for each sentence of n words."""
     places = [windows(len(words), model.max_len) for words in sentences]
     pieces = [
-        # training composes the words of its sentences in the same way
+        # Words are converted to form NFC, because the words in training are.
         (tuple(map(compose, words[begin:end])),)
-        for words, some in zip(sentences, places, strict=True)
-        for begin, end, _, _ in some
+        for words, spans in zip(sentences, places, strict=True)
+        for begin, end, _, _ in spans
     ]
-    read = iter(model.read_tokens(pieces))
+    outputs = iter(model.read_tokens(pieces))
     return [
-        np.concatenate([next(read).probabilities[a - begin : b - begin] for begin, _, a, b in some])
-        for some in places
+        np.concatenate(
+            [next(outputs).probabilities[a - begin : b - begin] for begin, _, a, b in spans]
+        )
+        for spans in places
     ]
 
 
 def windows(length: int, size: int) -> list[tuple[int, int, int, int]]:
-    """(begin, end, first, last): windows that overlap by half, and the words that each decides."""
+    """Splits a sentence into windows that overlap by half.
+
+        >>> windows(6, 4)
+        [(0, 4, 0, 3), (2, 6, 3, 6)]
+
+    Args:
+      length: number of words in the sentence.
+      size: number of words in a window.
+
+    Returns:
+      For each window (begin, end, first, last): it has the words [begin, end), and the tags of the
+      words [first, last) are taken from it.
+    """
     last = max(length - size, 0)
     begins = [*range(0, last, max(size // 2, 1)), last]
-    # the middle of what two windows share
-    cuts = [0, *((one + size + other) // 2 for one, other in itertools.pairwise(begins)), length]
+    # Each cut is in the middle of the words that two windows share.
+    cuts = [
+        0,
+        *((start + size + following) // 2 for start, following in itertools.pairwise(begins)),
+        length,
+    ]
     return [
         (begin, min(begin + size, length), first, end)
         for begin, first, end in zip(begins, cuts, cuts[1:], strict=False)
@@ -114,15 +142,19 @@ def windows(length: int, size: int) -> list[tuple[int, int, int, int]]:
 
 
 def evaluate_tags(model: TrainedModel, table: SentenceTable, *, max_aside: float = 1.0) -> Json:
-    """What `Scorer` measures, and "aside": sentences that were not used.
+    """Evaluates a tagger on tagged sentences.
 
     Args:
-      model: of the kind "tags".
+      model: a model of the kind "tags".
       table: tagged sentences, read once, a chunk at a time.
       max_aside: the largest share of the sentences that may be set aside.
 
+    Returns:
+      The metrics of `Scorer.metrics`, and "aside", the number of sentences that were not used.
+
     Raises:
-      ValueError: for a tag that training has not seen, no usable sentence, or too few.
+      ValueError: if a tag is not in the training data, or no sentence or too few sentences can be
+        used.
     """
     classes = Classes("tag", model.classes)
     scorer = Scorer(model.classes)
@@ -134,12 +166,15 @@ def evaluate_tags(model: TrainedModel, table: SentenceTable, *, max_aside: float
                 asides.add(record)
             else:
                 records.append(record)
-        gold = [[classes.place(tag, one.where, one.line) for tag in one.tags] for one in records]
-        found = word_probabilities(model, [record.words for record in records])
-        for record, places, probabilities in zip(records, gold, found, strict=True):
+        gold = [
+            [classes.place(tag, sentence.where, sentence.line) for tag in sentence.tags]
+            for sentence in records
+        ]
+        results = word_probabilities(model, [record.words for record in records])
+        for record, places, probabilities in zip(records, gold, results, strict=True):
             unknown = np.array([word not in model.vocabulary for word in record.words])
             scorer.add(np.array(places), probabilities, unknown)
     if not scorer.sentences:
-        raise asides.nothing(f"{table.name} has no tagged sentence")
+        raise asides.make_empty_error(f"{table.name} has no tagged sentence")
     asides.check(scorer.sentences, max_aside)
     return {**scorer.metrics(), "aside": asides.count}

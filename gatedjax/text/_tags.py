@@ -1,4 +1,4 @@
-"""Words with a tag each, in the columns of CoNLL's files."""
+"""Tagged sentences in CoNLL files or in memory."""
 
 import dataclasses
 import functools
@@ -13,47 +13,52 @@ from gatedjax.text._table import Aside, compose
 
 ENDS = (".conll", ".conllu", ".iob", ".bio")
 LONGEST = 100_000
-"""Words of a sentence: a file without an empty line is none."""
-# not Unicode's other spaces, which are characters of words
+"""Largest number of words in a sentence, because a file may lack the empty lines."""
+# Unicode's other spaces are characters of words.
 _SPACES = re.compile(r"[ \v\f]+")
-# tags of spans are known by their form where a file has no other line with such a tag
+# Tags of spans are recognised by their form, even if no other line has the tag.
 _SPAN = re.compile(r"O|[BIESLUM]-.+")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TaggedRecord:
-    """A sentence."""
+    """A tagged sentence."""
 
     line: int
-    """Of its first word, from 1."""
+    """The line of its first word, from 1."""
     words: tuple[str, ...]
+    """The words."""
     tags: tuple[str, ...]
+    """The tag of each word; empty if only words were read."""
     where: str
+    """The name of the file, for messages."""
 
 
 class SentenceTable(Protocol):
-    """Sentences that can be read again and again, one at a time."""
+    """Sentences that can be read several times, one after the other."""
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The name of the source, for messages."""
 
     def __iter__(self) -> Iterator[TaggedRecord | Aside]: ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Tags:
-    """Sentences of a file; every pass reads it again and holds one sentence at a time."""
+    """The sentences of a file; each pass reads it again, with a single sentence in memory."""
 
     file: TextFile
     word: int
+    """Column of the words."""
     tag: int | None
-    """None: sentences have no tags."""
+    """Column of the tags; None reads only the words."""
     universal: bool
+    """True for a .conllu file, whose comments and multiword tokens are skipped."""
 
     @property
     def name(self) -> str:
-        """The path."""
+        """The path of the file."""
         return self.file.name
 
     def __iter__(self) -> Iterator[TaggedRecord | Aside]:
@@ -73,7 +78,7 @@ class Tags:
                 continue
             fields = _fields(text)
             if self.universal and not fields[0].isdigit():
-                continue  # "3-4" is a form that words make together, "3.1" one that is not there
+                continue  # "3-4" is a token of two words, "3.1" a word that is not in the text.
             if not first:
                 first, width = number, len(fields)
             problem = self.file.fault(line) or self._fault(fields, width)
@@ -94,12 +99,12 @@ class Tags:
             yield aside or TaggedRecord(first, tuple(words), tuple(tags), self.name)
 
     def _is_comment(self, text: str, first: int) -> bool | None:
-        """Whether a line is a comment: "#" may also be a word, and "#film" is one.
+        """Returns whether a line is a comment, or None if it may be a comment or a word.
 
-        Before a sentence "# O" is the word "#" with its tag, if lines of as many columns have the
-        tag "O". "# newdoc" is a comment, if none has the tag "newdoc". Tags seldom have small
-        letters, or a digit first: None, for "# SYM", where none has that tag, because it may be
-        either.
+        "#" may also be a word, and "#film" is a word. Before a sentence "# O" is the word "#" with
+        its tag if other lines with the same number of columns have the tag "O". "# newdoc" is a
+        comment if no line has the tag "newdoc". Tags rarely have small letters or begin with a
+        digit; for other texts, such as "# SYM", without a line with this tag, the result is None.
         """
         if self.universal:
             return text.startswith("#")
@@ -113,7 +118,7 @@ class Tags:
         return True if any(map(str.islower, last)) or last[0].isdigit() else None
 
     def _kind_of(self, fields: list[str]) -> tuple[int, str]:
-        """The number of columns and the tag of a line, "" where there is a word alone."""
+        """Returns the number of columns and the tag of a line; "" if the line has only a word."""
         column = -1 if self.tag is None else self.tag
         if len(fields) == 1 or not -len(fields) <= column < len(fields):
             return len(fields), ""
@@ -121,11 +126,11 @@ class Tags:
 
     @functools.cached_property
     def _tags_by_columns(self) -> dict[int, set[str]]:
-        """The tags of the lines that cannot be comments, by their number of columns.
+        """The tags in lines that cannot be comments, by the number of columns.
 
-        The file is read once more for them, if a line begins with "# " before a sentence.
+        The whole file is read for them, but only if a line before a sentence begins with "# ".
         """
-        found: dict[int, set[str]] = {}
+        tags: dict[int, set[str]] = {}
         inside = False
         for _, line in self.file.lines():
             text = line.rstrip("\r\n")
@@ -134,16 +139,16 @@ class Tags:
             doubtful = not inside and (text + " ").startswith("# ")
             if text.strip() and "\t" not in text and not doubtful:
                 count, tag = self._kind_of(_fields(text))
-                found.setdefault(count, set()).add(tag)
+                tags.setdefault(count, set()).add(tag)
             inside = bool(text.strip()) and (inside or not doubtful)
-        return found
+        return tags
 
     def _fault(self, fields: list[str], width: int) -> str | None:
         if len(fields) != width:
             return f"{len(fields)} columns where the first word of the sentence has {width}"
-        wanted = [self.word] if self.tag is None else [self.word, self.tag]
-        needed = {column if column >= 0 else width + column for column in wanted}
-        if len(needed) < len(wanted) or not 0 <= min(needed) <= max(needed) < width:
+        required = [self.word] if self.tag is None else [self.word, self.tag]
+        needed = {column if column >= 0 else width + column for column in required}
+        if len(needed) < len(required) or not 0 <= min(needed) <= max(needed) < width:
             columns = f"{width} column{'s' * (width != 1)}"
             tag = "" if self.tag is None else f" and a tag (column {self.tag})"
             return f"{columns}, not a word (column {self.word}){tag}"
@@ -151,7 +156,7 @@ class Tags:
 
 
 def _fields(text: str) -> list[str]:
-    """The columns of a line: between tabs, or between spaces where it has no tab."""
+    """Returns the columns of a line, which are separated by tabs, or without a tab by spaces."""
     return text.split("\t") if "\t" in text else _SPACES.split(text.strip(" \v\f"))
 
 
@@ -163,25 +168,27 @@ def open_tags(
     encoding: str = "utf-8",
     tagged: bool = True,
 ) -> Tags:
-    """Opens a file of words with tags: one word a line, an empty line after every sentence.
+    """Opens a file with a word in each line and an empty line after each sentence.
 
-    Columns stand between tabs, or between spaces where a line has no tab. "-DOCSTART-" and comments
-    are skipped: in .conllu every line with "#", else a line before a sentence that begins with
-    "# ", unless it is the word "#": it has the columns of other lines, and a tag that they have.
+    Columns are separated by tabs, or in a line without a tab by spaces. Lines with "-DOCSTART-" and
+    comments are skipped. A comment is in .conllu files a line that begins with "#", in other files
+    a line before a sentence that begins with "# ", unless "#" is a word there: then the line has as
+    many columns as other lines, and a tag that occurs in them.
 
     Args:
-      path: of the file, plain or .gz.
-      word: column of the words, from 0; by default the first, in .conllu the second.
-      tag: column of the tags, negative from the end; by default the last, in .conllu the fourth.
-      encoding: of the file.
-      tagged: False reads the words alone.
+      path: path of the file, plain or .gz.
+      word: column of the words, from 0; None reads the first column, in .conllu the second.
+      tag: column of the tags, negative from the end; None reads the last column, in .conllu the
+        fourth.
+      encoding: encoding of the file.
+      tagged: False reads only the words.
 
     Returns:
-      Sentences, or `Aside` for one that has a line that cannot be used.
+      An iterable of sentences, with an `Aside` for a sentence with a line that cannot be used.
 
     Raises:
       FileNotFoundError: if there is no such file.
-      ValueError: if it is no text file.
+      ValueError: if the file is not a text file.
     """
     file = TextFile(Path(path), encoding)
     file.check()
@@ -193,15 +200,20 @@ def open_tags(
 
 @dataclasses.dataclass(frozen=True)
 class TagRows:
-    """Sentences in memory: pairs of words and tags."""
+    """Tagged sentences in memory.
+
+    Attributes:
+      rows: pairs of a list of words and a list of tags.
+      name: name of the data, for messages.
+    """
 
     rows: Sequence[Iterable[Sequence[str]]]
     name: str = "the data"
 
     def __iter__(self) -> Iterator[TaggedRecord | Aside]:
         for number, row in enumerate(self.rows, start=1):
-            pair = [tuple(one) for one in row if not isinstance(one, str)]
-            if len(pair) != 2 or not all(isinstance(w, str) and w for one in pair for w in one):
+            pair = [tuple(part) for part in row if not isinstance(part, str)]
+            if len(pair) != 2 or not all(isinstance(w, str) and w for part in pair for w in part):
                 raise TypeError(f"sentence {number} must be a list of words and a list of tags")
             words, tags = pair
             if len(words) != len(tags):
@@ -219,11 +231,22 @@ class TagRows:
 def open_sentences(
     data: object, *, word: int | None = None, tag: int | None = None, encoding: str = "utf-8"
 ) -> SentenceTable:
-    """Opens tagged sentences: a path (see `open_tags`), or [(words, tags), ...].
+    """Opens tagged sentences in a file or in memory.
+
+        >>> [sentence] = open_sentences([(["in", "Paris"], ["O", "LOC"])])
+        >>> sentence.tags
+        ('O', 'LOC')
+
+    Args:
+      data: a path, or a list [(words, tags), ...].
+      word, tag, encoding: see `open_tags`; they have no effect for a list.
+
+    Returns:
+      An iterable of sentences, which can be read several times.
 
     Raises:
       FileNotFoundError, ValueError: see `open_tags`.
-      TypeError: if data is neither.
+      TypeError: if data is neither a path nor a list.
     """
     if isinstance(data, str | os.PathLike):
         return open_tags(os.fspath(data), word=word, tag=tag, encoding=encoding)

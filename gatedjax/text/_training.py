@@ -1,4 +1,4 @@
-"""From labelled texts to a trained model."""
+"""Training of a model on labelled texts or tagged sentences."""
 
 import dataclasses
 import functools
@@ -25,8 +25,8 @@ from gatedjax.text._buckets import (
     LENGTHS,
     NAMES,
     Shape,
-    grouped,
-    padded,
+    group_texts,
+    pad_texts,
     training_size,
     training_widths,
 )
@@ -37,15 +37,15 @@ from gatedjax.text._model import TrainedModel, check_inputs, networks
 from gatedjax.text._networks import Config, Network, held_at
 from gatedjax.text._options import Options, check_options, network_config, train_config
 from gatedjax.text._read import Columns, Table
-from gatedjax.text._shapes import strange
+from gatedjax.text._shapes import is_unknown
 from gatedjax.text._tagged import (
     RULE,
     Sentences,
     TagRule,
     model_metrics,
     read_tagged,
+    render_score,
     rule_metrics,
-    said,
 )
 from gatedjax.text._tags import SentenceTable
 from gatedjax.training import CheckpointStore, FitResult, TrainConfig, fit
@@ -58,13 +58,13 @@ _LARGEST_HELD = 20_000
 _MORE_WORDS = 50_000
 _NOISE = 0.1
 OPTIONS = "options"
-"""Name, in the settings of checkpoints, of the options that change the data or the network and
-that neither the texts nor the network's configuration tell."""
+"""Key, in the metadata of checkpoints, of the options that affect the training and that are in
+neither the hash of the texts nor the configuration of the network."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Part:
-    """Texts for one purpose."""
+    """The texts for a purpose: training, validation or test."""
 
     texts: tuple[Sequence[np.ndarray], ...]
     labels: Labels
@@ -73,7 +73,7 @@ class _Part:
         return np.max([[len(row) for row in rows] for rows in self.texts], axis=0)
 
     def ids(self, numbers: Iterable[int]) -> list[Ids]:
-        """The ids of some of the texts."""
+        """Returns the ids of the texts at the given positions."""
         return [tuple(np.asarray(rows[i]) for rows in self.texts) for i in numbers]
 
     def batches(self, size: int, edges: Sequence[int], **options: Any) -> SequenceBatches:
@@ -90,7 +90,7 @@ class _Part:
         )
 
     def words(self, vocabulary: Vocabulary) -> Iterator[list[str]]:
-        """The known words of every text; those of a second text are told apart."""
+        """Yields the words of each example; "2:" marks the words of the second text of a pair."""
         names = vocabulary.words
         for row in zip(*self.texts, strict=True):
             words = [names[i] for i in row[0]]
@@ -111,50 +111,56 @@ def train_model(
     progress: bool = False,
     max_aside: float = 1.0,
 ) -> TrainedModel:
-    """Trains a classifier or a tagger; continues where a run in the folder ended.
+    """Trains a classifier or a tagger, or continues an interrupted training.
 
     Args:
       kind: "text", "pair" or "tags".
       table: labelled texts, or tagged sentences.
-      options: how.
-      folder: where the run keeps its files; its checkpoints are continued with the same bits.
-      validation: chooses the best parameters; None holds out a part of `table`.
-      test: is only reported on.
-      say: is told what is read and made, a line at a time.
-      progress: whether training shows its bar.
-      max_aside: the largest share of the lines of a source that may be set aside.
+      options: the options of the network and of the training.
+      folder: folder for the files of the run. If it has checkpoints of the same run, training
+        continues from them, with bitwise the same result.
+      validation: data that choose the best parameters; None splits off a part of `table`.
+      test: data on which the trained model is evaluated.
+      say: called with each line of the progress report.
+      progress: True shows a progress bar.
+      max_aside: the largest share of the lines in a source that may be set aside.
+
+    Returns:
+      The trained model with its report.
 
     Raises:
-      ValueError: for data or options that no model can be made of.
+      ValueError: for data or options that cannot be used.
       StoppedBySignal: after Ctrl-C or SIGTERM; the run is saved.
     """
     check_options(options, kind)
     check_share(max_aside)
-    for given in (table, validation, test):
-        if isinstance(given, Table):
-            check_inputs(given.columns, kind)
+    for source in (table, validation, test):
+        if isinstance(source, Table):
+            check_inputs(source.columns, kind)
     entry = networks(kind)[options.model]
     numbers = Numbers(lowercase=options.lowercase)
-    read: Any = functools.partial(_corpus.read_corpus, max_aside=max_aside)
+    read_part: Any = functools.partial(_corpus.read_corpus, max_aside=max_aside)
     if kind == "tags":
-        read = functools.partial(read_tagged, longest=options.max_len, max_aside=max_aside)
-    corpora: dict[str, Corpus] = {"train": read(table, folder, "train", numbers)}
+        read_part = functools.partial(read_tagged, longest=options.max_len, max_aside=max_aside)
+    corpora: dict[str, Corpus] = {"train": read_part(table, folder, "train", numbers)}
     corpus = corpora["train"]
     _corpus.check_trainable(corpus, split=validation is None)
     for name, other in (("validation", validation), ("test", test)):
         if other is not None:
-            corpora[name] = read(other, folder, name, numbers, classes=corpus.classes)
-    everything = np.arange(len(corpus))
-    kept, held = everything, everything[:0]
+            corpora[name] = read_part(other, folder, name, numbers, classes=corpus.classes)
+    all_rows = np.arange(len(corpus))
+    training_rows, validation_rows = all_rows, all_rows[:0]
     if validation is None:
         share = min(options.held_out, _LARGEST_HELD / len(corpus))
-        kept, held = _corpus.held_out(corpus.labels, share)
-    vocabulary, table_of_ids, vectors, coverage = _words(kind, corpus, held, numbers, options)
-    for one in corpora.values():
-        _say_read(one, say)
-        if kind != "tags":  # long sentences are tagged in windows
-            _say_cut(one, options.max_len, say)
-    parts = _parts(corpora, kept, held, table_of_ids, options.max_len)
+        training_rows, validation_rows = _corpus.split_texts(corpus.labels, share)
+    vocabulary, table_of_ids, vectors, coverage = _words(
+        kind, corpus, validation_rows, numbers, options
+    )
+    for part_corpus in corpora.values():
+        _say_read(part_corpus, say)
+        if kind != "tags":  # A tagger reads all of a long sentence, in windows.
+            _say_cut(part_corpus, options.max_len, say)
+    parts = _parts(corpora, training_rows, validation_rows, table_of_ids, options.max_len)
     sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in parts.items())
     way = "always the same" if kind == "tags" else "in proportion to the classes, always the same"
     split = "" if validation is not None else f" ({way})"
@@ -203,13 +209,15 @@ def train_model(
         max_len=options.max_len,
     )
     if getattr(config, "density", None) is not None:
-        _, read = _probabilities(model, parts["validation"], edges)
+        _, columns = _probabilities(model, parts["validation"], edges)
         model = dataclasses.replace(
-            model, params=held_at(model.params, read["gates"], config.density)
+            model, params=held_at(model.params, columns["gates"], config.density)
         )
     report: Json = {"steps": result.steps, "best_step": result.best_step}
     if kind == "tags":
-        report |= _report_tags(model, parts, _parts(corpora, kept, held), numbers, edges, say)
+        report |= _report_tags(
+            model, parts, _parts(corpora, training_rows, validation_rows), numbers, edges, say
+        )
     else:
         report |= _report(model, parts, edges, say)
     report["data"] = {
@@ -233,9 +241,9 @@ def _knows_options(folder: Path) -> bool:
 
 def _say_read(corpus: Corpus, say: Say) -> None:
     counts = sorted(corpus.class_counts.items(), key=lambda pair: -pair[1])
-    shown = ", ".join(f"{label} {count:,}" for label, count in counts[:10])
-    more = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
-    say(f"{corpus.name}: {corpus}: {shown}{more}")
+    listing = ", ".join(f"{label} {count:,}" for label, count in counts[:10])
+    remainder = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
+    say(f"{corpus.name}: {corpus}: {listing}{remainder}")
     if corpus.aside:
         say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
 
@@ -252,72 +260,78 @@ def _say_cut(corpus: Corpus, max_len: int, say: Say) -> None:
 
 
 def _rare(texts: int, tagged: bool) -> int:
-    """How often a word must occur: names that stand for a class by chance are learned by heart."""
+    """Returns the default of `min_count`.
+
+    Rare words, such as names, are dropped because they predict a class only by chance.
+    """
     if tagged or texts <= 5000:
         return 2 if tagged or texts > 1000 else 1
     return 5 if texts <= 20_000 else 10
 
 
 def _words(
-    kind: str, corpus: Corpus, held: np.ndarray, numbers: Numbers, options: Options
+    kind: str, corpus: Corpus, excluded: np.ndarray, numbers: Numbers, options: Options
 ) -> tuple[Vocabulary, np.ndarray, np.ndarray | None, str]:
-    """(vocabulary, id of every number, vectors of a file, what is to be said of them)."""
-    min_count = options.min_count or _rare(len(corpus), corpus.tagged)
+    """Returns (vocabulary, id for each number, vectors of a file or None, coverage as a text)."""
+    min_count = options.min_count or _rare(len(corpus), corpus.is_tagged)
     path = None if options.embeddings is None else Path(options.embeddings).expanduser()
-    more: Iterable[str] = ()
+    extra_words: Iterable[str] = ()
     width = 0
     if path is not None:
         width, words = words_in(path, _MORE_WORDS)
-        min_count, more = options.min_count or 1, words
+        min_count, extra_words = options.min_count or 1, words
     vocabulary, ids = _corpus.build_vocabulary(
         corpus,
-        held,
+        excluded,
         numbers,
         min_count=min_count,
         max_words=options.max_words,
-        more=more,
+        extra_words=extra_words,
         make=networks(kind)[options.model].vocabulary,
     )
-    unknown = strange(vocabulary)
-    known = np.mean([float(np.mean(~unknown[ids[p]])) for r in corpus.texts for p in r.pieces()])
-    share = f"{np.sum(~unknown) - 1:,}, they cover {known:.1%} of the texts"
+    unknown = is_unknown(vocabulary)
+    covered = np.mean([float(np.mean(~unknown[ids[p]])) for r in corpus.texts for p in r.pieces()])
+    share = f"{np.sum(~unknown) - 1:,}, they cover {covered:.1%} of the texts"
     if path is None:
         return vocabulary, ids, None, share
     vectors = load_embeddings(path, vocabulary, dim=width)
     trained = ids[ids > UNK]
-    found = float(vectors.found[trained].mean()) if len(trained) else 0.0
-    if not found:
+    with_vector = float(vectors.found[trained].mean()) if len(trained) else 0.0
+    if not with_vector:
         raise ValueError(f"{path} has a vector for none of the words of {corpus.name}")
     return (
         vocabulary,
         ids,
         vectors.matrix,
-        f"{share}; {found:.1%} of theirs have a vector in {path}",
+        f"{share}; {with_vector:.1%} of theirs have a vector in {path}",
     )
 
 
 def _parts(
     corpora: Mapping[str, Corpus],
-    kept: np.ndarray,
-    held: np.ndarray,
+    training_rows: np.ndarray,
+    validation_rows: np.ndarray,
     ids: np.ndarray | None = None,
     max_len: int | None = None,
 ) -> dict[str, _Part]:
-    """Texts by purpose, with the ids that a table gives; those held out are for validation."""
+    """Returns the texts by purpose, with mapped ids, after the split of the rows."""
     parts = {
-        name: _Part(tuple(rows.numbered(ids, max_len) for rows in one.texts), one.labels)
-        for name, one in corpora.items()
+        name: _Part(tuple(rows.renumber(ids, max_len) for rows in corpus.texts), corpus.labels)
+        for name, corpus in corpora.items()
     }
-    if len(held):
-        whole = parts["train"]
-        parts |= {"train": _chosen(whole, kept), "validation": _chosen(whole, held)}
+    if len(validation_rows):
+        everything = parts["train"]
+        parts |= {
+            "train": _select_texts(everything, training_rows),
+            "validation": _select_texts(everything, validation_rows),
+        }
     return parts
 
 
-def _chosen(part: _Part, numbers: np.ndarray) -> _Part:
-    texts = tuple(rows.taken(numbers) for rows in part.texts if isinstance(rows, Rows))
+def _select_texts(part: _Part, numbers: np.ndarray) -> _Part:
+    texts = tuple(rows.select(numbers) for rows in part.texts if isinstance(rows, Rows))
     labels = part.labels
-    return _Part(texts, labels.taken(numbers) if isinstance(labels, Rows) else labels[numbers])
+    return _Part(texts, labels.select(numbers) if isinstance(labels, Rows) else labels[numbers])
 
 
 def _start(
@@ -328,7 +342,7 @@ def _start(
     train: _Part,
     classes: int,
 ) -> np.ndarray | None:
-    """Word vectors to start from: a file's, or random ones that begin with counts of classes."""
+    """Returns the initial word vectors: of a file, or random vectors that begin with log-ratios."""
     width = getattr(config, "embedding_dim", None) or config.hidden
     if vectors is not None:
         if vectors.shape[1] != width:
@@ -336,18 +350,18 @@ def _start(
                 f"network: the word vectors of the file have {vectors.shape[1]} numbers, got a "
                 f"width of {width}"
             )
-        return _scaled(vectors, entry.vector_std)
-    made = random_embeddings(vocabulary, width)
+        return _scale_vectors(vectors, entry.vector_std)
+    initial = random_embeddings(vocabulary, width)
     if entry.starts_from_counts:
-        # small beside the counts, which a hundred random numbers would drown
-        made *= _NOISE
+        # The random numbers are scaled down, because they would hide the log-ratios.
+        initial *= _NOISE
         ratios = _corpus.log_ratios(train.texts, train.labels, len(vocabulary), classes)
         used = min(classes, width)
-        made[:, :used] = ratios[:, :used]
-    return _scaled(made, entry.vector_std)
+        initial[:, :used] = ratios[:, :used]
+    return _scale_vectors(initial, entry.vector_std)
 
 
-def _scaled(vectors: np.ndarray, std: float | None) -> np.ndarray:
+def _scale_vectors(vectors: np.ndarray, std: float | None) -> np.ndarray:
     return vectors if std is None else vectors * np.float32(std / vectors.std())
 
 
@@ -360,7 +374,7 @@ def _fit(
     facts: Mapping[str, object],
     minutes: float | None,
 ) -> FitResult:
-    """Trains; a time limit counts what earlier parts of the same run have used."""
+    """Trains the network; the time limit includes the time of earlier parts of the run."""
     clock = folder / "seconds"
     used = _read_seconds(clock)
     began = time.monotonic()
@@ -386,7 +400,7 @@ def _fit(
 
 
 def _read_seconds(clock: Path) -> float:
-    """Reads how long earlier parts of a run took; a damaged file does not keep it from going on."""
+    """Reads the seconds of the earlier parts of a run; a damaged file counts as 0."""
     try:
         used = float(clock.read_text())
     except (OSError, ValueError):
@@ -397,7 +411,7 @@ def _read_seconds(clock: Path) -> float:
 def _report(
     model: TrainedModel, parts: Mapping[str, _Part], edges: Sequence[int], say: Say
 ) -> Json:
-    """What is known of the model's quality, beside a linear baseline's on the same texts."""
+    """Returns scores of the model and of the linear baseline on validation and test texts."""
     train = parts["train"]
     baseline = LinearBaseline().fit(train.words(model.vocabulary), train.labels, len(model.classes))
     report: Json = {"baseline": {"kind": baseline.kind}}
@@ -405,8 +419,8 @@ def _report(
         if name not in parts:
             continue
         part = parts[name]
-        probabilities, read = _probabilities(model, part, edges)
-        density = float(np.sum(read["kept"]) / np.sum(read["words"]))
+        probabilities, columns = _probabilities(model, part, edges)
+        density = float(np.sum(columns["kept"]) / np.sum(columns["words"]))
         ours = classification_metrics(part.labels, probabilities, model.classes)
         linear = baseline.probabilities(part.words(model.vocabulary))
         theirs = float(np.mean(linear.argmax(axis=1) == part.labels))
@@ -430,12 +444,12 @@ def _worse(ours: Json, theirs: float) -> str:
 
 
 def _shapes(edges: Sequence[int]) -> Callable[[int], Shape]:
-    """Returns the rule by which texts are evaluated: the widths of training, and one size."""
+    """Returns a function from a length to a batch shape, with the widths of training."""
     return lambda length: (EVALUATED, edges[int(np.searchsorted(edges, length))])
 
 
 def _leak(model: TrainedModel, part: _Part, edges: Sequence[int]) -> Json | None:
-    """Measures the leak on some of the texts, in batches of the shapes of `_outputs`."""
+    """Measures the gate leak on a sample of texts, with the batch shapes of `_outputs`."""
     sample = Sample()
     for number in range(len(part.labels)):
         sample.add(number)
@@ -445,28 +459,33 @@ def _leak(model: TrainedModel, part: _Part, edges: Sequence[int]) -> Json | None
 def _probabilities(
     model: TrainedModel, part: _Part, edges: Sequence[int]
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """(float32 [n, C], kept and all words of texts, gates of words) of texts that are numbers."""
-    found = np.zeros((len(part.labels), len(model.classes)), np.float32)
-    rest: dict[str, list[np.ndarray]] = {"kept": [], "words": [], "gates": []}
+    """Computes the predictions for texts.
+
+    Returns:
+      The probabilities, float32 [n, C]; and a dict with "words" and "kept", the numbers of all and
+      of open words per text in the order of the batches, and "gates" of all words if there are any.
+    """
+    probabilities = np.zeros((len(part.labels), len(model.classes)), np.float32)
+    columns: dict[str, list[np.ndarray]] = {"kept": [], "words": [], "gates": []}
     for numbers, texts, out in _outputs(model, part, edges):
-        found[numbers] = out["probabilities"][: len(numbers)]
+        probabilities[numbers] = out["probabilities"][: len(numbers)]
         words = np.array([sum(map(len, text)) for text in texts])
-        rest["words"].append(words)
-        rest["kept"].append(out["density"][: len(words)] * words)
+        columns["words"].append(words)
+        columns["kept"].append(out["density"][: len(words)] * words)
         if "gates" in out:
-            rest["gates"] += [
+            columns["gates"] += [
                 row[: len(ids)] for row, (ids, *_) in zip(out["gates"], texts, strict=False)
             ]
-    return found, {name: np.concatenate(parts) for name, parts in rest.items() if parts}
+    return probabilities, {name: np.concatenate(parts) for name, parts in columns.items() if parts}
 
 
 def _outputs(
     model: TrainedModel, part: _Part, edges: Sequence[int]
 ) -> Iterator[tuple[list[int], list[Ids], dict[str, Any]]]:
-    """Yields the numbers of the texts of a batch, their ids, and what the network says of it."""
-    for numbers, shape in grouped(part.lengths().tolist(), _shapes(edges)):
+    """Yields the positions of the texts in each batch, their ids, and the output of the network."""
+    for numbers, shape in group_texts(part.lengths().tolist(), _shapes(edges)):
         texts = part.ids(numbers)
-        yield numbers, texts, model.run(padded(texts, shape))
+        yield numbers, texts, model.run(pad_texts(texts, shape))
 
 
 def _report_tags(
@@ -477,7 +496,7 @@ def _report_tags(
     edges: Sequence[int],
     say: Say,
 ) -> Json:
-    """See `_report`; the baseline knows every word of the training texts (`numbered`)."""
+    """Returns the report for a tagger; the baseline has no unknown training words (`numbered`)."""
     classes = model.classes
     rule = TagRule(_sentences(numbered["train"]), len(numbers.ids), len(classes))
     report: Json = {"baseline": {"kind": RULE}}
@@ -485,16 +504,18 @@ def _report_tags(
         if name not in parts:
             continue
         theirs = rule_metrics(rule, _sentences(numbered[name]), classes)
-        read = (
+        outputs = (
             (number, probabilities)
-            for some, _, out in _outputs(model, parts[name], edges)
-            for number, probabilities in zip(some, out["probabilities"], strict=False)
+            for numbers_of_batch, _, out in _outputs(model, parts[name], edges)
+            for number, probabilities in zip(numbers_of_batch, out["probabilities"], strict=False)
         )
-        ours = model_metrics(read, _sentences(parts[name]), classes, strange(model.vocabulary))
+        ours = model_metrics(
+            outputs, _sentences(parts[name]), classes, is_unknown(model.vocabulary)
+        )
         report[name] = ours
         report["baseline"][name] = theirs["accuracy"]
         worse = _worse(ours, theirs["accuracy"])
-        say(f"{name}: word accuracy {said(ours)}; {RULE} {said(theirs)}{worse}")
+        say(f"{name}: word accuracy {render_score(ours)}; {RULE} {render_score(theirs)}{worse}")
     return report
 
 
@@ -503,4 +524,4 @@ def _sentences(part: _Part) -> Sentences:
 
 
 COLUMNS = {"text": Columns(("text",)), "pair": Columns(("premise", "hypothesis"))}
-"""What is read for each kind."""
+"""The default columns for each kind of model."""

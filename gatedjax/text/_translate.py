@@ -1,4 +1,4 @@
-"""Lines through a trained translator: the command, whatever it is called by."""
+"""The command that translates lines, for each program that has it."""
 
 import dataclasses
 import sys
@@ -21,26 +21,26 @@ class TranslateOptions:
     """Translates the lines of standard input with a trained network."""
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """The folder that `gatedjax export` wrote of a run of translation, or the run's work folder."""
+    """Folder that gatedjax export wrote for a run of translation, or its work folder."""
     beam_size: Unset[int] = None
-    """The number of targets that are followed, 1 for greedy search (default: as in the test)."""
+    """Width of the beam (default: the value of the run); 1 is greedy search."""
     length_penalty: Unset[float] = None
-    """The exponent of the length that divides the scores (default: as in the test)."""
+    """Scores are divided by the length to this power (default: the value of the run)."""
     average: Unset[int] = None
-    """The number of newest checkpoints whose mean translates (default: as in the test)."""
+    """Number of the newest checkpoints that are averaged (default: the value of the run)."""
     batch_sentences: Unset[int] = None
-    """The number of sentences that are translated at once (default: as in the test)."""
+    """Number of sentences in a batch (default: the value of the run)."""
     bpe: Unset[Path] = None
-    """The file of the run's byte pairs (default: that in the folder)."""
+    """File of the byte pairs of the run (default: the file in the folder)."""
     references: Unset[Path] = None
-    """The file of reference translations. Their BLEU score is printed to standard error."""
+    """File of reference translations; BLEU is printed to standard error."""
 
 
 def run(
     kind: type[TranslateOptions],
     args: Sequence[str],
     prog: str,
-    read: Callable[..., Translator],
+    open_model: Callable[..., Translator],
     *,
     called: Mapping[str, str],
     lines: TextIO,
@@ -49,13 +49,16 @@ def run(
     """Runs the command; returns its exit status.
 
     Args:
-      kind: the options; a subclass may call the folder otherwise.
+      kind: the class of the options; a subclass may give the folder another name.
       args: the command line.
-      prog: how the command is called, for its help.
-      read: opens the folder, with `bpe` and `average`.
-      called: what the library says, and what it is called here.
-      lines: what is translated.
-      out: where translations go.
+      prog: name of the command, for its help.
+      open_model: function that opens the folder, with the keywords `bpe` and `average`.
+      called: words of the library's messages, and the words for them on this command line.
+      lines: the text to translate.
+      out: where the translations are written.
+
+    Returns:
+      0. A refused input ends the program with a message instead.
     """
     options = parse(kind, args, prog)
     changes = {
@@ -67,7 +70,7 @@ def run(
         references = None
         if options.references is not None:
             references = lines_of(read_limited(options.references, MOST_TEXT_BYTES).decode())
-        translator = read(options.folder, bpe=options.bpe, average=options.average)
+        translator = open_model(options.folder, bpe=options.bpe, average=options.average)
         search = dataclasses.replace(translator.search, average=1, **changes)
         text = lines.read(MOST_TEXT_BYTES + 1)
         check_most("the characters of the input", len(text), MOST_TEXT_BYTES)
@@ -77,7 +80,7 @@ def run(
                 f"{options.references} has {len(references):,} lines, the input {len(texts):,}"
             )
         translations = translate_texts(dataclasses.replace(translator, search=search), texts)
-    # a file gets the translations as they are; a terminal is not to obey them
+    # Control characters are replaced only for a terminal, which would obey them.
     write = say if out.isatty() else print
     with while_read(out):
         for text in translations:
@@ -89,7 +92,7 @@ def run(
 
 
 def lines_of(text: str) -> list[str]:
-    r"""The lines of a text; only "\n" and "\r\n" end one."""
+    r"""Returns the lines of a text; only "\n" and "\r\n" end a line."""
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()

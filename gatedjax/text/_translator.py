@@ -1,4 +1,4 @@
-"""A trained translator out of a folder, and how it translates texts."""
+"""A trained translator from a folder, and translation of texts."""
 
 import dataclasses
 import functools
@@ -21,33 +21,33 @@ from gatedjax.models import (
 )
 from gatedjax.models._checks import check_at_least
 from gatedjax.models.ssan.translation import STOP
-from gatedjax.text._folders import BYTE_PAIRS, described, open_folder
+from gatedjax.text._folders import BYTE_PAIRS, explain_faults, open_folder
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchConfig:
-    """How translations are searched."""
+    """Options of the beam search for translations."""
 
     beam_size: int = 4
-    """Targets that are followed; 1 is greedy search."""
+    """Width of the beam; 1 is greedy search."""
     length_penalty: float = 0.6
-    """Exponent of the length that scores are divided by."""
+    """Scores are divided by the length to this power."""
     extra: int = 50
-    """A translation has at most so many pieces more than its source."""
+    """Largest number of pieces by which a translation may be longer than its source."""
     average: int = 1
-    """Translate with the mean of so many of the newest checkpoints; 1 takes the best parameters."""
+    """Number of the newest checkpoints that are averaged; 1 uses the best parameters."""
     batch_sentences: int = 64
-    """Sentences that are translated at once."""
+    """Number of sentences in a batch."""
 
     def __post_init__(self) -> None:
-        """Refuses a search that finds nothing."""
+        """Raises ValueError for a number that is out of range."""
         make_plain(self)
         check_at_least(self, 1, "beam_size", "extra", "average", "batch_sentences")
         if not 0 <= self.length_penalty < float("inf"):
             raise ValueError(f"length_penalty must be at least 0, got {self.length_penalty}")
 
 
-# compiled once for each network and search, whatever asks for it
+# A function of the module, so that it is compiled only once for each network and search.
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
 def _decode(model: SSANTranslator, search: SearchConfig, params: Params, batch: Tree) -> jax.Array:
     return translate(
@@ -62,7 +62,14 @@ def _decode(model: SSANTranslator, search: SearchConfig, params: Params, batch: 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Translator:
-    """A trained network, ready to translate."""
+    """A trained translator.
+
+    Attributes:
+      model: the network.
+      params: its parameters.
+      bpe: the byte pairs, which split texts into pieces.
+      search: the options of the search.
+    """
 
     model: SSANTranslator
     params: Params
@@ -70,27 +77,38 @@ class Translator:
     search: SearchConfig
 
     def decode(self, params: Params, batch: Tree) -> jax.Array:
-        """The best translation of each row of a batch [B, L]; a pure function of its arguments."""
+        """Returns the best translation of each row of a batch, int [B, L]; a pure function."""
         return _decode(self.model, self.search, params, batch)
 
 
 def encode(bpe: gdata.BytePairs, texts: Sequence[str]) -> list[np.ndarray]:
-    """Ids of texts, the stop token at the end."""
+    """Encodes texts as int32 ids of pieces, with the stop token at the end."""
     return [np.array([*ids, STOP], np.int32) for ids in bpe.encode_all(texts)]
 
 
 def parameters_like(model: SSANTranslator) -> Tree:
-    """Shapes of the parameters."""
-    one, length = np.full((1, 1), STOP, np.int32), np.ones(1, np.int32)
-    batch: Tree = {"tokens": one, "targets": one, "lengths": length, "target_lengths": length}
+    """Returns the shapes of the parameters of a network."""
+    stop, length = np.full((1, 1), STOP, np.int32), np.ones(1, np.int32)
+    batch: Tree = {"tokens": stop, "targets": stop, "lengths": length, "target_lengths": length}
     return jax.eval_shape(lambda: SSANTranslationTask(model).init(jax.random.key(0), batch))
 
 
 def translate_texts(translator: Translator, texts: Sequence[str]) -> list[str]:
-    """Translates texts, in their order; an empty one stays empty, a too long one is refused."""
+    """Translates texts.
+
+    Args:
+      translator: the translator.
+      texts: the texts.
+
+    Returns:
+      A translation for each text; the translation of an empty text is empty.
+
+    Raises:
+      ValueError: if a text is too long for a network with learned positions.
+    """
     model, search = translator.model, translator.search
     ids = encode(translator.bpe, [text.strip() for text in texts])
-    real = [i for i, one in enumerate(ids) if len(one) > 1]
+    real = [i for i, pieces in enumerate(ids) if len(pieces) > 1]
     translations = [""] * len(texts)
     if not real:
         return translations
@@ -113,31 +131,37 @@ def translate_texts(translator: Translator, texts: Sequence[str]) -> list[str]:
 def open_translator(
     folder: Path, *, bpe: Path | None = None, average: int | None = None
 ) -> Translator:
-    """Reads the translator of a run, or of its export.
+    """Opens the translator of a run, or of its export.
 
     Args:
-      folder: the work folder of the run, or what `gatedjax export` wrote of it.
-      bpe: the file of the byte pairs, which must be those of the run; None takes the folder's own.
-      average: of a run, how many of the newest checkpoints the parameters are the mean of; None
-        takes the number that the run was tested with.
+      folder: the work folder of the run, or the export.
+      bpe: the file of the byte pairs of the run; None takes the file in the folder.
+      average: for a run, number of the newest checkpoints that are averaged; None takes the number
+        in the configuration of the run.
+
+    Returns:
+      The translator.
 
     Raises:
-      FileNotFoundError, ValueError: for a folder that holds no such run, or other byte pairs.
+      FileNotFoundError, ValueError: if the folder does not have such a run, or the byte pairs
+        differ.
     """
-    found = open_folder(folder, "translation", BYTE_PAIRS)
-    if found.is_export and average is not None:
+    run_folder = open_folder(folder, "translation", BYTE_PAIRS)
+    if run_folder.is_export and average is not None:
         raise ValueError(
             f"{folder} holds one set of parameters: average is for the work folder of a run"
         )
-    with described(folder):
-        settings = found.config["config"]
+    with explain_faults(folder):
+        settings = run_folder.config["config"]
         place = bpe or folder / BYTE_PAIRS
         pieces = gdata.BytePairs.load(place)
-        if pieces.digest() != found.config["vocabulary"]:
+        if pieces.digest() != run_folder.config["vocabulary"]:
             raise ValueError(f"{place} is not the vocabulary that {folder} was trained with")
         model = _model(settings["model"], pieces)
         search = SearchConfig(**settings["search"])
-    params = found.params(parameters_like(model), search.average if average is None else average)
+    params = run_folder.params(
+        parameters_like(model), search.average if average is None else average
+    )
     return Translator(model, params, pieces, search)
 
 

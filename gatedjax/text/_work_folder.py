@@ -1,4 +1,4 @@
-"""The folder where the training of a model of texts keeps its files until it is done."""
+"""The folder where training stores its files until it ends."""
 
 import contextlib
 from pathlib import Path
@@ -8,17 +8,16 @@ from gatedjax.training.lock import LOCK, WorkdirBusy, WorkdirLock
 
 
 class WorkFolder:
-    """A work folder that one training has to itself, from the reading of texts to the end.
+    """A context manager that reserves a work folder for a training, from the reading of texts on.
 
-    A context manager. A folder that it has made is removed if training fails before the first
-    checkpoint.
+    A folder that it created is removed if training fails before the first checkpoint.
 
     Args:
-      path: the folder, which is made with its parents if it is not there.
+      path: path of the folder, which is created with its parents if it does not exist.
 
     Raises:
-      FileExistsError: on entering, if the folder holds files and no run made it.
-      WorkdirBusy: on entering, if another training has the folder.
+      FileExistsError: on entering, if the folder has files and no run created it.
+      WorkdirBusy: on entering, if another training uses the folder.
     """
 
     def __init__(self, path: Path) -> None:
@@ -31,13 +30,13 @@ class WorkFolder:
             if not place.is_dir():
                 self._make(place)
         try:
-            if others := foreign_files(self.path):
+            if foreign := foreign_files(self.path):
                 raise FileExistsError(
-                    f"{self.path} holds {', '.join(others[:5])} and no lock of a run, so no run "
+                    f"{self.path} holds {', '.join(foreign[:5])} and no lock of a run, so no run "
                     "made it: move it away, or use another workdir"
                 )
             self._lock = WorkdirLock(self.path, TRAIN_LOCK)
-            # another training may have removed the folder before the lock was taken
+            # Another training may have removed the folder before the lock was acquired.
             self._lock.check()
         except BaseException:
             self._leave()
@@ -50,12 +49,12 @@ class WorkFolder:
         self._leave()
 
     def remove(self) -> str:
-        """Removes what the run wrote; returns why the folder is still there, or ""."""
+        """Removes the files of the run; returns why the folder still exists, or ""."""
         try:
-            others = remove_run(self.path, (LOCK,))
-        except WorkdirBusy as error:  # another program calls `fit` with the folder
+            foreign = remove_run(self.path, (LOCK,))
+        except WorkdirBusy as error:  # Another program calls `fit` with the folder.
             return str(error)
-        return f"it holds {', '.join(others[:5])}, which no run wrote" if others else ""
+        return f"it holds {', '.join(foreign[:5])}, which no run wrote" if foreign else ""
 
     def _make(self, place: Path) -> None:
         try:
@@ -70,7 +69,7 @@ class WorkFolder:
         return (self.path / "checkpoints").exists()
 
     def _leave(self) -> None:
-        """Gives the folder free; folders that were made and are empty go."""
+        """Releases the folder, and removes the empty folders that were created."""
         if self._lock is not None:
             self._lock.release()
         for place in reversed(self._made):

@@ -181,13 +181,13 @@ def test_a_missing_part_fails_and_no_file_at_all_is_refused(trees, tmp_path, cap
 
 
 def test_the_check_fails_where_the_loader_loses_a_line(questions, capsys, monkeypatch):
-    whole = SETS["trec"].read
+    whole = SETS["trec"].read_rows
 
     def lossy(path, part):
         rows = whole(path, part)
         return _files.Rows(rows.rows[:-1], rows.quarantine, rows.counted)
 
-    monkeypatch.setitem(SETS, "trec", dataclasses.replace(SETS["trec"], read=lossy))
+    monkeypatch.setitem(SETS, "trec", dataclasses.replace(SETS["trec"], read_rows=lossy))
     status, out, _ = run(capsys, "check", "trec", "--manual-dir", questions)
     assert status == 1
     assert "train_5500.label: 20 lines were read, 19 are accounted for" in out
@@ -311,9 +311,9 @@ def test_a_preparation_that_fails_half_way_leaves_nothing(trees, tmp_path, capsy
         calls.append(path)
         if len(calls) > 4:  # three files are read before; this is the second that is written
             raise OSError("No space left on device")
-        return sst.read(path, part)
+        return sst.read_rows(path, part)
 
-    monkeypatch.setitem(SETS, "sst", dataclasses.replace(sst, read=failing))
+    monkeypatch.setitem(SETS, "sst", dataclasses.replace(sst, read_rows=failing))
     args = ("prepare", "sst", "--manual-dir", trees, "--data-dir", target)
     status, _, err = run(capsys, *args)
     assert status == 2

@@ -10,7 +10,7 @@ from gatedjax.data.files._lines import LineError
 from gatedjax.data.files._places import Files
 from gatedjax.data.sets import _cloze
 from gatedjax.data.sets._all import SETS
-from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, each
+from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, eagerly
 from tests.data._same import assert_same_set
 
 CLASSES = ("sport", "world")
@@ -32,8 +32,8 @@ TOY = DataSet(
     official={"train": 21, "test": 3},
     where="https://example.org",
     files=Files({"train": "train.tsv", "test": "test.tsv"}, tops=("headlines", "")),
-    read=by_lines(parse),
-    examples=each(example),
+    read_rows=by_lines(parse),
+    examples=eagerly(example),
     classes=CLASSES,
     tfds=TfdsForm(
         description="Headlines of two sections.",

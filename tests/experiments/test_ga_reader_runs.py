@@ -118,7 +118,7 @@ def test_a_trained_reader_answers_about_a_text_with_words_it_has_not_seen(
         main([*args, "--candidates", "Nobody", "None"])
     assert "none of the candidates occurs" in capsys.readouterr().err
     reader = Reader.open(trained)
-    known = reader.knowing(["Zora", "anna"])
+    known = reader.with_words(["Zora", "anna"])
     assert len(known.vocabulary) == len(reader.vocabulary) + 1
     assert known.params["embed"]["table"].shape[0] == len(known.vocabulary)
 
@@ -126,8 +126,8 @@ def test_a_trained_reader_answers_about_a_text_with_words_it_has_not_seen(
 def test_what_a_reader_says_of_a_file_is_what_training_measured(cloze, trained):
     record = json.loads((trained / "results.json").read_text())
     source = gdata.load("cbt_ne", "test", manual_dir=cloze)
-    readings = Reader.open(trained).read(source)
-    right = "".join("1" if r.predicted == r.example["label"] else "0" for r in readings)
+    readings = Reader.open(trained).answer_questions(source)
+    right = "".join("1" if r.best == r.example["label"] else "0" for r in readings)
     assert right == record["correct"]
     for reading in readings[:5]:
         assert reading.probabilities.sum() == pytest.approx(1, abs=1e-5)

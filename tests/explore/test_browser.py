@@ -274,7 +274,7 @@ def test_modes_and_settings(page, explorer):
 
 
 def test_two_models_side_by_side(page, explorer):
-    (read,) = explorer.models[1].read([(TEXT,)])
+    (read,) = explorer.models[1].read_texts([(TEXT,)])
     np.testing.assert_allclose(probabilities(page, 1), read.probabilities, atol=TIGHT)
     assert [word.tag_name for word in words(page, 1)] == ["span"] * len(TOKENS)
     assert len(words(page)) == len(TOKENS)
@@ -682,11 +682,13 @@ def test_the_module_in_a_notebook(browser, address, serve):
         """,
         {"text": TEXT},
     )
-    from gatedjax.explore._widget import answered
+    from gatedjax.explore._widget import answer_message
 
     for _ in range(20):
         for content in browser.execute_script("return window.sent.splice(0)"):
-            browser.execute_script("window.answer(arguments[0])", answered(serve.session, content))
+            browser.execute_script(
+                "window.answer(arguments[0])", answer_message(serve.session, content)
+            )
         if browser.execute_script("return document.querySelector('.gx')?.dataset.state") == "ready":
             break
         time.sleep(0.05)

@@ -13,7 +13,7 @@ from gatedjax.explore._engine import LONGEST, Explorer, Programs, gates_of
 from gatedjax.explore._sentences import read_sentences, thresholds_of
 from gatedjax.explore._session import Session
 from gatedjax.explore._state import State, check_state
-from gatedjax.explore._widget import answered
+from gatedjax.explore._widget import answer_message
 from gatedjax.text._buckets import COARSE, width_of
 from gatedjax.text._corpus import split_words
 from gatedjax.text._read import open_table
@@ -76,7 +76,7 @@ def test_an_answer_is_that_of_the_network_itself(both, state):
     base, _ = pure(made, TOKENS, free, soft=is_soft)
     np.testing.assert_allclose(gated["base"], base, atol=TIGHT)
     assert gated["density"] == pytest.approx(np.mean(gates), abs=TIGHT)
-    (read,) = both.models[1].read([(TEXT,)])
+    (read,) = both.models[1].read_texts([(TEXT,)])
     np.testing.assert_allclose(soft["probabilities"], read.probabilities, atol=TIGHT)
     assert soft["gates"] is None
 
@@ -229,8 +229,8 @@ def test_the_leak_is_the_change_without_the_shut_words(both, sentences):
     made = both.models[0]
     for row, (text, _) in zip(sentences.rows[:3], ROWS, strict=False):
         tokens = split_words(text)
-        (read,) = made.read([(text,)])
-        kept = tuple(word for word, keep in zip(tokens, read.kept[0], strict=True) if keep)
+        (read,) = made.read_texts([(text,)])
+        kept = tuple(word for word, keep in zip(tokens, read.masks[0], strict=True) if keep)
         alone, _ = pure(made, kept, [1.0] * len(kept))
         best = int(np.argmax(read.probabilities))
         assert row["leak"] == pytest.approx(abs(read.probabilities[best] - alone[best]), abs=TIGHT)
@@ -238,7 +238,7 @@ def test_the_leak_is_the_change_without_the_shut_words(both, sentences):
 
 def test_sentences_are_capped_and_unknown_labels_passed(both, monkeypatch):
     few = read_sentences(both, open_table([("a film", "ugly"), *ROWS]), most=3)
-    assert (few.total, few.more) == (3, True)
+    assert (few.total, few.has_more) == (3, True)
     with pytest.raises(ValueError, match="no sentence with a label of the model"):
         read_sentences(both, open_table([("a film", "ugly"), ("b", "odd")]))
     assert few.page("density", 2)["begin"] == 2
@@ -277,13 +277,13 @@ def test_a_file_that_cannot_be_read_is_said_on_the_page(both):
 def test_messages_of_a_notebook(both):
     session = Session(both)
     message = {"do": "answer", "text": TEXT, "forced": {"1": True}}
-    assert answered(session, {"id": 4, "message": message}) == {
+    assert answer_message(session, {"id": 4, "message": message}) == {
         "id": 4,
         "answer": session.ask(message),
     }
-    assert "do must be" in answered(session, {"id": 5, "message": {}})["error"]
-    assert answered(session, {"id": 6})["error"] == "a message is wanted"
-    assert answered(session, None)["id"] is None
+    assert "do must be" in answer_message(session, {"id": 5, "message": {}})["error"]
+    assert answer_message(session, {"id": 6})["error"] == "a message is wanted"
+    assert answer_message(session, None)["id"] is None
 
 
 def test_the_widget_answers_what_the_page_sends(monkeypatch):
@@ -329,7 +329,7 @@ def test_programs_are_shared_by_texts_of_like_length(both):
     programs = Programs(both.models[0])
     for text in ("a", TEXT, "dull " * 16):
         programs.with_gates(split_words(text), [np.ones(len(split_words(text)))] * 2)
-    assert programs._forced._cache_size() == 1
+    assert programs._text_program._cache_size() == 1
 
 
 @pytest.mark.parametrize("name", ["agt", "ssan", "bilstm"])
@@ -337,7 +337,7 @@ def test_layers_are_those_of_the_network(name):
     made = model(name)
     shown = Explorer([made], [name])
     answer = shown.answer({"text": TEXT})["models"][0]
-    (read,) = made.read([(TEXT,)])
+    (read,) = made.read_texts([(TEXT,)])
     np.testing.assert_allclose(answer["probabilities"], read.probabilities, atol=TIGHT)
     (layers,) = shown.layers({"text": TEXT})["models"]
     json.dumps(layers, allow_nan=False)

@@ -52,12 +52,12 @@ def test_a_reader_answers_as_gatedjax_answer_does(readers, runs):
         ["Anna", "Emil", "Bob"],
     )
     words = source[0]["tokens"]
-    reader = Reader.open(runs[0]).knowing([*words, *source[0]["query"]])
-    (reading,) = reader.read(source)
+    reader = Reader.open(runs[0]).with_words([*words, *source[0]["query"]])
+    (reading,) = reader.answer_questions(source)
     np.testing.assert_allclose(one["probabilities"], reading.probabilities, atol=TIGHT)
     assert one["classes"] == ["Anna", "Emil", "Bob"]
     assert one["details"] == ["1 \u00d7", "1 \u00d7", "not in the document"]
-    assert one["title"] == reading.candidates[reading.predicted]
+    assert one["title"] == reading.candidates[reading.best]
     hop, last = one["lines"]
     assert hop["tokens"] == list(words)
     assert hop["of"] == list(reading.query)
@@ -176,9 +176,9 @@ def test_a_pair_is_read_as_prediction_reads_it(name):
     shown = Explorer([made], [name])
     state = {"text": "a dull film", "hypothesis": "the film , here , is slow"}
     (one,) = shown.answer(state)["models"]
-    (read,) = made.read([tuple(state.values())])
+    (read,) = made.read_texts([tuple(state.values())])
     np.testing.assert_allclose(one["probabilities"], read.probabilities, atol=TIGHT)
-    for line, tokens, kept in zip(one["lines"], read.tokens, read.kept, strict=True):
+    for line, tokens, kept in zip(one["lines"], read.tokens, read.masks, strict=True):
         assert line["tokens"] == list(tokens)
         if name == "san":
             assert line["kept"] is None

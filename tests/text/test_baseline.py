@@ -45,7 +45,7 @@ def test_its_optimum_is_the_one_of_scikit_learn(num_classes, monkeypatch):
     model = LinearBaseline().fit(texts, labels, num_classes)
     ids = np.array([model._words[word.lower()] for text in texts for word in text])
     ends = np.cumsum([len(text) for text in texts])
-    rows = _baseline._weighted(model._rows(ids, ends), model._weights)
+    rows = _baseline._weight_rows(model._rows(ids, ends), model._weights)
     theirs = linear_model.LogisticRegression(C=10.0, tol=1e-8, max_iter=5000).fit(rows, labels)
     np.testing.assert_allclose(
         model.probabilities(texts), theirs.predict_proba(rows), atol=1e-5, rtol=0

@@ -10,7 +10,7 @@ import pytest
 from gatedjax.data import tokenize
 from gatedjax.data.text._vocabulary import UNK
 from gatedjax.text import _corpus
-from gatedjax.text._corpus import Numbers, build_vocabulary, held_out, log_ratios, read_corpus
+from gatedjax.text._corpus import Numbers, build_vocabulary, log_ratios, read_corpus, split_texts
 from gatedjax.text._read import Columns, open_table
 from tests.text._own import PAIRS, TEXTS
 
@@ -53,11 +53,11 @@ def test_rows_are_cut_numbered_and_chosen(tmp_path):
     rows = drawn(20)
     corpus, numbers = read(rows, tmp_path)
     table = np.arange(len(numbers.ids), dtype=np.int32)[::-1] + 7
-    texts = corpus.texts[0].numbered(table, 3)
+    texts = corpus.texts[0].renumber(table, 3)
     wanted = [[int(table[i]) for i in row[:3]] for row in corpus.texts[0]]
     assert [row.tolist() for row in texts] == wanted
     assert [row.tolist() for row in texts[2:5]] == wanted[2:5]
-    chosen = texts.taken(np.array([5, 0, 5]))
+    chosen = texts.select(np.array([5, 0, 5]))
     assert len(chosen) == 3
     assert [row.tolist() for row in chosen] == [wanted[5], wanted[0], wanted[5]]
     assert [row.tolist() for row in chosen[1:]] == [wanted[0], wanted[5]]
@@ -161,13 +161,13 @@ def test_what_no_classifier_can_learn_is_refused(tmp_path):
 @pytest.mark.parametrize("counts", [(2, 2), (2, 3, 40), (30, 70)])
 def test_the_split_is_fixed_and_has_every_class_in_either_part(counts, fraction):
     labels = np.random.default_rng(3).permutation(np.repeat(np.arange(len(counts)), counts))
-    kept, held = held_out(labels, fraction)
+    kept, held = split_texts(labels, fraction)
     assert sorted([*kept, *held]) == list(range(len(labels)))
     assert set(labels[kept]) == set(labels[held]) == set(range(len(counts)))
     for one, count in enumerate(counts):
         wanted = min(max(count * fraction, 1), count - 1)
         assert abs(np.sum(labels[held] == one) - wanted) <= 1
-    again = held_out(labels, fraction)
+    again = split_texts(labels, fraction)
     np.testing.assert_array_equal(again[0], kept)
     np.testing.assert_array_equal(again[1], held)
 
@@ -178,7 +178,12 @@ def test_the_vocabulary_counts_the_words_that_are_not_held_out(min_count, max_wo
     corpus, numbers = read(rows, tmp_path)
     held = np.array([3, 40])
     vocabulary, table = build_vocabulary(
-        corpus, held, numbers, min_count=min_count, max_words=max_words, more=("vector", "film")
+        corpus,
+        held,
+        numbers,
+        min_count=min_count,
+        max_words=max_words,
+        extra_words=("vector", "film"),
     )
     counts = collections.Counter()
     for i, (text, _) in enumerate(rows):

@@ -14,7 +14,7 @@ from gatedjax.explore import _sentences
 from gatedjax.text import Prediction, Predictions, _estimator
 from gatedjax.text._corpus import Numbers, read_corpus
 from gatedjax.text._evaluation import evaluate_model
-from gatedjax.text._model import Read
+from gatedjax.text._model import TextOutput
 from gatedjax.text._read import open_table
 from gatedjax.text._tagged import read_tagged
 from gatedjax.text._tagging import word_probabilities
@@ -196,9 +196,9 @@ def test_fit_warns_where_the_class_of_a_label_is_spelt_otherwise(monkeypatch):
 
 
 def test_evaluation_reads_labels_by_the_same_rule():
-    read = Read((("a",),), np.array([0.75, 0.25]), (), 1.0, None, None)
+    read = TextOutput((("a",),), np.array([0.75, 0.25]), (), 1.0, None, None)
     model = types.SimpleNamespace(
-        kind="text", classes=(CAFE, 1), read=lambda texts: [read] * len(list(texts)),
+        kind="text", classes=(CAFE, 1), read_texts=lambda texts: [read] * len(list(texts)),
         entry=types.SimpleNamespace(gated=False), max_len=9, ids=lambda tokens: [0] * len(tokens),
         run=lambda batch: {"probabilities": np.ones((4096, 2)), "kept": [np.ones((4096, 9), bool)]},
     )  # fmt: skip
@@ -230,8 +230,9 @@ def test_a_word_of_a_sentence_is_known_in_either_form():
     seen = []
     model = types.SimpleNamespace(
         max_len=9,
-        read_tokens=lambda pieces: [seen.append(piece) or Read((), np.eye(2), (), 1.0, None, None)
-                                    for piece in pieces],
+        read_tokens=lambda pieces: [
+            seen.append(piece) or TextOutput((), np.eye(2), (), 1.0, None, None) for piece in pieces
+        ],
     )  # fmt: skip
     word_probabilities(model, [(APART, "x")])
     assert seen == [((CAFE, "x"),)]

@@ -66,13 +66,15 @@ def alone(model):
 def test_every_text_is_read_as_if_it_were_alone(model, alone):
     texts = [text for text in drawn(300) if len(text[0].split()) in (1, 7, 9)] * 3
     assert len(texts) > 30
-    for (text,), one, said in zip(texts, model.read(texts), model.predict(texts), strict=True):
+    for (text,), one, said in zip(
+        texts, model.read_texts(texts), model.predict(texts), strict=True
+    ):
         output = alone(text)
         probabilities = softmax(output.logits[0])
         np.testing.assert_allclose(one.probabilities, probabilities, **F32)
         np.testing.assert_allclose(one.attention, output.attention[0], **F32)
         kept = output.gates[0] > 0
-        np.testing.assert_array_equal(one.kept[0], kept)
+        np.testing.assert_array_equal(one.masks[0], kept)
         assert said.kept == [w for w, k in zip(text.split(), kept, strict=True) if k]
         assert said.label == model.classes[int(np.argmax(probabilities))]
         assert one.density == pytest.approx(kept.mean())
@@ -93,7 +95,7 @@ def test_predictions_do_not_depend_on_company_or_padding(model):
 
 def test_order_is_kept_across_chunks_and_failures(model):
     texts = [*drawn(9), ("",), *drawn(4, seed=2), (" \t ",), ("\x00\x1b\x9b",), (3,), ("a", "b")]
-    found = list(model.read(texts, chunk=4))
+    found = list(model.read_texts(texts, chunk=4))
     assert len(found) == len(texts)
     errors = [one.error if isinstance(one, Failure) else None for one in found]
     assert errors[:9] == [None] * 9
@@ -104,7 +106,7 @@ def test_order_is_kept_across_chunks_and_failures(model):
     for (text, *_), one in zip(texts, found, strict=True):
         if not isinstance(one, Failure):
             assert one.tokens == (tuple(text.split())[:40],)
-    whole = list(model.read(texts))
+    whole = list(model.read_texts(texts))
     for one, other in zip(found, whole, strict=True):
         if not isinstance(one, Failure):
             np.testing.assert_allclose(one.probabilities, other.probabilities, **F32)
@@ -119,7 +121,10 @@ def test_a_text_that_fails_says_which(model):
 
 def test_a_long_text_is_cut_where_the_model_ends(model):
     text = " ".join(["dull", "film"] * 2500)
-    (long,), (short,) = model.read([(text,)]), model.read([(" ".join(text.split()[:40]),)])
+    (long,), (short,) = (
+        model.read_texts([(text,)]),
+        model.read_texts([(" ".join(text.split()[:40]),)]),
+    )
     assert len(long.tokens[0]) == 40
     np.testing.assert_array_equal(long.probabilities, short.probabilities)
 
@@ -165,8 +170,8 @@ def test_gates_that_are_given_are_those_of_single_calls(model):
         padded[2, 0, :3] = pattern
         np.testing.assert_allclose(row, softmax(call(padded).logits)[2, 0], **F32)
     # the gates of its own prediction give its own probabilities
-    (one,) = model.read([(" ".join(tokens),)])
-    own = model.with_gates(tokens, one.kept[0][None].astype(np.float32))
+    (one,) = model.read_texts([(" ".join(tokens),)])
+    own = model.with_gates(tokens, one.masks[0][None].astype(np.float32))
     np.testing.assert_allclose(own[0], one.probabilities, **F32)
 
 
@@ -343,7 +348,7 @@ def check_network(model, texts):
         kept = one.kept if model.kind == "pair" else [one.kept]
         for words, text in zip(kept, texts_of_one, strict=True):
             assert set(words) <= set(text.split())
-    (first,) = model.read(texts[:1])
+    (first,) = model.read_texts(texts[:1])
     assert first.probabilities.sum() == pytest.approx(1, abs=1e-5)
     if first.attention is not None:
         # the window of local attention takes from the weights, as in the paper

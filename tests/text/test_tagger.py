@@ -8,7 +8,7 @@ import pytest
 from gatedjax import Tagger
 from gatedjax._commands import evaluate, predict, train
 from gatedjax.text._metrics import classification_metrics
-from gatedjax.text._shapes import ShapedVocabulary, common_shapes, shapes, strange
+from gatedjax.text._shapes import ShapedVocabulary, common_shapes, is_unknown, shapes
 from gatedjax.text._tagged import Scorer, Sentences, TagRule, is_bio
 from gatedjax.text._tagging import windows, word_probabilities
 from gatedjax.text._tags import open_sentences
@@ -211,7 +211,7 @@ def test_unknown_words_are_told_by_their_shape():
     assert [name[1:] for name in names] == ["a:", "a:ing", "a:ng"]
     words = ShapedVocabulary(["the", *names], lowercase=False)
     assert words.encode(["the", "making", "a", "Rome"]) == [2, 4, 3, 1]
-    np.testing.assert_array_equal(strange(words), [False, True, False, True, True, True])
+    np.testing.assert_array_equal(is_unknown(words), [False, True, False, True, True, True])
 
 
 # what is refused ---------------------------------------------------------------------------------

@@ -103,17 +103,17 @@ def check(
     reader = _Reader(declared, manual_dir, data_dir)
     accounts, texts = [], {}
     for part in declared.official:
-        account, rows = reader.read(part)
-        here = declared.of_part(part, options)
+        account, rows = reader.read_part(part)
+        part_options = declared.of_part(part, options)
         pieces = {part: rows}
         if "validation" not in declared.official and part == "train":
             pieces = dict(zip(("train", "validation"), hold_out(declared, rows), strict=True))
-        first, ids_per_row = ID_BASE[part], declared.ids_per_row(here)
+        first, ids_per_row = ID_BASE[part], declared.ids_per_row(part_options)
         places = {row.index: reader.place(account, row) for row in rows.rows}
         for split, piece in pieces.items():
-            part_examples = declared.examples(piece, first, here)
+            part_examples = declared.examples(piece, first, part_options)
             if rows.rows:
-                report = declared.report(rows, piece, part_examples, here)
+                report = declared.report(rows, piece, part_examples, part_options)
                 same = {"lines": account.lines, "quarantine": account.quarantine}
                 account = dataclasses.replace(account, **vars(report) | same)
             place = functools.partial(_of_id, places, first, ids_per_row)
@@ -144,7 +144,7 @@ class _Reader:
             self.origin = f"raw files in {folder}"
         if not self._raw:
             if not _prepared.is_prepared(declared.name, data_dir):
-                self._nothing(manual_dir)
+                self._raise_missing(manual_dir)
             self.origin = (
                 f"prepared set in {_prepared.builder_of(declared.name, data_dir).data_path}"
             )
@@ -152,47 +152,49 @@ class _Reader:
     def _find(self, part: str) -> bool:
         try:
             return self._declared.files.find(self._folder, part)[0] is not None
-        except ValueError:  # a damaged archive, whose fault `read` reports
+        except ValueError:  # a damaged archive, whose fault `read_part` reports
             return True
 
-    def _nothing(self, manual_dir: str | Path | None) -> None:
+    def _raise_missing(self, manual_dir: str | Path | None) -> None:
         declared, nowhere = self._declared, ""
         if manual_dir is not None:
             files = [declared.files.find(self._folder, part)[1] for part in declared.official]
-            listed = ", ".join(dict.fromkeys(files))
-            nowhere = f"no {listed} below manual_dir {self._folder}, and "
+            names = ", ".join(dict.fromkeys(files))
+            nowhere = f"no {names} below manual_dir {self._folder}, and "
         place = _prepared.builder_of(self._name, self._data_dir).data_path
         raise FileNotFoundError(
             f"data set {self._name!r}: {nowhere}no prepared set in {place}. The files are at "
             f"{declared.where}; name their folder with --manual-dir."
         )
 
-    def read(self, part: str) -> tuple[FileAccount, Rows]:
+    def read_part(self, part: str) -> tuple[FileAccount, Rows]:
         """Reads a part; the account contains the error if it cannot be read."""
-        declared, shown = self._declared, f"{self._name}, {part}"
+        declared, file_name = self._declared, f"{self._name}, {part}"
         rows, lines, missing, error = Rows((), ()), 0, False, None
         if not self._raw:
-            rows = _prepared.read(self._name, part, data_dir=self._data_dir)
+            rows = _prepared.read_prepared(self._name, part, data_dir=self._data_dir)
             lines = rows.lines
         else:
-            shown = str(self._folder)
+            file_name = str(self._folder)
             try:
                 path, looked_for = declared.files.find(self._folder, part)
                 if path is None:
                     missing = True
-                    error = f"{part}: no {looked_for} in {shown}; the files are at {declared.where}"
-                    shown = looked_for
+                    error = (
+                        f"{part}: no {looked_for} in {file_name}; the files are at {declared.where}"
+                    )
+                    file_name = looked_for
                 else:
-                    shown = str(path)
-                    rows = declared.read(path, part)
+                    file_name = str(path)
+                    rows = declared.read_rows(path, part)
                     lines = _recount(path, rows, declared)
             except (ValueError, OSError) as failure:
                 error = f"{part}: {failure}"
-                whole = Quarantined(shown, 0, str(failure).removeprefix(f"{shown}: "))
-                rows, lines = Rows((), (whole,)), 0
+                fault = Quarantined(file_name, 0, str(failure).removeprefix(f"{file_name}: "))
+                rows, lines = Rows((), (fault,)), 0
         account = FileAccount(
             part=part,
-            file=shown,
+            file=file_name,
             lines=lines,
             used=len(rows.rows),
             quarantine=rows.quarantine,
@@ -246,15 +248,15 @@ def _report(
     classes: Sequence[str],
     examples: int,
 ) -> Report:
-    there = [split for split in ("train", "validation", "test") if texts.get(split)]
+    splits = [split for split in ("train", "validation", "test") if texts.get(split)]
     pairs = [("train", "validation"), ("train", "test"), ("validation", "test")]
     return Report(
         name=name,
         origin=origin,
         files=tuple(accounts),
-        splits=tuple(describe(split, texts[split], classes) for split in there),
+        splits=tuple(describe(split, texts[split], classes) for split in splits),
         overlaps=tuple(
-            compare(a, b, texts, examples) for a, b in pairs if a in there and b in there
+            compare(a, b, texts, examples) for a, b in pairs if a in splits and b in splits
         ),
-        conflicting=conflicting([text for split in there for text in texts[split]]),
+        conflicting=conflicting([text for split in splits for text in texts[split]]),
     )

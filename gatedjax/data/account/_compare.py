@@ -81,8 +81,8 @@ def _image(example: Example, place: Callable[[int], str]) -> Text:
     """Converts an image to a `Text`; its rows are the tokens, as in `ImageBatches`."""
     rows, columns = example["image"].shape
     key = hashlib.blake2b(example["image"].tobytes(), digest_size=16).digest()
-    shown = f"{rows} x {columns} pixels"
-    return Text(key, example["label"], rows, place(example["example_id"]), shown)
+    description = f"{rows} x {columns} pixels"
+    return Text(key, example["label"], rows, place(example["example_id"]), description)
 
 
 def _labels(texts: Sequence[Text]) -> dict[bytes, set[int]]:

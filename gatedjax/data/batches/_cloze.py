@@ -72,7 +72,7 @@ def plan_cloze_shapes(
             shapes += [(size, width) for width in inner]
         if cells < best[0]:
             best = cells, shapes
-    return _measured(parts, best[1])
+    return _measure_shapes(parts, best[1])
 
 
 def _through(edges: tuple[int, ...], longest: int) -> tuple[int, ...]:
@@ -97,7 +97,7 @@ NEEDS = {"candidates": _candidates, "positions": _positions, "words": _words}
 """Field of a shape -> the function that computes the size that a question needs there."""
 
 
-def _measured(
+def _measure_shapes(
     parts: Sequence[EncodedCloze], shapes: list[tuple[int, int]]
 ) -> tuple[ClozeShape, ...]:
     plain = [ClozeShape(size, width, 1, 1, 1) for size, width in shapes]
@@ -179,7 +179,7 @@ class ClozeBatches(PlannedBatches):
         one_pass: bool = False,
     ) -> None:
         check_sizes(batch_size=batch_size)
-        given = shapes is not None
+        has_shapes = shapes is not None
         if shapes is None:
             shapes = plan_cloze_shapes([encoded], max_shapes=max_shapes, batch_size=batch_size)
         if not len(encoded):
@@ -194,7 +194,7 @@ class ClozeBatches(PlannedBatches):
             shuffle=shuffle,
             one_pass=one_pass,
         )
-        if given:  # planned shapes fit all questions
+        if has_shapes:  # planned shapes fit all questions
             self._check_shapes()
         documents, queries = encoded.document_lengths, encoded.query_lengths
         self._by_row = {
@@ -252,8 +252,8 @@ class ClozeBatches(PlannedBatches):
         """Raises ValueError if a question is too large for the shape of its bucket."""
         for row, bucket in enumerate(self._bucket):
             shape = self.shapes[bucket]
-            listed, spelt = not self._dense(shape), self.characters is not None
-            for name in ("candidates", *["positions"] * listed, *["words"] * spelt):
+            has_positions, has_words = not self._dense(shape), self.characters is not None
+            for name in ("candidates", *["positions"] * has_positions, *["words"] * has_words):
                 need = NEEDS[name](self.encoded, row)
                 if need > getattr(shape, name):
                     raise ValueError(
@@ -289,16 +289,16 @@ class ClozeBatches(PlannedBatches):
             return {}
         ids, lengths = self.characters
         size = self.batch_size
-        spelt = np.zeros((size, shape.words, MAX_CHARACTERS), np.int32)
+        has_words = np.zeros((size, shape.words, MAX_CHARACTERS), np.int32)
         spelt_lengths = np.zeros((size, shape.words), np.int32)
         places = []
         for row, (document, query) in enumerate(zip(documents, queries, strict=True)):
             words, place = np.unique(np.concatenate([document, query]), return_inverse=True)
-            spelt[row, : len(words)] = ids[words]
+            has_words[row, : len(words)] = ids[words]
             spelt_lengths[row, : len(words)] = lengths[words]
             places.append(np.split(place, [len(document)]))
         return {
-            "word_characters": spelt,
+            "word_characters": has_words,
             "word_lengths": spelt_lengths,
             "document_words": pad_rows([place[0] for place in places], (size, shape.document)),
             "query_words": pad_rows([place[1] for place in places], (size, shape.query)),

@@ -18,10 +18,10 @@ class _Words(Source):
 
     def __iter__(self) -> Iterator[Example]:
         for example in super().__iter__():
-            yield {"tokens": (*example["tokens"], *wrapped(example))}
+            yield {"tokens": (*example["tokens"], *add_markers(example))}
 
 
-def wrapped(example: Example) -> tuple[str, ...]:
+def add_markers(example: Example) -> tuple[str, ...]:
     """Returns the query between its markers."""
     return (BEGIN, *example["query"], END)
 
@@ -171,7 +171,7 @@ def encode_cloze(
     cloze, candidates, labels, example_ids = (np.empty(n, np.int32) for _ in range(4))
     documents, queries, places = [], [], []
     for i, example in enumerate(source):
-        words, query = example["tokens"], wrapped(example)
+        words, query = example["tokens"], add_markers(example)
         if max_doc_len is not None and len(words) > max_doc_len:
             words, cut = words[:max_doc_len], cut + 1
         if PLACEHOLDER not in query:

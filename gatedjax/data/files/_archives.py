@@ -1,4 +1,4 @@
-"""Files inside archives, tar or zip: one that is read as a path, or all of a kind in one pass."""
+"""Files inside tar and zip archives: a member as a path, or many members in a single pass."""
 
 import bz2
 import contextlib
@@ -26,14 +26,19 @@ _DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError,
 
 @dataclasses.dataclass(frozen=True)
 class ArchivePath:
-    """A member of an archive."""
+    """A member of an archive.
+
+    Attributes:
+      archive: path of the archive.
+      member: name of the member in the archive.
+    """
 
     archive: Path
     member: str
 
     @property
     def suffix(self) -> str:
-        """Of the member."""
+        """The ending of the name of the member."""
         return PurePosixPath(self.member).suffix
 
     def __str__(self) -> str:
@@ -56,7 +61,7 @@ class TarPath(ArchivePath):
     """A member of a tar file, packed or not; a leading "./" of its name does not matter."""
 
     def read_bytes(self) -> bytes:
-        """See `ArchivePath.read_bytes`."""
+        """Reads the member; see `ArchivePath.read_bytes`."""
         contents = members(self.archive, lambda name: name.removeprefix("./") == self.member)
         with contextlib.closing(contents):
             for _, data in contents:
@@ -69,19 +74,19 @@ class ZipPath(ArchivePath):
     """A member of a zip file."""
 
     def read_bytes(self) -> bytes:
-        """See `ArchivePath.read_bytes`."""
+        """Reads the member; see `ArchivePath.read_bytes`."""
         try:
             with zipfile.ZipFile(self.archive) as unpacked:
                 if self.member not in unpacked.namelist():
                     raise self._missing()
                 info = unpacked.getinfo(self.member)
                 if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    # zipfile unpacks the others without a bound, and no data set uses them
+                    # zipfile unpacks other methods without a bound, and no data set uses them.
                     raise ValueError(
                         f"{self}: packed by method {info.compress_type}, which is not read here"
                     )
                 with unpacked.open(info) as file:
-                    data = _unpack.bounded(file, self, _unpack.limit()).read()
+                    data = _unpack.bound_size(file, self, _unpack.limit()).read()
         except _DAMAGED_ZIP as error:
             raise _unpack.Damaged(self, "zip file", error) from error
         if len(data) != info.file_size:
@@ -100,23 +105,24 @@ def members(
 
     Args:
       archive: a tar file, plain or packed.
-      selects: name -> whether to read it.
+      selects: returns True for the names of the members to read.
 
     Yields:
-      (name, content) of everything that is selected but folders; None for what is no regular file.
+      (name, content) of each selected member except folders; the content is None if it is not a
+      regular file.
 
     Raises:
-      Damaged: if the archive is cut short or damaged.
-      TooLarge: if any member is larger than the limit, or all together are larger than the
-        archive's allowance.
+      Damaged: if the archive is truncated or damaged.
+      TooLarge: if a member is larger than the limit, or the sum of the members is larger than the
+        allowance of the archive.
     """
     largest, allowed = _unpack.limit(), _unpack.allowance(archive)
     size = 0
     try:
-        # tarfile reads some headers whole, however long: it gets no more than is allowed
+        # The stream is bounded too, because tarfile reads some headers of any length as a whole.
         with (
-            _opened(archive) as file,
-            tarfile.open(fileobj=_unpack.bounded(file, archive, allowed), mode="r|") as unpacked,
+            _open_archive(archive) as file,
+            tarfile.open(fileobj=_unpack.bound_size(file, archive, allowed), mode="r|") as unpacked,
         ):
             for member in unpacked:
                 if member.size > largest:
@@ -125,7 +131,7 @@ def members(
                     continue
                 content = None
                 if member.isfile():
-                    # a member may have holes, which no stream counts
+                    # Sizes are summed, because a member may have holes, which no stream counts.
                     size += member.size
                     if size > allowed:
                         raise _unpack.too_large(archive, allowed)
@@ -136,7 +142,7 @@ def members(
         raise _unpack.Damaged(archive, "archive", error) from error
 
 
-def _opened(archive: Path) -> IO[bytes]:
+def _open_archive(archive: Path) -> IO[bytes]:
     with archive.open("rb") as file:
         start = file.read(6)
     opener = next((opener for magic, opener in _OPENERS.items() if start.startswith(magic)), open)

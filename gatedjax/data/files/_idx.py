@@ -9,7 +9,7 @@ from gatedjax.data.files._paths import AnyPath, read_bytes
 _IMAGES, _LABELS = 0x0803, 0x0801
 
 
-def _read(path: AnyPath, magic: int, what: str) -> np.ndarray:
+def _read_idx(path: AnyPath, magic: int, content: str) -> np.ndarray:
     data = read_bytes(path)
     if not data:
         raise ValueError(f"{path}: the file is empty")
@@ -18,7 +18,7 @@ def _read(path: AnyPath, magic: int, what: str) -> np.ndarray:
     (start,) = struct.unpack(">I", data[:4].ljust(4, b"\0"))
     if start != magic:
         raise ValueError(
-            f"{path}: not an idx file of {what}: it begins with 0x{start:08x}, not 0x{magic:08x}"
+            f"{path}: not an idx file of {content}: it begins with 0x{start:08x}, not 0x{magic:08x}"
         )
     if len(data) < header:
         raise ValueError(f"{path}: truncated idx file: {len(data)} bytes, no whole header")
@@ -37,9 +37,9 @@ def count(path: AnyPath) -> int:
 
 def read_images(path: AnyPath) -> np.ndarray:
     """Reads images, uint8 [n, rows, columns]."""
-    return _read(path, _IMAGES, "images")
+    return _read_idx(path, _IMAGES, "images")
 
 
 def read_labels(path: AnyPath) -> np.ndarray:
     """Reads labels, uint8 [n]."""
-    return _read(path, _LABELS, "labels")
+    return _read_idx(path, _LABELS, "labels")

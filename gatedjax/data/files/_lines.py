@@ -46,10 +46,10 @@ class Rows:
     @property
     def lines(self) -> int:
         """The number of lines that were read."""
-        return self.accounted if self.counted is None else self.counted
+        return self.accounted_lines if self.counted is None else self.counted
 
     @property
-    def accounted(self) -> int:
+    def accounted_lines(self) -> int:
         """The number of rows and lines set aside; less than `lines` if lines were lost."""
         return len(self.rows) + len(self.quarantine)
 
@@ -85,13 +85,13 @@ def read_lines(
     lines = split_lines(path)
     for index, line in enumerate(lines):
         try:
-            rows.append(Row(index, *parse(checked(decode(line.removesuffix(b"\r"), encoding)))))
+            rows.append(Row(index, *parse(check_text(decode(line.removesuffix(b"\r"), encoding)))))
         except LineError as error:
             quarantine.append(Quarantined(str(path), index + 1, str(error)))
     return Rows(tuple(rows), tuple(quarantine), counted=len(lines))
 
 
-def checked(text: str) -> str:
+def check_text(text: str) -> str:
     """Returns the text of a line; raises LineError for an empty line or a carriage return."""
     if not text.strip():
         raise LineError("empty line")

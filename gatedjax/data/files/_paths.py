@@ -1,4 +1,4 @@
-"""Paths of raw files: in a folder, in an archive, two that belong together, or a part of one."""
+"""Paths of raw files: in a folder, in an archive, a pair of files, or a part of a file."""
 
 import dataclasses
 import io
@@ -6,21 +6,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gatedjax.data.files._archives import ArchivePath
-from gatedjax.data.files._unpack import gunzipped
+from gatedjax.data.files._unpack import open_gzip
 
 BOM = b"\xef\xbb\xbf"
 
 
 @dataclasses.dataclass(frozen=True)
 class PairPath:
-    """Two files of which line i belongs to line i; where one file is asked for it is the source."""
+    """A pair of files in which line i of the target belongs to line i of the source.
+
+    The methods of a single path, such as `read_bytes`, read the source.
+    """
 
     source: Path | ArchivePath
     target: Path | ArchivePath
 
     @property
     def suffix(self) -> str:
-        """Of the source."""
+        """The ending of the name of the source."""
         return self.source.suffix
 
     def read_bytes(self) -> bytes:
@@ -33,12 +36,12 @@ class PairPath:
 
 @dataclasses.dataclass(frozen=True)
 class PartPath:
-    """The lines of a file that belong to one part, for files that hold all parts.
+    """The lines of a part in a file that has the lines of all parts.
 
     Attributes:
       path: the file, plain or .gz.
       part: name of the part, for messages.
-      belongs: line -> whether it is of the part.
+      belongs: returns True for a line of the part.
     """
 
     path: Path
@@ -47,11 +50,11 @@ class PartPath:
 
     @property
     def suffix(self) -> str:
-        """None: what is read is unpacked."""
+        """The empty string, because `read_bytes` returns unpacked lines."""
         return ""
 
     def read_bytes(self) -> bytes:
-        """Reads the lines."""
+        """Reads the lines of the part."""
         return b"".join(line + b"\n" for line in split_lines(self.path) if self.belongs(line))
 
     def __str__(self) -> str:
@@ -62,7 +65,7 @@ AnyPath = Path | ArchivePath | PairPath | PartPath
 
 
 def find(folders: Sequence[Path], name: str) -> Path | None:
-    """Returns the file of this name, plain or .gz, in the first folder that has one."""
+    """Returns the file of this name, plain or .gz, in the first folder that has it, or None."""
     for folder in folders:
         for path in (folder / name, folder / f"{name}.gz"):
             if path.is_file():
@@ -71,7 +74,7 @@ def find(folders: Sequence[Path], name: str) -> Path | None:
 
 
 def find_pair(folders: Sequence[Path], source: str, target: str) -> PairPath | None:
-    """Returns two files that belong together."""
+    """Returns the pair of files with these names, or None; a file without the other is an error."""
     first, second = find(folders, source), find(folders, target)
     if first is not None and second is not None:
         return PairPath(first, second)
@@ -88,14 +91,14 @@ def read_bytes(path: AnyPath) -> bytes:
     else:
         with (
             path.open("rb") if isinstance(path, Path) else io.BytesIO(path.read_bytes()) as packed,
-            gunzipped(packed, path) as file,
+            open_gzip(packed, path) as file,
         ):
             data = file.read()
     return data.removeprefix(BOM)
 
 
 def split_lines(path: AnyPath) -> list[bytes]:
-    r"""Reads the lines of a file; what follows the last "\n" is one if there is anything."""
+    r"""Reads the lines of a file; text after the last "\n" is a line too."""
     lines = read_bytes(path).split(b"\n")
     if lines[-1] == b"":
         lines.pop()

@@ -1,4 +1,4 @@
-"""Where the files of a data set are: below a folder, inside an archive, at an address."""
+"""The places of the files of a data set: below a folder, inside an archive, at an address."""
 
 import abc
 import dataclasses
@@ -9,40 +9,40 @@ from gatedjax.data.files._archives import TarPath, ZipPath
 from gatedjax.data.files._paths import AnyPath, find
 
 Fetch = Callable[[str], Path]
-"""Address -> the file, downloaded."""
+"""A function that downloads the file at an address and returns its path."""
 
 
 class Places(abc.ABC):
-    """Finds the raw files of a set, part by part."""
+    """The places of the raw files of a data set, part by part."""
 
     url: str | None
-    """The address that must answer before anything is downloaded; None if there is no download."""
+    """The address that must answer before a download starts; None if there is no download."""
 
     @abc.abstractmethod
     def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
-        """Returns the file of a part below manual_dir or None, and what was looked for."""
+        """Returns the file of a part below manual_dir or None, and the name for messages."""
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
-        """Downloads the files of all parts."""
+        """Downloads the files of all parts; returns part -> file."""
         raise FileNotFoundError("it has no download")
 
-    def listed(self, part: str, file: str) -> str:
-        """How a prepared set names the file of a part that something was set aside from."""
+    def prepared_name(self, part: str, file: str) -> str:
+        """Returns the name, in a prepared set, of the file that has a line that was set aside."""
         return Path(file).name
 
 
 @dataclasses.dataclass(frozen=True)
 class Files(Places):
-    """One file for each part, plain or .gz, maybe in an archive as it was downloaded.
+    """A file for each part, plain or .gz, which may be in a downloaded archive.
 
     Attributes:
-      names: part -> name.
+      names: part -> name of its file.
       tops: folders below manual_dir that may have the set; "" is manual_dir itself.
-      inner: folders below those that may have the files.
-      url: address to which a name (of an archive, if there are any) is added.
-      archives: part -> archive that holds its file.
-      inside: what stands before the name in the archive.
-      shown: how messages call a file that is not there.
+      inner: folders below `tops` that may have the files.
+      url: address before the name of a file, or of an archive if there are archives.
+      archives: part -> archive that contains its file.
+      inside: prefix of the names in the archive.
+      missing_format: format of the name of a missing file in messages.
     """
 
     names: Mapping[str, str]
@@ -51,7 +51,7 @@ class Files(Places):
     url: str | None = None
     archives: Mapping[str, str] = dataclasses.field(default_factory=dict)
     inside: str = ""
-    shown: str = "{0} (or {0}.gz)"
+    missing_format: str = "{0} (or {0}.gz)"
 
     def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
         """Returns the file of a part: unpacked, else in the archive."""
@@ -62,23 +62,23 @@ class Files(Places):
             archives = (top / self.archives[part] for top in tops)
             archive = next((archive for archive in archives if archive.is_file()), None)
             path = None if archive is None else self._member(archive, part)
-        return path, self.shown.format(name)
+        return path, self.missing_format.format(name)
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
-        """Downloads every archive, or every file."""
+        """Downloads all archives, or all files if there are no archives."""
         names = self.archives or self.names
         paths = {name: fetch(f"{self.url}{name}") for name in dict.fromkeys(names.values())}
         if not self.archives:
             return {part: paths[name] for part, name in names.items()}
-        # not unpacked by TFDS: it does that with TensorFlow
+        # Archives are not unpacked by TFDS, because it needs TensorFlow for this.
         return {part: self._member(paths[name], part) for part, name in names.items()}
 
-    def listed(self, part: str, file: str) -> str:
-        """The official name."""
+    def prepared_name(self, part: str, file: str) -> str:
+        """Returns the official name of the file."""
         return self.names[part]
 
     def _member(self, archive: Path, part: str) -> AnyPath:
         member = f"{self.inside}{self.names[part]}"
-        # a download may be called anything
+        # The name in `archives` decides, because a download may have any name.
         kind = ZipPath if self.archives[part].endswith(".zip") else TarPath
         return kind(archive, member)

@@ -1,9 +1,9 @@
-"""How much may come out of a packed file: 8 GB of zeros fit into 36 MB, and no text is like that.
+"""A limit for the size of unpacked files, because 8 GB of zeros fit into a file of 36 MB.
 
-One limit holds for every .gz file and every member of an archive, and is checked while they are
-unpacked: what a file says of itself is believed only where that refuses it sooner. What is read a
-piece at a time (word vectors, all members of an archive) may be longer if the packed file is: up to
-`RATIO` times its size.
+The limit holds for each .gz file and each member of an archive. It is checked during unpacking; the
+size in the header of a file is used only to refuse the file earlier. Files that are read in pieces
+(word vectors, all members of an archive) may be larger than the limit: up to `RATIO` times the size
+of the packed file.
 """
 
 import contextlib
@@ -18,26 +18,26 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 LIMIT = 1 << 30
-"""Bytes, by default. The largest raw file of the sets that `load` knows has 0.8 GB (WMT14)."""
+"""The default limit in bytes. The largest raw file of the sets of `load` has 0.8 GB (WMT14)."""
 RATIO = 32
-"""Texts and images pack 3 to 10 to one."""
+"""Largest ratio of unpacked to packed size; for texts and images it is 3 to 10."""
 VARIABLE = "GATEDJAX_UNPACK_LIMIT"
-"""Environment variable with another limit, as `parse_size` reads it."""
+"""The environment variable for another limit, in a format of `parse_size`."""
 
-_chosen: contextvars.ContextVar[int | None] = contextvars.ContextVar("unpack_limit", default=None)
+_LIMIT: contextvars.ContextVar[int | None] = contextvars.ContextVar("unpack_limit", default=None)
 
 
 class TooLarge(ValueError):
-    """More would be unpacked than the limit allows."""
+    """Raised if the unpacked size is larger than the limit."""
 
 
 class Damaged(ValueError):
-    """A packed file is cut short or damaged.
+    """Raised for a packed file that is truncated or damaged.
 
     Args:
-      name: of the file.
-      kind: of the file.
-      error: what the standard library says.
+      name: name of the file.
+      kind: noun for the kind of the file.
+      error: the error of the standard library.
 
     Attributes:
       reason: the message without the name.
@@ -49,7 +49,7 @@ class Damaged(ValueError):
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size such as "1000000", "500MB" or "2GiB"."""
+    """Converts a size such as "1000000", "500MB" or "2GiB" to bytes."""
     match = re.fullmatch(r"(\d{1,15})\s*(?:([KMGT])(i?)B)?", text.strip(), re.ASCII)
     if not match or int(match[1]) == 0:
         raise ValueError(f"a size must be bytes, as in 500MB or 2GiB, got {text!r}")
@@ -58,8 +58,8 @@ def parse_size(text: str) -> int:
 
 
 def limit() -> int:
-    """The limit that holds here: that of `limited`, or of the environment, or the default."""
-    size = _chosen.get()
+    """Returns the limit: of `limit_unpacking`, else of the environment, else the default."""
+    size = _LIMIT.get()
     if size is not None:
         return size
     text = os.environ.get(VARIABLE)
@@ -70,24 +70,24 @@ def limit() -> int:
 
 
 @contextlib.contextmanager
-def limited(size: int | None) -> Iterator[None]:
-    """Sets the limit in bytes for what is read inside; None leaves it as it is."""
+def limit_unpacking(size: int | None) -> Iterator[None]:
+    """Sets the limit in bytes inside a `with` block; None does not change the limit."""
     if size is not None and size < 1:
         raise ValueError(f"unpack_limit must be at least 1 byte, got {size}")
-    token = _chosen.set(_chosen.get() if size is None else size)
+    token = _LIMIT.set(_LIMIT.get() if size is None else size)
     try:
         yield
     finally:
-        _chosen.reset(token)
+        _LIMIT.reset(token)
 
 
 def allowance(path: Path) -> int:
-    """Returns the bytes that may come out of a packed file that is read a piece at a time."""
+    """Returns the largest unpacked size of a packed file that is read in pieces."""
     return max(limit(), RATIO * path.stat().st_size)
 
 
 def too_large(name: object, allowed: int) -> TooLarge:
-    """The error for a file or member that has more bytes than are allowed."""
+    """Returns the error for a file or member with more than `allowed` bytes."""
     return TooLarge(
         f"{name}: unpacks to more than {allowed:,} bytes, the limit. If it is meant to, raise the "
         f"limit: unpack_limit=... (--unpack-limit), or the environment variable {VARIABLE}=8GiB"
@@ -95,7 +95,7 @@ def too_large(name: object, allowed: int) -> TooLarge:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that ends with TooLarge when more has come than is allowed."""
+    """A stream that raises TooLarge after `allowed` bytes."""
 
     def __init__(self, file: IO[bytes], name: object, allowed: int) -> None:
         self._file, self._name, self._allowed = file, name, allowed
@@ -113,31 +113,33 @@ class _Bounded(io.RawIOBase):
         return len(data)
 
 
-def bounded(file: IO[bytes], name: object, allowed: int) -> BinaryIO:
-    """Returns an unpacked stream from which no more bytes come than are allowed.
+def bound_size(file: IO[bytes], name: object, allowed: int) -> BinaryIO:
+    """Returns a stream that raises TooLarge after a number of bytes.
 
     Args:
-      file: the stream.
-      name: of the packed file, for the message of TooLarge.
-      allowed: how many bytes.
+      file: the unpacked stream.
+      name: name of the packed file, for the message of TooLarge.
+      allowed: largest number of bytes.
     """
     return cast(BinaryIO, io.BufferedReader(_Bounded(file, name, allowed)))
 
 
 @contextlib.contextmanager
-def gunzipped(file: IO[bytes], name: object, allowed: int | None = None) -> Iterator[BinaryIO]:
+def open_gzip(file: IO[bytes], name: object, allowed: int | None = None) -> Iterator[BinaryIO]:
     """Opens a .gz file for reading.
 
     Args:
       file: the packed file.
-      name: of it, for messages.
-      allowed: how many bytes may come out of it; None is the limit.
+      name: name of the file, for messages.
+      allowed: largest number of unpacked bytes; None uses the limit.
 
     Raises:
       Damaged, TooLarge: also from the code that reads the stream.
     """
     try:
         with gzip.GzipFile(fileobj=file) as unpacked:
-            yield bounded(cast(IO[bytes], unpacked), name, limit() if allowed is None else allowed)
+            yield bound_size(
+                cast(IO[bytes], unpacked), name, limit() if allowed is None else allowed
+            )
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise Damaged(name, "compressed file", error) from error

@@ -6,7 +6,7 @@ import re
 
 from gatedjax.data.files._lines import LineError
 from gatedjax.data.files._places import Files
-from gatedjax.data.sets._declaration import DataSet, by_lines, lazily, numbered
+from gatedjax.data.sets._declaration import DataSet, by_lines, lazily, number_records
 from gatedjax.data.sets._text import text_example
 
 CLASSES = ("World", "Sports", "Business", "Sci/Tech")
@@ -53,10 +53,10 @@ DECLARED = (
             tops=("ag_news", "ag_news_csv", "ag_news_subset", ""),
             url="https://drive.google.com",
         ),
-        read=by_lines(parse),
+        read_rows=by_lines(parse),
         examples=lazily(text_example, once=True),
         classes=CLASSES,
-        tfds_rows=lambda records, part: numbered(
+        tfds_rows=lambda records, part: number_records(
             records,
             lambda r: clean(r["title"].decode(), r["description"].decode()),
             "ag_news_subset",

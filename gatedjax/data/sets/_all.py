@@ -28,11 +28,15 @@ _FILES = (
     *(_sst, _trec, _imdb, _ag_news, _ptb, _images, _two_facts, _polarity, _cbt, _question_files),
     *(_nli, _srl, _treebank, _reordering, _probing, _parallel),
 )
-_DECLARED: tuple[DataSet | Embedded, ...] = tuple(one for file in _FILES for one in file.DECLARED)
+_DECLARED: tuple[DataSet | Embedded, ...] = tuple(
+    declared for file in _FILES for declared in file.DECLARED
+)
 
-SETS = {one.name: one for one in _DECLARED if isinstance(one, DataSet)}
-EMBEDDED = {one.name: one for one in _DECLARED if isinstance(one, Embedded)}
-ALIASES = {alias: (one.name, o) for one in SETS.values() for alias, o in one.aliases.items()}
+SETS = {declared.name: declared for declared in _DECLARED if isinstance(declared, DataSet)}
+EMBEDDED = {declared.name: declared for declared in _DECLARED if isinstance(declared, Embedded)}
+ALIASES = {
+    alias: (declared.name, o) for declared in SETS.values() for alias, o in declared.aliases.items()
+}
 
 
 def _groups(
@@ -46,9 +50,9 @@ def _groups(
     return groups
 
 
-FAMILIES = _groups([(one.family, one.name) for one in SETS.values()])
+FAMILIES = _groups([(declared.family, declared.name) for declared in SETS.values()])
 """Name of a family of sets -> its option, and the set for each value of the option."""
-CONFIGS = _groups([(one.config, one.name) for one in SETS.values()])
+CONFIGS = _groups([(declared.config, declared.name) for declared in SETS.values()])
 """Name of a TFDS builder with several sets -> the option of `load`, and the set for each value."""
 
 
@@ -57,23 +61,23 @@ def names() -> tuple[str, ...]:
     return tuple(sorted([*EMBEDDED, *SETS, *ALIASES, *FAMILIES]))
 
 
-def one_of(what: str, given: object, names: Sequence[str]) -> None:
+def check_known(noun: str, name: object, names: Sequence[str]) -> None:
     """Raises ValueError for an unknown name, with the most similar known name."""
-    if given in names:
+    if name in names:
         return
-    near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.4)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"unknown {what} {given!r}{hint} Known: {', '.join(names)}.")
+    matches = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
+    hint = f"; did you mean {matches[0]!r}?" if matches else ""
+    raise ValueError(f"unknown {noun} {name!r}{hint} Known: {', '.join(names)}.")
 
 
 def resolve(name: str, options: Options | None = None) -> tuple[DataSet | Embedded, Options]:
     """Returns the data set of a name, with the values of all its options."""
-    one_of("data set", name, names())
+    check_known("data set", name, names())
     options = dict(options or {})
     if name in FAMILIES:
         option, values = FAMILIES[name]
         value = options.pop(option, next(iter(values)))
-        one_of(option, value, list(values))
+        check_known(option, value, list(values))
         name = values[value]
     name, preset = ALIASES.get(name, (name, {}))
     for option, value in preset.items():
@@ -85,14 +89,14 @@ def resolve(name: str, options: Options | None = None) -> tuple[DataSet | Embedd
         return EMBEDDED[name], {}
     declared = SETS[name]
     for option in options:
-        one_of(f"option of {name!r}", option, sorted(declared.options))
+        check_known(f"option of {name!r}", option, sorted(declared.options))
     full = {option: options.get(option, values[0]) for option, values in declared.options.items()}
     for option, value in full.items():
-        one_of(option, value, declared.options[option])
+        check_known(option, value, declared.options[option])
     return declared, full
 
 
-def configured(name: str, options: dict[str, str]) -> tuple[str, dict[str, str]]:
+def resolve_config(name: str, options: dict[str, str]) -> tuple[str, dict[str, str]]:
     """Returns the data set of a TFDS builder and its option, with the remaining options."""
     if name not in CONFIGS:
         return name, options
@@ -100,7 +104,7 @@ def configured(name: str, options: dict[str, str]) -> tuple[str, dict[str, str]]
     value = options.get(option)
     if value not in values:
         raise ValueError(f"{option} of {name!r} must be one of {', '.join(values)}, got {value!r}")
-    return values[value], {key: given for key, given in options.items() if key != option}
+    return values[value], {key: text for key, text in options.items() if key != option}
 
 
 def not_there(declared: DataSet, part: str, folder: Path, looked_for: str) -> FileNotFoundError:

@@ -68,12 +68,12 @@ def _parse(block: Block) -> _cloze.Question:
             text = decode(line)
         except LineError as error:
             raise LineError(str(error), number) from error
-        given, _, rest = text.partition(" ")
+        number_text, _, content = text.partition(" ")
         if place > SENTENCES + 1:
             raise LineError(f"{len(block)} lines where a question has {SENTENCES + 1}", number)
-        if given != str(place):
-            raise LineError(f"line {place} of a question begins with {given[:20]!r}", number)
-        texts.append(rest)
+        if number_text != str(place):
+            raise LineError(f"line {place} of a question begins with {number_text[:20]!r}", number)
+        texts.append(content)
     number = block[-1][0]
     if len(texts) <= SENTENCES:
         raise LineError(f"{len(block)} lines where a question has {SENTENCES + 1}", number)
@@ -94,7 +94,7 @@ def _parse(block: Block) -> _cloze.Question:
     )
 
 
-def read(path: AnyPath, part: str = "") -> Rows:
+def read_rows(path: AnyPath, part: str = "") -> Rows:
     """Reads a file of questions; a row is a question."""
     rows, quarantine = [], []
     blocks = list(_blocks(read_bytes(path)))
@@ -105,10 +105,10 @@ def read(path: AnyPath, part: str = "") -> Rows:
             rows.append(Row(index, question.status, question, place))
         except LineError as error:
             quarantine.append(Quarantined(str(path), error.line, str(error)))
-    return Rows(tuple(rows), tuple(quarantine), counted=len(blocks), note=_made(path))
+    return Rows(tuple(rows), tuple(quarantine), counted=len(blocks), note=_describe_rebuilt(path))
 
 
-def _made(path: AnyPath) -> str | None:
+def _describe_rebuilt(path: AnyPath) -> str | None:
     """Returns a description of rebuilt questions if their report is in the same folder."""
     if not isinstance(path, Path):
         return None  # a member of the official archive
@@ -116,7 +116,7 @@ def _made(path: AnyPath) -> str | None:
     return next(beside, None)
 
 
-def _declared(kind: str, what: str) -> DataSet:
+def _declare(kind: str, description: str) -> DataSet:
     return _cloze.cloze_set(
         name=f"cbt_{kind.lower()}",
         family=("cbt", "kind", kind),
@@ -130,9 +130,9 @@ def _declared(kind: str, what: str) -> DataSet:
             archives=dict.fromkeys(FILES[kind], ARCHIVE),
             inside=f"{_FOLDER}/",
         ),
-        read=read,
-        description=f"Children's Book Test, {what}: 20 sentences, a query, ten candidates.",
+        read_rows=read_rows,
+        description=f"Children's Book Test, {description}: 20 sentences, a query, ten candidates.",
     )
 
 
-DECLARED = (_declared("NE", "named entities"), _declared("CN", "common nouns"))
+DECLARED = (_declare("NE", "named entities"), _declare("CN", "common nouns"))

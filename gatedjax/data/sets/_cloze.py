@@ -28,7 +28,7 @@ OCCURS, ABSENT, FOREIGN = 0, 1, 2
 CLASSES = ("answer occurs", "answer does not occur", "answer is no candidate")
 """The status of an answer; the class of a question in `python -m gatedjax data check`."""
 
-# not str.split: a no-break space is no border of tokens
+# Not `str.split`, because a no-break space does not separate tokens.
 _SPACE = re.compile("[ \t]+")
 
 
@@ -124,7 +124,7 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(text.split(" "))
 
 
-def _stored(record: Record) -> tuple[int, Question, str]:
+def _parse_record(record: Record) -> tuple[int, Question, str]:
     question = Question(
         record["document"].decode(),
         record["query"].decode(),
@@ -166,7 +166,7 @@ def cloze_set(*, description: str, **declared: Any) -> DataSet:
                 row.content._asdict()
                 | {"candidates": list(row.content.candidates), "place": row.file}
             ),
-            row=_stored,
+            row=_parse_record,
         ),
     )
 
@@ -177,11 +177,11 @@ def notes(rows: Rows) -> Mapping[str, int]:
     for row in rows.rows:
         question: Question = row.content
         words = set(question.document.split(" "))
-        there = [not words.isdisjoint(candidate.split(" ")) for candidate in question.candidates]
+        is_there = [not words.isdisjoint(candidate.split(" ")) for candidate in question.candidates]
         counts["answer does not occur"] += row.label == ABSENT
         counts["answer is no candidate"] += row.label == FOREIGN
-        counts["no candidate occurs"] += not any(there)
-        counts["some candidate does not occur"] += any(there) and not all(there)
+        counts["no candidate occurs"] += not any(is_there)
+        counts["some candidate does not occur"] += any(is_there) and not all(is_there)
         counts["repeated candidates"] += question.repeated > 0
         counts["several placeholders"] += question.query.split(" ").count(PLACEHOLDER) > 1
     return {reason: count for reason, count in counts.items() if count}

@@ -57,10 +57,10 @@ class DataSet:
     where: str
     """The address of the files, for messages."""
     files: Places
-    read: Callable[[Any, str], Rows]
+    read_rows: Callable[[Any, str], Rows]
     """Maps (file, part) to rows; `by_lines` makes such a function from a parser of lines."""
     examples: Callable[[Rows, int, Options], Examples]
-    """Maps (rows, first id, options) to examples; see `each` and `lazily`."""
+    """Maps (rows, first id, options) to examples; see `eagerly` and `lazily`."""
     classes: tuple[str, ...] | Callable[[Options], tuple[str, ...]]
     tfds: TfdsForm | None = None
     """None for a set that TFDS builds."""
@@ -82,7 +82,7 @@ class DataSet:
     unit: str = "lines"
     """The plural noun for rows in messages."""
     count: Callable[[Any], int] = count_lines
-    """Counts the lines of a raw file independently of `read`, to check it."""
+    """Counts the lines of a raw file independently of `read_rows`, to check it."""
     by_line: bool = True
     """True if row i is line i + 1 of its file."""
     ids_per_row: Callable[[Options], int] = lambda options: 1
@@ -130,7 +130,7 @@ class Embedded:
     """The plural noun for examples in reports."""
 
 
-def generated(
+def generate_set(
     name: str,
     sizes: Mapping[str, int],
     classes: tuple[str, ...],
@@ -163,7 +163,7 @@ def by_lines(
     return lambda path, part: read_lines(path, parse, encoding)
 
 
-def each(make: Callable[[Row, int], Example]) -> Callable[[Rows, int, Options], Examples]:
+def eagerly(make: Callable[[Row, int], Example]) -> Callable[[Rows, int, Options], Examples]:
     """Returns a function that makes an example from each row and its id."""
     return lambda rows, base, options: [make(row, base + row.index) for row in rows.rows]
 
@@ -199,7 +199,7 @@ class RowExamples(Sequence[Example]):
         return example
 
 
-def numbered(records: Sequence[Record], content: Callable[[Record], Any], name: str) -> Rows:
+def number_records(records: Sequence[Record], content: Callable[[Record], Any], name: str) -> Rows:
     """Converts records that TFDS prepared to rows, numbered by their position."""
     rows, quarantine = [], []
     for index, record in enumerate(records):

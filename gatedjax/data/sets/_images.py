@@ -95,7 +95,7 @@ class ImageSource(Source):
         return f"ImageSource({which}, {len(self)} images of {rows} x {columns})"
 
 
-def read(path: Path, part: str) -> Rows:
+def read_rows(path: Path, part: str) -> Rows:
     """Reads the images and, from the same folder, their labels."""
     beside = find([path.parent], LABELS[part])
     if beside is None:
@@ -112,9 +112,9 @@ def read(path: Path, part: str) -> Rows:
 def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) -> Rows:
     """Pairs images with labels, and sets pairs with an unknown label aside."""
     rows, quarantine = [], []
-    for index, (image, given) in enumerate(zip(images, labels, strict=True)):
+    for index, (image, value) in enumerate(zip(images, labels, strict=True)):
         try:
-            label = int(given)
+            label = int(value)
             if not 0 <= label < len(DIGITS):
                 raise LineError(f"unknown label {label}; labels are 0 to 9")
             rows.append(Row(index, label, image))
@@ -125,8 +125,8 @@ def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) ->
 
 def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Holds out the last twelfth of the training part (5,000 of 60,000) for validation."""
-    held = max(min(1, len(labels)), len(labels) // 12)
-    return np.arange(len(labels) - held), np.arange(len(labels) - held, len(labels))
+    count = max(min(1, len(labels)), len(labels) // 12)
+    return np.arange(len(labels) - count), np.arange(len(labels) - count, len(labels))
 
 
 def examples(rows: Rows, base: int, options: Options) -> Columns:
@@ -143,7 +143,7 @@ def source(columns: Columns, info: SourceInfo, report: ReadReport, _: object) ->
     return ImageSource(columns.images, columns.labels, columns.example_ids, info, report)
 
 
-def stored(name: str, records: Sequence[Record], part: str) -> Rows:
+def read_records(name: str, records: Sequence[Record], part: str) -> Rows:
     """Returns the images of TFDS in the order of the official files, on which the splits depend.
 
     TFDS stores examples by the hash of their key, which here is the position in the file.
@@ -178,8 +178,8 @@ def digits(split: str) -> ImageSource:
     part = test if split == "test" else train
     used = part
     if split in ("train", "validation"):
-        rest, held = stratified_split(data.target[train], HELD_OUT, seed=SPLIT_SEED)
-        used = train[rest if split == "train" else held]
+        training, validation = stratified_split(data.target[train], HELD_OUT, seed=SPLIT_SEED)
+        used = train[training if split == "train" else validation]
     return ImageSource(
         data.images[used].astype(np.uint8),
         data.target[used],
@@ -190,26 +190,26 @@ def digits(split: str) -> ImageSource:
     )
 
 
-def _declared(name: str, url: str, classes: tuple[str, ...]) -> DataSet:
+def _declare(name: str, url: str, classes: tuple[str, ...]) -> DataSet:
     return DataSet(
         name=name,
         official={"train": 60_000, "test": 10_000},
         unit="images",
         where=f"{url} (four idx files)",
         files=Files(FILES, tops=(name, ""), url=url),
-        read=read,
+        read_rows=read_rows,
         count=_idx.count,
         examples=examples,
         classes=classes,
         hold_out=hold_out,
         source=source,
-        tfds_rows=functools.partial(stored, name),
+        tfds_rows=functools.partial(read_records, name),
     )
 
 
 DECLARED = (
-    _declared("mnist", "https://storage.googleapis.com/cvdf-datasets/mnist/", DIGITS),
-    _declared(
+    _declare("mnist", "https://storage.googleapis.com/cvdf-datasets/mnist/", DIGITS),
+    _declare(
         "fashion_mnist", "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/", FASHION
     ),
     Embedded(

@@ -11,7 +11,7 @@ from gatedjax.data.files._lines import Rows, decode
 from gatedjax.data.files._paths import BOM
 from gatedjax.data.files._places import Places
 from gatedjax.data.files._whole import File, files_of, read_files, stamp
-from gatedjax.data.sets._declaration import DataSet, lazily, numbered
+from gatedjax.data.sets._declaration import DataSet, lazily, number_records
 from gatedjax.data.sets._text import text_example
 
 CLASSES = ("neg", "pos")
@@ -60,7 +60,7 @@ def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, Rows]:
         if match:
             parts[match[1]].append((name, data))
     return {
-        part: read_files(path, files, _parse, what="review", ends=(".txt",))
+        part: read_files(path, files, _parse, noun="review", ends=(".txt",))
         for part, files in parts.items()
     }
 
@@ -71,7 +71,7 @@ def _parse(name: str, data: bytes) -> tuple[int, str]:
     return CLASSES.index(match[2]), decode(data.removeprefix(BOM)).strip()
 
 
-def read(path: Path, part: str) -> Rows:
+def read_rows(path: Path, part: str) -> Rows:
     """Reads the archive or folder; a row is a review, numbered in the order of the file names."""
     return _read_all(path.resolve(), stamp(path))[part]
 
@@ -84,10 +84,10 @@ DECLARED = (
         unit="reviews",
         where=f"https://ai.stanford.edu/~amaas/data/sentiment/{ARCHIVE}",
         files=_Folders(),
-        read=read,
+        read_rows=read_rows,
         examples=lazily(text_example, once=True),
         classes=CLASSES,
-        tfds_rows=lambda records, part: numbered(
+        tfds_rows=lambda records, part: number_records(
             records, lambda r: r["text"].decode(), "imdb_reviews"
         ),
     ),

@@ -11,7 +11,14 @@ from gatedjax.data.files._lines import LineError, Rows, read_lines
 from gatedjax.data.files._paths import AnyPath, count_lines, read_bytes
 from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Example
-from gatedjax.data.sets._declaration import DataSet, Options, Record, TfdsForm, by_lines, numbered
+from gatedjax.data.sets._declaration import (
+    DataSet,
+    Options,
+    Record,
+    TfdsForm,
+    by_lines,
+    number_records,
+)
 from gatedjax.data.text._tokenize import tokenize
 
 CLASSES = ("entailment", "neutral", "contradiction")
@@ -82,7 +89,7 @@ def _sentences(record: Record) -> tuple[str, str]:
     return record["premise"].decode(), record["hypothesis"].decode()
 
 
-def skipped(rows: Rows, options: Options) -> dict[str, int]:
+def count_skipped(rows: Rows, options: Options) -> dict[str, int]:
     """Counts the pairs that are left out because they have no gold label."""
     count = sum(row.label == NO_LABEL for row in rows.rows)
     return {"no gold label": count} if count else {}
@@ -108,9 +115,13 @@ DECLARED = (
         official={"train": 4_500, "validation": 500, "test": 4_927},
         where=f"{_SICK_URL} ({', '.join(_SICK_ARCHIVES.values())}; or unpacked)",
         files=Files(
-            _SICK_FILES, tops=("sick", ""), url=_SICK_URL, archives=_SICK_ARCHIVES, shown="{}"
+            _SICK_FILES,
+            tops=("sick", ""),
+            url=_SICK_URL,
+            archives=_SICK_ARCHIVES,
+            missing_format="{}",
         ),
-        read=read_sick,
+        read_rows=read_sick,
         examples=examples,
         classes=CLASSES,
         count=count_sick,
@@ -135,12 +146,12 @@ DECLARED = (
             _SNLI_FILES,
             tops=("snli", "snli_1.0", "snli/snli_1.0", ""),
             url=_SNLI_URL,
-            shown="{}",
+            missing_format="{}",
         ),
-        read=by_lines(parse_snli),
+        read_rows=by_lines(parse_snli),
         examples=examples,
         classes=CLASSES,
-        skipped=skipped,
-        tfds_rows=lambda records, part: numbered(records, _sentences, "snli"),
+        skipped=count_skipped,
+        tfds_rows=lambda records, part: number_records(records, _sentences, "snli"),
     ),
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from gatedjax.data.files._archives import ArchivePath, TarPath
-from gatedjax.data.files._lines import LineError, Row, Rows, checked, decode
+from gatedjax.data.files._lines import LineError, Row, Rows, check_text, decode
 from gatedjax.data.files._paths import (
     AnyPath,
     PairPath,
@@ -75,7 +75,7 @@ class Corpus(Places):
             for part, (name, *_) in self.files.items()
         }  # fmt: skip
 
-    def listed(self, part: str, file: str) -> str:
+    def prepared_name(self, part: str, file: str) -> str:
         """Returns the name of the source file."""
         return self.files[part][0].format(self.languages[0])
 
@@ -109,7 +109,7 @@ CORPORA = {
         description="Kyoto Free Translation Task: English and Japanese, tokenised.",
         url="http://www.phontron.com/kftt/download/",
     ),
-    # the files of the organisers, or plain-text files made from them
+    # These are the files of the organisers, or plain-text files that were made from them.
     "iwslt14_en_ro": Corpus(
         languages=("en", "ro"),
         files={
@@ -155,7 +155,7 @@ def _lines(path: Path | ArchivePath, kind: str) -> Iterator[tuple[int, str | Lin
                 if match is None:
                     raise LineError("a segment without its end")
                 text = html.unescape(match[1])
-            yield number, checked(text).strip()
+            yield number, check_text(text).strip()
         except LineError as error:
             yield number, error
 
@@ -165,7 +165,7 @@ def _kind(path: Path | ArchivePath) -> str:
     return "xml" if name.endswith(".xml") else "tags" if ".tags." in name else "plain"
 
 
-def read(path: PairPath, part: str = "") -> Rows:
+def read_rows(path: PairPath, part: str = "") -> Rows:
     """Reads two files in parallel; a pair with an unusable side is set aside."""
     sides = [list(_lines(side, _kind(side))) for side in (path.source, path.target)]
     if len(sides[0]) != len(sides[1]):
@@ -189,7 +189,7 @@ def read(path: PairPath, part: str = "") -> Rows:
 
 
 def count(path: PairPath) -> int:
-    """Counts the pairs independently of `read`: by the lines of the source."""
+    """Counts the pairs independently of `read_rows`: by the lines of the source."""
     lines = read_bytes(path.source).splitlines(keepends=False)
     kind = _kind(path.source)
     if kind == "xml":
@@ -215,7 +215,7 @@ def _example(row: Row, example_id: int, *, swap: bool) -> Example:
     }
 
 
-def _declared(name: str, corpus: Corpus) -> DataSet:
+def _declare(name: str, corpus: Corpus) -> DataSet:
     def examples(rows: Rows, base: int, options: Options) -> Examples:
         return _examples(rows, base, swap=options["source"] == corpus.languages[1])
 
@@ -224,7 +224,7 @@ def _declared(name: str, corpus: Corpus) -> DataSet:
         official=corpus.official,
         where=corpus.where,
         files=corpus,
-        read=read,
+        read_rows=read_rows,
         examples=examples,
         classes=CLASSES,
         options={"source": corpus.languages},
@@ -239,4 +239,4 @@ def _declared(name: str, corpus: Corpus) -> DataSet:
     )
 
 
-DECLARED = tuple(_declared(name, corpus) for name, corpus in CORPORA.items())
+DECLARED = tuple(_declare(name, corpus) for name, corpus in CORPORA.items())

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gatedjax.data.files._source import Example
-from gatedjax.data.sets._declaration import ID_BASE, generated
+from gatedjax.data.sets._declaration import ID_BASE, generate_set
 
 CLASSES = ("negative", "positive")
 SIZES = {"train": 4000, "validation": 500, "test": 1000}
@@ -80,23 +80,23 @@ class _Draw:
     def chance(self, probability: float) -> bool:
         return bool(self._generator.random() < probability)
 
-    def one(self, options: Sequence) -> object:
+    def choose(self, options: Sequence) -> object:
         return options[int(self._generator.integers(len(options)))]
 
     def word(self, options: Sequence[str], symbol: str, decides: bool = False) -> Tree:
-        return (symbol, [(self.one(options), decides)])
+        return (symbol, [(self.choose(options), decides)])
 
 
-def _fixed(symbol: str, *words: str, decides: bool = False) -> Tree:
+def _make_node(symbol: str, *words: str, decides: bool = False) -> Tree:
     return (symbol, [(word, decides) for word in words])
 
 
 def _place(draw: _Draw) -> Tree:
-    return _fixed("PP", *draw.one(_PHRASE))  # type: ignore[misc]
+    return _make_node("PP", *draw.choose(_PHRASE))  # type: ignore[misc]
 
 
 def _noun_phrase(draw: _Draw) -> Tree:
-    parts = [_fixed("DET", "the")]
+    parts = [_make_node("DET", "the")]
     if draw.chance(0.3):
         parts.append(draw.word(_PLAIN, "PLAIN"))
     parts.append(draw.word(_NOUN, "NOUN"))
@@ -107,9 +107,9 @@ def _noun_phrase(draw: _Draw) -> Tree:
 
 def _clause(draw: _Draw, label: int, decides: bool) -> Tree:
     negated = draw.chance(0.4)
-    verdict = [_fixed("COP", "is")]
+    verdict = [_make_node("COP", "is")]
     if negated:
-        verdict.append(_fixed("NEG", *draw.one(_NEGATION), decides=decides))  # type: ignore[misc]
+        verdict.append(_make_node("NEG", *draw.choose(_NEGATION), decides=decides))  # type: ignore[misc]
     if draw.chance(0.35):
         verdict.append(draw.word(_DEGREE, "DEGREE"))
     verdict.append(draw.word(_POLAR[label ^ negated], "ADJ", decides))
@@ -117,37 +117,37 @@ def _clause(draw: _Draw, label: int, decides: bool) -> Tree:
 
 
 def _aside(draw: _Draw) -> Tree:
-    kind = draw.one(("after", "unlike", "place"))
-    comma = _fixed("PUNCT", ",")
+    kind = draw.choose(("after", "unlike", "place"))
+    comma = _make_node("PUNCT", ",")
     if kind == "place":
         return ("ASIDE", [_place(draw), comma])
     polar = draw.word(_POLAR[int(draw.chance(0.5))], "ADJ")
     noun = draw.word(_NOUN, "NOUN")
     if kind == "after":
-        return ("ASIDE", [_fixed("P", "after", "a"), polar, noun, comma])
-    return ("ASIDE", [_fixed("P", "unlike", "the"), polar, noun, _place(draw), comma])
+        return ("ASIDE", [_make_node("P", "after", "a"), polar, noun, comma])
+    return ("ASIDE", [_make_node("P", "unlike", "the"), polar, noun, _place(draw), comma])
 
 
 def _core(draw: _Draw, label: int) -> Tree:
-    kind = draw.one(("plain", "plain", "but", "although", "although", "but", "and"))
+    kind = draw.choose(("plain", "plain", "but", "although", "although", "but", "and"))
     if kind == "plain":
         return ("CORE", [_clause(draw, label, True)])
     if kind == "and":
         both = [_clause(draw, label, True) for _ in range(2)]
-        return ("CORE", [both[0], _fixed("CONJ", "and"), both[1]])
+        return ("CORE", [both[0], _make_node("CONJ", "and"), both[1]])
     other, verdict = _clause(draw, 1 - label, False), _clause(draw, label, True)
     if kind == "but":
-        return ("CORE", [other, _fixed("CONJ", "but"), verdict])
-    return ("CORE", [_fixed("CONJ", "although"), other, _fixed("PUNCT", ","), verdict])
+        return ("CORE", [other, _make_node("CONJ", "but"), verdict])
+    return ("CORE", [_make_node("CONJ", "although"), other, _make_node("PUNCT", ","), verdict])
 
 
 def _sentence(draw: _Draw, label: int) -> Tree:
     parts = [_aside(draw)] if draw.chance(0.4) else []
     parts.append(_core(draw, label))
     if draw.chance(0.3):
-        lead = [_fixed("VP", "and", "we", "left")] if draw.chance(0.4) else []
+        lead = [_make_node("VP", "and", "we", "left")] if draw.chance(0.4) else []
         parts.append(("TAIL", [*lead, _place(draw)]))
-    return ("S", [*parts, _fixed("PUNCT", ".")])
+    return ("S", [*parts, _make_node("PUNCT", ".")])
 
 
 def _leaves(tree: Tree) -> list[Leaf]:
@@ -157,8 +157,8 @@ def _leaves(tree: Tree) -> list[Leaf]:
     return leaves
 
 
-def _bracketed(tree: Tree) -> str:
-    inside = [_bracketed(c) if isinstance(c[1], list) else c[0] for c in tree[1]]
+def _render_tree(tree: Tree) -> str:
+    inside = [_render_tree(c) if isinstance(c[1], list) else c[0] for c in tree[1]]
     return f"({tree[0]} {' '.join(inside)})"
 
 
@@ -189,8 +189,8 @@ def make(split: str, index: int) -> Example:
         "label": label,
         "example_id": ID_BASE[split] + index,
         "decides": decides,
-        "tree": _bracketed(tree),
+        "tree": _render_tree(tree),
     }
 
 
-DECLARED = (generated("polarity", SIZES, CLASSES, make),)
+DECLARED = (generate_set("polarity", SIZES, CLASSES, make),)

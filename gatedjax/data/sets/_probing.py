@@ -57,16 +57,16 @@ class _OneFile(Places):
         path = fetch(f"{self.url}{self.task}.txt")
         return {part: _part(path, part) for part in MARKS}
 
-    def listed(self, part: str, file: str) -> str:
+    def prepared_name(self, part: str, file: str) -> str:
         return f"{self.task}.txt"
 
 
 def _part(path: Path, part: str) -> PartPath:
     """Returns the lines of a part; lines of no part belong to "train", where they are set aside."""
-    others = tuple(f"{mark}\t".encode() for name, mark in MARKS.items() if name != "train")
+    other_marks = tuple(f"{mark}\t".encode() for name, mark in MARKS.items() if name != "train")
     start = f"{MARKS[part]}\t".encode()
     if part == "train":
-        return PartPath(path, part, lambda line: not line.startswith(others))
+        return PartPath(path, part, lambda line: not line.startswith(other_marks))
     return PartPath(path, part, lambda line: line.startswith(start))
 
 
@@ -117,14 +117,14 @@ def source(
     return Source(RowExamples(examples.rows, examples.base, make), info, report)
 
 
-def _declared(task: str) -> DataSet:
+def _declare(task: str) -> DataSet:
     return DataSet(
         name=f"senteval_{task}",
         config=("senteval_probing", "task", task),
         official={"train": 100_000, "validation": 10_000, "test": 10_000},
         where=f"{URL}{task}.txt",
         files=_OneFile(task),
-        read=by_lines(parse),
+        read_rows=by_lines(parse),
         examples=lazily(_example),
         classes=(),  # set in `source`
         source=source,
@@ -139,7 +139,7 @@ def _declared(task: str) -> DataSet:
     )
 
 
-DECLARED = tuple(_declared(task) for task in TASKS)
+DECLARED = tuple(_declare(task) for task in TASKS)
 
 
 def bigram_shift(

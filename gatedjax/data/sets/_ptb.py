@@ -11,7 +11,7 @@ from gatedjax.data.files._lines import LineError, Row, Rows, read_lines
 from gatedjax.data.files._paths import AnyPath, read_bytes
 from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Example, ReadReport, Source, SourceInfo
-from gatedjax.data.sets._declaration import DataSet, ReadPart, TfdsForm, each
+from gatedjax.data.sets._declaration import DataSet, ReadPart, TfdsForm, eagerly
 from gatedjax.data.text._stream import EOS, ClosedVocabulary, TokenStream
 
 FILES = {"train": "ptb.train.txt", "validation": "ptb.valid.txt", "test": "ptb.test.txt"}
@@ -32,7 +32,7 @@ def parse(line: str) -> tuple[int, tuple[str, ...]]:
     return 0, (*words, EOS)
 
 
-def read(path: AnyPath, part: str = "") -> Rows:
+def read_rows(path: AnyPath, part: str = "") -> Rows:
     """Reads a file of sentences; raises ValueError for an empty file."""
     rows = read_lines(path, parse)
     if not rows.lines and not read_bytes(path):
@@ -72,8 +72,8 @@ DECLARED = (
             archives=dict.fromkeys(FILES, ARCHIVE),
             inside=f"{_FOLDER}/",
         ),
-        read=read,
-        examples=each(_example),
+        read_rows=read_rows,
+        examples=eagerly(_example),
         # Sentences have no classes, so all examples have label 0.
         classes=("sentence",),
         source=stream,

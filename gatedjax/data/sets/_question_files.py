@@ -28,7 +28,7 @@ from gatedjax.data.files._archives import members
 from gatedjax.data.files._lines import LineError, Rows, decode
 from gatedjax.data.files._paths import BOM, AnyPath
 from gatedjax.data.files._places import Fetch, Places
-from gatedjax.data.files._unpack import Damaged, gunzipped
+from gatedjax.data.files._unpack import Damaged, open_gzip
 from gatedjax.data.files._whole import File, files_of, read_files, stamp
 from gatedjax.data.sets import _cloze
 from gatedjax.data.sets._declaration import DataSet
@@ -96,7 +96,7 @@ def _content(name: str, data: bytes) -> bytes:
     if not name.endswith(".gz"):
         return data
     try:
-        with gunzipped(io.BytesIO(data), name) as file:
+        with open_gzip(io.BytesIO(data), name) as file:
             return file.read()
     except Damaged as error:
         raise LineError(error.reason) from error
@@ -109,31 +109,31 @@ def _archive_files(path: Path, part: str) -> Iterator[File]:
 
 
 @functools.lru_cache(maxsize=1)
-def _read(path: Path, part: str, _stamp: tuple[int, int]) -> Rows:
+def _read_part(path: Path, part: str, _stamp: tuple[int, int]) -> Rows:
     def row(name: str, data: bytes) -> tuple[int, _cloze.Question]:
         question = parse(_content(f"{path}/{name}", data))
         return question.status, question
 
     files = files_of(path) if path.is_dir() else _archive_files(path, part)
-    return read_files(path, files, row, what="question", ends=(".question", ".question.gz"))
+    return read_files(path, files, row, noun="question", ends=(".question", ".question.gz"))
 
 
-def read(path: Path, part: str) -> Rows:
+def read_rows(path: Path, part: str) -> Rows:
     """Reads the folder of a part, or an archive; a row is a file, numbered in the order of names.
 
     All rows are in memory: about 4 GiB for the training part of Daily Mail.
     """
-    return _read(path.resolve(), part, stamp(path))
+    return _read_part(path.resolve(), part, stamp(path))
 
 
-def _declared(family: tuple[str, str, str], files: _Folders, description: str) -> DataSet:
+def _declare(family: tuple[str, str, str], files: _Folders, description: str) -> DataSet:
     return _cloze.cloze_set(
         name=files.name,
         family=family,
         official=OFFICIAL[files.name],
         where=f"{files.url} (folders of .question files)",
         files=files,
-        read=read,
+        read_rows=read_rows,
         description=description,
     )
 
@@ -141,22 +141,22 @@ def _declared(family: tuple[str, str, str], files: _Folders, description: str) -
 _DMQA = "https://cs.nyu.edu/~kcho/DMQA/"
 _WDW = "https://tticnlp.github.io/who_did_what/"
 DECLARED = (
-    _declared(
+    _declare(
         ("cnn_dm_cloze", "paper", "cnn"),
         _Folders("cnn_cloze", _DMQA, ("cnn/questions", "cnn"), "cnn.tgz"),
         "Questions on anonymised CNN stories.",
     ),
-    _declared(
+    _declare(
         ("cnn_dm_cloze", "paper", "daily_mail"),
         _Folders("daily_mail_cloze", _DMQA, ("dailymail/questions", "dailymail"), "dailymail.tgz"),
         "Questions on anonymised Daily Mail stories.",
     ),
-    _declared(
+    _declare(
         ("wdw", "kind", "strict"),
         _Folders("wdw_strict", _WDW, ("wdw", "wdw_strict")),
         "Who-did-What, strict setting, as one question file each: wdw/{training,validation,test}.",
     ),
-    _declared(
+    _declare(
         ("wdw", "kind", "relaxed"),
         _Folders("wdw_relaxed", _WDW, ("wdw_relaxed",)),
         "Who-did-What, relaxed setting, as `WdwStrict` in the folder wdw_relaxed.",

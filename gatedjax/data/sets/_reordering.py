@@ -15,7 +15,7 @@ from gatedjax.data.files._lines import LineError, Row, Rows, read_lines
 from gatedjax.data.files._paths import PairPath, count_lines, find_pair
 from gatedjax.data.files._places import Places
 from gatedjax.data.files._source import Example, Quarantined, Source, SourceInfo
-from gatedjax.data.sets._declaration import DataSet, Record, TfdsForm, each
+from gatedjax.data.sets._declaration import DataSet, Record, TfdsForm, eagerly
 
 CLASSES = ("reordered",)
 FILES = {
@@ -38,7 +38,7 @@ class _Pairs(Places):
         pair = find_pair(folders, f"{FILES[part]}.x", f"{FILES[part]}.y")
         return pair, f"{FILES[part]}.{{x,y}}"
 
-    def listed(self, part: str, file: str) -> str:
+    def prepared_name(self, part: str, file: str) -> str:
         return FILES[part]
 
 
@@ -64,7 +64,7 @@ def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
     return 0, (int(numbers[0]), int(numbers[1]))
 
 
-def read(path: PairPath, part: str = "") -> Rows:
+def read_rows(path: PairPath, part: str = "") -> Rows:
     """Reads sentences and labels; a pair that does not fit together is set aside."""
     sentences = read_lines(path.source, lambda line: (0, tuple(line.split())))
     labels = read_lines(path.target, parse_labels)
@@ -105,7 +105,7 @@ def _of_row(row: Row, example_id: int) -> Example:
     return _example(tokens, insert, original, example_id)
 
 
-def _stored(record: Record) -> tuple[int, tuple[tuple[str, ...], int, int]]:
+def _parse_record(record: Record) -> tuple[int, tuple[tuple[str, ...], int, int]]:
     tokens = tuple(record["text"].decode().split())
     return 0, (tokens, int(record["insert"]), int(record["original"]))
 
@@ -189,8 +189,8 @@ DECLARED = (
         official={"train": None, "validation": 10_000, "test": 10_000},
         where="https://github.com/baosongyang/WRD (TrainData)",
         files=_Pairs(),
-        read=read,
-        examples=each(_of_row),
+        read_rows=read_rows,
+        examples=eagerly(_of_row),
         classes=CLASSES,
         count=lambda path: count_lines(path.source),
         tfds=TfdsForm(
@@ -201,7 +201,7 @@ DECLARED = (
                 "insert": row.content[1],
                 "original": row.content[2],
             },
-            row=_stored,
+            row=_parse_record,
             complete=False,  # the training part is not published everywhere
         ),
     ),

@@ -54,7 +54,7 @@ def stratified_split(
     take = np.floor(shares).astype(int)
     missing = round(len(labels) * fraction) - int(take.sum())
     take[np.argsort(take - shares, kind="stable")[:missing]] += 1
-    held = np.zeros(len(labels), bool)
+    is_held_out = np.zeros(len(labels), bool)
     for label, count in zip(classes, take, strict=True):
-        held[generator.permutation(np.flatnonzero(labels == label))[:count]] = True
-    return np.flatnonzero(~held), np.flatnonzero(held)
+        is_held_out[generator.permutation(np.flatnonzero(labels == label))[:count]] = True
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)

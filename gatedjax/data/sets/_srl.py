@@ -154,7 +154,7 @@ def _texts(path: AnyPath) -> Iterator[tuple[str, bytes]]:
         yield str(path), read_bytes(path)
 
 
-def read(path: AnyPath, part: str = "") -> Rows:
+def read_rows(path: AnyPath, part: str = "") -> Rows:
     """Reads the sentences of a file or of a folder of files."""
     rows: list[Row] = []
     quarantine = []
@@ -172,7 +172,7 @@ def read(path: AnyPath, part: str = "") -> Rows:
 
 
 def count(path: AnyPath) -> int:
-    """Counts the sentences independently of `read`: by the ends of runs of words."""
+    """Counts the sentences independently of `read_rows`: by the ends of runs of words."""
     total = 0
     for _, data in _texts(path):
         words = [bool(line.strip()) and not line.startswith((b"#begin", b"#end"))
@@ -199,11 +199,11 @@ class _Places(Places):
                     return folder, looked_for
         return None, looked_for
 
-    def listed(self, part: str, file: str) -> str:
+    def prepared_name(self, part: str, file: str) -> str:
         return FILES[part][0]
 
 
-def skipped(rows: Rows, options: Options) -> dict[str, int]:
+def count_skipped(rows: Rows, options: Options) -> dict[str, int]:
     """Counts the sentences without a predicate, which give no example."""
     without = sum(not row.content.predicates for row in rows.rows)
     return {"no predicate": without} if without else {}
@@ -243,11 +243,11 @@ DECLARED = (
         official={"train": 75_187, "validation": 9_603, "test": 9_479},
         where=WHERE,
         files=_Places(),
-        read=read,
+        read_rows=read_rows,
         examples=examples,
         # Predicates have no classes, so all examples have label 0.
         classes=("predicate",),
-        skipped=skipped,
+        skipped=count_skipped,
         count=count,
         by_line=False,
         ids_per_row=lambda options: IDS_PER_SENTENCE,

@@ -119,7 +119,7 @@ def neutral(rows: Rows, level: str) -> int:
     return sum(map(left_out, rows.rows))
 
 
-def skipped(rows: Rows, options: Options) -> dict[str, int]:
+def count_skipped(rows: Rows, options: Options) -> dict[str, int]:
     """Counts the trees that are left out on purpose: reason -> count."""
     if options["granularity"] != "binary":
         return {}
@@ -168,12 +168,12 @@ def spans(
     """
     if level == "sentence":
         return None
-    skipped = {}
+    count_skipped = {}
     counts: collections.Counter[str] = collections.Counter()
     binary = granularity == "binary"
     if binary:
         labels = [node[0] for row in rows.rows for node in row.content[2]]
-        skipped["neutral"] = labels.count(NEUTRAL)
+        count_skipped["neutral"] = labels.count(NEUTRAL)
     if level == _DISTINCT:
         for row in rows.rows:
             _, words, nodes = row.content
@@ -181,9 +181,9 @@ def spans(
                 if not (binary and label == NEUTRAL):
                     text = " ".join(words[first:last])
                     counts[f"{label > NEUTRAL if binary else label} {text}"] += 1
-        skipped["repeated"] = counts.total() - len(counts)
+        count_skipped["repeated"] = counts.total() - len(counts)
     brackets = sum(row.content[0].count("(") for row in rows.rows)
-    return SpanCounts(brackets, len(examples), skipped)
+    return SpanCounts(brackets, len(examples), count_skipped)
 
 
 DECLARED = (
@@ -205,14 +205,14 @@ DECLARED = (
             archives=dict.fromkeys(FILES, ARCHIVE),
             inside="trees/",
         ),
-        read=by_lines(parse),
+        read_rows=by_lines(parse),
         examples=lambda rows, base, options: examples(rows, base=base, **options),
         classes=lambda options: BINARY if options["granularity"] == "binary" else FINE,
         options={"granularity": ("fine", "binary"), "level": LEVELS},
         of_part=of_part,
         ids_per_row=lambda options: ids_per_line(options["level"]),
         spans=lambda rows, examples, options: spans(rows, examples, **options),
-        skipped=skipped,
+        skipped=count_skipped,
         tfds=TfdsForm(
             description="Stanford Sentiment Treebank: bracketed trees; classes and phrases are "
             "read off the tree.",

@@ -3,7 +3,7 @@
 from gatedjax.data.files._lines import LineError, Row
 from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Example
-from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, each
+from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, eagerly
 
 CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 OFFICIAL = {"train": 5452, "test": 500}
@@ -39,8 +39,8 @@ DECLARED = (
         official=OFFICIAL,
         where=f"{URL} (train_5500.label, TREC_10.label)",
         files=Files(FILES, tops=("trec", ""), url=URL),
-        read=by_lines(parse, "latin-1"),
-        examples=each(_example),
+        read_rows=by_lines(parse, "latin-1"),
+        examples=eagerly(_example),
         classes=CLASSES,
         tfds=TfdsForm(
             description="TREC questions with coarse and fine labels, in the order of the official "

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from gatedjax.data.files._lines import LineError, Row
 from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Example
-from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, each
+from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, eagerly
 from gatedjax.data.text._brackets import BRACKETS
 
 _PIECE = re.compile(r"[()]|[^ \t()]+")
@@ -39,12 +39,12 @@ def parse(line: str) -> tuple[int, Tree]:
     tags: list[str] = []
     nodes: list[list] = []
     open_nodes: list[int] = []
-    ended = False
+    is_complete = False
     pieces = _PIECE.findall(line)
     place = 0
     while place < len(pieces):
         piece = pieces[place]
-        if ended:
+        if is_complete:
             raise LineError("text after the end of the tree")
         if piece == "(":
             label = ""
@@ -70,7 +70,7 @@ def parse(line: str) -> tuple[int, Tree]:
             node[1] = len(words)
             if node[0] == node[1]:
                 raise LineError("a node without words")
-            ended = not open_nodes
+            is_complete = not open_nodes
         else:
             raise LineError(f"{piece[:40]!r} is not in a node of its own")
         place += 1
@@ -100,10 +100,10 @@ DECLARED = (
         files=Files(
             {"train": "ewt.train.trees", "validation": "ewt.dev.trees", "test": "ewt.test.trees"},
             tops=("treebank", "ewt", ""),
-            shown="{}",
+            missing_format="{}",
         ),
-        read=by_lines(parse),
-        examples=each(_example),
+        read_rows=by_lines(parse),
+        examples=eagerly(_example),
         # Trees have no classes, so all examples have label 0.
         classes=("sentence",),
         tfds=TfdsForm(

@@ -20,7 +20,7 @@ import numpy as np
 
 from gatedjax.data.files._source import Example
 from gatedjax.data.sets import _cloze
-from gatedjax.data.sets._declaration import ID_BASE, generated
+from gatedjax.data.sets._declaration import ID_BASE, generate_set
 
 SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
 CHAINS = 3
@@ -52,13 +52,13 @@ def make(split: str, index: int) -> Example:
     )
     direct = draw.random(CHAINS) < (DIRECT if split == "train" else 0.0)
     facts = []
-    for thing, holder, place, one in zip(things, holders, places, direct, strict=True):
-        facts += [(thing, place)] if one else [(thing, holder), (holder, place)]
+    for thing, holder, place, is_direct in zip(things, holders, places, direct, strict=True):
+        facts += [(thing, place)] if is_direct else [(thing, holder), (holder, place)]
     sentences = [f"{facts[i][0]} {facts[i][1]} ." for i in draw.permutation(len(facts))]
-    asked = int(draw.integers(CHAINS))
-    query = f"{things[asked]} {_cloze.PLACEHOLDER}"
-    question = _cloze.question(" ".join(sentences), query, places[asked], sorted(places))
+    number = int(draw.integers(CHAINS))
+    query = f"{things[number]} {_cloze.PLACEHOLDER}"
+    question = _cloze.question(" ".join(sentences), query, places[number], sorted(places))
     return _cloze.example(question, ID_BASE[split] + index)
 
 
-DECLARED = (generated("two_facts", SIZES, _cloze.CLASSES, make, unit="questions"),)
+DECLARED = (generate_set("two_facts", SIZES, _cloze.CLASSES, make, unit="questions"),)

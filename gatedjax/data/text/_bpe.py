@@ -83,7 +83,7 @@ class BytePairs:
         """Returns the ids of each text."""
         inside = list(map(_inside, texts))
         encodings = self._tokenizer.encode_batch(inside, add_special_tokens=False)
-        return [one.ids for one in encodings]
+        return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the text of ids, without `SPECIALS`."""

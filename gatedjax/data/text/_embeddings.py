@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from gatedjax.data.files._paths import BOM
-from gatedjax.data.files._unpack import allowance, gunzipped, limited
+from gatedjax.data.files._unpack import allowance, limit_unpacking, open_gzip
 from gatedjax.data.text._vocabulary import PAD, Vocabulary
 
 OOV_RANGE = 0.25
 _LOOK = 100
 _HEADER = re.compile(rb"(\d+)[ \t](\d+)")
-# a word and 1,000 numbers take 10 KB
+# A line is bounded, because it is in memory; a word and 1,000 numbers take 10 KB.
 _LONGEST_LINE = 1 << 20
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -83,7 +83,7 @@ def _word_vector(word: str, dim: int, seed: int, std: float | None) -> np.ndarra
     uniform = np.frombuffer(data, "<u4") / 2.0**32
     if std is None:
         return (uniform * 2 - 1) * OOV_RANGE
-    # the Box-Muller transform
+    # The Box-Muller transform makes normal numbers of uniform numbers.
     radius = np.sqrt(-2 * np.log1p(-uniform[:dim]))
     return std * radius * np.cos(2 * np.pi * uniform[dim:])
 
@@ -136,7 +136,7 @@ def load_embeddings(
     ids = {word: i for i, word in enumerate(vocabulary.words) if i != PAD}
     matrix = np.zeros((len(vocabulary), dim), np.float32)
     in_file = np.zeros(len(vocabulary), bool)
-    with limited(unpack_limit):
+    with limit_unpacking(unpack_limit):
         allowed = allowance(path)
     first = 0
     for number, line in _vectors(path, allowed):
@@ -188,25 +188,25 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"no word vectors at {path}")
-    with limited(None):
+    with limit_unpacking(None):
         allowed = allowance(path)
     lines = (line for _, line in _vectors(path, allowed))
     start = list(itertools.islice(lines, _LOOK))
     widths = collections.Counter(map(_width, start))
-    width = max(widths, key=lambda one: (widths[one], -one), default=0)
+    width = max(widths, key=lambda size: (widths[size], -size), default=0)
     if not width:
         raise ValueError(
             f"{path}: wanted lines of a word and its numbers, with single spaces between them, got "
             "none"
         )
-    read = itertools.islice(itertools.chain(start, lines), most)
-    words = [line.split(b" ", 1)[0] for line in read if line.count(b" ") == width]
+    limited_lines = itertools.islice(itertools.chain(start, lines), most)
+    words = [line.split(b" ", 1)[0] for line in limited_lines if line.count(b" ") == width]
     return width, [word.decode("utf-8", "replace") for word in words]
 
 
 def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
     """Yields the numbered lines below the header, if there is one, and checks its counts."""
-    lines = _numbered(path, allowed)
+    lines = _number_lines(path, allowed)
     start = list(itertools.islice(lines, 2))
     header = _HEADER.fullmatch(start[0][1]) if start else None
     if header is None:
@@ -220,14 +220,14 @@ def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
         raise ValueError(
             f"{path}, line {number}: {line.count(b' '):,} values; the header says {width:,}"
         )
-    found = 0
-    for numbered in itertools.chain(start[1:], lines):
-        found += 1
-        yield numbered
-    if found != count:
-        hint = "; truncated?" if found < count else ""
+    seen = 0
+    for numbered_line in itertools.chain(start[1:], lines):
+        seen += 1
+        yield numbered_line
+    if seen != count:
+        hint = "; truncated?" if seen < count else ""
         raise ValueError(
-            f"{path}, line {start[0][0]}: the header says {count:,} vectors, {found:,} follow{hint}"
+            f"{path}, line {start[0][0]}: the header says {count:,} vectors, {seen:,} follow{hint}"
         )
 
 
@@ -242,11 +242,11 @@ def _width(line: bytes) -> int:
     return sum(1 for _ in numbers)
 
 
-def _numbered(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
+def _number_lines(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
     """Yields (number from 1, line without its end) of the lines that are not blank."""
     with (
         path.open("rb") as raw,
-        gunzipped(raw, path, allowed)
+        open_gzip(raw, path, allowed)
         if path.suffix == ".gz"
         else contextlib.nullcontext(raw) as file,
     ):

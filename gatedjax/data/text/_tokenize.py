@@ -29,7 +29,7 @@ _LONG = 10_000
 def _with_marks() -> re.Pattern[str]:
     """Returns _TOKEN with combining marks as parts of words; `re` has no class for marks."""
     marks = "".join(
-        one for one in map(chr, range(0x300, 0x20000)) if unicodedata.category(one)[0] == "M"
+        char for char in map(chr, range(0x300, 0x20000)) if unicodedata.category(char)[0] == "M"
     )
     marks += "\u200c\u200d"  # joiners and non-joiners inside words
     pattern = _TOKEN.pattern.replace(r"[^\W_]+", rf"[^\W_](?:[^\W_]|[{marks}])*")

@@ -26,13 +26,13 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
     """Name of a configuration ("" if there are none) -> name of the data set."""
 
     @property
-    def declared(self) -> DataSet:
+    def declaration(self) -> DataSet:
         """The declaration of the data set."""
         config = self.builder_config
         return SETS[self.SETS["" if config is None else config.name]]
 
     def _info(self) -> tfds.core.DatasetInfo:
-        form = self.declared.tfds
+        form = self.declaration.tfds
         assert form is not None
         features = {name: _feature(kind) for name, kind in form.features.items()}
         return tfds.core.DatasetInfo(
@@ -50,32 +50,33 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
         manual = getattr(dl_manager, "_manual_dir", None)
         paths = {} if manual is None else self._manual(Path(manual))
         if not paths:
-            declared = self.declared
-            if declared.files.url is None:
+            declaration = self.declaration
+            if declaration.files.url is None:
                 raise FileNotFoundError(
-                    f"{declared.name} has no download; its files are at {declared.where}"
+                    f"{declaration.name} has no download; its files are at {declaration.where}"
                 )
-            paths = declared.files.download(lambda url: Path(dl_manager.download(url)))
+            paths = declaration.files.download(lambda url: Path(dl_manager.download(url)))
         return {part: self._generate_examples(part, path) for part, path in paths.items()}
 
     def _manual(self, manual_dir: Path) -> Mapping[str, AnyPath]:
-        declared = self.declared
-        paths = {part: declared.files.find(manual_dir, part)[0] for part in declared.official}
-        there = {part: path for part, path in paths.items() if path is not None}
-        must_all = declared.tfds is None or declared.tfds.complete
-        return {} if must_all and len(there) < len(paths) else there
+        declaration = self.declaration
+        paths = {part: declaration.files.find(manual_dir, part)[0] for part in declaration.official}
+        existing = {part: path for part, path in paths.items() if path is not None}
+        must_all = declaration.tfds is None or declaration.tfds.complete
+        return {} if must_all and len(existing) < len(paths) else existing
 
     def _generate_examples(self, part: str, path: AnyPath) -> Iterator[tuple[int, Record]]:
-        declared = self.declared
-        assert declared.tfds is not None
-        rows = declared.read(path, part)
+        declaration = self.declaration
+        assert declaration.tfds is not None
+        rows = declaration.read_rows(path, part)
         if self.info.metadata is not None:
             aside = [
-                [declared.files.listed(part, q.file), q.line, q.reason] for q in rows.quarantine
+                [declaration.files.prepared_name(part, q.file), q.line, q.reason]
+                for q in rows.quarantine
             ]
             self.info.metadata[part] = {"lines": rows.lines, "note": rows.note, "quarantine": aside}
         for row in rows.rows:
-            yield row.index, {**declared.tfds.record(row), "index": row.index}
+            yield row.index, {**declaration.tfds.record(row), "index": row.index}
 
 
 def _feature(kind: object) -> object:

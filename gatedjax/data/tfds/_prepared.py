@@ -73,7 +73,7 @@ def prepare(
     return builder
 
 
-def read(name: str, part: str, *, data_dir: str | Path | None) -> Rows:
+def read_prepared(name: str, part: str, *, data_dir: str | Path | None) -> Rows:
     """Reads an official part of a set by index; downloads and prepares the set if necessary."""
     prepared = prepare(name, data_dir=data_dir)
     source = prepared.as_data_source(part)
@@ -99,7 +99,7 @@ def _check_network(name: str, builder: "DatasetBuilder") -> None:
         raise FileNotFoundError("it has no download")
     import requests
 
-    # data_path is data_dir/name/[config/]version
+    # The folder "downloads" is in data_dir, because data_path is data_dir/name/[config/]version.
     folder = builder.name
     downloads = next(p for p in Path(builder.data_path).parents if p.name == folder).parent
     if (downloads / "downloads" / folder).is_dir():

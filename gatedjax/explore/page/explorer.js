@@ -1,5 +1,5 @@
-// The gate explorer: one module for three hosts, a local server, a notebook and a page by itself.
-// A host answers messages; everything else is here. Texts become text nodes, never markup.
+// The gate explorer: a module for three hosts: a local server, a notebook, and a page without server.
+// A host answers messages; the rest is here. Texts become text nodes, never markup.
 
 const START = {
   text: "", hypothesis: "", question: "", candidates: "", mode: "threshold", threshold: 0.5, density: 0.5, seed: 0, forced: {},
@@ -19,7 +19,7 @@ const ORDERS = { error: "largest error", density: "highest density", leak: "larg
 const MOST_CLASSES = 10;
 const PAIRED = 40;
 const SVG = "http://www.w3.org/2000/svg";
-// milliseconds: between two attempts to reconnect, and before a wait is explained
+// Milliseconds between two attempts to reconnect, and before the page explains a wait.
 const RETRY = 1500;
 const PATIENCE = 700;
 
@@ -77,7 +77,7 @@ export function fromFragment(fragment) {
   return state;
 }
 
-// Gates that were forced stay with their words when words before or behind them change.
+// Forced gates stay with their words when words before or after them change.
 export function carry(before, after, forced) {
   const most = Math.min(before.length, after.length);
   let front = 0;
@@ -93,7 +93,7 @@ export function carry(before, after, forced) {
   return moved;
 }
 
-// What a press makes of a gate: the other way than the model has it, then the same way, then free.
+// The next state of a pressed gate: opposite to the model, then equal to the model, then free.
 const cycle = (forced, free) => (forced === undefined ? !free : forced === free ? undefined : free);
 
 // ---------------------------------------------------------------- the words of a model
@@ -140,7 +140,7 @@ class Panel {
     const verdict = h("span", {}, h("strong", {}, h("bdi", {}, this.about.classes[best])), " ",
       h("span", { class: "gx-share" }, percent(probabilities[best])),
       change && h("span", { class: "gx-other" }, change));
-    // a live region speaks of every change: only of real ones
+    // Set only if the text differs, because a screen reader announces each change.
     if (this.verdict.textContent !== verdict.textContent) this.verdict.replaceChildren(verdict);
     const top = attention ? Math.max(...attention, 1e-9) : 1;
     while (this.words.length > this.tokens.length) this.words.pop().button.remove();
@@ -259,7 +259,7 @@ class Panel {
   }
 }
 
-// What the layers of a network read; it is asked for when it is opened.
+// The attention in the layers of a network, which is requested when the part is opened.
 class Layers {
   constructor(ask, open = false) {
     this.ask = ask;
@@ -272,7 +272,7 @@ class Layers {
       this.note, h("div", { class: "gx-scroll" }, this.table));
   }
 
-  // `texts` is everything that the layers depend on
+  // `texts` has all values on which the layers depend.
   async show(tokens, texts = tokens) {
     this.tokens = tokens;
     this.texts = texts;
@@ -333,7 +333,7 @@ class Layers {
   }
 }
 
-// What a network says that reads more than one text, or writes one.
+// The answer of a network that reads or writes several texts.
 class Board {
   constructor(about, layers) {
     this.about = about;
@@ -382,7 +382,7 @@ class Board {
     if (this.layers) this.layers.show([], texts);
   }
 
-  // the word that was chosen stays, the gap is the first
+  // The chosen word stays chosen; at first it is the placeholder.
   choose() {
     const words = this.answer.lines.find((line) => line.of)?.of;
     this.choice.hidden = !words;
@@ -540,7 +540,7 @@ class Sentences {
     this.legend = curves.map((_, k) => (k ? "\u25a0" : "\u25cf"));
   }
 
-  // where the setting of the gates is on the curves
+  // The point of the current setting of the gates on the curves.
   mark(state) {
     this.state = state;
     if (!this.found) return;
@@ -550,7 +550,7 @@ class Sentences {
         (Math.abs(value - wanted) < Math.abs(values[best] - wanted) ? i : best), 0);
       if (state.mode === "threshold") at = nearest(curve.threshold, state.threshold);
       if (state.mode === "density") at = nearest(curve.density, state.density);
-      // the curve is of thresholds: draws and soft gates are nowhere on it
+      // Draws and soft gates have no point, because the curve is over thresholds.
       const on = !this.about.models[k].gated || ["threshold", "density", "open"]
         .includes(state.mode);
       this.rings[k].setAttribute("visibility", on ? "visible" : "hidden");
@@ -701,7 +701,7 @@ export class Explorer {
     if (!this.asking) this.asking = this.pump().finally(() => { this.asking = null; });
   }
 
-  // One question at a time; an answer that is no longer the newest question's is dropped.
+  // One question at a time; an answer to an outdated question is dropped.
   async pump() {
     while (this.shown !== this.wanted) {
       const turn = this.wanted;
@@ -753,7 +753,7 @@ export class Explorer {
         if (this.away) {
           this.away = false;
           this.say("Connected again.");
-          // another process may be there, which has not read them
+          // The server may be a new process, which has not read the sentences.
           this.sentences?.start().catch(() => {});
         }
         return answer;
@@ -766,7 +766,7 @@ export class Explorer {
     }
   }
 
-  // An answer, or an error that is shown and thrown again.
+  // Returns the answer; an error is shown and thrown again.
   async tried(message) {
     try {
       return await this.patiently(() => this.host.ask(message));
@@ -807,9 +807,9 @@ export class Explorer {
   }
 }
 
-// The boxes and words of a part of the page, where the browser has put them.
+// The boxes and words of a part of the page, at the positions of the browser's layout.
 export function toSvg(node) {
-  // all words, also those that are scrolled away
+  // All words, including words outside of the visible area.
   node.classList.add("gx-whole");
   try {
     return drawn(node);
@@ -856,7 +856,7 @@ function drawn(node) {
       range.setEnd(child, match.index + match[0].length);
       const box = range.getBoundingClientRect();
       const [x, y] = place(box);
-      // characters that XML has no place for
+      // Characters that XML does not allow.
       const text = match[0].replace(/[\u0000-\u001f\ufffe\uffff]|\p{Surrogate}/gu, "\ufffd");
       const upright = style.writingMode.startsWith("vertical");
       const at = upright ? [x + box.width * 0.78, y + box.height] : [x, y + box.height * 0.78];
@@ -875,7 +875,7 @@ function drawn(node) {
 
 // ---------------------------------------------------------------- hosts
 
-// The state is in the address: a copy of it shows the same again.
+// The state is in the address, so that a copied address shows the same page.
 function inAddress() {
   let timer = null;
   const keep = (state, now = false) => {
@@ -913,7 +913,7 @@ export function serverHost() {
   return { ...inAddress(), ask, edits: true };
 }
 
-// All patterns of the gates are in the page: nothing is computed but which one is meant.
+// The page has the results of all patterns of gates: only the pattern must be selected.
 export function offlineHost(data) {
   const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
   const models = data.models.map((model) => ({ ...model,
@@ -988,10 +988,10 @@ export function widgetHost(model) {
     end: () => model.off("msg:custom", receive) };
 }
 
-// What anywidget calls.
+// The function that anywidget calls.
 function render({ model, el }) {
   const host = widgetHost(model);
-  // JupyterLab's own keys stay away
+  // JupyterLab must not see the keys that are pressed in the page.
   const root = el.appendChild(h("div", { "data-lm-suppress-shortcuts": "true" }));
   new Explorer(root, host).start();
   return host.end;
