@@ -164,7 +164,7 @@ class GANetConfig:
     dropouts: GANetDropout = GANetDropout()
     """Dropout rates."""
     freeze_embeddings: bool = False
-    """True does not train the word vectors."""
+    """True keeps the word vectors fixed in training."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Dtype of the computation. Parameters, softmax, noise, carries and the loss stay float32."""
 

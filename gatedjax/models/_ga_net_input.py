@@ -130,8 +130,7 @@ def read_into_slots(
     if capacity >= size:
         vector, attention = long(net)
     else:
-        # The compiled program has both branches, because only the data show if the open words have
-        # room.
+        # Both branches are compiled, because only the data show if the open words have room.
         vector, attention = nn.cond(jnp.any(excess > 0), long, short, net)
     return GANetOutput(
         logits=net.classify(vector, batch),

@@ -166,8 +166,7 @@ class GANetTask:
                 loss = loss + term
                 metrics["multiplier"] = Ratio.of(multiplier, weight)
             else:
-                # Only pathwise estimators have a gradient of sampled gates; all others penalise the
-                # expectation.
+                # Only pathwise estimators have a gradient of sampled gates.
                 sampled = config.gates.penalty_on == "gate" and isinstance(estimator, Pathwise)
                 strength = config.gates.penalty if self.penalty is None else self.penalty
                 penalised = output.gates if sampled else open_probability
@@ -191,7 +190,7 @@ class GANetTask:
         self, params: Params, batch: Batch, rngs: dict[str, Array], estimator: Estimator
     ) -> tuple[Output, Float[Array, " B"]]:
         """Returns the output under the first draw of the gates, and an estimate per example."""
-        # The noise belongs to examples, so that rows without an id need one.
+        # Rows without an id need an id, because the noise belongs to examples.
         rows = {"example_id": jnp.arange(batch["tokens"].shape[0], dtype=jnp.int32), **batch}
         started: Output = self.model.apply(
             {"params": params}, rows, rngs=rngs, method=GANet.to_estimate

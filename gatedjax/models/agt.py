@@ -75,7 +75,7 @@ class AGTConfig:
     """Replacement of the layers above: plain highway layers, or the same layers with the last
     selection vector or with zeros."""
     freeze_embeddings: bool = False
-    """True does not train the word vectors."""
+    """True keeps the word vectors fixed in training."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Dtype of the computation. Parameters, softmax, gates, states and the loss stay float32."""
 

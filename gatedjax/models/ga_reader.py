@@ -91,8 +91,8 @@ class GAReaderConfig:
     embed_dropout: float = 0.0
     """Dropout rate on the word vectors of document and query. The paper has no such dropout."""
     freeze_embeddings: bool = False
-    """True does not train the word vectors, not even of words without a pretrained vector. The
-    optimiser stores nothing for them."""
+    """True keeps all word vectors fixed in training, also those of words without a pretrained
+    vector. The optimiser then stores no moments for them."""
     reset_after: bool = True
     """True applies the GRU's reset gate after the recurrent product, as in the paper's program.
     False is the paper's equation."""

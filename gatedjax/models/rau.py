@@ -83,7 +83,7 @@ class RAUConfig:
     embedding_dim: int = 100
     """Width of the word vectors, for texts."""
     freeze_embeddings: bool = False
-    """True does not train the word vectors of texts."""
+    """True keeps the word vectors of texts fixed in training."""
     dropouts: RAUDropout = RAUDropout()
     """Dropout rates."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -171,8 +171,7 @@ def recurrent_layers(config: RAUConfig) -> Tree:
 
 
 class RAUClassifier(nn.Module):
-    """Recurrent layers over the rows of an image or over words, and a dense layer on the last
-    state.
+    """A classifier of images by rows, or of texts: recurrent layers and a dense layer at the end.
 
         >>> model = RAUClassifier(RAUConfig(hidden=4), num_classes=10)
         >>> batch = {"rows": jnp.ones((2, 28, 28)), "lengths": jnp.array([28, 28])}
@@ -237,8 +236,7 @@ class RAUClassifier(nn.Module):
         if attention:
             if config.cell != "rau":
                 raise ValueError(f"cell {config.cell!r} has no attention")
-            # The weights are computed without dropout, so that they describe the network of
-            # evaluation.
+            # The weights are those of evaluation, because dropout would hide some of the inputs.
             weights = self.recurrent.attention_weights(self._inputs(batch), mask)
         last = carries[-1]
         # The carries of an LSTM and of time_causal have further fields besides the state h.

@@ -75,6 +75,5 @@ class WordEmbedding(nn.Module):
         if self.frozen:
             table = lax.stop_gradient(table)
         vectors = take_rows(table, places).astype(self.dtype or table.dtype)
-        # The vectors of padding are set to 0 here, because training could change a row of the
-        # table.
+        # Padding is set to 0 here and not in the table, because training could change a row.
         return jnp.where((tokens != 0)[..., None], vectors, jnp.zeros_like(vectors))

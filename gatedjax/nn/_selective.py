@@ -135,8 +135,7 @@ class SelectiveSelfAttention(nn.Module):
             computed, or its `source_cache`; None means the inputs.
           source_mask: True at real tokens of source.
           pair_mask: True where a query may see a key, [B, Q, N] or with an axis of heads (any axis
-            may be 1), in addition to the masks of padding. The output of a query that sees no key
-            is computed from zeros.
+            may be 1), in addition to the masks of padding. A query that sees no key attends to 0.
           deterministic: False draws selections and dropout.
           example_id: the examples to which the random bits belong; None means the row numbers.
           temperature: tau instead of the attribute; may be traced.
@@ -179,7 +178,7 @@ class SelectiveSelfAttention(nn.Module):
         shape = (inputs.shape[0], self.num_heads, inputs.shape[1], heads["key"].shape[2])
         pairs = pair_mask_of(pair_mask, False, shape)
         if source is not None and pairs is None:
-            # The statistics need the pairs, because there are as many keys as source has tokens.
+            # Without pairs the statistics would take the number of queries for that of keys.
             pairs = jnp.ones((1, 1, *shape[2:]), bool)
         if self.block is not None:
             mixed, record = in_blocks(attend, heads, self.block, pairs)

@@ -127,7 +127,7 @@ class SSANConfig:
     dropouts: SSANDropout = SSANDropout()
     """Dropout rates of the layers."""
     freeze_embeddings: bool = False
-    """True does not train the word vectors."""
+    """True keeps the word vectors fixed in training."""
     memory: SSANMemory = SSANMemory()
     """Options that save memory of the attention."""
     dtype: Literal["float32", "bfloat16"] = "float32"

@@ -70,7 +70,7 @@ class SSANNLIConfig:
     embedding_dim: int = 300
     """Width of the word vectors."""
     freeze_embeddings: bool = True
-    """True does not train pretrained word vectors. Word vectors that are drawn are always
+    """True keeps pretrained word vectors fixed in training. Drawn word vectors are always
     trained."""
     dropout: float = 0.25
     """Dropout rate on word vectors and on the inputs of the dense layers."""

@@ -44,7 +44,7 @@ class WordReorderingConfig(SSANConfig):
     num_heads: int = 8
     """Number of heads of each attention."""
     freeze_encoder: bool = False
-    """True trains only the head and does not change the encoder."""
+    """True trains only the head and keeps the encoder fixed."""
 
 
 @exportable
