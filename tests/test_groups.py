@@ -16,6 +16,8 @@ from experiments.ssan.config import START as SSAN_START
 from gatedjax import models
 from gatedjax._utils.groups import grouped_names, groups_of, option_names, with_groups
 from gatedjax._utils.json import to_json_values
+from gatedjax.text._model import networks
+from gatedjax.text._options import Options, network_config
 
 CONFIGS = {
     name: value
@@ -136,6 +138,29 @@ def test_changes_by_old_and_new_paths_are_made_together():
     assert (model.gates.select_layers, model.estimator) == ((1, 2), "leave_one_out")
     with pytest.raises(ValueError, match="SSANProbeConfig has no field 'temprature'"):
         with_changes(SSAN_PRESETS["bshift"], {"model.temprature": 1.0})
+
+
+def test_a_dict_of_a_group_changes_only_its_options():
+    preset = with_changes(PRESETS["trec"], {"model.temperature": 0.25})
+    changes = {"model.gates": {"test_samples": 9}, "model.penalty": 3e-3}
+    gates = dataclasses.replace(preset.model.gates, test_samples=9, penalty=3e-3)
+    assert with_changes(preset, changes).model.gates == gates
+    assert gates.temperature == 0.25
+
+    options = {"gates": {"temperature": 0.5}, "dropouts.pool_dropout": 0.1, "penalty": 3e-3}
+    entry = networks("text")["ganet"]
+    made = network_config(Options(network=options, density=0.3), entry, 8)
+    expected = dataclasses.replace(entry.width(entry.config, 8), temperature=0.5, pool_dropout=0.1,
+                                   penalty=3e-3, density=0.3)  # fmt: skip
+    assert made == expected
+
+
+def test_replacing_a_group_by_some_of_its_options_is_refused():
+    config = models.GANetConfig(temperature=0.5, penalty=1e-3)
+    with pytest.raises(TypeError, match=r"gates must have all options .* such as test_samples=9"):
+        dataclasses.replace(config, gates={"test_samples": 9})
+    whole = dataclasses.asdict(dataclasses.replace(config, test_samples=9).gates)
+    assert dataclasses.replace(config, gates=whole).gates.temperature == 0.5
 
 
 def test_groups_do_not_show_in_what_a_run_records():

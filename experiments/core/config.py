@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from experiments.core.kinds import Config, Fields, Json
-from gatedjax._utils.groups import grouped_paths
+from gatedjax._utils.groups import grouped_paths, groups_of
 from gatedjax._utils.json import to_json_values
 from gatedjax._utils.options import Unset
 from gatedjax.training import TrainConfig
@@ -130,6 +130,8 @@ def with_changes(config: C, changes: Changes) -> C:
             raise ValueError(f"{type(config).__name__} has no field {name!r}, got {path!r}")
         if inner_path:
             parts.setdefault(name, {})[inner_path] = value
+        elif name in groups_of(type(config)) and isinstance(value, Mapping):
+            parts.setdefault(name, {}).update(value)
         else:
             values[name] = value
     for name, inner in parts.items():

@@ -21,7 +21,7 @@ from gatedjax.export import ModelCard, save
 from gatedjax.export._folder import check_target
 from gatedjax.export._kinds import facts_of
 from gatedjax.export._names import unflatten
-from gatedjax.text._folders import BYTE_PAIRS, VOCABULARY, belongings
+from gatedjax.text._folders import BYTE_PAIRS, VOCABULARY, belongings, check_single
 from gatedjax.training import average_params
 from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
 from gatedjax.training.identity import saved_description, saved_settings
@@ -95,11 +95,7 @@ def _export(options: ExportOptions) -> None:
         missing = "a checkpoint" if step is None else f"checkpoint {step}"
         raise FileNotFoundError(f"{store.directory} does not hold {missing}, only {steps}")
     record = store.record(step)
-    if "lanes" in record.get("run", {}):
-        raise ValueError(
-            f"{options.workdir} trained several seeds together: save the best_params of one of "
-            "the results of fit_lanes with gatedjax.export.save"
-        )
+    check_single(record, options.workdir)
     about = saved_description(record)
     kind, files = belongings(options.workdir, about)
     params, card = unflatten(store.arrays(step, "best")), _card(options, record, step)

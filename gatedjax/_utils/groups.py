@@ -24,15 +24,18 @@ C = TypeVar("C")
 def with_groups(kind: type[C]) -> type[C]:
     """Lets a dataclass take and read the options of its groups by their ungrouped names.
 
-    A group is a field whose type is a dataclass and that has a default. It may be given as a dict.
+    A group is a field whose type is a dataclass and that has a default. It may be given as a dict,
+    in which options that are left out have their defaults. `dataclasses.replace` refuses such a
+    dict, because it would silently set the other options of the group back to their defaults.
     """
     changed: Any = kind  # mypy lets nobody set attributes of a class
     hints, init = get_type_hints(kind), changed.__init__
     changed._groups = {n: hint for n, hint in hints.items() if dataclasses.is_dataclass(hint)}
     parameters = list(inspect.signature(init).parameters.values())
     for name, group in changed._groups.items():
-        for one in inspect.signature(group).parameters.values():
-            parameters.append(one.replace(default=getattr(getattr(kind, name), one.name)))
+        for parameter in inspect.signature(group).parameters.values():
+            default = getattr(getattr(kind, name), parameter.name)
+            parameters.append(parameter.replace(default=default))
         for option in dir(group):
             if not (option.startswith("_") or hasattr(kind, option)):
                 setattr(kind, option, property(operator.attrgetter(f"{name}.{option}")))
@@ -50,16 +53,31 @@ def with_groups(kind: type[C]) -> type[C]:
 
 
 def _gather(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a configuration for options by any of their names."""
+    """Returns the fields of a configuration for options by any of their names.
+
+    Raises:
+      TypeError: for a group of another type, or a dict with some of its options where all fields
+        are given.
+    """
     values = _without_lists(options)
+    # `dataclasses.replace` gives all fields, and does not tell which configuration it copies.
+    is_complete = options.keys() >= {field.name for field in dataclasses.fields(kind)}
     for name, group in groups_of(kind).items():
-        given = values.get(name, getattr(kind, name))
+        value = values.get(name, getattr(kind, name))
         changes = {field: values.pop(field) for field in option_names(group) if field in values}
-        if isinstance(given, Mapping):
-            given, changes = getattr(kind, name), _without_lists(given) | changes
-        if not isinstance(given, group):
-            raise TypeError(f"{name} must be a {group.__name__}, got {type(given).__name__}")
-        values[name] = dataclasses.replace(given, **changes) if changes else given
+        if isinstance(value, Mapping):
+            missing = [option for option in option_names(group) if option not in value]
+            if is_complete and missing and missing != option_names(group):
+                option, new = next(iter(value.items()))
+                raise TypeError(
+                    f"{name} must have all options of {group.__name__} when all fields are given, "
+                    f"as by dataclasses.replace, got a dict without {', '.join(missing)}: replace "
+                    f"the options by name, such as {option}={new!r}"
+                )
+            value, changes = getattr(kind, name), _without_lists(value) | changes
+        if not isinstance(value, group):
+            raise TypeError(f"{name} must be a {group.__name__}, got {type(value).__name__}")
+        values[name] = dataclasses.replace(value, **changes) if changes else value
     return values
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from jax import Array
 
 from gatedjax._utils.choices import check_choices
+from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.limits import MOST_LENGTH, check_most
 from gatedjax._utils.numbers import make_plain
@@ -33,6 +34,7 @@ def unread_error(option: str) -> ValueError:
     )
 
 
+@document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GateConfig:
     """The options for training, penalising and evaluating the gates of GA-Net.
@@ -106,6 +108,7 @@ class GateConfig:
         )
 
 
+@document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GANetDropout:
     """Dropout rates of GA-Net."""
@@ -124,6 +127,7 @@ class GANetDropout:
         check_rates(self, "embedding_dropout", "layer_dropout", "recurrent_dropout", "pool_dropout")
 
 
+@document_fields
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GANetConfig:

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
+from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Options
 from gatedjax.functional._export import exportable
@@ -39,6 +40,7 @@ AblateMode = Literal["highway", "reuse_last_s", "zero"]
 DropoutSite = Literal["words", "head"]
 
 
+@document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AGTConfig:
     """The configuration of AGT and its baselines.

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
+from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Options, Tree
@@ -37,6 +38,7 @@ InitName = Literal["lasagne", "glorot_orthogonal"]
 QueryVector = Literal["cloze", "final"]
 
 
+@document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GAReaderCharacters:
     """The options of word vectors that are computed from characters."""
@@ -55,6 +57,7 @@ class GAReaderCharacters:
             check_at_least(self, 1, "char_hidden", "char_features")
 
 
+@document_fields
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GAReaderConfig:

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
+from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Options, Tree
@@ -30,6 +31,7 @@ from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.nn._types import Table
 
 
+@document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RAUDropout:
     """Dropout rates of the network."""
@@ -49,6 +51,7 @@ class RAUDropout:
         check_rates(self, "recurrent_dropout", "state_dropout")
 
 
+@document_fields
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RAUConfig:

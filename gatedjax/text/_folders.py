@@ -16,6 +16,7 @@ from gatedjax.export._folder import CONFIG, PARAMS
 from gatedjax.export._kinds import Kind, check_kind
 from gatedjax.export._tensors import check_finite
 from gatedjax.training import average_params, load_params
+from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
 from gatedjax.training.log import read_json
 
 VOCABULARY, CHARACTERS, CLASSES, BYTE_PAIRS = (
@@ -115,8 +116,8 @@ def open_folder(path: Path, kind: Kind, *names: str) -> ModelFolder:
     Raises:
       FileNotFoundError: if there is no such folder, or a file is missing.
       BadFile: if a file of an export is damaged.
-      ValueError: if the folder has another kind of model or the vocabulary of another run, or was
-        written by a newer version.
+      ValueError: if the folder has another kind of model or the vocabulary of another run, has
+        several seeds that were trained together, or was written by a newer version.
     """
     if is_exported(path):
         config = export.read_config(path)
@@ -131,7 +132,30 @@ def open_folder(path: Path, kind: Kind, *names: str) -> ModelFolder:
         )
     config = read_json(path / CONFIG, "config")
     belongings(path, config)
+    store = CheckpointStore(path / "checkpoints")
+    for step in reversed(store.steps()):
+        # A damaged checkpoint is left to the reader of the parameters, which uses an older one.
+        with contextlib.suppress(CheckpointDamaged):
+            check_single(store.record(step), path)
+            break
     return ModelFolder(path, False, config)
+
+
+def check_single(record: Json, workdir: Path) -> None:
+    """Refuses the checkpoint of several seeds that were trained together.
+
+    Args:
+      record: the record of the checkpoint.
+      workdir: the work folder of the run, for the message.
+
+    Raises:
+      ValueError: if the checkpoint has the parameters of several seeds.
+    """
+    if "lanes" in record.get("run", {}):
+        raise ValueError(
+            f"{workdir} trained several seeds together, and a model is a single seed: train a seed "
+            "by itself, or save the best_params of a result of fit_lanes with gatedjax.export.save"
+        )
 
 
 def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[str, bytes]]:

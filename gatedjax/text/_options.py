@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from gatedjax._utils.groups import grouped_paths
+from gatedjax._utils.groups import grouped_paths, groups_of
 from gatedjax._utils.limits import (
     MOST_BATCH,
     MOST_LENGTH,
@@ -268,6 +268,8 @@ def _change_options(config: Config, changes: Mapping[str, object], option: str) 
             )
         if remainder:
             parts.setdefault(first, {})[remainder] = value
+        elif first in groups_of(type(config)) and isinstance(value, Mapping):
+            parts.setdefault(first, {}).update(value)
         elif isinstance(getattr(config, first), tuple) and isinstance(value, list):
             values[first] = tuple(value)
         else:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from gatedjax import data as gdata
+from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import groups_of, option_names
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Json, Params, Tree
@@ -24,6 +25,7 @@ from gatedjax.models.ssan.translation import STOP
 from gatedjax.text._folders import BYTE_PAIRS, explain_faults, open_folder
 
 
+@document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchConfig:
     """Options of the beam search for translations."""

@@ -127,7 +127,13 @@ def restore_or_begin(work: Workdir, shared: Shared, like: TrainState) -> Restore
     to_zero = config.optimizer.schedule in TO_ZERO
 
     def check(saved: dict[str, Any]) -> None:
-        check_settings(saved_settings(saved), settings, work.path, same_length=to_zero)
+        check_settings(
+            saved_settings(saved),
+            settings,
+            work.path,
+            same_length=to_zero,
+            metadata=shared.metadata,
+        )
 
     def check_program(saved: dict[str, Any]) -> None:
         note = check_digests(saved.get("digests"), shared.digests, work.path)

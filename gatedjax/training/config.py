@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from gatedjax._utils.choices import check_choices
+from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.limits import MOST_BATCH, MOST_SEED, MOST_STEPS, check_most
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.removed import accepts_removed_fields
@@ -18,6 +19,7 @@ from gatedjax.training._transforms import reset_where, train_all_but
 
 
 @accepts_removed_fields
+@document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
     """The update rule, the learning rate and its schedule."""
@@ -62,6 +64,7 @@ class OptimizerConfig:
         make_plain(self)
 
 
+@document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """The length of training, evaluation, checkpoints, and the use of the devices."""
@@ -100,6 +103,7 @@ class TrainConfig:
     """The most updates in a row that may be skipped because the loss, the gradient or the updated
     parameters are not finite."""
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
+    """The update rule, the learning rate and its schedule."""
     progress: bool = True
     """Show a progress bar, or a line per log if there is no terminal."""
     tensorboard: bool = False

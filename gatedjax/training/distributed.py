@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.terminal import say
 
@@ -19,6 +20,7 @@ EXIT_UNREACHABLE = 69
 """The exit status if the processes of a run do not find each other in time (EX_UNAVAILABLE)."""
 
 
+@document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DistributedConfig:
     """The connection of the processes of a run. All of them are started with the same command."""

@@ -148,7 +148,12 @@ def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def check_settings(
-    saved: dict[str, Any], current: dict[str, Any], where: Path, *, same_length: bool = False
+    saved: dict[str, Any],
+    current: dict[str, Any],
+    where: Path,
+    *,
+    same_length: bool = False,
+    metadata: Mapping[str, Any] | None = None,
 ) -> None:
     """Compares the settings of a checkpoint with the settings of a run.
 
@@ -158,6 +163,8 @@ def check_settings(
       where: the workdir, for the message.
       same_length: True if num_steps must be equal, as with a schedule that falls to 0 at the last
         step.
+      metadata: the argument `metadata` of `fit`, for the message. Earlier versions compared it;
+        now only `settings` are compared.
 
     Raises:
       CheckpointMismatch: if settings differ; the message lists them.
@@ -188,7 +195,12 @@ def check_settings(
             lines.append(
                 "The learning rate falls to 0 after the last step, so a run cannot be made longer."
             )
-        raise CheckpointMismatch("\n".join([*lines, "Use another workdir, or the saved settings."]))
+        moved = flatten(dict(metadata or {}))
+        if all(name not in new and moved.get(name) == old[name] for name in names):
+            lines.append("They are in the argument metadata of fit: pass them as settings.")
+        else:
+            lines.append("Use another workdir, or the saved settings.")
+        raise CheckpointMismatch("\n".join(lines))
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from gatedjax.text._folders import open_folder
 from gatedjax.training import (
     CheckpointMismatch,
     NonFiniteError,
@@ -265,6 +266,12 @@ def test_lanes_continue_on_another_number_of_devices(whole, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_folder_of_several_seeds_is_not_read_as_a_model(three):
+    workdir, _ = three
+    with pytest.raises(ValueError, match="trained several seeds together, and a model is a single"):
+        open_folder(workdir, "run")
+
+
 def test_fewer_steps_than_a_workdir_has_are_refused(tmp_path):
     config = dataclasses.replace(LONG, num_steps=10)
     fewer = dataclasses.replace(config, num_steps=7)

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
+from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.limits import MOST_WIDTH, check_most
 from gatedjax._utils.numbers import make_plain
@@ -42,6 +43,7 @@ from gatedjax.nn._types import Table
 Positions = Literal["sinusoidal", "learned", "none"]
 
 
+@document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANOrder:
     """The options by which the encoder sees the order of the words."""
@@ -65,6 +67,7 @@ class SSANOrder:
         check_most("max_offset", self.max_offset, MOST_WIDTH)
 
 
+@document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANDropout:
     """Dropout rates of the layers."""
@@ -97,6 +100,7 @@ class SSANMemory:
             check_at_least(self, 1, "block")
 
 
+@document_fields
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANConfig:

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
+from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Options
@@ -40,6 +41,7 @@ from gatedjax.nn._types import Table
 TokenAttention = Literal["dot", "multi_dim"]
 
 
+@document_fields
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANNLIConfig:

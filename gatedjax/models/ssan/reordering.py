@@ -16,6 +16,7 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
+from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.types import Options
 from gatedjax.functional._export import exportable
@@ -28,6 +29,7 @@ from gatedjax.nn._types import Table
 from gatedjax.training import Ratio
 
 
+@document_fields
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WordReorderingConfig(SSANConfig):

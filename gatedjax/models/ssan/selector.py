@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
+from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.functional._checks import check_positive
@@ -34,6 +35,7 @@ from gatedjax.training import Ratio
 SelectorMode = Literal["st", "soft", "expect", "reinforce"]
 
 
+@document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SelectorConfig:
     """The options of a selector and of its terms of the loss.

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._export import exportable
@@ -31,6 +32,7 @@ from gatedjax.nn._types import Table
 from gatedjax.training import Ratio
 
 
+@document_fields
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANTaggerConfig(SSANConfig):

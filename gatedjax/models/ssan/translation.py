@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.types import Options, Output, Params, Tree
 from gatedjax.functional._devices import take_rows
@@ -47,6 +48,7 @@ NEVER = (PAD, UNK, START)
 """Ids that are never tokens of a translation."""
 
 
+@document_fields
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANTranslatorConfig(SSANConfig):
