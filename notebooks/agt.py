@@ -1,18 +1,18 @@
 """Text copy of agt.ipynb; `python notebooks/build.py` writes the notebook."""
 
 # %% [markdown]
-# # AGT: one attention per layer, and a gate that decides what it adds
+# # AGT: one attention per layer, and a gate on its contribution
 #
-# The attention gated transformation network of Guo (2017) reads a text $L$ times. Every layer has
-# an attention of its own over the projected words $M_n$, and its *selection vector* drives the
+# The attention gated transformation network of Guo (2017) reads a text $L$ times. Each layer has
+# a separate attention over the projected words $M_n$, and its *selection vector* drives the
 # gate that lets the layer change the text's state:
 #
 # $$a_l = \mathrm{softmax}_n\big(w_l \cdot \tanh(W_l M_n)\big), \qquad s_l = \sum_n a_{ln} M_n$$
 # $$y_0 = s_0, \qquad T_l = \sigma(W^t_l s_l + b^t_l), \qquad
 # y_l = T_l \odot \tanh\big(W^f_l [y_{l-1}; s_l] + b^f_l\big) + (1 - T_l) \odot y_{l-1}$$
 #
-# The paper reads its layers as a composition of phrases. This notebook looks at them, and at what
-# can and cannot be concluded.
+# The paper reads its layers as a composition of phrases. This notebook shows the layers, and which
+# conclusions they support.
 
 # %%
 import os
@@ -33,9 +33,10 @@ WORK = Path(tempfile.mkdtemp())
 LAYERS = 8
 
 # %% [markdown]
-# ## The two functions it is made of
-# All $L$ attentions at once, since none depends on a state, and one step of the gated stack. A gate
-# of 1 takes the new candidate, a gate of 0 carries the state.
+# ## The two functions of the network
+# `selection_vectors` computes all $L$ attentions at once, because no attention depends on a state.
+# `highway_mix` is a step of the gated stack: a gate of 1 takes the new candidate, a gate of 0
+# carries the state.
 
 # %%
 keys = jax.random.split(jax.random.key(0), 3)
@@ -55,9 +56,9 @@ for gate in (0.0, 0.5, 1.0):
     print(f"gate {gate}: candidate 1 and carry -1 become {float(mixed[0]):+.1f}")
 
 # %% [markdown]
-# ## Three networks on sentences whose deciding words are known
-# `polarity` is a small generated corpus with negation and contrast. The highway network has the
-# first selection vector alone, the third one the mean of the word vectors.
+# ## Three networks on sentences with known deciding words
+# `polarity` is a small generated corpus with negation and contrast. The highway network has only
+# the first selection vector; the third network has the mean of the word vectors.
 
 # %%
 source = {split: data.load("polarity", split) for split in ("train", "validation", "test")}
@@ -99,11 +100,11 @@ for name in ("highway", "average"):
     print(f"AGT against {name}: {analysis.mcnemar(correct['AGT'], correct[name])}")
 
 # %% [markdown]
-# ± is the standard error from the number of test sentences alone; the test compares the same
+# ± is the standard error from the number of test sentences only. The test compares the same
 # sentences in both networks.
 #
-# ## What the layers look at
-# Weights are rescaled to $[0, 1]$ per sentence and layer; a word is *selected* above 0.95, and
+# ## The words that the layers select
+# Weights are rescaled to $[0, 1]$ per sentence and layer. A word is *selected* above 0.95, and
 # selected neighbours get one outline.
 
 # %%
@@ -117,8 +118,8 @@ analysis.plot_word_layers(
 )
 
 # %% [markdown]
-# The most selected words of the first layer, and how often layers look at words that decide the
-# label. The corpus knows these words; the network was never told.
+# The next cell prints the most selected words of the first layer, and how often layers select words
+# that decide the label. The corpus marks these words; the marks were not used in training.
 
 # %%
 print(phrases.first_words(tokens, r).most_common(8))
@@ -134,7 +135,8 @@ for layer in range(LAYERS):
 
 # %% [markdown]
 # ## Distributions over the test set
-# The attention of every layer, the lengths of runs of selected words, and the gates.
+# The figures show the attention of each layer, the lengths of runs of selected words, and the
+# gates.
 
 # %%
 gates = phrases.gate_histogram(outputs["AGT"].gates)
@@ -155,8 +157,8 @@ analysis.plot_layer_histograms(
 
 # %% [markdown]
 # ## Are the runs phrases?
-# The network has no information about order. Shuffling the words of a text shuffles its attention
-# and leaves the class scores as they are, up to rounding:
+# The network has no information about order. If the words of a text are shuffled, its attention is
+# shuffled in the same way, and the class scores stay as they are, up to rounding:
 
 # %%
 order = np.random.default_rng(0).permutation(int(batch["lengths"][shown]))
@@ -173,9 +175,9 @@ print(
 )
 
 # %% [markdown]
-# So a run is several words that are selected *each by itself* and happen to be neighbours. The
-# honest comparison is the same selection with the words of every sentence in random order: only
-# what is above it says that the network's choices follow the text.
+# A run is thus several words that are selected *independently* and happen to be neighbours. The
+# right comparison is the same selection with the words of each sentence in random order. Only the
+# difference from this comparison shows that the choices of the network follow the text.
 
 # %%
 rng = np.random.default_rng(0)
@@ -191,9 +193,10 @@ axis.legend(frameon=False)
 
 # %% [markdown]
 # ## Which layers the network needs
-# The trained network with every gate above a layer shut, so that $y$ is carried from there to the
-# head, and nothing trained again. A loss says that the trained network uses the layers, not that a
-# network trained without them would be worse; `ablate_above` trains those.
+# All gates above a layer are shut in the trained network, so that $y$ is carried from this layer to
+# the head; there is no new training. A lower accuracy shows that the trained network uses the
+# layers. It does not show that a network trained without them would be worse; `ablate_above` trains
+# such networks.
 
 
 # %%

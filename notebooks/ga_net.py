@@ -3,8 +3,8 @@
 # %% [markdown]
 # # GA-Net: attention that sees only some words
 #
-# Xue, Li and Zhang (2020) put a gate $g_t \in \{0, 1\}$ in front of every word. An auxiliary
-# network decides which gates open; attention is computed over the open words alone:
+# Xue, Li and Zhang (2020) put a gate $g_t \in \{0, 1\}$ in front of each word. An auxiliary
+# network decides which gates open; attention is computed over the open words only:
 #
 # $$\alpha_t = \frac{g_t\, e^{e_t}}{\sum_s g_s\, e^{e_s}}, \qquad c = \sum_t \alpha_t h_t$$
 
@@ -29,7 +29,7 @@ WORK = Path(tempfile.mkdtemp())
 
 # %% [markdown]
 # ## The gated softmax on three words
-# A closed gate takes a word out, and the rest is normalised again.
+# A closed gate removes a word, and the remaining weights are normalised again.
 
 # %%
 scores = jnp.array([1.0, 2.0, 0.5])
@@ -39,8 +39,8 @@ print("half open   ", F.gated_softmax(scores, jnp.array([1.0, 0.5, 1.0])))
 
 # %% [markdown]
 # ## Gates that have a gradient
-# A Bernoulli draw has none. With logistic noise $L$ the draw is $[a + L > 0]$, and
-# $\sigma((a + L)/\tau)$ is its smooth stand-in, sharp when $\tau$ is small.
+# A Bernoulli draw has no gradient. With logistic noise $L$ the draw is $[a + L > 0]$. Its smooth
+# relaxation is $\sigma((a + L)/\tau)$, which is sharp when $\tau$ is small.
 
 # %%
 noise = F.logistic_noise(jax.random.key(0), (20_000,))
@@ -54,8 +54,9 @@ opened = float(jnp.mean(F.sample_gates(logits, jax.random.key(0))))
 print(f"share of open draws {opened:.3f}, sigmoid(0.5) = {float(jax.nn.sigmoid(0.5)):.3f}")
 
 # %% [markdown]
-# ## Two models on sentences whose deciding words are known
-# `polarity` is a small generated corpus with negation and contrast; it says which words decide.
+# ## Two models on sentences with known deciding words
+# `polarity` is a small generated corpus with negation and contrast, in which the words that decide
+# the label are marked.
 
 # %%
 source = {split: data.load("polarity", split) for split in ("train", "validation", "test")}
@@ -108,8 +109,8 @@ analysis.plot_learning_curves(curves, title="Learning curves on polarity")
 
 # %% [markdown]
 # ## The gap between kinds of gates
-# Gates are soft in training and hard in use. One pass over the test set evaluates the same
-# parameters under sampled, thresholded, expected and relaxed gates.
+# Gates are soft in training and hard at test time. A single pass over the test set evaluates the
+# same parameters with sampled, thresholded, expected and relaxed gates.
 
 # %%
 metrics, _ = training.evaluate(
@@ -120,9 +121,10 @@ for mode in ("sample", "threshold", "expected", "relaxed"):
     print(f"{mode:10s} accuracy {accuracy:.4f}  density {density:.4f}")
 
 # %% [markdown]
-# ## One example of one step, again
-# Random bits belong to (seed, step, example): what the network saw of one sentence in one step of
-# training can be made again from that sentence alone, with the same gates and the same dropout.
+# ## One example of one training step, again
+# Random bits depend on seed, step and example. The input of the network for a sentence in a step of
+# training can therefore be computed again from this sentence only, with the same gates and the same
+# dropout.
 
 # %%
 step = 3
@@ -136,9 +138,10 @@ in_batch = np.asarray(apply(train[step]).gates[5])
 print(f"example {example}: the largest difference of a gate is {abs(once - in_batch).max():.1e}")
 
 # %% [markdown]
-# ## What the gates chose
-# A state of a BiLSTM also knows its neighbours, so a gate beside a deciding word can be enough:
-# do not read an open gate as "this word decides" before it has been scored against the truth.
+# ## The words with an open gate
+# A state of a BiLSTM also contains information about neighbouring words, so an open gate next to a
+# deciding word can be enough. Do not read an open gate as "this word decides" before you have
+# compared the gates with the marked words.
 
 # %%
 batch = test[0]
@@ -181,8 +184,9 @@ page = html.escape(analysis.highlight_html(marked, "Open words"))
 HTML(f'<div><iframe srcdoc="{page}" title="Open words" width="100%" height="520"></iframe></div>')
 
 # %% [markdown]
-# ## The same example, alone
-# Noise belongs to the example, not to its place in a batch: replayed alone, the gates are the same.
+# ## The same example, without its batch
+# Noise belongs to the example, not to its place in a batch: the gates of the example do not change
+# when it is replayed without the other examples.
 
 # %%
 alone = {name: value[shown : shown + 1] for name, value in batch.items()}
@@ -192,7 +196,7 @@ print("equal gates")
 
 # %% [markdown]
 # ## Sparsity that saves work
-# With few open gates, gather the open words into a fixed capacity and score only those.
+# If few gates are open, gather the open words into a fixed capacity and score only these words.
 
 # %%
 states = jax.random.normal(jax.random.key(1), (32, 231, 200))
@@ -211,9 +215,9 @@ dense = F.attention_pool(states, F.gated_softmax(score(states), open_gates))
 print("capacity", capacity, "of 231; largest difference", float(abs(compact.pooled - dense).max()))
 
 # %% [markdown]
-# ## Your own sentences
-# A few rows of text and label are enough for the same network as a classifier of your own;
-# `docs/own_text.md` has files, options and the command line.
+# ## Your sentences
+# A few rows of text and label are enough to train the same network as a classifier of your data.
+# `docs/own_text.md` describes files, options and the command line.
 
 # %%
 good, bad = ("fine", "moving", "bright", "witty"), ("dull", "flat", "tedious", "lifeless")

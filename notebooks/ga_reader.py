@@ -1,17 +1,17 @@
 """Text copy of ga_reader.ipynb; `python notebooks/build.py` writes the notebook."""
 
 # %% [markdown]
-# # GA Reader: a question gates what a document's words mean
+# # GA Reader: a question gates the meaning of a document's words
 #
 # The gated-attention reader of Dhingra et al. (2017) answers questions with a gap. It reads the
-# document $K$ times. Before every new reading each token $d_i$ looks at the words $q_j$ of the
-# question and is multiplied by what it sees:
+# document $K$ times. Before each new reading each token $d_i$ attends to the words $q_j$ of the
+# question and is multiplied by the result:
 #
 # $$\alpha_i = \mathrm{softmax}(Q\, d_i), \qquad \tilde q_i = Q^\top \alpha_i, \qquad
 # x_i = d_i \odot \tilde q_i$$
 #
 # At the last hop the state of the gap points at document tokens, and the probability of a candidate
-# is the sum over its places. With $K = 1$ nothing is gated.
+# is the sum over its places. With $K = 1$ there is no gating.
 
 # %%
 import os
@@ -30,8 +30,8 @@ WORK = Path(tempfile.mkdtemp())
 
 # %% [markdown]
 # ## The two functions
-# `gated_attention` and `pointer_sum` take arrays; no module is needed. Both are checked here
-# against the formula, one token at a time.
+# `gated_attention` and `pointer_sum` take arrays; no module is needed. The cell compares both with
+# the formula, token by token.
 
 # %%
 keys = jax.random.split(jax.random.key(0), 3)
@@ -52,10 +52,11 @@ print("a candidate at two places, one at one, one that does not occur:", jnp.exp
 
 # %% [markdown]
 # ## Questions that take two facts
-# `two_facts` is made by the library. A sentence is a thing and where it is, such as `key box .` The
-# thing that is asked for stands beside a holder, and only another sentence says where the holder
-# is. The candidates are the places; nothing but following the chain tells them apart. In training
-# every other thing stands beside its place, which teaches to find it, and nothing about the second
+# The library generates `two_facts`. A sentence is a thing and its place, such as `key box .` (the
+# key is in the box). The question asks for the place of a thing. The sentence of this thing has
+# only a holder, and another sentence has the place of the holder. The candidates are the places;
+# only following the chain distinguishes them. In training half of the things have their place in
+# the same sentence. This teaches the reader to find a thing, and does not help with the second
 # fact.
 
 # %%
@@ -77,7 +78,8 @@ print({name: array.shape for name, array in train[0].items()})
 
 # %% [markdown]
 # ## One hop and two
-# The same network with the same budget; $K = 1$ is close to the AS Reader of Kadlec et al. (2016).
+# Both readers are the same network with the same budget; $K = 1$ is close to the AS Reader of
+# Kadlec et al. (2016).
 
 # %%
 config = training.TrainConfig(
@@ -121,10 +123,10 @@ tested = analysis.mcnemar(right["K = 2"], right["K = 1"], alternative="greater")
 print(f"only K = 2 right {tested.b}, only K = 1 right {tested.c}, one-sided p {tested.p_value:.1e}")
 
 # %% [markdown]
-# ## Where it looks
-# One question under the reader with two hops. Rows are the places of all names in the document;
-# the panel shows $\alpha$, what each of them sees of the question in the gating between the hops;
-# the bars are the last hop's attention over the document. Orange is the answer.
+# ## The attention of the two-hop reader
+# The figure shows a question under the reader with two hops. Rows are the places of all names in
+# the document. The panel shows $\alpha$, the attention of each place to the question in the gating
+# between the hops. The bars are the last hop's attention over the document. Orange is the answer.
 
 # %%
 index = int(np.argmax(right["K = 2"]))
@@ -148,9 +150,9 @@ analysis.plot_attention_grid(
 
 # %% [markdown]
 # ## Does the gate do it?
-# The trained reader with one part of the question taken away before the gating and nothing trained
-# again: the name of the thing is replaced by another name of the document. The answer should follow
-# the name.
+# A part of the question is removed from the trained reader before the gating, without new training:
+# the name of the thing is replaced by another name of the document. The answer should follow the
+# name.
 
 # %%
 moved = 0
@@ -172,5 +174,5 @@ for batch in data.ClozeBatches.eval(
 print(f"another thing asked for: the answer changes in {moved} of {count} questions")
 
 # %% [markdown]
-# On real text run `python -m experiments.ga_reader --preset cbt_ne`; `make-cloze` makes questions
-# of any books, and `answer` asks the trained reader one's own.
+# For real text run `python -m experiments.ga_reader --preset cbt_ne`. `make-cloze` makes questions
+# from any books, and `answer` gives the trained reader's answer to your questions.

@@ -7,8 +7,9 @@
 #
 # $$\mathbb{E} f(b) = \sum_b \prod_i p_i^{b_i} (1 - p_i)^{1 - b_i} f(b)$$
 #
-# and no draw of the gates has its gradient. Three questions follow. How wrong is the estimate that
-# trains them? Is the network in use the one that was trained? Are closed words really unused?
+# A draw of the gates does not have the gradient of this expectation. Three questions follow. How
+# wrong is the gradient estimate in training? Is the network at test time the network that was
+# trained? Are closed words really unused?
 
 # %%
 import os
@@ -27,7 +28,7 @@ DRAWS = 2000 if STEPS > 2 else 20
 WORK = Path(tempfile.mkdtemp())
 
 # %% [markdown]
-# ## One loss, three gates, and the truth
+# ## A loss of three gates, and its exact gradient
 # The first gate raises the loss, the second lowers it, and a sigmoid lets them interact.
 
 
@@ -42,10 +43,11 @@ truth = gates.enumerate(loss, logits, weights)
 print("expectation", truth.expectation, " gradient", truth.gradient.round(4))
 
 # %% [markdown]
-# ## What an estimator gets wrong
-# `expectation` makes a function whose gradient is the estimate; `report` measures many estimators
-# at one point against the exact gradient. Left, the length of the bias with its standard error: a
-# bar that reaches 0 is not shown to be biased. Right, the variance of one estimate.
+# ## The error of an estimator
+# `expectation` returns a function whose gradient is the estimate. `report` compares many estimators
+# at a point with the exact gradient. The left panel shows the length of the bias with its standard
+# error: a bar that reaches 0 is not shown to be biased. The right panel shows the variance of a
+# single estimate.
 
 # %%
 estimators = [
@@ -93,9 +95,9 @@ axis.set_title("One set of gates, used in five ways", fontsize=10)
 
 # %% [markdown]
 # ## A trained network
-# GA-Net on `polarity`, a small generated corpus: once with the relaxation of its paper, once with
-# DisARM, which has no bias, and once with gates that close words to the encoder as well. A Lagrange
-# multiplier holds the share of open words at .3 in all of them.
+# The cell trains GA-Net on `polarity`, a small generated corpus, in three ways: with the relaxation
+# of its paper, with DisARM, which has no bias, and with gates that also close words to the encoder.
+# A Lagrange multiplier fixes the share of open words at 0.3 in all three networks.
 
 # %%
 source = {split: data.load("polarity", split) for split in ("train", "validation", "test")}
@@ -140,9 +142,9 @@ for number, (name, options) in enumerate(kinds.items()):
     )
 
 # %% [markdown]
-# ## What is exactly true of one sentence
-# With the encoder's states fixed, all patterns of a sentence can be evaluated. `effects` says how
-# much the expected loss changes when a gate is forced open rather than shut.
+# ## Exact values for a single sentence
+# With the encoder's states fixed, all patterns of a sentence can be evaluated. `effects` returns
+# the change of the expected loss when a gate is forced open instead of shut.
 
 # %%
 batch = test[0]
@@ -169,8 +171,9 @@ print({name: round(float(value), 4) for name, value in truth.modes.items()})
 
 # %% [markdown]
 # ## Were closed words unused?
-# Delete them from the input and run the encoder again. The probability of the predicted class moves
-# by the *gate leak*: 0 where the gates close words to the encoder, too.
+# The cell deletes the closed words from the input and runs the encoder again. The change of the
+# probability of the predicted class is the *gate leak*. It is 0 if the gates also close words to
+# the encoder.
 
 # %%
 for name, net in nets.items():

@@ -1,17 +1,17 @@
 """Text copy of rau.ipynb; `python notebooks/build.py` writes the notebook."""
 
 # %% [markdown]
-# # RAU: what the attention of a recurrent unit does over the rows of an image
+# # RAU: the attention of a recurrent unit over the rows of an image
 #
 # The recurrent attention unit of Zhong, Yue and Ling (2018) is a GRU whose candidate has two
-# halves. The second one is weighted by an attention over the $n$ features of the state:
+# halves. The second half is weighted by an attention over the $n$ features of the state:
 #
 # $$h_t = (1 - z_t)\, h_{t-1} + \tfrac{1}{2} z_t\, c_t + \tfrac{1}{2} z_t\, s_t, \qquad
 # s_t = \tanh\big(U_t \odot (W_u [x_t, h_{t-1}] + b_u)\big), \qquad
 # U_t = \mathrm{softmax}(W_a [x_t, h_{t-1}] + b_a)$$
 #
-# $z_t$ and $c_t$ are the update gate and the candidate of the GRU. The paper does not say which
-# axis the softmax runs over; this is the library's default. An image is read row by row.
+# $z_t$ and $c_t$ are the update gate and the candidate of the GRU. The paper does not define the
+# axis of the softmax; the features are the library's default. An image is read row by row.
 
 # %%
 import os
@@ -33,8 +33,8 @@ COLOURS = {"RAU": "#0072b2", "RAU, rescaled": "#d55e00"}
 
 # %% [markdown]
 # ## The unit as a function
-# `rau` runs over arrays; no module is needed. Where the mask is False the state is held. It equals
-# a Python loop over `rau_step`.
+# `rau` runs over arrays; no module is needed. Where the mask is False the state does not change.
+# The result equals a Python loop over `rau_step`.
 
 # %%
 keys = jax.random.split(jax.random.key(0), 3)
@@ -57,9 +57,10 @@ print("the second sequence ends after 3 steps:", bool(jnp.allclose(final[1], sta
 
 # %% [markdown]
 # ## Four networks on scikit-learn's digits
-# 8 rows of 8 pixels, from a package and not from the network. *Rescaled* multiplies $U_t$ by $n$,
-# so that its mean is 1; the paper does not. A RAU has 5/3 of the recurrent weights of a GRU of the
-# same width, so there are two GRUs: one as wide, one with about as many parameters.
+# The images have 8 rows of 8 pixels and come from a package, without a download. *Rescaled*
+# multiplies $U_t$ by $n$, so that its mean is 1; the paper does not. A RAU has 5/3 of the
+# recurrent weights of a GRU of the same width. Therefore there are two GRUs: the first has the
+# same width, the second has about the same number of parameters.
 
 # %%
 source = {split: data.load("digits", split) for split in ("train", "validation", "test")}
@@ -109,13 +110,13 @@ for name in nets:
     print(f"{name:14s} {size:5d} parameters  test accuracy {share:.3f} ± {error:.3f}")
 
 # %% [markdown]
-# ± is the standard error from the number of test images alone. Another seed moves the scores as
-# well, so one run of each cannot rank networks that are this small on data this small.
+# ± is the standard error from the number of test images only. Another seed changes the scores as
+# well, so a single run of each network cannot rank networks that are this small on data this small.
 #
 # ## The attention over time
-# `attention=True` returns $U_t$ of every row. Times $n$ (the rescaled network has it already), 1 is
-# the value of a softmax that prefers nothing. Units have no order of their own: here those with the
-# largest mean weight come first, in each network for itself.
+# `attention=True` returns $U_t$ of each row. The figure shows $n$ times $U_t$ (the rescaled network
+# has the factor already), so 1 is the value of a uniform softmax. Units have no natural order: here
+# the units with the largest mean weight come first, separately in each network.
 
 
 # %%
@@ -147,9 +148,9 @@ for axis in axes:
 
 # %% [markdown]
 # ## How concentrated it is
-# The entropy of $U_t$ over $\log n$ is 1 for a softmax that prefers nothing and 0 for a single
-# unit; $e^{\text{entropy}}$ is an effective number of units. *Before training* means fresh
-# parameters, the same for both networks.
+# The entropy of $U_t$ divided by $\log n$ is 1 for a uniform softmax and 0 for a single unit;
+# $e^{\text{entropy}}$ is an effective number of units. *Before training* means fresh parameters,
+# the same for both networks.
 
 
 # %%
@@ -203,10 +204,10 @@ for axis in axes:
 
 # %% [markdown]
 # ## With ink and without
-# Digits are cut close, so a row without ink is rare (the first line counts them). To compare like
-# with like, one row at a time is wiped and everything before it is left alone: the state that meets
-# the row is the same, only the ink is gone. The distance is half the sum of the absolute changes of
-# $U_t$: 0 if nothing changes, 1 if all of the weight moves to other units.
+# Digits are cropped closely, so a row without ink is rare (the first printed line counts them). For
+# a fair comparison the cell erases a single row at a time and changes no earlier row: the state
+# before the row is the same, and only the ink is missing. The distance is half the sum of the
+# absolute changes of $U_t$: 0 if no weight changes, 1 if all of the weight moves to other units.
 
 # %%
 ink = test["rows"].sum(-1)
@@ -232,13 +233,13 @@ for name in COLOURS:
         print(f"{label:28s}" + "".join(f"{value:7.2f}" for value in values))
 
 # %% [markdown]
-# The last line correlates, over the test images, the ink of a row with its effective units.
+# The last printed line correlates, over the test images, the ink of a row with its effective units.
 #
 # ## How large the second half is
 # A softmax over $n$ units has weights near $1/n$, and so $s_t$ is near 0 at the start unless $U_t$
-# is rescaled: the unit begins as a GRU with half of its candidate. Both halves are read off a step
-# by taking one away: with zeros in block c of the weights the GRU's half is 0, in block u the
-# attention's half.
+# is rescaled: the unit begins as a GRU with half of its candidate. Each half is measured by
+# removing it from a step: with zeros in block c of the weights the GRU's half is 0, and with zeros
+# in block u the attention's half is 0.
 
 # %%
 BLOCKS = "rzcau"
@@ -282,9 +283,9 @@ for axis, name in zip(axes, COLOURS, strict=True):
 
 # %% [markdown]
 # ## Does the network need it?
-# The trained networks with a part taken away and nothing trained again. *No attention half* sets
-# block u to 0; *no preference* sets block a to 0, so that $U_t$ is $1/n$ everywhere (1 if rescaled)
-# and only the choice between units is lost. Chance is about 0.1.
+# A part of the trained networks is removed, without new training. *No attention half* sets block u
+# to 0. *No preference* sets block a to 0, so that $U_t$ is $1/n$ everywhere (1 if rescaled), and
+# only the choice between units is lost. Chance is about 0.1.
 
 # %%
 print(f"{'':14s} {'as trained':>12s} {'no preference':>14s} {'no attention half':>18s}")
@@ -293,5 +294,6 @@ for name in COLOURS:
     print(f"{name:14s} {scores[0]:12.3f} {scores[1]:14.3f} {scores[2]:18.3f}")
 
 # %% [markdown]
-# A loss here says that the trained network uses the part, not that a network trained without it
-# would be worse: the GRUs above are such networks, and their scores are the fair comparison.
+# A lower accuracy here shows that the trained network uses the part. It does not show that a
+# network trained without the part would be worse. The GRUs above are such networks, and their
+# scores are the fair comparison.

@@ -1,17 +1,18 @@
 """Text copy of ssan.ipynb; `python notebooks/build.py` writes the notebook."""
 
 # %% [markdown]
-# # SSAN: self-attention in which every word selects whom it attends to
+# # SSAN: self-attention in which each word selects the words that it attends to
 #
-# Geng et al. (2020) put a selector before the softmax of a Transformer's first layer. For every
+# Geng et al. (2020) put a selector before the softmax of a Transformer's first layer. For each
 # pair of a query $i$ and a key $j$ it draws whether $j$ may be attended to:
 #
 # $$A_{ij} \sim \mathrm{Bernoulli}\big(\sigma(q^s_i \cdot k^s_j)\big), \qquad
 # W_{ij} = \frac{A_{ij}\, e^{q_i \cdot k_j / \sqrt{d}}}
 # {\sum_n A_{in}\, e^{q_i \cdot k_n / \sqrt{d}}}$$
 #
-# Draws are hard, and gradients are those of a relaxation (straight-through). In evaluation
-# $A_{ij} = [\sigma(\cdot) > 1/2]$. The paper's claim: this helps to see word order and structure.
+# Draws are hard, and gradients are the gradients of a relaxation (straight-through). In evaluation
+# $A_{ij} = [\sigma(\cdot) > 1/2]$. The paper claims that the selector helps the network to see word
+# order and structure.
 
 # %%
 import os
@@ -31,9 +32,9 @@ WORK = Path(tempfile.mkdtemp())
 
 # %% [markdown]
 # ## The attention as a function
-# `selective_attention` takes gates from anywhere. All open, it is standard attention; a query
-# whose gates are all closed attends to nothing. A key that was *not* selected still has a gradient:
-# that is how the selector learns what it misses.
+# `selective_attention` takes gates from anywhere. With all gates open it is standard attention. A
+# query with all gates closed has attention weights of 0. A key that was *not* selected still has a
+# gradient, from which the selector learns to open its gate.
 
 # %%
 keys = jax.random.split(jax.random.key(0), 4)
@@ -57,9 +58,9 @@ print("gradient at the gates of query 1:", np.round(jax.grad(first_feature)(gate
 
 # %% [markdown]
 # ## Have two words changed places?
-# The probe of the paper on sentences of a grammar that is part of the library (`polarity`): in
-# half of them two neighbouring words were inverted. A standard encoder (SAN) and one with a
-# selector in layer 1 (SSAN), same seed, same batches.
+# This is a probe of the paper, on sentences of a grammar that is part of the library (`polarity`):
+# in half of the sentences two neighbouring words were inverted. The cell trains a standard encoder
+# (SAN) and an encoder with a selector in layer 1 (SSAN), with the same seed and the same batches.
 
 # %%
 text = {split: data.load("polarity", split) for split in ("train", "validation", "test")}
@@ -113,9 +114,9 @@ found = analysis.mcnemar(right["SSAN"], right["SAN"])
 print(f"exact McNemar test of the two: p = {found.p_value:.3f} (one seed each)")
 
 # %% [markdown]
-# ## What the selector does
-# A rate near 0 or 1 would mean that it does nothing of interest. In training it is that of the
-# draws.
+# ## The share of selected pairs
+# The figure shows the share of pairs that the draws select in training. A share near 0 or 1 would
+# mean that the selector makes no useful choice.
 
 # %%
 rates = [line for line in curves["SSAN"] if "selected_1" in line]
@@ -134,7 +135,7 @@ print(f"and {100 * metrics['empty_1']:.1f} % of the words select nothing")
 
 # %% [markdown]
 # ## Attention of one sentence
-# Boxes are the largest weight of a query, bold words those that changed places.
+# Boxes are the largest weight of a query; bold words changed places.
 
 # %%
 applied = {name: jax.jit(net.apply) for name, net in nets.items()}
@@ -156,7 +157,8 @@ moved = [example["position"], example["position"] + 1]
 analysis.plot_attention(example["tokens"], maps, title="an inverted sentence", marked=moved)
 
 # %% [markdown]
-# ## How far it looks
+# ## The distance of the attention
+# The cell measures the distance in words between a query and the keys that it attends to.
 
 # %%
 counts = {}
@@ -171,9 +173,9 @@ analysis.plot_distances(counts, max_distance=12)
 
 # %% [markdown]
 # ## Does attention know the grammar's trees?
-# A tree is split, from the top down, where both parts keep most of their attention to themselves.
-# The grammar knows the true ones. Anything that is worth its name beats the four trees that know
-# nothing of the sentence.
+# A tree is built from the top down: a span is split at the place where both parts pay most of
+# their attention to themselves. The grammar has the true trees. A useful tree must be better than
+# the four baselines, which do not depend on the words of the sentence.
 
 # %%
 pairs = [trees.from_brackets(example["tree"]) for example in text["test"][:200]]
