@@ -82,6 +82,7 @@ def _views(document: Array, query: Array, mask: Array | None) -> tuple[Array, Ar
     """Returns the view v of each token and the attention a."""
     check_mask(mask, query.shape[:-1], "query_mask")
     if mask is not None:
+        # Padding of the query is cleared, because its weight 0 would not hide a NaN.
         query = jnp.where(jnp.asarray(mask)[..., None], query, jnp.zeros_like(query))
         mask = jnp.expand_dims(jnp.asarray(mask), -2)
     wide = wide_dtype(document, query)
