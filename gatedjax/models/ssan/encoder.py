@@ -235,6 +235,7 @@ class SSANEncoder(nn.Module):
         if self.embeddings is None:
             states = states * jnp.asarray(c.hidden**0.5, dtype)
         states, selections = run_layers(self, self._add_positions(states), mask, batch, train)
+        # The biases of the layers give padding states other than 0.
         states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
         return SSANEncoderOutput(states=states, selections=selections)
 
@@ -284,12 +285,15 @@ def run_layers(
             states.shape[:2],
             layers=c.num_layers,
             sublayers=2,
+            # An attention in blocks draws the bytes of each block itself, because bytes for all
+            # pairs would be as large as the weights that blocks avoid.
             keys=states.shape[1:2] if c.memory.block is None else (),
             heads=c.num_heads,
             features=c.hidden,
             hidden=c.filter_size,
         )
         states = F.byte_dropout(states, rates.dropout, first)
+    # Evaluation opens selections by a threshold and has no temperature.
     temperature = schedule(c.gates, batch.get("step")) if train and c.gates.selective else None
     selections = []
     for layer in range(1, c.num_layers + 1):
