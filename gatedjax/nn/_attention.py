@@ -244,8 +244,8 @@ class LocalPosition(nn.Module):
         hidden = jnp.tanh(nn.Dense(last.shape[-1], use_bias=False, **types)(last))
         share = nn.Dense(1, use_bias=False, **types)(hidden)[..., 0]
         share = share.astype(wide_dtype(share))
-        # The factor is len - 1 and not len, because positions count from 0. The maximum comes first,
-        # because an unsigned 0 - 1 would be the largest integer.
+        # The factor is len - 1 and not len, because positions count from 0. The maximum comes
+        # first, because an unsigned 0 - 1 would be the largest integer.
         return (jnp.maximum(lengths, 1) - 1) * nn.sigmoid(share)
 
 
