@@ -91,8 +91,8 @@ def pair_uniform(
     Returns:
       float32 from the open interval (0, 1).
     """
-    # Two heads share a block: one has its high word and the other its low word. If M is odd, the
-    # last word is unused.
+    # Two heads share a block: the first has its high word, the second its low word. If M is odd,
+    # the last word is unused.
     both = jnp.stack(_pairs(keys, -(-heads // 2), queries, size), axis=2)
     bits = _merge_groups(both)[:, :heads]
     # 23 random bits behind the exponent of 1 are a float32 in [1, 2).
@@ -116,7 +116,7 @@ def pair_bytes(
     Returns:
       uint8 in [0, 256).
     """
-    # A block has eight bytes, one for each of eight heads.
+    # A block has eight bytes, a byte for each of eight heads.
     words = _pairs(keys, -(-heads // 8), queries, size)
     parts = [(word >> shift).astype(jnp.uint8) for word in words for shift in (0, 8, 16, 24)]
     every = jnp.stack(parts, axis=2)

@@ -175,8 +175,8 @@ def compact_attention_pool(
         if overflow == "truncate":
             pooled, weights = compact()
         else:
-            # One row without room sends the whole batch through `dense`, because the shapes of both
-            # branches are static.
+            # `lax.cond` decides for the whole batch: a single row without room sends all rows
+            # through `dense`.
             pooled, weights = lax.cond(jnp.any(excess > 0), dense, compact)
     if jnp.issubdtype(jnp.result_type(gates), jnp.floating):
         # A gate of NaN is not open, but makes its row NaN, so that divergence is noticed.

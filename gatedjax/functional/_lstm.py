@@ -279,8 +279,8 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> T
     )
     before = state_before(states, initial.hidden, reverse, begins.goes_on, fresh.hidden)
     fed = before if dropout is None else before * dropout[None]
-    # A weight gradient sums over all steps and rows, so it is one large product after the loop and
-    # not a small product in each step.
+    # A weight gradient sums over all steps and rows, so it is a single large product after the loop
+    # and not a small product in each step.
     d_weights = LSTMWeights(
         weight_gradient(time_major(xs), gates, wide).astype(weights.input.dtype),
         weight_gradient(fed.astype(dtype), gates, wide).astype(weights.recurrent.dtype),

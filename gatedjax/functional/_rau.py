@@ -108,8 +108,8 @@ def rau(
     dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = jax.tree.map(jnp.asarray, weights)
     arguments = (weights, xs, mask, initial, dropout, begins)
-    # Only these two forms have a backward pass of their own; JAX differentiates the loop of the
-    # others.
+    # Only these two forms have a custom backward pass. JAX differentiates the loop of all other
+    # forms.
     if attention in ("feature_proj", "sigmoid") and isinstance(weights, RAUWeights):
         static = form_for(*shape), reverse, options
         return run_core(_rau, static, arguments, (xs, initial))

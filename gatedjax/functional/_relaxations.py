@@ -242,7 +242,7 @@ def gumbel_softmax(
     if perturbed.shape[axis] == 0:  # argmax of an empty axis is an error
         return perturbed.astype(jnp.result_type(logits))
     winner = jnp.argmax(perturbed, axis=axis, keepdims=True)
-    # The comparison with the index of the winner opens one category also among equal maxima.
+    # The comparison with the index of the winner opens a single category also among equal maxima.
     hard = lax.broadcasted_iota(winner.dtype, perturbed.shape, axis) == winner
     # argmax treats NaN as the largest number.
     lost = jnp.any(jnp.isnan(perturbed), axis=axis, keepdims=True)

@@ -75,7 +75,7 @@ def _odds_against(a: Array, u: Array) -> Array:
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _uniform_sigmoid(a: Array, u: Array, temperature: float) -> Array:
     odds = _odds_against(a, u)
-    # A general power costs a logarithm and an exponential per pair, a square one product.
+    # A general power costs a logarithm and an exponential per pair, a square only a product.
     if temperature == 0.5:
         odds = odds * odds
     elif temperature != 1.0:

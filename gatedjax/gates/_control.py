@@ -29,7 +29,7 @@ def draw_conditional(
     V is the logistic noise. This is the formula of Tucker et al., written without a logarithm of a
     difference.
     """
-    # The cases b = 1 and b = 0 differ only in signs, so one expression serves both.
+    # The cases b = 1 and b = 0 differ only in signs, so a single expression serves both.
     sign = 2 * gates - 1
     return sign * jnp.logaddexp(jax.nn.softplus(sign * noise), sign * (noise + logits))
 

@@ -221,8 +221,8 @@ class LocalExpectation(ByValues):
     ) -> PerGate:
         """Returns the effect of each gate times p (1 - p)."""
         value, flipped = values[0], values[1:]
-        # f(b with b_i = 1) - f(b with b_i = 0): the draw has one value of the gate, its flipped
-        # pattern the other.
+        # f(b with b_i = 1) - f(b with b_i = 0): the draw has one of the two values of the gate, its
+        # flipped pattern has the other.
         difference = jnp.where(patterns[0] > 0, value - flipped, flipped - value)
         slope = jax.nn.sigmoid(logits) * jax.nn.sigmoid(-logits)
         return _multiply(difference, slope)

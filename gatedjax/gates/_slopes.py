@@ -71,5 +71,6 @@ def _attach(value: Array, logits: Array, gradient: Array) -> Array:
 def _attach_jvp(primals, tangents):
     value, logits, gradient = primals
     slope = jnp.sum(jnp.multiply(*promote(gradient, tangents[1]))).astype(value.dtype)
-    # The value keeps its derivatives with respect to other inputs; those of the logits are added.
+    # The derivatives of the value with respect to other inputs stay, and the derivatives with
+    # respect to the logits are added.
     return _attach(value, logits, gradient), tangents[0] + slope

@@ -153,7 +153,7 @@ def train(
     def estimate(logits, key, mask, *row):
         return expected(logits, key, *row, mask=mask)
 
-    # `expectation` returns only the estimate, so the other results need a pass of their own.
+    # `expectation` returns only the estimate, so the other results need a separate pass.
     _, other = reader(draw(estimator, a, noise[:, 0]).values[:, None], *rows)
     return jax.vmap(estimate)(logits, keys, mask, *rows), jax.lax.stop_gradient(other)
 

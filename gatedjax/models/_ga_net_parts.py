@@ -77,8 +77,8 @@ def merge_directions(
       A state per word, and the last state.
     """
     forward, backward = (carry.hidden.astype(states.dtype) for carry in carries[-1])
-    # Zhou et al. 2016, whose attention GA-Net uses, add the directions. The paper does not say; the
-    # operations of its Table 3 fit both.
+    # GA-Net uses the attention of Zhou et al. 2016, who add the directions. The paper does not say
+    # how it merges them, and the operations in its Table 3 fit both.
     if merge == "concat":
         return states, jnp.concatenate([forward, backward], axis=-1)
     hidden = forward.shape[-1]
@@ -93,7 +93,7 @@ def pool_states(
     if weights.ndim == states.ndim:  # The weights of several draws share their states.
         pool = jax.vmap(pool, (None, 0))
     pooled = pool(states, weights)
-    # Zhou et al. 2016, whose attention GA-Net uses, apply tanh to the pooled state.
+    # GA-Net uses the attention of Zhou et al. 2016, who apply tanh to the pooled state.
     return jnp.tanh(pooled) if config.post_tanh else pooled
 
 

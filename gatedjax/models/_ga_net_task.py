@@ -241,8 +241,8 @@ class GANetTask:
         if config.system != "ganet":
             output: Output = self.model.apply(variables, batch)
             metrics = class_metrics(output.logits, label, weight)
-            # A baseline counts as attending to all words, except local attention, whose window is
-            # narrower.
+            # A baseline counts as attending to all words, except local attention with its narrower
+            # window.
             attended = batch["lengths"]
             if config.system == "local":
                 attended = jnp.sum(output.attention > 0, axis=-1)

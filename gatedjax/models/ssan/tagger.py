@@ -197,7 +197,7 @@ class SSANTaggingTask(SelectorTask):
             raise ValueError(f"width must be at least {predicted.shape[1]}, got {self.width}")
         return {
             "example_id": batch["example_id"],
-            # Batches have different widths, and the predictions of a data set are one array.
+            # Batches have different widths, and the predictions of a data set form a single array.
             "predicted": jnp.pad(predicted, ((0, 0), (0, spare)), constant_values=-1),
         }
 

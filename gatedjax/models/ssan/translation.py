@@ -281,8 +281,8 @@ class SSANTranslator(nn.Module):
         if not self.config.share_embeddings:
             return self.target_table
         table = self.encoder.variables["params"]["embed"]["table"]
-        # The encoder stops the gradient only at its own look-ups, and this table serves the
-        # decoder.
+        # The encoder stops the gradient only where it looks words up, and the decoder uses the same
+        # table.
         return jax.lax.stop_gradient(table) if self.config.freeze_embeddings else table
 
     def _embed(self, tokens: Int[Array, "*B"]) -> Float[Array, "*B D"]:

@@ -83,7 +83,7 @@ def draw_layer_bytes(
     rows, size = shape
     # Each kind of bytes has a key, because equal keys would give equal bits.
     streams = [example_keys(module, "dropout", example_id, rows) for _ in range(1 + len(keys))]
-    # The last axis of `flat` has the bytes of the inputs, and then for each layer those of the
+    # The last axis of `flat` has the bytes of the inputs, then for each layer the bytes of the
     # results of its sublayers and of its hidden layer.
     width = sublayers * features + hidden
     flat = F.feature_bytes(streams[0], size, features + layers * width)

@@ -104,7 +104,7 @@ def beam_search(
         totals = (s["alive_scores"][..., None] + log_probs).reshape(rows, beam_size * classes)
         # At most K of the best 2K extensions are stop tokens, so that K unfinished targets remain.
         best, index = lax.top_k(totals, min(2 * beam_size, beam_size * classes))
-        # The extensions of a row are one axis of K V entries, target by target.
+        # The extensions of a row form a single axis of K V entries, target by target.
         parents, tokens = index // classes, (index % classes).astype(jnp.int32)
         longer = _pick(s["alive"], parents).at[:, :, at].set(tokens)
         ends = tokens == stop
