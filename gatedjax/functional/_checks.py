@@ -167,6 +167,7 @@ def _known_and_real(
     values = np.asarray(values)
     with np.errstate(invalid="ignore"):  # comparing a bfloat16 NaN warns
         selected = which(values) & (True if mask is None else np.asarray(mask))
+    # Gates with an axis of size 1 broadcast against the mask.
     return np.broadcast_to(values, selected.shape)[selected]
 
 

@@ -67,6 +67,7 @@ def gated_attention(
             query_mask is None, "query_mask must be None for a query of one vector", query_mask
         )
         view = jnp.broadcast_to(jnp.expand_dims(query, -2), document.shape)
+        # A shared vector is like a query of a single token, which gets all attention.
         attention = jnp.ones((*document.shape[:-1], 1), wide_dtype(document, query))
     else:
         view, attention = _views(document, query, query_mask)

@@ -263,6 +263,7 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> T
         gates = form.join(blocks).astype(dtype)
         through = apply_dropout(form.product(kernel, gates, wide), drop)
         if keep is not None:
+            # A copied carry passes its gradient on unchanged.
             through = through + form.select(keep, jnp.zeros_like(dh), dh)
         dh, total_h = form.split(goes_on, through, total_h)
         dc, total_c = form.split(goes_on, form.select(keep, dc_new * f, dc), total_c)

@@ -114,6 +114,7 @@ def scan_steps(
         if not (isinstance(result, tuple) and len(result) == 2):
             raise TypeError(f"step must return (carry, output), got {type(result).__name__}")
         new, y = result
+        # `lax.scan` needs a carry of constant shape and dtype.
         _check_like(carry, new, "the carry that step returns")
         rows = jax.tree.leaves(x)[0].shape[0]  # not an int if `jax.export` leaves it open
         for leaf in jax.tree.leaves(y):

@@ -129,6 +129,7 @@ class _Antithetic(MultiPass):
 
     def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
         """Returns the two draws b and c."""
+        # The distribution of the noise is symmetric, so both draws have the same distribution.
         return draw_gates(logits, jnp.concatenate([noise, -noise]))
 
     def gradient(
@@ -184,6 +185,7 @@ class DisARM(_Antithetic):
 
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
         """Returns (b - c) sigmoid(|a|) / 2."""
+        # b - c is (-1)^c [b != c].
         return (gates[0] - gates[1]) * jax.nn.sigmoid(jnp.abs(logits)) / 2
 
 

@@ -132,6 +132,7 @@ class RAULanguageModel(nn.Module):
         tokens, lengths = batch["tokens"], batch["lengths"]
         if not jnp.issubdtype(tokens.dtype, jnp.integer):
             raise ValueError(f"tokens must be an integer array, got dtype {tokens.dtype}")
+        # Rows with a reset, and all rows of the first window, start with this state.
         begin = self.recurrent.initial_carry(tokens.shape[0])
         if carry is None:
             carry = begin

@@ -278,6 +278,7 @@ def run_layers(
     c: SSANConfig = module.config
     ids, dtype, rates = batch.get("example_id"), jnp.dtype(c.dtype), c.dropouts
     layer_bytes: Sequence[LayerBytes | None] = [None] * c.num_layers
+    # A network without dropout need not have the stream "dropout".
     if train and max(rates.dropout, rates.attention_dropout, rates.relu_dropout) > 0:
         first, layer_bytes = draw_layer_bytes(
             module,
