@@ -52,6 +52,7 @@ def attention_pool(
         real = (weights != 0)[..., None] | jnp.isfinite(states)
     else:
         real = jnp.asarray(mask)[..., None]
+        # Weights and states are both cleared, because 0 * NaN is NaN.
         weights = jnp.where(mask, weights, jnp.zeros_like(weights))
     return weighted_sum(jnp.where(real, states, jnp.zeros_like(states)), weights)
 
@@ -112,11 +113,15 @@ def local_attention_weights(
     position = jnp.where(jnp.asarray(lengths) > 0, jnp.asarray(position, dtype), 0)
     centre = position[..., None]
     steps = lax.broadcasted_iota(dtype, mask.shape, mask.ndim - 1)
+    # Under `jit` a length above T cannot be refused; it counts as T, as in `length_mask`.
     inside_length = jnp.minimum(wide_integers(lengths), mask.shape[-1])
     last = jnp.maximum(inside_length.astype(dtype) - 1, 0)[..., None]
+    # Membership in the window has no derivative; p gets its gradient from the Gaussian.
     nearest = jnp.round(jnp.clip(lax.stop_gradient(centre), 0, last))
     if not isinstance(half_width, int | float):  # a number keeps its digits in what follows
         half_width = jnp.asarray(half_width, dtype)
+    # A position p outside the sequence, or a half width below 0.5, may leave all tokens out of the
+    # window; the nearest token keeps the softmax defined.
     inside = (jnp.abs(steps - centre) <= half_width) | (steps == nearest)
     softmax = masked_softmax(jnp.asarray(scores, dtype), mask & inside)
     log_gaussian = -((steps - centre) ** 2) / (2 * (half_width / 2) ** 2)

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int, Key, UInt
 
 from gatedjax.functional._checks import check_rate, check_shape
 
+# The draws are multiples of 2**-23, so this bound moves only the draw 0, which has no logarithm.
 _TINY = 1e-7
 _QUERIES = 1 << 20
 """The counter of a row is group of heads * _QUERIES + query; texts have fewer tokens than this."""
@@ -32,6 +33,7 @@ def _words(keys: Key[Array, " B"], rows: Int[Array, " R"], size: int) -> tuple[A
     return threefry(first, second, row, column)
 
 
+# The rotation distances that define Threefry-2x32, for even and odd groups of four rounds.
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
@@ -49,6 +51,7 @@ def threefry(
 
     Reference: Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3".
     """
+    # The third word of the key schedule is a parity of the key; the constant belongs to Threefry.
     keys = (key_high, key_low, key_high ^ key_low ^ jnp.uint32(0x1BD11BDA))
     high, low = high + keys[0], low + keys[1]
     for group in range(5):
@@ -88,6 +91,8 @@ def pair_uniform(
     Returns:
       float32 from the open interval (0, 1).
     """
+    # Two heads share a block: the first has its high word, the second its low word. If M is odd,
+    # the last word is unused.
     both = jnp.stack(_pairs(keys, -(-heads // 2), queries, size), axis=2)
     bits = _merge_groups(both)[:, :heads]
     # 23 random bits behind the exponent of 1 are a float32 in [1, 2).
@@ -111,6 +116,7 @@ def pair_bytes(
     Returns:
       uint8 in [0, 256).
     """
+    # A block has eight bytes, a byte for each of eight heads.
     words = _pairs(keys, -(-heads // 8), queries, size)
     parts = [(word >> shift).astype(jnp.uint8) for word in words for shift in (0, 8, 16, 24)]
     every = jnp.stack(parts, axis=2)
@@ -165,8 +171,10 @@ def byte_dropout(
     """
     check_rate(rate)
     check_shape(jnp.shape(inputs), draws=draws)
+    # A rate near 1 would round to 256, which no byte reaches, and the scale would divide by 0.
     threshold = min(round(256 * rate), 255)
     if threshold == 0:
         return inputs
+    # The scale belongs to the rounded rate, so that the mean of y is x.
     scale = jnp.asarray(256 / (256 - threshold), inputs.dtype)
     return jnp.where(draws >= threshold, inputs * scale, jnp.zeros_like(inputs))

@@ -26,6 +26,8 @@ def check_integers(**arrays: ArrayLike) -> None:
     _check_dtype(jnp.integer, "integers", arrays)
     for name, array in arrays.items():
         dtype = jnp.result_type(array)
+        # Only a dtype that JAX narrows can lose values. Python integers have no dtype and count as
+        # 64 bits.
         if getattr(array, "dtype", np.int64) != dtype and is_known(array):
             values, limits = np.asarray(array), jnp.iinfo(dtype)
             bad = values[(values < limits.min) | (values > limits.max)]
@@ -165,6 +167,7 @@ def _known_and_real(
     values = np.asarray(values)
     with np.errstate(invalid="ignore"):  # comparing a bfloat16 NaN warns
         selected = which(values) & (True if mask is None else np.asarray(mask))
+    # Gates with an axis of size 1 broadcast against the mask.
     return np.broadcast_to(values, selected.shape)[selected]
 
 

@@ -67,6 +67,7 @@ def plan_capacity(open_counts: ArrayLike, quantile: float = 1.0, multiple: int =
         raise ValueError(f"quantile must be in [0, 1], got {quantile}")
     if multiple < 1:
         raise ValueError(f"multiple must be at least 1, got {multiple}")
+    # An interpolated quantile could lie below the count of a row that has to fit.
     needed = float(np.quantile(counts, quantile, method="higher"))
     return max(math.ceil(needed / multiple), 1) * multiple
 
@@ -149,6 +150,8 @@ def compact_attention_pool(
     states = jnp.asarray(states)
 
     def dense() -> tuple[Array, Array]:
+        # Padding may be NaN, and 0 * NaN in the weighted sum is NaN. Closed tokens are real and
+        # finite, so they stay as they are.
         real = states if mask is None else jnp.where(mask[..., None], states, 0)
         return _pool_where(score_fn, real, is_open)
 
@@ -172,6 +175,8 @@ def compact_attention_pool(
         if overflow == "truncate":
             pooled, weights = compact()
         else:
+            # `lax.cond` decides for the whole batch: a single row without room sends all rows
+            # through `dense`.
             pooled, weights = lax.cond(jnp.any(excess > 0), dense, compact)
     if jnp.issubdtype(jnp.result_type(gates), jnp.floating):
         # A gate of NaN is not open, but makes its row NaN, so that divergence is noticed.
@@ -216,6 +221,7 @@ def _slots(running: Array, capacity: int) -> tuple[Array, Array, Array]:
         indices = jax.vmap(lambda row: jnp.searchsorted(row, ranks, method="scan_unrolled"))(flat)
     else:
         indices = jnp.sum(flat[:, None, :] < ranks[None, :, None], axis=-1)
+    # A row of length 0 has no last count.
     count = running[..., -1] if size else jnp.zeros(leading, jnp.int32)
     slots = lax.broadcasted_iota(jnp.int32, (*leading, capacity), len(leading))
     valid = slots < count[..., None]

@@ -118,6 +118,7 @@ def run_core(
 
 def take_rows(table: jax.Array, index: jax.Array) -> jax.Array:
     """Returns table[index], with the sharding of index."""
+    # `jnp.take` gives NaN for an index beyond the table, whereas indexing reads the last row.
     take = functools.partial(jnp.take, axis=0)
     return on_rows(take, table, index, rows=index, axes=index.ndim)
 

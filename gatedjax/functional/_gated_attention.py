@@ -67,6 +67,7 @@ def gated_attention(
             query_mask is None, "query_mask must be None for a query of one vector", query_mask
         )
         view = jnp.broadcast_to(jnp.expand_dims(query, -2), document.shape)
+        # A shared vector is like a query of a single token, which gets all attention.
         attention = jnp.ones((*document.shape[:-1], 1), wide_dtype(document, query))
     else:
         view, attention = _views(document, query, query_mask)
@@ -82,6 +83,7 @@ def _views(document: Array, query: Array, mask: Array | None) -> tuple[Array, Ar
     """Returns the view v of each token and the attention a."""
     check_mask(mask, query.shape[:-1], "query_mask")
     if mask is not None:
+        # Padding of the query is cleared, because its weight 0 would not hide a NaN.
         query = jnp.where(jnp.asarray(mask)[..., None], query, jnp.zeros_like(query))
         mask = jnp.expand_dims(jnp.asarray(mask), -2)
     wide = wide_dtype(document, query)

@@ -182,6 +182,7 @@ def gru(
     _, size = _check_weights(weights, xs, "B T D", reset_after)
     if gradient_clip is not None:
         check_positive(gradient_clip=gradient_clip)
+        # The bound is part of the static arguments, which must be hashable.
         gradient_clip = float(gradient_clip)
     xs, mask = real_steps(xs, mask, lengths)
     shape, wide = (xs.shape[0], size), wide_of(xs.dtype)
@@ -195,6 +196,7 @@ def gru(
     begins = restarts(resets, reset_to, initial, mask, xs.shape[:2], reverse, check)
     kind = _Kind(reverse, reset_after, gradient_clip)
     form = functools.partial(form_for, *shape, reset_before=not reset_after)
+    # The first form serves calls without a gradient. The second serves both passes of a gradient.
     forms = form(), form(reset_after_gradient=reset_after)
     arguments = (weights, xs, mask, initial, dropout, begins)
     return run_core(_gru, (forms, kind), arguments, (xs, initial))
@@ -255,7 +257,10 @@ def _forward(
         else:
             inner = (r * fed).astype(dtype)
             candidate = jnp.tanh(sums.of_both(x, inner, late=True))
+        # Equal to (1 - z) h + z c, with one product less.
         new = form.select(keep, h + z * (candidate - h), h)
+        # With reset_after the backward loop reads `inner`, in the layout of the loop. Otherwise
+        # only the weight gradient reads it, after the loop, as [B, H].
         stored = inner if kind.reset_after else form.turn(inner)
         return new, (form.turn(new), (r, z, candidate, stored))
 
@@ -309,11 +314,14 @@ def _loop_back(
         dh, total = carry
         dy, keep, goes_on, h, r, z, candidate, inner = step
         h = form.turn(h)
+        # Padding copies the state, so no gradient enters the gates there.
         new = form.select(keep, dh + form.turn(dy).astype(wide), 0.0)
         dz = clip(new * (candidate - h) * z * (1 - z))
         dc = clip(new * z * (1 - candidate * candidate))
         if kind.reset_after:
             dr = clip(dc * inner * r * (1 - r))
+            # x W_c enters the candidate directly, h U_c is multiplied with r first. Their sums
+            # therefore have the gradients dc and dc r.
             gates = form.join([dr, dz, dc]).astype(dtype)
             second = form.join([dr, dz, dc * r]).astype(dtype)
             through = form.product(kernel, second, wide)
@@ -325,6 +333,7 @@ def _loop_back(
             through = reset * r + form.product(early, both, wide)
         through = apply_dropout(through, drop) + new * (1 - z)
         if keep is not None:
+            # A copied state passes its gradient on unchanged.
             through = through + form.select(keep, jnp.zeros_like(dh), dh)
         return form.split(goes_on, through, total), form.turn(gates)
 
@@ -349,6 +358,7 @@ def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents:
     both, last = gates[..., : 2 * size], gates[..., 2 * size :]
     reset = form.turn(r)
     if kind.reset_after:
+        # The reset gate multiplies U_c h and its bias, so their gradient is dc r.
         last = (last.astype(wide) * reset).astype(dtype)
         both = jnp.concatenate([both, last], axis=-1)
         d_recurrent = weight_gradient(fed.astype(dtype), both, wide)

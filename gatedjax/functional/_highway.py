@@ -111,6 +111,7 @@ def gated_stack(
 
 def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Array]:
     dtype, wide, width = selected.dtype, wide_dtype(selected), selected.shape[-1]
+    # [L-1, *B, 2D]: the layers are the first axis, because `lax.scan` runs over it.
     drive = jnp.einsum(
         "...ld,lde->l...e",
         selected[..., 1:, :],
@@ -118,6 +119,7 @@ def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Ar
         preferred_element_type=wide,
     )
     drive = drive + _per_layer(weights.bias, drive)
+    # T_l depends on s_l and not on y, so all gates are known before the scan.
     gates = jax.nn.sigmoid(drive[..., :width])
 
     def layer(carry: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, Array]:

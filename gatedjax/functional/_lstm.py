@@ -249,7 +249,9 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> T
     def body(carry: tuple[Tree, Tree], step: Tree) -> Tree:
         (dh, dc), (total_h, total_c) = carry
         dy, keep, goes_on, (c, i, f, g, o) = step
+        # c_t is computed again from the gates, instead of being stored for all steps.
         tanh_c = jnp.tanh(f * c + i * g)
+        # Padding copies the carry, so no gradient enters the gates there.
         dh_new = form.select(keep, dh + form.turn(dy).astype(wide), 0.0)
         dc_new = form.select(keep, dc, 0.0) + dh_new * o * (1 - tanh_c * tanh_c)
         blocks = (
@@ -261,6 +263,7 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> T
         gates = form.join(blocks).astype(dtype)
         through = apply_dropout(form.product(kernel, gates, wide), drop)
         if keep is not None:
+            # A copied carry passes its gradient on unchanged.
             through = through + form.select(keep, jnp.zeros_like(dh), dh)
         dh, total_h = form.split(goes_on, through, total_h)
         dc, total_c = form.split(goes_on, form.select(keep, dc_new * f, dc), total_c)
@@ -277,6 +280,8 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> T
     )
     before = state_before(states, initial.hidden, reverse, begins.goes_on, fresh.hidden)
     fed = before if dropout is None else before * dropout[None]
+    # A weight gradient sums over all steps and rows, so it is a single large product after the loop
+    # and not a small product in each step.
     d_weights = LSTMWeights(
         weight_gradient(time_major(xs), gates, wide).astype(weights.input.dtype),
         weight_gradient(fed.astype(dtype), gates, wide).astype(weights.recurrent.dtype),

@@ -78,6 +78,7 @@ def masked_scan(
     xs = jax.tree.map(jnp.asarray, xs)
     sharded = jax.tree.leaves((xs, mask, resets, initial))
     initial, xs, mask, resets, reset_to = rows_like((initial, xs, mask, resets, reset_to), *sharded)
+    # Clearing only the outputs at padding would leave 0 * NaN in the derivative of the step.
     xs = real_alone(xs, mask)
 
     def check(name: str, carry: Carry) -> None:
@@ -86,6 +87,8 @@ def masked_scan(
     begins = restarts(resets, reset_to, initial, mask, shape, reverse, check)
     reached: Carry = ()
     if has_manual_axes() and shape[1]:  # the step may close over arrays with further axes
+        # The step is traced once to learn over which manual axes its carry varies. With T = 0 there
+        # is no step to trace.
         first = jax.tree.map(lambda x: x[:, 0], xs)
         reached = jax.eval_shape(lambda carry, x: step(carry, x)[0], initial, first)
     initial, xs, mask, begins = vary_together((initial, xs, mask, begins), reached)
@@ -111,6 +114,7 @@ def scan_steps(
         if not (isinstance(result, tuple) and len(result) == 2):
             raise TypeError(f"step must return (carry, output), got {type(result).__name__}")
         new, y = result
+        # `lax.scan` needs a carry of constant shape and dtype.
         _check_like(carry, new, "the carry that step returns")
         rows = jax.tree.leaves(x)[0].shape[0]  # not an int if `jax.export` leaves it open
         for leaf in jax.tree.leaves(y):

@@ -36,6 +36,7 @@ def pair_mask_of(
     if pair_mask is not None:
         allowed = jnp.asarray(pair_mask)
         if allowed.ndim == len(shape) - 1:
+            # A mask without an axis of heads holds for all heads.
             allowed = allowed[..., None, :, :]
         check_mask(allowed, shape, "pair_mask")
     if causal:
@@ -136,6 +137,8 @@ def append_to_cache(
     at = cache.position
     if is_known(at) and int(at) + count > size:
         raise ValueError(f"cache must have room for {count} more tokens, got {int(at)} of {size}")
+    # `dynamic_update_slice` clamps the position, so a full cache would overwrite its last tokens
+    # without an error. NaN makes that visible.
     value = jnp.where(at + count <= size, jnp.asarray(value), jnp.nan)
     real = jnp.broadcast_to(jnp.ones((1, 1), bool) if mask is None else mask, (rows, count))
     real = rows_like(real, cache.mask) | (at + count > size)  # NaN must reach the output

@@ -69,6 +69,7 @@ def pointer_sum(
     check_mask(occurrence, shape, "occurrence")
     check_mask(document_mask, logits.shape, "document_mask")
     check_mask(candidate_mask, (*shape[:-2], shape[-1]), "candidate_mask")
+    # [*B, K, N]: the sum of a candidate runs over its tokens, the last axis.
     member = jnp.swapaxes(jnp.asarray(occurrence), -1, -2)
     if document_mask is not None:
         member = member & jnp.expand_dims(jnp.asarray(document_mask), -2)
@@ -152,6 +153,7 @@ def _scores(
 
     Subtracting first keeps the digits of small results when logits are large.
     """
+    # A logit of -inf has probability 0, and -inf - -inf would be NaN.
     member = member & ~jnp.isneginf(values)
     values = jnp.where(member, values, 0)
     top = jnp.max(values, axis=(-2, -1), where=member, initial=-jnp.inf)
@@ -179,6 +181,7 @@ def _over_candidates(scores: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
 
 def _over_tokens(scores: Array, logits: Array, used: Array, top: Array) -> Float[Array, "*B K"]:
     used = used & ~jnp.isneginf(logits)
+    # The same shift as in `_scores`, so that it cancels in the quotient.
     centred = jnp.where(used, logits, 0) - top[..., None]
     return _less(scores, _log_sum_exp(centred, used))
 
@@ -186,6 +189,8 @@ def _over_tokens(scores: Array, logits: Array, used: Array, top: Array) -> Float
 def _less(scores: Float[Array, "*B K"], total: Float[Array, "*B"]) -> Float[Array, "*B K"]:
     """Returns scores - total, and -inf where the score is -inf."""
     occurs = ~jnp.isneginf(scores)
+    # A row without a candidate has the total -inf, and -inf - -inf would be NaN, also in
+    # derivatives.
     total = jnp.where(jnp.isneginf(total), 0, total)[..., None]
     return jnp.where(occurs, jnp.where(occurs, scores, 0) - total, -jnp.inf)
 

@@ -108,6 +108,8 @@ def rau(
     dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = jax.tree.map(jnp.asarray, weights)
     arguments = (weights, xs, mask, initial, dropout, begins)
+    # Only these two forms have a custom backward pass. JAX differentiates the loop of all other
+    # forms.
     if attention in ("feature_proj", "sigmoid") and isinstance(weights, RAUWeights):
         static = form_for(*shape), reverse, options
         return run_core(_rau, static, arguments, (xs, initial))
@@ -268,6 +270,7 @@ def _forward(
         if options.attention == "sigmoid":
             p = 0.5 * jnp.tanh(logits) + 0.5
         else:
+            # The shift by the maximum cancels in the quotient, and no exponential overflows.
             p = jnp.exp(logits - jnp.max(logits, axis=form.axis, keepdims=True))
             p = p * (scale / jnp.sum(p, axis=form.axis, keepdims=True))
         second = jnp.tanh(p * value)
@@ -322,6 +325,7 @@ def _loop_back(
         dy, keep, goes_on, h, (r, z, candidate, p, value), inner = step
         h = form.turn(h)
         second = jnp.tanh(p * value)
+        # Padding copies the state, so no gradient enters the gates there.
         new = form.select(keep, dh + form.turn(dy).astype(wide), 0.0)
         dz = new * (0.5 * (candidate + second) - h) * z * (1 - z)
         share = 0.5 * new * z
@@ -331,6 +335,8 @@ def _loop_back(
         if options.attention == "sigmoid":
             da = da * (1 - p)
         else:
+            # With dp the gradient of p, p dp = dv value. For p = scale softmax(a) the gradient of a
+            # is p dp - p sum(p dp) / scale.
             da = da - p * (jnp.sum(da, axis=form.axis, keepdims=True) / scale)
         if options.reset_after:
             dr = dc * inner * r * (1 - r)

@@ -115,6 +115,7 @@ def initial_state(attention: str, rows: int, size: int, dtype: Dtype) -> Tree:
     if attention != "time_causal":
         return hidden
     column = jnp.zeros((rows, 1), dtype)
+    # -inf is the logarithm of an empty sum, so that the first step has p = 1.
     return RAUTimeState(hidden, column - jnp.inf, column)
 
 
@@ -207,6 +208,7 @@ def advance_and_attend(
     h = carry.hidden if timed else carry
     fed, size = apply_dropout(h, dropout), h.shape[1]
     u = jnp.concatenate([x.astype(h.dtype), fed], axis=1)
+    # The first three blocks are those of a GRU in all four kinds of weights.
     kernel, recurrent, bias = (jnp.asarray(value)[..., : 3 * size] for value in weights[:3])
     gates = GRUWeights(kernel, recurrent, bias, weights.recurrent_bias)
     z, candidate = gru_gates(gates, fed, x, options.reset_after)
@@ -289,6 +291,8 @@ def _time_causal(
     weights: RAUHiddenWeights, inputs: _Inputs, carry: RAUTimeState, rescale: bool
 ) -> tuple[Array, Array, Array, Array]:
     logits, value = inputs.logits_and_value(weights)
+    # The sum runs in log space, because a later logit may exceed all logits so far and no maximum
+    # is known in advance.
     log_norm, steps = jnp.logaddexp(carry.log_norm, logits), carry.steps + 1
     p = jnp.exp(logits - log_norm) * (steps if rescale else 1)
     return p, jnp.tanh(p * value), log_norm, steps
@@ -340,6 +344,7 @@ def check_rau_weights(
     sizes = check_weights(
         type(weights), num_blocks, weights, xs, xs_axes, _shapes_of(weights, options)
     )
+    # A softmax over H = 0 features has no maximum to subtract.
     if sizes[1] < 1:
         raise ValueError("recurrent must have a hidden width of at least 1, got 0")
     check_recurrent_bias(weights.recurrent_bias, options.reset_after)
@@ -358,6 +363,8 @@ def _shapes_of(
             return {"affinity": (hidden, both), "score": (both, both), "score_bias": (both,)}
         if isinstance(weights, RAUWeights):
             return {}
+        # A `hidden` with fewer than two axes gets a width of 0 here, and the check of its shape
+        # then refuses it with a message.
         inner = (*jnp.shape(weights.hidden), 0, 0)[1]
         scores = 1 if options.attention == "time_causal" else hidden
         score = {"score": (inner, scores), "score_bias": (scores,)}

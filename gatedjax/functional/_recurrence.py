@@ -167,6 +167,7 @@ def check_weights(
         raise ValueError(f"recurrent must have 2 axes [H, {num_gates}H], got shape {shape}")
     features, hidden = jnp.shape(xs)[-1], shape[0]
     kernel = jnp.shape(weights.input)
+    # If the kernel fits in all but D, the message names the inputs instead of the kernel.
     if len(kernel) == 2 and kernel[1] == num_gates * hidden:
         check_width(kernel[0], "weights.input", **{inputs: xs})
     shapes = {
@@ -290,6 +291,8 @@ def restarts(
 def _goes_on(reverse: bool, resets: Array, mask: Array | None) -> Array:
     real = jnp.ones_like(resets) if mask is None else mask
     starts = resets & real
+    # Backwards, the carry is replaced after the first step of a segment has run. The step that
+    # starts with a new carry is therefore the real step before it in the row.
     if reverse:
         # 2 * (next real step) + (1 if that step starts a segment), or `none` if there is none.
         none = jnp.iinfo(jnp.int32).max - 1

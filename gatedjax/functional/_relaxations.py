@@ -47,6 +47,7 @@ def logistic_noise(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, 
     Reference: Xue et al. 2020 (GA-Net), eq. 8, rewritten for two classes.
     """
     u = jnp.clip(jax.random.uniform(key, shape, jnp.float32), _TINY, 1.0 - _TINY)
+    # log1p keeps the digits of u for small u, which 1 - u would round away.
     return jnp.log(u) - jnp.log1p(-u)
 
 
@@ -121,6 +122,8 @@ def relax_or_limit(
     if not is_traced(temperature):
         return relax(divide_by_temperature(perturbed, temperature))
     cold = temperature < _COLD
+    # The divisor is replaced before the division, because the outer `where` alone would leave NaN
+    # in the derivative.
     soft = relax(divide_by_temperature(perturbed, jnp.where(cold, 1, temperature)))
     return jnp.where(cold, limit.astype(soft.dtype), soft)
 
@@ -239,6 +242,7 @@ def gumbel_softmax(
     if perturbed.shape[axis] == 0:  # argmax of an empty axis is an error
         return perturbed.astype(jnp.result_type(logits))
     winner = jnp.argmax(perturbed, axis=axis, keepdims=True)
+    # The comparison with the index of the winner opens a single category also among equal maxima.
     hard = lax.broadcasted_iota(winner.dtype, perturbed.shape, axis) == winner
     # argmax treats NaN as the largest number.
     lost = jnp.any(jnp.isnan(perturbed), axis=axis, keepdims=True)
@@ -419,6 +423,7 @@ def gate_penalty(
     check_mask(mask, gates.shape)
     total = jnp.sum(jnp.where(mask, gates, 0), axis=-1)
     count = jnp.sum(mask, axis=-1).astype(gates.dtype)
+    # A row without real positions divides 0 by 1.
     return total / jnp.maximum(count, 1)
 
 

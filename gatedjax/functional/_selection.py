@@ -75,6 +75,7 @@ def _scores(keys: Array, kernels: Array, vectors: Array) -> Float[Array, "*B N L
     kernels, vectors = kernels.astype(keys.dtype), vectors.astype(keys.dtype)
     rows = keys.reshape(-1, keys.shape[-1])
     if kernels.shape[0] == 1:
+        # With a single matrix for all layers the hidden layer is computed once.
         hidden = jnp.tanh(rows @ kernels[0])
         scores = jnp.matmul(hidden, vectors.T, preferred_element_type=wide_dtype(keys))
     else:

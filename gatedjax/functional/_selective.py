@@ -49,6 +49,8 @@ def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Ar
     among = jnp.max(_selected_scores(scores, gates), axis=-1, keepdims=True)
     any_key = jnp.max(scores, axis=-1, keepdims=True)
     some = ~jnp.isneginf(among)
+    # A row without a selected key is shifted by its largest score, so that the derivatives of its
+    # closed gates stay bounded; a row of padding has no score and no shift.
     shift = jnp.where(some, among, jnp.where(jnp.isneginf(any_key), 0, any_key))
     ratios = jnp.exp(jnp.minimum(scores - shift, cap))
     weights = ratios * gates
@@ -61,6 +63,7 @@ def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Ar
 def _hard_weights_jvp(cap, eps, primals, tangents):
     (scores, gates), (d_scores, d_gates) = primals, tangents
     weights, ratios = _hard_parts(scores, gates, cap, eps)
+    # `direct` is the change at a constant sum. The second term is the change of the sum.
     direct = weights * d_scores + ratios * d_gates
     return weights, direct - weights * jnp.sum(direct, axis=-1, keepdims=True)
 
@@ -146,9 +149,11 @@ def selective_weights(
     e, a = scores.astype(dtype), jnp.broadcast_to(gates.astype(dtype), scores.shape)
     keep = None if mask is None else jnp.broadcast_to(mask, scores.shape)
     if keep is not None:
+        # The hard form has no mask: a score of -inf stands for padding.
         e, a = jnp.where(keep, e, -jnp.inf), jnp.where(keep, a, 0)
     if empty != "zero":
         a = _fill_closed(a, keep, empty, positions)
+    # The maximum over no keys is an error.
     if scores.shape[-1] == 0:
         weights = a
     elif not renormalise:

@@ -75,6 +75,7 @@ def _odds_against(a: Array, u: Array) -> Array:
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _uniform_sigmoid(a: Array, u: Array, temperature: float) -> Array:
     odds = _odds_against(a, u)
+    # A general power costs a logarithm and an exponential per pair, a square only a product.
     if temperature == 0.5:
         odds = odds * odds
     elif temperature != 1.0:
@@ -153,6 +154,7 @@ def selection_statistics(
     """
     check_floating(counts=counts)
     selected = _mean_over_queries(counts, mask)
+    # NaN == 0 is False and would hide that a network diverged.
     none = jnp.where(jnp.isnan(counts), counts, (counts == 0).astype(counts.dtype))
     none = _mean_over_queries(none.astype(selected.dtype), mask)
     rate = jnp.divide(*promote(selected, _keys_of_a_query(counts, mask, keys)))
@@ -181,6 +183,7 @@ def selection_entropy(
     """
     check_floating(logits=logits)
     a = _zero_elsewhere(jnp.asarray(logits, wide_dtype(logits)), mask, pair_mask)
+    # The formula below is inf - inf at infinite logits, where the entropy is 0.
     certain = jnp.isinf(a)
     a = jnp.where(certain, 0, a)
     entropy = jnp.where(certain, 0, jax.nn.softplus(a) - a * jax.nn.sigmoid(a))
@@ -213,6 +216,7 @@ def selection_log_prob(
     check_same_shape(logits=logits, gates=gates)
     a = _zero_elsewhere(jnp.asarray(logits, wide_dtype(logits)), mask, pair_mask)
     gates = jax.lax.stop_gradient(gates)
+    # log p(A) is log_sigmoid(a) for a selected key and log_sigmoid(-a) for a key that is left out.
     signed = jnp.where(jnp.isnan(gates), jnp.nan, jnp.where(gates > 0, a, -a))
     return _sum_over_keys(jax.nn.log_sigmoid(signed), mask, pair_mask)
 

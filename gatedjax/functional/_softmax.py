@@ -86,9 +86,12 @@ def masked_softmax(
     # The first `where` keeps masked values out of the derivative, the second out of the sum.
     x = jnp.where(keep, x, 0)
     top = jnp.max(x, axis=axis, keepdims=True, where=keep, initial=-jnp.inf)
+    # The weights do not depend on the shift, so it needs no derivative.
     top = lax.stop_gradient(jnp.where(jnp.isneginf(top), 0, top))
     unnormalised = jnp.where(keep, jnp.exp(jnp.where(keep, x - top, 0)), 0)
     total = jnp.sum(unnormalised, axis=axis, keepdims=True)
+    # With a finite score the sum is at least exp(0) = 1. It is 0 only in a row without a real
+    # position or with scores of -inf.
     weights = unnormalised / jnp.where(total == 0, 1, total)
     return weights.astype(jnp.result_type(scores))
 
@@ -103,6 +106,7 @@ def _gated_parts(scores: Array, gates: Array, axis: int) -> tuple[Array, Array]:
     joint = jnp.where(is_open, scores + log_gates, closed)
     top = jnp.max(joint, axis=axis, keepdims=True, initial=-jnp.inf)
     alive = ~jnp.isneginf(top)
+    # In a row of closed gates -inf - -inf would be NaN.
     shift = jnp.where(alive, top, 0)
     unnormalised = jnp.exp(joint - shift)
     total = jnp.where(alive, jnp.sum(unnormalised, axis=axis, keepdims=True), 1)

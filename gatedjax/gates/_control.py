@@ -29,6 +29,7 @@ def draw_conditional(
     V is the logistic noise. This is the formula of Tucker et al., written without a logarithm of a
     difference.
     """
+    # The cases b = 1 and b = 0 differ only in signs, so a single expression serves both.
     sign = 2 * gates - 1
     return sign * jnp.logaddexp(jax.nn.softplus(sign * noise), sign * (noise + logits))
 
@@ -46,6 +47,7 @@ def _estimate(
         control = critic(draw_conditional(a, gates, noise[1]))
         return critic(a + noise[0]) - control, control
 
+    # c(z given b) is also the baseline of f(b), so it is returned next to the derivative.
     slope, control = jax.grad(difference, has_aux=True)(fixed)
     advantage = jnp.subtract(*promote(value, control))
     weighted = jnp.multiply(*promote(advantage, score(fixed, gates)))
@@ -60,6 +62,7 @@ def _make_finite(critic: Critic) -> Critic:
 
     def finite_critic(z: Float[Array, " n"]) -> Float[Array, ""]:
         value, slope = jax.value_and_grad(critic)(jax.lax.stop_gradient(z))
+        # The test is a constant; derivatives pass only through the call below.
         is_finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(slope))
         return critic(jnp.where(jnp.isinf(z) & ~is_finite, 0, z))
 
@@ -149,6 +152,8 @@ class Rebar:
         """Returns f(b), with the estimate as its gradient."""
 
         def critic(perturbed):
+            # The relaxed loss is a control variate for the logits. The other arguments of the loss
+            # get their gradient from f(b), so it must not reach them here.
             relaxed = objective.held(jax.nn.sigmoid(divide_by_temperature(perturbed, self.tau)))
             return jnp.multiply(*promote(self.eta, relaxed))
 

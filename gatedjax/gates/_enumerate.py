@@ -73,6 +73,7 @@ def _compute_truth(
     """Computes the `Truth`, and the code of a pattern with a loss that is not finite."""
     objective = Objective(loss, args, logits.dtype)
     wide = jnp.where(mask, logits, -jnp.inf).astype(wide_dtype(logits))
+    # q is not computed as 1 - p, which rounds to 0 where p is near 1.
     p, q, layout = jax.nn.sigmoid(wide), jax.nn.sigmoid(-wide), assign_bits(mask, bits)
     losses = compute_losses(objective, layout, bits, chunks)
     probability = jnp.where(layout.used, p[layout.position], 0).astype(losses.dtype)
@@ -91,6 +92,7 @@ def _compute_truth(
     truth = Truth(
         expectation=expectation,
         variance=contract((losses - expectation) ** 2, probability),
+        # The chain rule: E f(b) is linear in each p_i, and dp / da = p (1 - p).
         gradient=effects * p * q,
         effects=effects,
         best=decode_pattern(best, layout).astype(logits.dtype),
@@ -112,6 +114,8 @@ def _average_relaxed(
         noise = logistic_noise(key, logits.shape)
         return objective(gumbel_sigmoid(logits, noise, temperature=temperature))
 
+    # Batches of draws bound the memory: all draws at once would need as many copies of the
+    # intermediate values of the loss.
     return jnp.mean(jax.lax.map(evaluate, jax.random.split(key, draws), batch_size=min(draws, 256)))
 
 
@@ -166,6 +170,7 @@ def enumerate(
     n = logits.shape[0]
     check_known(n)
     real: ArrayLike = np.ones(n, bool) if mask is None else mask
+    # The number of bits sets shapes, so a traced mask cannot lower it.
     bits = int(np.sum(np.asarray(real))) if is_known(real) else n
     chunks = count_chunks(bits, chunks, wide_dtype(logits).itemsize)
     checked = _compute_truth(

@@ -134,6 +134,7 @@ class ByValues(Estimator, Protocol):
 
     def evaluations(self, n: int) -> int:
         """Returns the number of patterns."""
+        # Shapes determine the number of patterns, so no pattern is computed.
         shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((n,), (self.rows, n))]
         return jax.eval_shape(self.patterns, *shapes).shape[0]
 
@@ -141,6 +142,7 @@ class ByValues(Estimator, Protocol):
         """Returns the mean loss of the first patterns, with `gradient` as its derivative."""
         patterns = self.patterns(logits, noise)
         first = patterns[: self.live]
+        # Only the first patterns have derivatives. All later patterns are evaluated as constants.
         value = objective(first[0])[None] if first.shape[0] == 1 else objective.values(first)
         values = value
         if self.live is not None:

@@ -18,6 +18,7 @@ from gatedjax.gates._objective import Objective
 
 LARGEST = 20
 """The largest number of gates that is enumerated without an explicit number of chunks."""
+# Codes are int32, and the number of patterns has to be an int32 too.
 _INDEX_BITS = 30
 _PER_CHUNK_BITS = 12
 
@@ -40,7 +41,9 @@ class BitLayout(NamedTuple):
 
 def assign_bits(mask: Bool[Array, " n"], bits: int) -> BitLayout:
     """Assigns the bits of a code to the real gates, in their order."""
+    # A masked gate before the first real gate would have the rank -1.
     rank = jnp.maximum(jnp.cumsum(mask) - 1, 0)
+    # The size is static, because under `jit` a shape cannot depend on the mask.
     (position,) = jnp.nonzero(mask, size=bits, fill_value=0)
     return BitLayout(mask, rank, position, jnp.arange(bits) < jnp.sum(mask))
 
@@ -69,6 +72,7 @@ def count_chunks(bits: int, chunks: int | None, itemsize: int = 4) -> int:
         raise ValueError(f"n must be at most {LARGEST}, got {bits} gates: {cost}; {way}")
     if chunks is None:
         return 1 << max(0, bits - _PER_CHUNK_BITS)
+    # A power of 2 divides the 2^n patterns into equal chunks.
     return 1 << min(bits, math.ceil(math.log2(chunks)))
 
 
@@ -96,6 +100,8 @@ def compute_losses(
 
 def _weigh_patterns(probability: Float[Array, " bits"]) -> Float[Array, " patterns"]:
     """Computes P(b) for all codes."""
+    # Each bit doubles the vector. The new bit is the highest so far: its half with value 1 comes
+    # last, in the order of the codes.
     weights = jnp.ones(1, probability.dtype)
     for bit in range(probability.shape[0]):
         p = probability[bit]
@@ -113,5 +119,7 @@ def contract(
     low = probability.shape[0] // 2
     upper, lower = _weigh_patterns(probability[low:]), _weigh_patterns(probability[:low])
     square = values.reshape(upper.shape[0], lower.shape[0])
+    # The default precision of products on accelerators may be below float32, and these sums are
+    # called exact.
     rows = jnp.matmul(square, lower, precision=jax.lax.Precision.HIGHEST)
     return jnp.matmul(upper, rows, precision=jax.lax.Precision.HIGHEST)

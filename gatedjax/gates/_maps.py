@@ -332,8 +332,11 @@ def _map_to_simplex(
     # A score of +inf has no projection; its row becomes NaN, as with softmax.
     is_lost = _find_lost_rows(jnp.where(jnp.isposinf(rows), jnp.nan, rows), keep, a)
     z = jnp.where(is_lost, 0, rows)
+    # Scores of 3e38 and -3e38 differ by more than the largest float32, and the difference is -inf.
+    # The lowest finite number closes the gate as well.
     lowest = jnp.finfo(z.dtype).min
     u = jnp.where(keep, jnp.maximum(z - _find_top(z, keep), lowest), 0)
+    # A row of padding has the total 0, which its sum already is, so that it needs no search.
     total = jnp.any(keep, axis=-1, keepdims=True).astype(z.dtype)
     low, high = family.bracket(u, keep, total, a)
     theta = find_threshold(family, u, keep, total, (low, high, low), a)
@@ -364,6 +367,8 @@ def _map_to_sum(
     end = float(jnp.finfo(z.dtype).max) / 4
     z = jnp.clip(jnp.where(is_mirrored, -z, z), -end, end)
     smaller_sum = jnp.where(is_mirrored, count - k, k)
+    # With k = 0 or k = n a threshold of Laplace gates is infinite. Such rows search for half of the
+    # gates instead, and their gates are replaced at the end.
     total = jnp.where(between, smaller_sum, jnp.where(keep.any(-1, keepdims=True), count / 2, 0))
 
     # At scores of 1e4 float32 has few digits left for a threshold. A rough search is followed by a
@@ -426,6 +431,7 @@ def _select_best(z: Array, keep: Array, k: Array) -> Array:
     bits = 8 * z.dtype.itemsize
     unsigned = jnp.dtype(f"uint{bits}")
     sign = jnp.array(1 << (bits - 1), unsigned)
+    # 0.0 and -0.0 are equal scores with different bits.
     raw = lax.bitcast_convert_type(jnp.where(z == 0, 0, z), unsigned)
     # These integers are ordered like the numbers; 0 is below all of them.
     order = jnp.where(keep, jnp.where(raw >= sign, ~raw, raw | sign), 0)
@@ -442,6 +448,7 @@ def _select_best(z: Array, keep: Array, k: Array) -> Array:
     bound = vary_together((bound, k))[0]
     bound = lax.fori_loop(0, bits, set_bit, bound)
     better = order > bound
+    # The remaining places go to the first scores that are equal to the k-th largest.
     num_ties = k - jnp.sum(better, axis=-1, keepdims=True, dtype=z.dtype)
     equal = order == bound
     is_best = better | (equal & (jnp.cumsum(equal, axis=-1, dtype=z.dtype) <= num_ties))

@@ -47,6 +47,7 @@ class Objective:
         dtype = jnp.result_type(value)
         if jnp.issubdtype(dtype, jnp.complexfloating):
             raise TypeError(f"the loss must return a real number, got dtype {dtype}")
+        # A loss that counts errors is an integer or a bool, and its mean needs fractions.
         discrete = not jnp.issubdtype(dtype, jnp.floating)
         return jnp.asarray(value, jnp.float32 if discrete else wide_dtype(dtype))
 
@@ -77,6 +78,7 @@ def has_derivative(objective: Objective, size: int) -> bool:
         return value
 
     def rule(primals, tangents):
+        # JAX passes a symbolic zero if the loss has no differentiable path from its gates.
         seen.append(not isinstance(tangents[0], SymbolicZero))
         return primals[0], jnp.zeros_like(primals[0])
 

@@ -97,6 +97,7 @@ class StraightThrough(Pathwise):
         """Returns the hard gates b with the derivative p (1 - p)."""
         p = jax.nn.sigmoid(logits)
         hard = binarize(jnp.add(*promote(logits, noise))).astype(logits.dtype)
+        # sigmoid(-a) keeps the digits of 1 - p where p is near 1.
         return attach_slope(hard, logits, p * jax.nn.sigmoid(-logits))
 
 

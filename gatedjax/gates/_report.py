@@ -25,6 +25,7 @@ from gatedjax.gates._stretched import HardConcrete, HardKuma
 
 SHOWN = 4.0
 """The z from which on an estimator counts as biased; 1 of 30,000 unbiased ones reaches it."""
+# Estimates are computed in batches of this size, because all at once could exceed the memory.
 _BATCH = 256
 # The difference of gradients, relative to the loss, that counts as rounding: 16 units of rounding,
 # and at least 1e-12, because the vectorised functions of XLA on a CPU have errors of 1e-13 in
@@ -288,6 +289,7 @@ def report(
     logits = jnp.asarray(logits, wide_dtype(logits))
     truth = enumerate(loss, logits, *args, mask=mask, chunks=chunks)
     keys = jax.random.split(key, draws)
+    # Rounding errors of a gradient are proportional to the size of the losses it is computed from.
     size = float(abs(truth.expectation) + np.sqrt(truth.variance))
     rounding = rounding_tolerance(size, logits.dtype)
     rows = []
@@ -302,6 +304,7 @@ def _measure_distances(estimates: np.ndarray, exact: np.ndarray) -> tuple[float,
     """Computes the mean squared distance and the mean cosine of estimates and the gradient."""
     mse = float(np.mean(np.sum((estimates - exact) ** 2, axis=1)))
     lengths = np.linalg.norm(estimates, axis=1) * np.linalg.norm(exact)
+    # An estimate of 0 has no direction and counts with a cosine of 0.
     cosine = np.divide(estimates @ exact, lengths, out=np.zeros_like(lengths), where=lengths > 0)
     return mse, float(np.mean(cosine))
 
@@ -353,10 +356,12 @@ def summarize(estimator: Estimator, samples: Iterable[Sample]) -> Measure:
         bias = np.mean(estimates, axis=0) - exact
         centred = estimates - np.mean(estimates, axis=0)
         covariance = centred.T @ centred / (draws - 1)
+        # Rounding alone gives a deterministic estimator a small covariance.
         if np.trace(covariance) <= floor:
             covariance = np.zeros_like(covariance)
         squares.append(bias @ bias if bias @ bias > floor else 0.0)
         noise.append(np.trace(covariance) / draws + floor)
+        # tr(S^2) is the sum of the squares of all entries, because S is symmetric.
         spread.append(2 * (np.sum((covariance / draws) ** 2) + n * rounding**4))
         variances.append(np.trace(covariance))
         mse, cosine = _measure_distances(estimates, exact)

@@ -129,6 +129,7 @@ class _Antithetic(MultiPass):
 
     def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
         """Returns the two draws b and c."""
+        # The distribution of the noise is symmetric, so both draws have the same distribution.
         return draw_gates(logits, jnp.concatenate([noise, -noise]))
 
     def gradient(
@@ -184,6 +185,7 @@ class DisARM(_Antithetic):
 
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
         """Returns (b - c) sigmoid(|a|) / 2."""
+        # b - c is (-1)^c [b != c].
         return (gates[0] - gates[1]) * jax.nn.sigmoid(jnp.abs(logits)) / 2
 
 
@@ -221,6 +223,8 @@ class LocalExpectation(ByValues):
     ) -> PerGate:
         """Returns the effect of each gate times p (1 - p)."""
         value, flipped = values[0], values[1:]
+        # f(b with b_i = 1) - f(b with b_i = 0): the draw has one of the two values of the gate, its
+        # flipped pattern has the other.
         difference = jnp.where(patterns[0] > 0, value - flipped, flipped - value)
         slope = jax.nn.sigmoid(logits) * jax.nn.sigmoid(-logits)
         return _multiply(difference, slope)

@@ -25,6 +25,7 @@ def attach_slope(
 @attach_slope.defjvp
 def _attach_slope_jvp(primals, tangents):
     value, logits, slope = primals
+    # JAX requires a tangent of the dtype of the value.
     return attach_slope(value, logits, slope), jnp.multiply(*promote(slope, tangents[1])).astype(
         value.dtype
     )
@@ -70,4 +71,6 @@ def _attach(value: Array, logits: Array, gradient: Array) -> Array:
 def _attach_jvp(primals, tangents):
     value, logits, gradient = primals
     slope = jnp.sum(jnp.multiply(*promote(gradient, tangents[1]))).astype(value.dtype)
+    # The derivatives of the value with respect to other inputs stay, and the derivatives with
+    # respect to the logits are added.
     return _attach(value, logits, gradient), tangents[0] + slope

@@ -135,4 +135,5 @@ class HardKuma(_Stretched):
         """Computes P(gate > 0) = (1 - t^alpha)^beta."""
         alpha = jnp.exp(jnp.clip(logits, -_STEEPEST, _STEEPEST) / 2)
         t = -self.low / (self.high - self.low)
+        # The power is computed in logarithms, with beta = 1 / alpha.
         return jnp.exp(jnp.log1p(-(t**alpha)) / alpha)

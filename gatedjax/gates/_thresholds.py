@@ -70,8 +70,11 @@ def _square(u: Array, a: Array | None) -> Parts:
 def _log1p_ratio(x: Array) -> Array:
     """Computes log(1 + x) / x for x > -1, smooth through 0."""
     is_small = jnp.abs(x) < _NEAR
+    # Both branches get finite arguments, because `where` multiplies the derivative of the branch
+    # that it discards by 0, and 0 * inf is NaN.
     small, large = jnp.where(is_small, x, 0), jnp.where(is_small, 1, x)
     series = jnp.zeros_like(x)
+    # Horner's rule for sum_k (-x)^k / (k + 1).
     for k in range(10, -1, -1):
         series = series * small + (-1) ** k / (k + 1)
     return jnp.where(is_small, series, jnp.log1p(large) / large)
@@ -119,6 +122,7 @@ def _power_excess(sums: Array, total: Array, a: Array | None) -> Array:
     del total
     assert a is not None
     log = jnp.log(jnp.where(sums > 0, sums, 1))
+    # For a log near 0 the quotient loses its digits, and at 0 it is 0 / 0; the limit is log.
     is_small = jnp.abs(a * log) < 1e-6
     return sums * jnp.where(is_small, log, -jnp.expm1(-a * log) / jnp.where(is_small, 1, a))
 
@@ -135,6 +139,7 @@ def _around(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array
     low = jnp.min(z, axis=-1, keepdims=True, where=keep, initial=jnp.inf)
     high = jnp.max(z, axis=-1, keepdims=True, where=keep, initial=-jnp.inf)
     alive = jnp.any(keep, axis=-1, keepdims=True)
+    # Gates that are clipped to [0, 1] are all 1 for theta <= low - 1 and all 0 for theta >= high.
     return jnp.where(alive, low - 2, 0), jnp.where(alive, high + 1, 0)
 
 
@@ -173,8 +178,10 @@ def search(
     ends one step after all sums are equal to their totals up to rounding (or to a tolerance), or
     after no number is left between the bounds.
     """
+    # phi(-inf) = 0 in all families, so that padding adds nothing to the sums.
     u = jnp.where(keep, u, -jnp.inf)
     if tolerance is None:
+        # Rounding errors of a sum of n gates grow like sqrt(n).
         tolerance = 16 * float(jnp.finfo(u.dtype).eps) * length_of(u) ** 0.5
     tolerances = tolerance * jnp.maximum(total, 1)
 
@@ -183,6 +190,7 @@ def search(
         values, slopes = family.parts(u - theta, a)
         sums = jnp.sum(values, axis=-1, keepdims=True)
         slope = jnp.sum(slopes, axis=-1, keepdims=True)
+        # The sum falls with theta, so a sum that is too large moves the lower bound up.
         low, high = jnp.where(sums > total, theta, low), jnp.where(sums > total, high, theta)
         newton = theta + family.excess(sums, total, a) / jnp.where(slope > 0, slope, 1)
         middle = (low + high) / 2

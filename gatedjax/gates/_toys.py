@@ -143,6 +143,7 @@ def toys(
                 problem.loss, logits, parameter, key=keys[0], temperature=_TAU, draws=draws
             )
         )  # fmt: skip
+        # The gradient of a logit that all gates share is the sum of their gradients.
         sum_shared = (lambda x: x.sum(-1, keepdims=True)) if problem.shared else (lambda x: x)
         exact = sum_shared(np.asarray(truth.gradient, np.float64))
         size = float(abs(truth.expectation) + np.sqrt(truth.variance))

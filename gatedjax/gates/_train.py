@@ -126,6 +126,7 @@ def train(
     check_estimator(estimator)
     a = logits if mask is None else jax.vmap(mask_logits)(logits, mask)
     wide, n = a.astype(wide_dtype(a)), a.shape[-1]
+    # An estimator without noise gets a row as well, because `draw` takes noise.
     noise = jax.vmap(lambda key: draw_noise_rows(key, max(estimator.rows, 1), n))(keys)
     if isinstance(estimator, Pathwise):
         values, other = reader(
@@ -133,6 +134,7 @@ def train(
         )
         return values[:, 0], other
     if isinstance(estimator, ByValues):
+        # The logits get their gradient from `attached` and not through the draws.
         patterns = jax.lax.stop_gradient(jax.vmap(estimator.patterns)(wide, noise))
         live = estimator.live
         values, other = reader(patterns[:, :live].astype(a.dtype), *rows)
@@ -151,6 +153,7 @@ def train(
     def estimate(logits, key, mask, *row):
         return expected(logits, key, *row, mask=mask)
 
+    # `expectation` returns only the estimate, so the other results need a separate pass.
     _, other = reader(draw(estimator, a, noise[:, 0]).values[:, None], *rows)
     return jax.vmap(estimate)(logits, keys, mask, *rows), jax.lax.stop_gradient(other)
 
@@ -175,12 +178,15 @@ def train_passes(
     """
     if estimator.mirrored:
         pair = [run({stream: key}) for stream in ("gate", "antithetic")]
+        # `vmap` needs a single function, and the two passes take different streams.
         passes = jax.tree.map(lambda *both: jnp.stack(both), *pair)
     else:
         passes = jax.vmap(lambda pass_key: run({"gate": pass_key}))(
             jax.random.split(key, estimator.rows)
         )
     values, scores, other = passes
+    # The mean serves as the baseline of all passes. Dividing by k - 1 instead of k makes up for the
+    # loss of a pass that is part of its own baseline.
     mean = jnp.mean(values, axis=0)
     slopes = jax.lax.stop_gradient(values - mean[None]) / (len(values) - 1)
     return jax.vmap(attached, in_axes=(0, 1, 1))(mean, scores, slopes), other

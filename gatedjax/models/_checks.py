@@ -76,6 +76,7 @@ def check_batch(batch: Mapping[str, Array], **axes: str) -> None:
     shapes = [batch[name].shape for name in axes]
     for letters, shape in zip(map(str.split, axes.values()), shapes, strict=True):
         pairs = list(zip(letters, shape, strict=False))
+        # The first array with an axis sets its size, and the later arrays have to agree with it.
         if len(letters) != len(shape) or any(sizes.setdefault(*pair) != pair[1] for pair in pairs):
             alike: dict[str, list[str]] = {}
             for name, names in axes.items():

@@ -54,6 +54,7 @@ def class_predictions(logits: Float[Array, "B C"], batch: Batch) -> Predictions:
 
 def frozen_embeddings(model: Any, table: str = "embed/table") -> tuple[str, ...]:
     """Returns the path of the word vectors if a network has them and freezes them, else ()."""
+    # A network that reads vectors, such as the rows of an image, has no table of words.
     has_words = getattr(model, "vocab_size", None) is not None
     frozen = has_words and getattr(model.config, "freeze_embeddings", False)
     return (table,) if frozen else ()

@@ -117,6 +117,7 @@ def _check_cloze(batch: Batch) -> None:
     if not is_known(needed, weight):
         return
     cloze, lengths = (np.asarray(value) for value in needed)
+    # Filler rows of a batch may have any cloze.
     real = lengths > 0 if weight is None else np.asarray(weight) > 0
     bad = np.flatnonzero(real & ((cloze < 0) | (cloze >= lengths)))
     if bad.size:
@@ -131,6 +132,7 @@ def _answers(
     log_probs: Float[Array, "B C"], label: Int[Array, " B"]
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
     """Returns -log Pr(answer), 0 without an answer, and True for examples with an answer."""
+    # The label -1 is clipped only for the look-up; `answerable` excludes it from the loss.
     place = jnp.clip(label, 0, log_probs.shape[1] - 1)[:, None]
     answer = jnp.take_along_axis(log_probs, place, axis=1)[:, 0]
     # An answer with probability 0 does not occur in the document.
@@ -141,6 +143,7 @@ def _answers(
 
 def predicted_candidates(log_probs: Float[Array, "B C"], mask: Array) -> Int[Array, " B"]:
     """Returns the most probable candidate, or the first if none occurs in the document."""
+    # `argmax` of a row of -inf would be candidate 0, which may be padding.
     some = jnp.any(~jnp.isneginf(log_probs), axis=-1)
     return jnp.where(some, jnp.argmax(log_probs, axis=-1), jnp.argmax(mask, axis=-1))
 
@@ -194,6 +197,8 @@ def _score(log_probs: Float[Array, "B C"], batch: Batch) -> tuple[Metrics, Predi
     label, weight = batch["label"], batch["weight"]
     losses, answerable = _answers(log_probs, label)
     predicted = predicted_candidates(log_probs, batch["candidate_mask"])
+    # An answer that does not occur counts as wrong, also where the first candidate is predicted for
+    # lack of a better and happens to be the answer.
     correct = ((predicted == label) & answerable).astype(jnp.float32)
     metrics = {
         "loss": Ratio.of(losses, weight * answerable),

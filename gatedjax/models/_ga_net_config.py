@@ -19,6 +19,7 @@ from gatedjax.models._schedule import check_schedule
 
 def needs_closed_words(estimator: Any) -> bool:
     """Returns True if an estimator, or its class, needs the derivative at closed gates."""
+    # Only pathwise estimators have the attribute `hard`; all others draw gates of 0 and 1.
     return estimator.needs_gradient and getattr(estimator, "hard", True)
 
 
@@ -92,6 +93,7 @@ class GateConfig:
             raise ValueError(f"density must be in (0, 1) or None, got {self.density}")
         if self.estimator is not None and self.relax != "soft":
             raise ValueError(f"relax must be 'soft' where estimator={self.estimator!r} says it")
+        # A closed word is removed from the input, so the loss has no derivative at its gate.
         if self.gates_on == "input" and needs_closed_words(KINDS[self.estimation]):
             option = "relax" if self.estimator is None else "estimator"
             raise unread_error(f"{option}={getattr(self, option)!r}")

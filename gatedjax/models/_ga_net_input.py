@@ -51,6 +51,7 @@ def read_scaled_words(
       `encoded` with states and scores.
     """
     values = gates.values
+    # [*S, B, T, E]: a gate multiplies all features of its word.
     xs = _repeat_words(encoded, values) * values[..., None].astype(encoded.words.dtype)
     return _run_backbone(net, encoded, xs, like(encoded.mask, values), batch, train=train)
 
@@ -164,6 +165,7 @@ def _run_backbone(
     train: bool = False,
 ) -> Encoded:
     """Returns `encoded` with the states and scores of gated words, for all draws."""
+    # Dropout belongs to training, where the network reads a single draw.
     if xs.ndim == 3:
         ids = batch.get("example_id")
         outputs = net.backbone(xs, mask, deterministic=not train, example_id=ids)
@@ -197,6 +199,7 @@ def _pack(
     order = jnp.argsort(~is_open, axis=-1, stable=True)
     packed = jnp.take_along_axis(is_open, order, axis=-1)
     moved = jnp.take_along_axis(words, order[..., None], axis=-2)
+    # The argsort of a permutation is its inverse.
     return jnp.where(packed[..., None], moved, 0), packed, jnp.argsort(order, axis=-1)
 
 

@@ -77,6 +77,8 @@ def merge_directions(
       A state per word, and the last state.
     """
     forward, backward = (carry.hidden.astype(states.dtype) for carry in carries[-1])
+    # GA-Net uses the attention of Zhou et al. 2016, who add the directions. The paper does not say
+    # how it merges them, and the operations in its Table 3 fit both.
     if merge == "concat":
         return states, jnp.concatenate([forward, backward], axis=-1)
     hidden = forward.shape[-1]
@@ -91,6 +93,7 @@ def pool_states(
     if weights.ndim == states.ndim:  # The weights of several draws share their states.
         pool = jax.vmap(pool, (None, 0))
     pooled = pool(states, weights)
+    # GA-Net uses the attention of Zhou et al. 2016, who apply tanh to the pooled state.
     return jnp.tanh(pooled) if config.post_tanh else pooled
 
 
@@ -133,4 +136,5 @@ def first_draw(output: Output) -> Tree:
 
 def mean_log_probability(logits: Float[Array, "S B C"]) -> Float[Array, "B C"]:
     """Returns the log of the class probabilities averaged over draws, in log space."""
+    # In log space a small probability does not underflow to log 0.
     return jax.nn.logsumexp(nn.log_softmax(logits), axis=0) - jnp.log(logits.shape[0])

@@ -168,6 +168,9 @@ class GANetTask:
             else:
                 # Only pathwise estimators have a gradient of sampled gates.
                 sampled = config.gates.penalty_on == "gate" and isinstance(estimator, Pathwise)
+                # Eq. 10: lambda times the mean gate. The gates of a word are the pair (open,
+                # closed) in the paper, and its L1 norm is always 1, so only the open component is
+                # penalised. T is the length of the text and not of the padded batch.
                 strength = config.gates.penalty if self.penalty is None else self.penalty
                 penalised = output.gates if sampled else open_probability
                 loss = loss + strength * F.gate_penalty(penalised, mask)
@@ -210,6 +213,7 @@ class GANetTask:
             values = jax.vmap(cross_entropy, in_axes=(0, None), out_axes=1)(
                 outputs.logits, rows["label"]
             )
+            # The metrics and the density belong to the first draw.
             return values, jax.tree.map(lambda x: x[0], outputs)
 
         likelihood, output = train_gates(
@@ -237,6 +241,8 @@ class GANetTask:
         if config.system != "ganet":
             output: Output = self.model.apply(variables, batch)
             metrics = class_metrics(output.logits, label, weight)
+            # A baseline counts as attending to all words, except local attention with its narrower
+            # window.
             attended = batch["lengths"]
             if config.system == "local":
                 attended = jnp.sum(output.attention > 0, axis=-1)
@@ -250,6 +256,8 @@ class GANetTask:
             for mode, output in modes.items()
             for name, ratio in on_rows(self._gate_metrics, output, batch, rows=()).items()
         }
+        # The text of the paper samples the gates at test time, but eq. 6 without noise is a
+        # threshold. The metrics of both are reported in any case.
         hard = modes["threshold" if config.gates.test_gate == "threshold" else "sample"]
         draw = first_draw(hard)
         logits = draw.logits
@@ -278,6 +286,8 @@ class GANetTask:
         mask = F.length_mask(lengths, gates.shape[-1])
         metrics = {
             **class_metrics(logits, label, weight),
+            # The paper does not say whether its densities are means over sentences or over tokens,
+            # so both are reported.
             "density": Ratio.of(F.gate_penalty(gates, mask), weight),
             "density_tok": Ratio(
                 total=jnp.sum(jnp.sum(gates, axis=-1) * weight),

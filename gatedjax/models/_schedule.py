@@ -38,5 +38,6 @@ def schedule(
         return start
     if step is None:
         raise ValueError("batch needs 'step' for a temperature that changes")
+    # All rows have the number of the same step; the maximum makes it a scalar.
     share = jnp.minimum(jnp.max(step) / config.temperature_steps, 1.0)
     return start * (config.final_temperature / start) ** share

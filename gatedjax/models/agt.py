@@ -205,16 +205,22 @@ class AGT(nn.Module):
             count = jnp.maximum(lengths, 1).astype(jnp.float32)[:, None]
             mean = F.attention_pool(vectors, mask.astype(jnp.float32) / count)
             return AGTOutput(logits=self._classify(mean, keys if "head" in sites else None))
+        # The width of the layers and y_0 = s_0 force attention over projected words; the paper does
+        # not say whether the scores read the raw or the projected vectors.
         words = jnp.tanh(self.projection(vectors))
         if "words" in sites:
             words = F.example_dropout(words, rate, keys)
         looked_at = vectors if self.config.attend_raw else None
         states, gates, attention = self.transform(words, mask, keys=looked_at)
+        # The paper does not say where its dropout acts. None acts inside the gated layers here, so
+        # that the path of the carried state stays intact.
         logits = self._classify(states[:, -1], keys if "head" in sites else None)
         return AGTOutput(logits=logits, attention=attention, gates=gates, states=states)
 
     def _classify(self, features: Float[Array, "B D"], keys: Array | None) -> Float[Array, "B C"]:
         """Computes the class scores, with dropout before each layer unless keys are None."""
+        # The folded number gives each layer other bits than the words, which use the keys
+        # themselves.
         for number, layer in enumerate((*self.head, self.classifier)):
             if keys is not None:
                 rate = self.config.dropout

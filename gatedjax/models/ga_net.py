@@ -177,6 +177,7 @@ class GANet(nn.Module):
         tokens = batch["tokens"]
         mask = F.length_mask(batch["lengths"], tokens.shape[1])
         xs = self.embed(tokens)
+        # The backbone and the auxiliary network read the same vectors, dropout included.
         if train and config.dropouts.embedding_dropout > 0:
             keys = keys_of(self, batch, "dropout")
             xs = F.example_dropout(xs, config.dropouts.embedding_dropout, keys)
@@ -204,9 +205,12 @@ class GANet(nn.Module):
         values, closed = open_one(config, encoded, gates)
         mask, scores = like(encoded.mask, values), like(encoded.scores, values)
         if gates.logarithms is not None:
+            # Eq. 9 in log space: a gate too small for float32 still has a weight and a gradient.
             weights = F.relaxed_gated_softmax(scores, gates.logarithms, mask)
         else:
+            # Eq. 2: the softmax over the open words.
             weights = F.gated_softmax(scores, values, mask)
+        # Eq. 2 is 0 / 0 for a text with all gates closed, which the paper does not discuss.
         if closed is not None and config.gates.empty == "soft":
             weights = jnp.where(closed[..., None], F.masked_softmax(scores, mask), weights)
         pooled = pool_states(config, encoded.states, weights)
@@ -233,6 +237,8 @@ class GANet(nn.Module):
         """Computes the output of a baseline: the last state, soft attention or local attention."""
         config, lengths = self.config, batch["lengths"]
         if config.system == "bilstm":
+            # The last states are that of the last real word forwards and of the first word
+            # backwards.
             return GANetOutput(logits=self.classify(encoded.last, batch, train=train))
         if config.system == "soft":
             weights = F.masked_softmax(encoded.scores, encoded.mask)
@@ -300,6 +306,7 @@ class GANet(nn.Module):
         if temperature is None:
             last = config.gates.final_temperature
             temperature = config.gates.temperature if last is None else last
+        # A leading axis of size 1 makes modes without draws like modes with draws.
         modes = {
             "sample": Gates(draw_gates(logits, noise), hard=True),
             "threshold": Gates(F.threshold_gates(logits[None]), hard=True),

@@ -123,6 +123,7 @@ class GAReaderConfig:
         """Returns the options of all `nn.GRU` of the network."""
         options: Options = {
             "reset_after": self.reset_after,
+            # Lasagne, the library of the authors, has no second bias in its GRU.
             "recurrent_bias": False,
             "gradient_clip": self.step_clip,
         }
@@ -221,8 +222,12 @@ class GAReader(nn.Module):
                 **types,
             )
         if c.feature:
+            # The table has a vector of width 2 for each of the two values of the feature, as in the
+            # program; the formula of the paper appends a one-hot vector.
             normal = nn.initializers.normal(0.01)
             self.feature_table = self.param("feature_table", normal, (2, 2))
+        # Without gates only the last hop uses the query, so the hops below are GRUs over the
+        # document.
         if c.gating == "none":
             below: list[Any] = [
                 gnn.GRU(c.hidden, bidirectional=True, **gru, **types) for _ in range(c.hops - 1)
@@ -234,6 +239,8 @@ class GAReader(nn.Module):
                 )
                 for _ in range(c.hops - 1)
             ]
+        # The last hop has no gates: K hops have K - 1 gatings, and each hop has GRUs with separate
+        # weights.
         self.hop = [*below, gnn.GatedAttentionHop(c.hidden, gating=None, gru=gru, **types)]
 
     def __call__(self, batch: Batch, *, train: bool = False) -> GAReaderOutput:
@@ -267,7 +274,9 @@ class GAReader(nn.Module):
                 _, _, _, xs, hop_attention = hop(xs, query, document_mask, query_mask)
                 attention.append(hop_attention)
             if keys is not None:
+                # Dropout acts only on the inputs of the hops 2 .. K, as in the program.
                 xs = F.example_dropout(xs, c.dropout, fold_keys(keys, number + 1))
+        # As in the program, the feature joins after the dropout of hop K - 1 and is never dropped.
         if c.feature:
             shared = _shared_tokens(batch, document_mask, query_mask).astype(jnp.int32)
             feature = take_rows(self.feature_table, shared).astype(xs.dtype)
@@ -287,6 +296,7 @@ class GAReader(nn.Module):
         """Returns X_0 and Y, the word vectors of document and query."""
         words = None
         if self.config.characters.char_dim:
+            # Each distinct word is read once, and its vector is looked up for each token below.
             words = self.characters(batch["word_characters"], batch["word_lengths"])
         both = []
         for number, name in enumerate(("document", "query")):
@@ -306,6 +316,8 @@ class GAReader(nn.Module):
 def _shared_tokens(batch: Batch, document_mask: Array, query_mask: Array) -> Bool[Array, "B N"]:
     """Returns True at document tokens that are also tokens of the query."""
     same = batch["document"][:, :, None] == batch["query"][:, None, :]
+    # The program compares with the padded query, so that id 0 always counts as present; here only
+    # real tokens count.
     return jnp.any(same & query_mask[:, None, :], axis=-1) & document_mask
 
 

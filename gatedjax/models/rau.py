@@ -159,6 +159,7 @@ def recurrent_layers(config: RAUConfig) -> Tree:
         "init_scale": config.init_scale,
         "dtype": jnp.dtype(config.dtype),
     }
+    # An LSTM has no reset gate, so `reset_after` and `gate_bias` do not apply to it.
     if config.cell == "lstm":
         return gnn.LSTM(config.hidden, forget_bias=config.forget_bias, **options)
     options |= {"reset_after": config.reset_after, "gate_bias": config.gate_bias}
@@ -244,6 +245,7 @@ class RAUClassifier(nn.Module):
         last = carries[-1]
         # The carries of an LSTM and of time_causal have further fields besides the state h.
         state = last if isinstance(last, jax.Array) else last.hidden
+        # The carry is float32 or wider, but the classifier computes in the dtype of the network.
         pooled = state.astype(states.dtype)
         if keys is not None:
             pooled = F.example_dropout(pooled, config.dropouts.state_dropout, fold_keys(keys, 1))

@@ -101,6 +101,8 @@ class RAULanguageModel(nn.Module):
         """
         states, carry = self._run(batch, carry, train)
         kernel = self.kernel.astype(states.dtype)
+        # The logits are float32, because a softmax over the vocabulary needs more digits than
+        # bfloat16 has.
         logits = jnp.matmul(states, kernel, preferred_element_type=jnp.float32)
         return RAULanguageOutput(logits + self.bias[None, None], states, carry)
 
@@ -130,6 +132,7 @@ class RAULanguageModel(nn.Module):
         tokens, lengths = batch["tokens"], batch["lengths"]
         if not jnp.issubdtype(tokens.dtype, jnp.integer):
             raise ValueError(f"tokens must be an integer array, got dtype {tokens.dtype}")
+        # Rows with a reset, and all rows of the first window, start with this state.
         begin = self.recurrent.initial_carry(tokens.shape[0])
         if carry is None:
             carry = begin
@@ -159,6 +162,7 @@ class RAULanguageModel(nn.Module):
             example_id=batch.get("example_id"),
         )
         if keys is not None:
+            # The folded number gives the states other bits than the word vectors.
             states = F.example_dropout(states, config.dropouts.state_dropout, fold_keys(keys, 1))
         return states, carry
 

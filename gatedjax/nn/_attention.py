@@ -55,6 +55,8 @@ class TokenScore(nn.Module):
         if self.kind == "mlp1":
             width = self.features or states.shape[-1]
             states = nn.Dense(width, dtype=self.dtype, param_dtype=self.param_dtype)(states)
+        # The score has no bias, because a softmax does not change if all scores grow by the same
+        # number.
         score = nn.Dense(
             1, use_bias=False, kernel_init=nn.initializers.glorot_uniform(),
             dtype=self.dtype, param_dtype=self.param_dtype,
@@ -197,11 +199,13 @@ class GatePredictor(nn.Module):
 
     def _self_attention(self, xs: Array, mask: Array, types: Options) -> Array:
         if self.positions:
+            # Self-attention does not see the order of the words without positions.
             xs = xs + F.sinusoids(np.arange(xs.shape[1]), xs.shape[2], xs.dtype)[None]
         query = nn.Dense(self.features, name="query", **types)(xs)
         key = nn.Dense(self.features, name="key", **types)(xs)
         value = nn.Dense(self.features, name="value", **types)(xs)
         scores = F.scaled_dot_product(query, key)
+        # [B, 1, N]: the mask excludes keys and is the same for all queries.
         weights = F.masked_softmax(scores, mask[:, None, :])
         return jnp.einsum("bqk,bkd->bqd", weights, value)
 
@@ -240,7 +244,8 @@ class LocalPosition(nn.Module):
         hidden = jnp.tanh(nn.Dense(last.shape[-1], use_bias=False, **types)(last))
         share = nn.Dense(1, use_bias=False, **types)(hidden)[..., 0]
         share = share.astype(wide_dtype(share))
-        # The maximum comes first, because an unsigned 0 - 1 would be the largest integer.
+        # The factor is len - 1 and not len, because positions count from 0. The maximum comes
+        # first, because an unsigned 0 - 1 would be the largest integer.
         return (jnp.maximum(lengths, 1) - 1) * nn.sigmoid(share)
 
 

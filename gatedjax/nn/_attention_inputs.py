@@ -46,6 +46,8 @@ def check_attention(
     check_relative(module.relative, module.max_offset, module.num_heads)
     if module.block is not None and module.block < 1:
         raise ValueError(f"block must be at least 1, got {module.block}")
+    # Without a source the mask of the inputs is also that of the keys, and a cache contains its
+    # mask.
     excludes_mask = source is None or isinstance(source, F.AttentionCache)
     if excludes_mask and source_mask is not None:
         raise ValueError("source_mask must be None without source, or with a cache of it")

@@ -85,6 +85,8 @@ class CharacterEncoder(nn.Module):
         options = {"dtype": self.dtype, "param_dtype": self.param_dtype, **(self.gru or {})}
         reader = GRU(self.hidden, bidirectional=True, name="gru", **options)
         ((ahead, back),), _ = reader(vectors, F.length_mask(lengths, size))
+        # Carries are float32 or wider in all dtypes, but the projection follows the dtype of the
+        # vectors.
         both = jnp.concatenate([ahead, back], axis=-1).astype(vectors.dtype)
         dense = nn.Dense(
             self.features,

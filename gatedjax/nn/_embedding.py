@@ -57,6 +57,7 @@ class WordEmbedding(nn.Module):
           ValueError: if `initial` has another shape than the table.
         """
         check_integers(tokens=tokens)
+        # The size of the vocabulary, which replaces negative ids below, need not fit in int8.
         tokens = wide_integers(tokens)
         shape = (self.num_embeddings, self.features)
         if self.initial is not None and self.initial.shape != shape:

@@ -86,6 +86,7 @@ class GatedAttentionHop(nn.Module):
         }
         _, states = grus["document"](document, document_mask)
         ((ahead, back),), query_states = grus["query"](query, query_mask)
+        # Final carries are float32 or wider in all dtypes.
         summary = jnp.concatenate([ahead, back], axis=-1).astype(query_states.dtype)
         if self.gating is None:
             return HopOutput(states, query_states, summary, None, None)

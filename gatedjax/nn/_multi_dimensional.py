@@ -45,6 +45,8 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     ) -> tuple[Array, Array, Array]:
         # The axis of heads has size 1 and is dropped.
         query, key, value = (heads[name][:, 0] for name in ("query", "key", "value"))
+        # The scores are [B, D, Q, N]: the features take the place of the heads, because each
+        # feature has a softmax.
         scores = multi_dimensional_scores(query, key, self.score_scale)
         size = key.shape[1]
         allowed = (jnp.ones((1, size), bool) if mask is None else mask)[:, None, None]

@@ -78,6 +78,8 @@ def _both_directions(name: str, carries: Any) -> tuple[Any, Any]:
     """
     if carries is None:
         return None, None
+    # An LSTMState is also a tuple of two arrays, but it is the carry of one direction; named tuples
+    # have `_fields`.
     is_pair = isinstance(carries, tuple | list) and not hasattr(carries, "_fields")
     if not is_pair or len(carries) != 2:
         raise ValueError(
@@ -399,6 +401,8 @@ class RAU(_Recurrent):
             else:
                 shapes |= {"affinity": (h, joined)}
 
+        # Blocks r and z come first in all kinds of weights; the update gate gets the negative bias,
+        # which keeps more of the old state.
         gates = _bias(self.gate_bias, -self.gate_bias, *[0] * (blocks - 2))
 
         def param(field: str, init: Initializer, shape: tuple[int, ...]) -> Array:
@@ -445,6 +449,8 @@ class RAU(_Recurrent):
         Raises:
           ValueError: if the module has several layers or two directions.
         """
+        # The inputs of a second layer are the outputs of the first, which this method does not
+        # compute.
         if self.num_layers != 1 or self.bidirectional:
             raise ValueError("attention_weights needs one layer and one direction")
         xs = xs.astype(self.dtype or xs.dtype)

@@ -174,6 +174,8 @@ def selection_record(
       "gates" and "logits" over pairs; "counts", "entropies", "log_probs", "probabilities", with
       pairs "keys" and with weights "score", summed over the keys [B, M, Q].
     """
+    # Sums over keys are enough for all means, so that blocks of queries need not return arrays over
+    # pairs.
     count = functools.partial(F.selection_counts, mask=mask, pair_mask=pairs)
     record = {
         "gates": gates.values,

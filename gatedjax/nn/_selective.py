@@ -257,6 +257,7 @@ class SelectiveSelfAttention(nn.Module):
         real = (
             jnp.ones(shape, bool) if source_mask is None else jnp.broadcast_to(source_mask, shape)
         )
+        # The cache of a source is full: its position is its length.
         return F.AttentionCache(**heads, mask=real, position=jnp.full((), shape[1], jnp.int32))
 
     @nn.nowrap
@@ -335,6 +336,7 @@ class SelectiveSelfAttention(nn.Module):
     def _output(self, mixed: Array, mask: Array | None, features: int) -> Array:
         """Projects the attended values [B, M, Q, H] to the output [B, Q, D], 0 at padding."""
         output = self._linear("out", jnp.swapaxes(mixed, 1, 2), features, axis=(-2, -1))
+        # The bias b_o would give padding a vector.
         if mask is None:
             return output
         return jnp.where(mask[..., None], output, jnp.zeros_like(output))
@@ -375,6 +377,7 @@ class SelectiveSelfAttention(nn.Module):
         if self.selector == "none":
             weights, record = F.masked_softmax(scores, allowed), {}
         else:
+            # The logits s are not divided by sqrt(H), as in the paper and the authors' code.
             logits = jnp.einsum(
                 "bmqd,bmkd->bmqk",
                 heads["selector_query"],

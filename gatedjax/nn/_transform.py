@@ -88,6 +88,7 @@ class AttentionGatedTransform(nn.Module):
         selected, attention = F.selection_vectors(
             words, kernels.astype(words.dtype), vectors, mask, keys=keys
         )
+        # The two other ablations keep the layers and replace only their selection vectors.
         if self.ablate_mode != "highway":
             selected = self._extend(selected)
         states, gates = self._gated(selected)
@@ -107,6 +108,7 @@ class AttentionGatedTransform(nn.Module):
         shape = (1 if self.share_attention_matrix else layers, width, hidden)
         # The first axis stacks layers and has no part in the fans of a kernel.
         glorot = nn.initializers.glorot_uniform(batch_axis=(0,))
+        # |tanh| is at most 1, so with this variance 1/A the first scores have at most variance 1.
         normal = nn.initializers.normal(hidden**-0.5)
         return (
             self.param("attention_kernel", glorot, shape, self.param_dtype),
@@ -152,6 +154,8 @@ def _glorot_blocks(*inputs: int) -> Initializer:
 
     def blocks(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         rows, columns = shape[-2], shape[-1] // len(inputs)
+        # The Glorot limit is sqrt(6 / (fan in + fan out)), with the rows of the whole matrix as fan
+        # in.
         limits = np.sqrt([6 / (times * rows + columns) for times in inputs])
         limit = jnp.asarray(np.repeat(limits, columns), dtype)
         return jax.random.uniform(key, shape, dtype, -1.0, 1.0) * limit[None, None]

@@ -239,6 +239,7 @@ class SSANEncoder(nn.Module):
         if self.embeddings is None:
             states = states * jnp.asarray(c.hidden**0.5, dtype)
         states, selections = run_layers(self, self._add_positions(states), mask, batch, train)
+        # The biases of the layers give padding states other than 0.
         states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
         return SSANEncoderOutput(states=states, selections=selections)
 
@@ -281,6 +282,7 @@ def run_layers(
     c: SSANConfig = module.config
     ids, dtype, rates = batch.get("example_id"), jnp.dtype(c.dtype), c.dropouts
     layer_bytes: Sequence[LayerBytes | None] = [None] * c.num_layers
+    # A network without dropout need not have the stream "dropout".
     if train and max(rates.dropout, rates.attention_dropout, rates.relu_dropout) > 0:
         first, layer_bytes = draw_layer_bytes(
             module,
@@ -288,12 +290,15 @@ def run_layers(
             states.shape[:2],
             layers=c.num_layers,
             sublayers=2,
+            # An attention in blocks draws the bytes of each block itself, because bytes for all
+            # pairs would be as large as the weights that blocks avoid.
             keys=states.shape[1:2] if c.memory.block is None else (),
             heads=c.num_heads,
             features=c.hidden,
             hidden=c.filter_size,
         )
         states = F.byte_dropout(states, rates.dropout, first)
+    # Evaluation opens selections by a threshold and has no temperature.
     temperature = schedule(c.gates, batch.get("step")) if train and c.gates.selective else None
     selections = []
     for layer in range(1, c.num_layers + 1):

@@ -170,6 +170,7 @@ class SSANNLI(nn.Module):
         else:
             self.attention = gnn.SelectiveSelfAttention(**options)
         if c.fusion:
+            # One bias is enough for the sum of the two projections.
             self.fusion_token = nn.Dense(c.hidden, use_bias=False, **types)
             self.fusion_attended = nn.Dense(c.hidden, **types)
         self.pool = gnn.SourceToToken(**types)
@@ -196,6 +197,8 @@ class SSANNLI(nn.Module):
         hypothesis, hypothesis_selection = self._encode(
             batch["hypothesis"], batch["hypothesis_lengths"], ids, tau, train
         )
+        # The features by which DiSAN and ReSAN compare two sentences: both vectors, their
+        # difference and their product.
         both = [premise, hypothesis, premise - hypothesis, premise * hypothesis]
         features = self._dropout(jnp.concatenate(both, axis=-1), ids, train)
         hidden = nn.elu(self.compare(features))
@@ -218,8 +221,11 @@ class SSANNLI(nn.Module):
         mask = F.length_mask(lengths, tokens.shape[1])
         vectors = self._dropout(self.embed(tokens), ids, train)
         states = nn.elu(self.projection(vectors))
+        # The direction masks of DiSAN are left out, so the model would not see the order of the
+        # words without positions.
         if self.config.positions == "sinusoidal":
             states = add_positions(states)
+        # Projection and positions give padding states other than 0.
         states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
         attended, selection = self.attention(
             states, mask, deterministic=not train, example_id=ids, temperature=temperature

@@ -143,6 +143,7 @@ class SSANProbe(nn.Module):
             lowest = jnp.finfo(states.dtype).min
             top = jnp.max(jnp.where(column, states, lowest), axis=1)
             return jnp.where(jnp.any(column, axis=1), top, jnp.zeros_like(top))
+        # A sentence without words has the mean 0 instead of 0 / 0.
         count = jnp.maximum(jnp.sum(mask, axis=1), 1).astype(jnp.float32)[:, None]
         return F.attention_pool(states, mask.astype(jnp.float32) / count)
 

@@ -108,8 +108,11 @@ class WordReorderingDetector(nn.Module):
         parts = nn.Dense(3 * c.hidden, name="parts", **types)(states)
         query, key, value = jnp.split(parts, 3, axis=-1)
         insert = nn.Dense(1, name="insert", **types)(jnp.tanh(query))[..., 0].astype(jnp.float32)
+        # The second pointer depends on the first: its scores compare each word with the mean value
+        # under the distribution of the first.
         weights = F.masked_softmax(insert, mask)
         context = F.attention_pool(jnp.where(mask[..., None], value, 0), weights)
+        # The axis of size 1 is the single query of each sentence.
         original = F.scaled_dot_product(context[:, None], key)[:, 0]
         logits = jnp.stack([insert, original], axis=1)
         return WordReorderingOutput(

@@ -178,9 +178,11 @@ def selector_terms(
     for selection in _with_selector(selections):
         selected: Any = selection.selected
         entropy: Any = selection.entropy
+        # s_1 counts keys per token, summed over heads as in the authors' code.
         if config.selected_weight:
             penalty = penalty + config.selected_weight * jnp.sum(selected, axis=1)
         if config.entropy_weight:
+            # A positive weight raises the entropy of the selection.
             penalty = penalty - config.entropy_weight * entropy
         if config.estimation == "reinforce":
             if baseline is None or selection.rate is None:
@@ -334,6 +336,7 @@ class SelectorTask:
         config = self.model.config.gates
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         summed, units = self._cost(output, batch)
+        # An example without units has a sum of 0, which is divided by 1.
         cost = summed / jnp.maximum(units, 1)
         selections = self._selections(output)
         penalty, surrogate = selector_terms(config, selections, cost, output.baseline)

@@ -135,12 +135,15 @@ class SSANTagger(nn.Module):
         init = scaled_embedding(c.embedding_dim)
         words = word_vectors(self, table_init=init, name="embed")(tokens)
         table = self.param("predicate", scaled_embedding(c.embedding_dim), (2, c.embedding_dim))
+        # A mark outside of 0 and 1 would have no row in the table.
         marked = take_rows(table, jnp.clip(marks, 0, 1)).astype(dtype)
+        # DeepAtt multiplies the joined vectors by the square root of their width and adds a bias.
         states = jnp.concatenate([words, marked], axis=-1) * jnp.asarray(c.hidden**0.5, dtype)
         bias = self.param("bias", nn.initializers.zeros_init(), (c.hidden,))
         states = states + bias.astype(dtype)[None, None]
         if c.order.positions == "sinusoidal":
             states = add_positions(states)
+        # DeepAtt initialises its matrices as orthogonal.
         orthogonal = nn.initializers.orthogonal()
         states, selections = run_layers(
             self, states, mask, batch, train, feed_forward_first=True, kernel_init=orthogonal
@@ -196,6 +199,7 @@ class SSANTaggingTask(SelectorTask):
             raise ValueError(f"width must be at least {predicted.shape[1]}, got {self.width}")
         return {
             "example_id": batch["example_id"],
+            # Batches have different widths, and the predictions of a data set form a single array.
             "predicted": jnp.pad(predicted, ((0, 0), (0, spare)), constant_values=-1),
         }
 

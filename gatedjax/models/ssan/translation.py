@@ -175,6 +175,8 @@ class SSANTranslator(nn.Module):
         check_batch(batch, tokens="B N", lengths="B", targets="B T", target_lengths="B")
         targets, lengths = batch["targets"], batch["target_lengths"]
         encoded = self.encode(batch, train=train)
+        # The decoder predicts word t from the words before it, so its inputs are the targets
+        # shifted by one.
         before = jnp.pad(targets, ((0, 0), (1, 0)), constant_values=START)[:, :-1]
         states = self._add_positions(self._embed(before))
         c = self.config
@@ -281,10 +283,14 @@ class SSANTranslator(nn.Module):
         if not self.config.share_embeddings:
             return self.target_table
         table = self.encoder.variables["params"]["embed"]["table"]
+        # The encoder stops the gradient only where it looks words up, and the decoder uses the same
+        # table.
         return jax.lax.stop_gradient(table) if self.config.freeze_embeddings else table
 
     def _embed(self, tokens: Int[Array, "*B"]) -> Float[Array, "*B D"]:
         vectors = take_rows(self._table(), tokens).astype(jnp.dtype(self.config.dtype))
+        # The table has the standard deviation 1 / sqrt(d), and inputs are scaled to unit variance,
+        # as in the authors' code.
         return vectors * jnp.asarray(self.config.hidden**0.5, vectors.dtype)
 
     def _add_positions(self, states: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
@@ -305,6 +311,7 @@ class SSANTranslator(nn.Module):
         return F.length_mask(batch["lengths"], batch["tokens"].shape[1])[:, None, None]
 
     def _logits(self, states: Float[Array, "*B D"]) -> Float[Array, "*B V"]:
+        # With normalisation before the sublayers the last sum is not normalised yet.
         if self.config.norm == "pre":
             states = self.decoder_norm(states)
         table = self._table() if self.config.tie_output else self.output_table
@@ -351,6 +358,8 @@ def translate(
     """
     if extra < 1:
         raise ValueError(f"extra must be at least 1, got {extra}")
+    # The size of the loop is static, so it follows from the padded sources; `limits` below has the
+    # limit of each target.
     size = batch["tokens"].shape[1] + extra
     check_search(beam_size, length_penalty, size)
     variables = {"params": params}
@@ -372,6 +381,7 @@ def translate(
     options: Options = {"size": size, "start": START, "stop": STOP}
     # The limit of a target depends on its source and not on the padding of the batch.
     limits = batch["lengths"].astype(jnp.int32) + extra
+    # A beam of 1 is greedy search, which has less to sort and to copy.
     if beam_size == 1:
         return greedy_search(step, arrays["cache"], limits, **options)
     return beam_search(

@@ -15,6 +15,8 @@ from gatedjax.models.transformer.encoder import FeedForward, LayerBytes, Norm
 from gatedjax.nn._selective import unit_scaling
 from gatedjax.nn._types import Initializer
 
+# The form of `LayerBytes` for two attentions and three sublayers, so that evaluation unpacks it
+# like the bytes of training.
 _NOTHING_DRAWN: Any = ((None, None), (None, None, None), None)
 KeyValue = tuple[Float[Array, "B M N H"], Float[Array, "B M N H"]]
 
@@ -183,6 +185,7 @@ class DecoderLayer(nn.Module):
                 new = new.reshape(rows, beams, *new.shape[1:])
                 keys_and_values.append(put(old, new, position))
             key, value = (x.reshape(rows * beams, *x.shape[2:]) for x in keys_and_values)
+            # Entries of the cache behind the position are still 0 and must not be seen.
             so_far = causal_pairs(position[None], key.shape[2])[None, None]
             return self.self_attention(flat, (key, value), so_far).reshape(states.shape)
 
@@ -216,6 +219,7 @@ def causal_mask(mask: Bool[Array, "B T"]) -> Bool[Array, "B 1 T T"]:
     """Returns True where a query may see a key: at real positions that are not after the query."""
     size = mask.shape[1]
     before = causal_pairs(jnp.arange(size), size)
+    # [B, 1, T, T]: all heads have the same mask, and padding is excluded as a key only.
     return before[None, None] & mask[:, None, None, :]
 
 
@@ -240,4 +244,6 @@ def smoothed_cross_entropy(
     logits = logits.astype(jnp.float32)
     total = jax.nn.logsumexp(logits, axis=-1)
     of_target = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+    # log p_v = logit_v - total, so the sum over classes needs the mean of the logits and no array
+    # of log p.
     return total - (1 - smoothing) * of_target - smoothing * jnp.mean(logits, axis=-1)

@@ -81,7 +81,10 @@ def draw_layer_bytes(
       The bytes for the inputs of the stack [B, N, D], and the bytes of each layer.
     """
     rows, size = shape
+    # Each kind of bytes has a key, because equal keys would give equal bits.
     streams = [example_keys(module, "dropout", example_id, rows) for _ in range(1 + len(keys))]
+    # The last axis of `flat` has the bytes of the inputs, then for each layer the bytes of the
+    # results of its sublayers and of its hidden layer.
     width = sublayers * features + hidden
     flat = F.feature_bytes(streams[0], size, features + layers * width)
     pairs = [
@@ -220,9 +223,12 @@ class EncoderLayer(nn.Module):
             if layer_bytes is None:
                 change = dropout_rows(self, change, self.dropout, example_id, deterministic)
             else:
+                # The bytes for the result of the feed-forward network come first, whatever the
+                # order of the sublayers.
                 change = F.byte_dropout(
                     change, self.dropout, layer_bytes.results[name == "attention"]
                 )
+            # Dropout acts on the change only, so that the residual path stays intact.
             inputs = inputs + change
             if self.norm == "post":
                 inputs = norm(inputs)

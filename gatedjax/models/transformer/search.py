@@ -104,17 +104,22 @@ def beam_search(
         totals = (s["alive_scores"][..., None] + log_probs).reshape(rows, beam_size * classes)
         # At most K of the best 2K extensions are stop tokens, so that K unfinished targets remain.
         best, index = lax.top_k(totals, min(2 * beam_size, beam_size * classes))
+        # The extensions of a row form a single axis of K V entries, target by target.
         parents, tokens = index // classes, (index % classes).astype(jnp.int32)
         longer = _pick(s["alive"], parents).at[:, :, at].set(tokens)
         ends = tokens == stop
 
+        # A stop token beyond rank K belongs to a target that the beam would have dropped.
         first = jnp.arange(best.shape[1])[None] < beam_size
         ending = ends & first & (best > -jnp.inf) & ~s["done"][:, None]
+        # The penalty applies to finished targets only: unfinished targets of a step have equal
+        # lengths.
         scores = jnp.where(ending, best / length_penalty(at + 1, alpha), -jnp.inf)
         scores = jnp.concatenate([s["ended_scores"], scores], axis=1)
         best_scores, best_ended = lax.top_k(scores, beam_size)
         ended_targets = _pick(jnp.concatenate([s["ended"], longer], axis=1), best_ended)
 
+        # Finished targets cannot go on.
         alive_scores, going = lax.top_k(jnp.where(ends, -jnp.inf, best), beam_size)
         # The search of a row ends after K finished targets, also if better ones could follow.
         count = s["count"] + jnp.sum(ending, axis=1)
@@ -127,6 +132,8 @@ def beam_search(
             "ended_scores": best_scores,
             "count": count,
             "done": s["done"] | (count >= beam_size) | (at + 1 >= limits),
+            # The cache follows the targets, because a target that goes on may have a parent in
+            # another place of the beam.
             "cache": _gather(cache, jnp.take_along_axis(parents, going, axis=1)),
         }
 
@@ -209,6 +216,7 @@ def greedy_search(
         }
 
     def is_unfinished(s: dict[str, Tree]) -> Array:
+        # The loop runs until the last row is done; rows that are done do not change.
         return (s["position"] < size) & ~jnp.all(s["done"])
 
     state = lax.while_loop(is_unfinished, body, state)
