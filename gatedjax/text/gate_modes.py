@@ -1,7 +1,7 @@
-"""A trained GA-Net under every kind of gate, and estimators of its gradient at its parameters.
+"""Tests of a trained GA-Net under all kinds of gates, and of estimators of its gradient.
 
-`gate_modes` computes loss and accuracy, the exact expectation over all patterns among them, and
-`measure` the bias and variance of estimators.
+`gate_modes` computes the loss and the accuracy for each kind of gate, and their exact expectation
+over all patterns. `measure` computes the bias and the variance of estimators of the gradient.
 """
 
 import dataclasses
@@ -33,17 +33,18 @@ from gatedjax.models import GANet
 from gatedjax.text._gate_patterns import LOWER, Held, TextTruth, text_truth
 
 MOST_WORDS = 24
-"""Of a text whose patterns are all evaluated: 2^24 take some seconds."""
+"""The greatest number of words of a text that is evaluated. Its 2^24 patterns take some seconds."""
+# The greatest number of texts in a batch of the encoder.
 _ROWS = 64
 
 
 class ModeValues(NamedTuple):
-    """Texts under one kind of gate, S draws of it (1 where nothing is drawn).
+    """The results of N texts under a kind of gate, for S draws; S is 1 if no gates are drawn.
 
     Attributes:
-      loss: cross-entropy.
-      right: whether the label is predicted.
-      density: share of the words that is open (the mean of soft gates).
+      loss: the cross-entropy.
+      right: 1 if the label is predicted, else 0.
+      density: the share of open words, or the mean of soft gates.
     """
 
     loss: Float[np.ndarray, "S N"]
@@ -53,19 +54,20 @@ class ModeValues(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GateModes:
-    """What `gate_modes` found of N texts.
+    """The results of `gate_modes` for N texts.
 
     Attributes:
-      rows: [N] of the batch.
-      left_out: how many texts have more than `longest` words.
-      longest: words of a text whose patterns were all evaluated.
-      lengths: [N] words.
-      labels: [N] true classes.
-      temperature: of the relaxed gates.
-      draws: S.
-      truths: [N] what is exactly true of each text.
-      logits: log-odds of open gates [n] of each text.
-      modes: "sample", "threshold", "expected", "relaxed" as `GANet.gate_modes` has them.
+      rows: the rows of the texts in the batch.
+      left_out: the number of texts with more than `longest` words, which have no results.
+      longest: the greatest number of words of a text that is evaluated.
+      lengths: the number of words of each text.
+      labels: the true class of each text.
+      temperature: the temperature of the relaxed gates.
+      draws: the number S of draws of sampled and of relaxed gates.
+      truths: the exact results of each text under Bernoulli gates, N of them.
+      logits: the gate logits a of each text, N arrays [n].
+      modes: the results for "sample", "threshold", "expected" and "relaxed", the kinds of gates of
+        `GANet.gate_modes`.
     """
 
     rows: Int[np.ndarray, " N"]
@@ -81,14 +83,17 @@ class GateModes:
 
     @property
     def one_draw(self) -> tuple[float, float]:
-        """Standard deviations of mean loss and accuracy when every text has one draw; exact."""
+        """The standard deviations of mean loss and accuracy with one draw per text; exact."""
         share = np.array([one.right for one in self.truths])
         sums = sum(one.variance for one in self.truths), float(np.sum(share * (1 - share)))
         loss, accuracy = (float(np.sqrt(max(x, 0.0))) / len(self.rows) for x in sums)
         return loss, accuracy
 
     def record(self) -> Json:
-        """What is known of every text, as JSON can hold it; patterns as texts of 0 and 1."""
+        """Returns the settings and the results of each text as a dict for JSON.
+
+        Patterns are strings of 0 and 1.
+        """
         loss, accuracy = self.one_draw
         truths = self.truths
         return {
@@ -112,7 +117,12 @@ class GateModes:
         }
 
     def table(self) -> tuple[ModeRow, ...]:
-        """A row for every kind of gate: those of the exact expectation between drawn and other."""
+        """Computes a row for each kind of gate, as means over texts.
+
+        Returns:
+          The rows "sample", "exact", "marginal" (the loss of the mean probabilities), "threshold",
+          "best" (the pattern with the lowest loss of each text), "expected" and "relaxed".
+        """
         truths = self.truths
         exact = float(np.mean([one.loss for one in truths]))
         open_p = float(np.mean([np.mean(_sigmoid(a)) for a in self.logits]))
@@ -158,12 +168,16 @@ class GateModes:
 
 
 def _sigmoid(logits: np.ndarray) -> np.ndarray:
+    """Computes the open probabilities of gate logits in float64."""
     with np.errstate(over="ignore"):
         return 1 / (1 + np.exp(-logits.astype(np.float64)))
 
 
 def _mean(values: np.ndarray) -> tuple[float, float | None]:
-    """(mean over draws and texts, its standard error over draws)."""
+    """Returns the mean over draws and texts, and its standard error over draws.
+
+    The standard error is None for a single draw.
+    """
     draws = np.mean(values.astype(np.float64), axis=1)
     error = None
     if len(draws) > 1:
@@ -172,15 +186,15 @@ def _mean(values: np.ndarray) -> tuple[float, float | None]:
 
 
 class Network(ByIdentity):
-    """A network as a static argument; the head of patterns."""
+    """A GA-Net as a static argument of compiled programs. A call classifies pooled states."""
 
     def __call__(self, params: Params, pooled: Array) -> Array:
-        """Class scores of pooled states."""
+        """Computes the class scores of pooled states."""
         return self.model.apply({"params": params}, pooled, method=GANet.from_pooled)
 
 
 def check_gated(model: object) -> None:
-    """Raises ValueError unless this is a GA-Net with gates on attention."""
+    """Raises ValueError unless the model is a GA-Net with gates on attention."""
     what = f"the system {model.config.system!r}" if isinstance(model, GANet) else type(model)
     if not isinstance(model, GANet) or model.config.system != "ganet":
         raise ValueError(f"model must be a GA-Net with gates, got {what}, which has none")
@@ -200,7 +214,12 @@ def _read(
     key: Key[Array, ""],
     temperature: Array,
 ) -> tuple[Tree, Held, dict[str, ModeValues]]:
-    """What `encode` gave, what patterns need of it, and the modes of the network itself."""
+    """Encodes a batch and evaluates the kinds of gates of `GANet.gate_modes`.
+
+    Returns:
+      The result of `GANet.encode`, the arrays of all texts that `text_truth` needs, and the values
+      of each kind of gate.
+    """
     config = dataclasses.replace(network.model.config, test_samples=draws)
     model, variables = network.model.clone(config=config), {"params": params}
     encoded: Tree = model.apply(variables, batch, method=GANet.encode)
@@ -236,7 +255,16 @@ def _read(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Texts:
-    """The texts of a batch that are short enough, padded alike; NumPy."""
+    """The texts of a batch that are short enough, padded to the same length, as NumPy arrays.
+
+    Attributes:
+      rows: the rows of the texts in the batch.
+      left_out: the number of texts with too many words.
+      tokens: the token ids.
+      lengths: the number of words of each text.
+      labels: the true class of each text.
+      ids: the example id of each text, from which its draws derive.
+    """
 
     rows: np.ndarray
     left_out: int
@@ -247,7 +275,7 @@ class Texts:
 
     @classmethod
     def of(cls, batch: Mapping[str, ArrayLike], longest: int) -> "Texts":
-        """Checks the batch and takes its texts of 1 to `longest` words with a weight above 0."""
+        """Checks the batch and selects texts of 1 to `longest` words with a weight above 0."""
         if not 1 <= longest <= MOST_WORDS:
             raise ValueError(f"longest must be in [1, {MOST_WORDS}], got {longest}")
         tokens, lengths = np.asarray(batch["tokens"]), np.asarray(batch["lengths"])
@@ -278,12 +306,15 @@ class Texts:
         return cls(rows, left_out, cut, lengths[rows], labels[rows], ids[rows])
 
     def taken(self, which: np.ndarray) -> "Texts":
-        """Some of them."""
+        """Returns the texts with the given indices."""
         names = ("rows", "tokens", "lengths", "labels", "ids")
         return dataclasses.replace(self, **{name: getattr(self, name)[which] for name in names})
 
     def batches(self) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
-        """(real rows, batch), all batches of one shape, the last one filled up."""
+        """Yields batches of the same shape, each with the number of its real texts.
+
+        The last batch is filled up with copies of the last text.
+        """
         size = min(_ROWS, len(self.rows))
         for begin in range(0, len(self.rows), size):
             which = np.arange(begin, begin + size)
@@ -303,7 +334,14 @@ class Texts:
 def truths_of(
     network: Network, params: Params, held: Held, centres: np.ndarray
 ) -> Iterator[tuple[np.ndarray, TextTruth]]:
-    """(log-odds, truth) of every text."""
+    """Yields the gate logits and the exact results of each text of a batch.
+
+    Args:
+      network: the network.
+      params: its parameters.
+      held: the arrays of all texts of the batch.
+      centres: the centre of `text_truth` for each text.
+    """
     for i, centre in enumerate(centres):
         one = Held(*(x[i] for x in held))
         truth = text_truth(network, params, one, float(centre))
@@ -318,7 +356,10 @@ def read_texts(
     key: Key[Array, ""],
     temperature: float,
 ) -> Iterator[tuple[Tree, Held, dict[str, ModeValues]]]:
-    """What `_read` found of every batch, as NumPy arrays of its real rows."""
+    """Yields the results of `_read` for each batch of texts, as NumPy arrays.
+
+    Texts that fill up the last batch are removed, except from the result of `GANet.encode`.
+    """
     for real, batch in texts.batches():
         found = jax.device_get(_read(network, draws, params, batch, key, np.float32(temperature)))
         encoded, held, modes = found
@@ -330,7 +371,7 @@ def read_texts(
 
 
 def temperature_of(model: GANet, temperature: float | None) -> float:
-    """The one that is given, or that of the configuration."""
+    """Returns the temperature, or the temperature of the configuration if it is None."""
     if temperature is None:
         return float(model.config.gates.temperature)
     check_positive(temperature=temperature)
@@ -347,33 +388,38 @@ def gate_modes(
     longest: int = LARGEST,
     key: Key[Array, ""] | None = None,
 ) -> GateModes:
-    """Loss and accuracy of a trained GA-Net under every kind of gate, exact over all patterns.
+    """Computes loss and accuracy of a trained GA-Net under all kinds of gates, and exactly.
+
+    The exact loss is the mean over texts x of the expectation over all patterns b of their n gates:
 
         exact = mean_x sum_b P(b | x) loss(x, b),  b in {0, 1}^n
 
-    The encoder reads every text once. Patterns pass through pooling and classifier alone: those of
-    20 words, 2^20, take about half a second on two cores. What `gates.empty` says of the pattern
-    without an open gate holds. Texts with more words are left out of everything.
+    The encoder reads each text once. Only pooling and the classifier are computed for each pattern,
+    which takes about half a second on two cores for the 2^20 patterns of 20 words. For the pattern
+    without an open gate the rule `gates.empty` of the model applies. Texts with more than `longest`
+    words are left out of all results.
 
     Args:
-      model: a `GANet` with gates on attention; known by its identity.
-      params: its parameters.
-      batch: "tokens" [B, T], "lengths" [B], "label" [B]; "example_id" keys the draws (row numbers
-        if absent), rows with a "weight" of 0 are left out. It may hold a whole test set.
-      draws: of sampled and of relaxed gates, at least 2.
-      temperature: of relaxed gates; None is that of the model.
-      longest: words of a text, at most 24.
-      key: of the draws; None is that of 0. With the seed of an evaluation, the first draws are
-        those of it.
+      model: a `GANet` with gates on attention. Programs are compiled once per model object.
+      params: the parameters of the model.
+      batch: "tokens" [B, T], "lengths" [B] and "label" [B]. The draws of a text derive from its
+        "example_id", or from its row if there are none. Rows with a "weight" of 0 are left out. The
+        batch may be a whole test set.
+      draws: the number of draws of sampled and of relaxed gates, at least 2.
+      temperature: the temperature of relaxed gates; None means the temperature of the model.
+      longest: the greatest number of words of a text, at most 24.
+      key: the PRNG key of the draws; None means `jax.random.key(0)`. With the seed of an
+        evaluation, the first draws are the draws of that evaluation.
 
     Returns:
-      The values by text, and a table of means.
+      A `GateModes` with the values of each text; its `table()` has the means.
 
     Raises:
-      ValueError: also for a network without gates, or with gates on its input, and if no text is
-        short enough.
+      ValueError: if the model has no gates or has gates on its input, if `batch` has wrong shapes,
+        no labels or no text of 1 to `longest` words, or if an option is outside its range.
 
-    Reference: Xue et al. 2020 (GA-Net), eq. 5, whose test is one draw; the expectation is exact.
+    Reference: Xue et al. 2020 (GA-Net), eq. 5. The paper tests with a single draw, and the
+    expectation here is exact.
     """
     check_gated(model)
     if draws < 2:
@@ -408,12 +454,19 @@ def gate_modes(
 
 
 class TextLoss(ByIdentity):
-    """The cross-entropy of one text as a function of its gates; a static argument of programs."""
+    """The cross-entropy of a text as a function of its gates; a static argument of programs."""
 
     def __call__(
         self, gates: Float[Array, " T"], params: Params, encoded: Tree, label: Array
     ) -> Float[Array, ""]:
-        """loss(gates), hard or soft, of what `encode` gave of a batch of one text."""
+        """Computes the loss of a text under hard or soft gates.
+
+        Args:
+          gates: the gates.
+          params: the parameters of the model.
+          encoded: the result of `GANet.encode` for a batch with this text only.
+          label: the true class.
+        """
         mask = encoded.mask
         batch = {"tokens": jnp.zeros(mask.shape, jnp.int32), "lengths": jnp.sum(mask, axis=1)}
         output: Tree = self.model.apply(
@@ -434,23 +487,27 @@ def measure(
     key: Key[Array, ""] | None = None,
     on_estimator: Callable[[Estimator], None] | None = None,
 ) -> Measured:
-    """Measures estimators of the gradient of a trained GA-Net's logits against the exact one.
+    """Measures estimators of the gradient with respect to gate logits against the exact gradient.
 
-    The loss of a text is its cross-entropy as a function of its gates, the encoder's states fixed;
-    `texts` of the batch are taken, at equal distances. Every estimator gets the same keys. One
-    program per estimator, whatever the lengths.
+    The loss of a text is its cross-entropy as a function of its gates, with the states of the
+    encoder fixed. The texts are selected at equal distances from the texts of the batch that are
+    short enough. All estimators use the same keys. A program is compiled for each estimator, and it
+    serves texts of all lengths.
 
     Args:
-      model, params, batch, longest: as of `gate_modes`.
-      estimators: what to measure, hashable; None is every one that needs nothing but a
-        temperature, which is that of the model.
-      texts: how many, at most.
-      draws: estimates per text, at least 2.
-      key: of all draws; None is that of 0.
-      on_estimator: called before each of them.
+      model, params, batch, longest: as in `gate_modes`.
+      estimators: the estimators, which must be hashable; None means the estimators that need no
+        option except a temperature (`standard_estimators`), with the temperature of the model.
+      texts: the greatest number of texts.
+      draws: the number of estimates per text, at least 2.
+      key: the PRNG key of all draws; None means `jax.random.key(0)`.
+      on_estimator: called with each estimator before it is measured.
+
+    Returns:
+      A `Measured` with a row for each estimator, as means over texts.
 
     Raises:
-      ValueError: as `gate_modes`.
+      ValueError: as in `gate_modes`.
     """
     check_gated(model)
     for name, value, least in (("texts", texts, 1), ("draws", draws, 2)):
