@@ -29,7 +29,7 @@ Head = Callable[[Params, Array], Array]
 """A hashable function: (parameters, pooled states [k, D]) -> class scores [k, C]."""
 
 
-class Held(NamedTuple):
+class PatternInputs(NamedTuple):
     """The arrays of a text that its loss under a pattern depends on, padded to LOWER words or more.
 
     Attributes:
@@ -122,8 +122,8 @@ def _contrasts(p: Any, xp: Any) -> Any:
     a minus sign if the gate is closed.
     """
     bits, factors = _factors(p, xp)
-    others = xp.where(np.eye(p.shape[0], dtype=bool)[None], 1, factors[:, None, :])
-    return xp.where(bits, 1, -1) * xp.prod(others, axis=2)
+    remaining = xp.where(np.eye(p.shape[0], dtype=bool)[None], 1, factors[:, None, :])
+    return xp.where(bits, 1, -1) * xp.prod(remaining, axis=2)
 
 
 def _half(scores: Array, states: Array) -> tuple[Array, Array]:
@@ -146,16 +146,16 @@ def _half(scores: Array, states: Array) -> tuple[Array, Array]:
 
 
 @functools.partial(jax.jit, static_argnames="head")
-def _sums(head: Head, params: Params, held: Held, centre: Float[Array, ""]) -> _Sums:
+def _sums(head: Head, params: Params, inputs: PatternInputs, centre: Float[Array, ""]) -> _Sums:
     """Computes the sums of all upper halves; they are 0 for halves with open gates at padding."""
-    width = wide_dtype(held.states, held.scores, held.logits)
-    states, scores = held.states.astype(width), held.scores.astype(width)
-    p = jax.nn.sigmoid(held.logits[:LOWER].astype(width))
+    width = wide_dtype(inputs.states, inputs.scores, inputs.logits)
+    states, scores = inputs.states.astype(width), inputs.scores.astype(width)
+    p = jax.nn.sigmoid(inputs.logits[:LOWER].astype(width))
     weights, contrasts = _weights(p, jnp), _contrasts(p, jnp)
     level, mean = _half(scores[:LOWER], states[:LOWER])
     level_up, mean_up = _half(scores[LOWER:], states[LOWER:])
     codes = jnp.arange(1 << LOWER)
-    real = codes < (1 << jnp.minimum(held.size, LOWER))
+    is_real = codes < (1 << jnp.minimum(inputs.size, LOWER))
     total = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
 
     def sums(upper: Array) -> _Sums:
@@ -164,44 +164,44 @@ def _sums(head: Head, params: Params, held: Held, centre: Float[Array, ""]) -> _
         ratio = level - level_up[upper]
         share = jax.nn.sigmoid(jnp.where(jnp.isnan(ratio), 0, ratio))[:, None]
         pooled = share * mean + (1 - share) * mean_up[upper][None]
-        scored = head(params, pooled.astype(held.states.dtype)).astype(width)
-        first = (codes == 0) & (upper == 0)
-        scored = jnp.where(first[:, None], held.closed.astype(width)[None], scored)
+        scored = head(params, pooled.astype(inputs.states.dtype)).astype(width)
+        is_all_closed = (codes == 0) & (upper == 0)
+        scored = jnp.where(is_all_closed[:, None], inputs.closed.astype(width)[None], scored)
         log_p = jax.nn.log_softmax(scored)
-        loss = -jnp.take(log_p, held.label, axis=1)
-        right = jnp.argmax(scored, axis=1) == held.label
-        off = loss - centre
-        least = jnp.argmin(jnp.where(real, loss, jnp.inf))
+        loss = -jnp.take(log_p, inputs.label, axis=1)
+        right = jnp.argmax(scored, axis=1) == inputs.label
+        difference = loss - centre
+        least = jnp.argmin(jnp.where(is_real, loss, jnp.inf))
         return _Sums(
-            total(weights, off),
-            total(weights, off**2),
+            total(weights, difference),
+            total(weights, difference**2),
             total(weights, right.astype(width)),
             total(weights, jnp.exp(log_p)),
-            total(off, contrasts),
+            total(difference, contrasts),
             loss[least],
             least,
             right[least],
         )
 
-    halves = 1 << (held.scores.shape[0] - LOWER)
-    like = jax.eval_shape(sums, jax.ShapeDtypeStruct((), jnp.int32))
-    empty = jax.tree.map(lambda x: jnp.zeros((halves, *x.shape), x.dtype), like)
+    halves = 1 << (inputs.scores.shape[0] - LOWER)
+    shapes = jax.eval_shape(sums, jax.ShapeDtypeStruct((), jnp.int32))
+    zeros = jax.tree.map(lambda x: jnp.zeros((halves, *x.shape), x.dtype), shapes)
 
-    def step(upper: Array, found: _Sums) -> _Sums:
-        put = lambda all_of, one: all_of.at[upper].set(one)  # noqa: E731
-        return jax.tree.map(put, found, sums(upper))
+    def step(upper: Array, results: _Sums) -> _Sums:
+        insert = lambda array, value: array.at[upper].set(value)  # noqa: E731
+        return jax.tree.map(insert, results, sums(upper))
 
-    count = 1 << jnp.maximum(held.size - LOWER, 0)
-    return jax.lax.fori_loop(0, count, step, empty)
+    count = 1 << jnp.maximum(inputs.size - LOWER, 0)
+    return jax.lax.fori_loop(0, count, step, zeros)
 
 
-def text_truth(head: Head, params: Params, held: Held, centre: float) -> TextTruth:
+def text_truth(head: Head, params: Params, inputs: PatternInputs, centre: float) -> TextTruth:
     """Computes the exact results of a text from the losses of all its patterns.
 
     Args:
       head: the function from pooled states to class scores.
       params: the parameters of `head`.
-      held: the arrays of the text.
+      inputs: the arrays of the text.
       centre: a loss about as large as the losses of the patterns. It is subtracted from them before
         they are summed, which keeps rounding errors small.
 
@@ -211,32 +211,32 @@ def text_truth(head: Head, params: Params, held: Held, centre: float) -> TextTru
     Raises:
       ValueError: if the loss of a pattern is not finite.
     """
-    n = int(held.size)
+    n = int(inputs.size)
     count = 1 << max(n - LOWER, 0)
-    cut = lambda x: np.asarray(x)[:count]  # noqa: E731
-    found: Any = jax.tree.map(cut, jax.device_get(_sums(head, params, held, centre)))
-    logits = np.asarray(held.logits, np.float64)[:n]
+    take_real = lambda x: np.asarray(x)[:count]  # noqa: E731
+    results: Any = jax.tree.map(take_real, jax.device_get(_sums(head, params, inputs, centre)))
+    logits = np.asarray(inputs.logits, np.float64)[:n]
     with np.errstate(over="ignore"):
         p, q = 1 / (1 + np.exp(-logits)), 1 / (1 + np.exp(logits))
     weights, contrasts = _weights(p[LOWER:], np), _contrasts(p[LOWER:], np)
     loss, square, right = (
-        float(weights @ x.astype(np.float64)) for x in (found.loss, found.square, found.right)
+        float(weights @ x.astype(np.float64)) for x in (results.loss, results.square, results.right)
     )
     if not np.isfinite(square):
         raise ValueError(f"the loss must be finite at every pattern of the gates, got {square}")
     effects = np.concatenate([
-        weights @ found.effects.astype(np.float64), found.loss.astype(np.float64) @ contrasts
+        weights @ results.effects.astype(np.float64), results.loss.astype(np.float64) @ contrasts
     ])[np.r_[: min(n, LOWER), LOWER : max(n, LOWER)]]  # fmt: skip
-    best = int(np.argmin(found.least))
-    code = (best << LOWER) | int(found.code[best])
+    best = int(np.argmin(results.least))
+    code = (best << LOWER) | int(results.code[best])
     return TextTruth(
         loss=centre + loss,
         variance=max(square - loss**2, 0.0),
         right=right,
-        probabilities=weights @ found.probabilities.astype(np.float64),
+        probabilities=weights @ results.probabilities.astype(np.float64),
         gradient=effects * p * q,
         effects=effects,
         best=(code >> np.arange(n) & 1).astype(bool),
-        best_loss=float(found.least[best]),
-        best_right=bool(found.least_right[best]),
+        best_loss=float(results.least[best]),
+        best_right=bool(results.least_right[best]),
     )

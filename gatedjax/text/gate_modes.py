@@ -30,7 +30,7 @@ from gatedjax.gates._report import (
 )
 from gatedjax.gates._study import ModeRow
 from gatedjax.models import GANet
-from gatedjax.text._gate_patterns import LOWER, Held, TextTruth, text_truth
+from gatedjax.text._gate_patterns import LOWER, PatternInputs, TextTruth, text_truth
 
 MOST_WORDS = 24
 """The greatest number of words of a text that is evaluated. Its 2^24 patterns take some seconds."""
@@ -84,8 +84,8 @@ class GateModes:
     @property
     def one_draw(self) -> tuple[float, float]:
         """The standard deviations of mean loss and accuracy with one draw per text; exact."""
-        share = np.array([one.right for one in self.truths])
-        sums = sum(one.variance for one in self.truths), float(np.sum(share * (1 - share)))
+        share = np.array([truth.right for truth in self.truths])
+        sums = sum(truth.variance for truth in self.truths), float(np.sum(share * (1 - share)))
         loss, accuracy = (float(np.sqrt(max(x, 0.0))) / len(self.rows) for x in sums)
         return loss, accuracy
 
@@ -106,13 +106,13 @@ class GateModes:
             "by_text": {
                 "row": self.rows.tolist(),
                 "words": self.lengths.tolist(),
-                "loss": [one.loss for one in truths],
-                "variance": [one.variance for one in truths],
-                "accuracy": [one.right for one in truths],
+                "loss": [truth.loss for truth in truths],
+                "variance": [truth.variance for truth in truths],
+                "accuracy": [truth.right for truth in truths],
                 "loss_threshold": self.modes["threshold"].loss[0].tolist(),
                 "loss_expected": self.modes["expected"].loss[0].tolist(),
-                "loss_best": [one.best_loss for one in truths],
-                "best": ["".join("1" if b else "0" for b in one.best) for one in truths],
+                "loss_best": [truth.best_loss for truth in truths],
+                "best": ["".join("1" if b else "0" for b in truth.best) for truth in truths],
             },
         }
 
@@ -124,40 +124,40 @@ class GateModes:
           "best" (the pattern with the lowest loss of each text), "expected" and "relaxed".
         """
         truths = self.truths
-        exact = float(np.mean([one.loss for one in truths]))
+        exact = float(np.mean([truth.loss for truth in truths]))
         open_p = float(np.mean([np.mean(_sigmoid(a)) for a in self.logits]))
-        chosen = np.array([
-            one.probabilities[label] for one, label in zip(truths, self.labels, strict=True)
+        of_label = np.array([
+            truth.probabilities[label] for truth, label in zip(truths, self.labels, strict=True)
         ])  # fmt: skip
         marginal_right = [
-            np.argmax(one.probabilities) == label
-            for one, label in zip(truths, self.labels, strict=True)
+            np.argmax(truth.probabilities) == label
+            for truth, label in zip(truths, self.labels, strict=True)
         ]
         with np.errstate(divide="ignore"):
-            marginal = float(np.mean(-np.log(chosen)))
-        one = lambda values: float(np.mean(values))  # noqa: E731
-        best_open = one([np.mean(truth.best) for truth in truths])
-        exactly = {
-            "exact": ("exact expectation", exact, one([t.right for t in truths]), open_p),
-            "marginal": ("exact, mean probabilities", marginal, one(marginal_right), open_p),
+            marginal = float(np.mean(-np.log(of_label)))
+        mean = lambda values: float(np.mean(values))  # noqa: E731
+        best_open = mean([np.mean(truth.best) for truth in truths])
+        exact_rows = {
+            "exact": ("exact expectation", exact, mean([t.right for t in truths]), open_p),
+            "marginal": ("exact, mean probabilities", marginal, mean(marginal_right), open_p),
             "best": (
                 "best pattern (knows the label)",
-                one([t.best_loss for t in truths]),
-                one([t.best_right for t in truths]),
+                mean([t.best_loss for t in truths]),
+                mean([t.best_right for t in truths]),
                 best_open,
             ),
         }
-        drawn = f"mean of {self.draws} draws"
+        suffix = f"mean of {self.draws} draws"
         titles = {
-            "sample": f"sampled, {drawn}",
+            "sample": f"sampled, {suffix}",
             "threshold": "thresholded",
             "expected": "mean field",
-            "relaxed": f"relaxed, tau {self.temperature:g}, {drawn}",
+            "relaxed": f"relaxed, tau {self.temperature:g}, {suffix}",
         }
         rows = []
         for mode in ("sample", "exact", "marginal", "threshold", "best", "expected", "relaxed"):
-            if mode in exactly:
-                title, loss, right, density = exactly[mode]
+            if mode in exact_rows:
+                title, loss, right, density = exact_rows[mode]
                 row = ModeRow(mode, title, loss, None, loss - exact, right, None, density)
             else:
                 (loss, error), (right, right_error), (density, _) = map(_mean, self.modes[mode])
@@ -185,7 +185,7 @@ def _mean(values: np.ndarray) -> tuple[float, float | None]:
     return float(np.mean(draws)), error
 
 
-class Network(ByIdentity):
+class StaticGANet(ByIdentity):
     """A GA-Net as a static argument of compiled programs. A call classifies pooled states."""
 
     def __call__(self, params: Params, pooled: Array) -> Array:
@@ -195,9 +195,9 @@ class Network(ByIdentity):
 
 def check_gated(model: object) -> None:
     """Raises ValueError unless the model is a GA-Net with gates on attention."""
-    what = f"the system {model.config.system!r}" if isinstance(model, GANet) else type(model)
+    description = f"the system {model.config.system!r}" if isinstance(model, GANet) else type(model)
     if not isinstance(model, GANet) or model.config.system != "ganet":
-        raise ValueError(f"model must be a GA-Net with gates, got {what}, which has none")
+        raise ValueError(f"model must be a GA-Net with gates, got {description}, which has none")
     if (on := model.config.gates.gates_on) != "attention":
         raise ValueError(
             f"model must have gates_on='attention', got {on!r}: its encoder "
@@ -206,14 +206,14 @@ def check_gated(model: object) -> None:
 
 
 @functools.partial(jax.jit, static_argnames=("network", "draws"))
-def _read(
-    network: Network,
+def _encode_batch(
+    network: StaticGANet,
     draws: int,
     params: Params,
     batch: Mapping[str, Array],
     key: Key[Array, ""],
     temperature: Array,
-) -> tuple[Tree, Held, dict[str, ModeValues]]:
+) -> tuple[Tree, PatternInputs, dict[str, ModeValues]]:
     """Encodes a batch and evaluates the kinds of gates of `GANet.gate_modes`.
 
     Returns:
@@ -231,18 +231,18 @@ def _read(
     label, lengths = batch["label"], batch["lengths"]
 
     def values(output: Tree) -> ModeValues:
-        of_all = jnp.broadcast_to(label[None], output.logits.shape[:2])
+        labels = jnp.broadcast_to(label[None], output.logits.shape[:2])
         log_p = jax.nn.log_softmax(output.logits)
-        loss = -jnp.take_along_axis(log_p, of_all[..., None], axis=-1)[..., 0]
-        right = jnp.argmax(output.logits, axis=-1) == of_all
-        found: Tree = (
+        loss = -jnp.take_along_axis(log_p, labels[..., None], axis=-1)[..., 0]
+        right = jnp.argmax(output.logits, axis=-1) == labels
+        fields: Tree = (
             loss,
             right.astype(loss.dtype),
             jnp.sum(output.gates, -1) / lengths[None].astype(output.gates.dtype),
         )
-        return ModeValues(*found)
+        return ModeValues(*fields)
 
-    held = Held(
+    inputs = PatternInputs(
         encoded.states,
         jnp.where(encoded.mask, encoded.scores, 0),
         encoded.gate_logits,
@@ -250,7 +250,7 @@ def _read(
         label,
         lengths,
     )
-    return encoded, held, {mode: values(output) for mode, output in outputs.items()}
+    return encoded, inputs, {mode: values(output) for mode, output in outputs.items()}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -297,18 +297,18 @@ class Texts:
                 + shortest
             )
         width = max(int(lengths[rows].max()), LOWER)
-        cut = np.zeros((len(rows), width), tokens.dtype)
+        tokens_of_rows = np.zeros((len(rows), width), tokens.dtype)
         common = min(width, tokens.shape[1])
-        cut[:, :common] = tokens[rows, :common]
+        tokens_of_rows[:, :common] = tokens[rows, :common]
         ids = np.asarray(batch.get("example_id", np.arange(len(tokens))))
         left_out = int(np.sum(counts & (lengths > longest)))
         labels = np.asarray(batch["label"])
-        return cls(rows, left_out, cut, lengths[rows], labels[rows], ids[rows])
+        return cls(rows, left_out, tokens_of_rows, lengths[rows], labels[rows], ids[rows])
 
-    def taken(self, which: np.ndarray) -> "Texts":
+    def select(self, indices: np.ndarray) -> "Texts":
         """Returns the texts with the given indices."""
         names = ("rows", "tokens", "lengths", "labels", "ids")
-        return dataclasses.replace(self, **{name: getattr(self, name)[which] for name in names})
+        return dataclasses.replace(self, **{name: getattr(self, name)[indices] for name in names})
 
     def batches(self) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         """Yields batches of the same shape, each with the number of its real texts.
@@ -317,60 +317,62 @@ class Texts:
         """
         size = min(_ROWS, len(self.rows))
         for begin in range(0, len(self.rows), size):
-            which = np.arange(begin, begin + size)
-            real = int(np.sum(which < len(self.rows)))
-            which = np.minimum(which, len(self.rows) - 1)
+            indices = np.arange(begin, begin + size)
+            real = int(np.sum(indices < len(self.rows)))
+            indices = np.minimum(indices, len(self.rows) - 1)
             yield (
                 real,
                 {
-                    "tokens": self.tokens[which].astype(np.int32),
-                    "lengths": self.lengths[which].astype(np.int32),
-                    "label": self.labels[which].astype(np.int32),
-                    "example_id": self.ids[which].astype(np.int32),
+                    "tokens": self.tokens[indices].astype(np.int32),
+                    "lengths": self.lengths[indices].astype(np.int32),
+                    "label": self.labels[indices].astype(np.int32),
+                    "example_id": self.ids[indices].astype(np.int32),
                 },
             )
 
 
-def truths_of(
-    network: Network, params: Params, held: Held, centres: np.ndarray
+def compute_truths(
+    network: StaticGANet, params: Params, inputs: PatternInputs, centres: np.ndarray
 ) -> Iterator[tuple[np.ndarray, TextTruth]]:
     """Yields the gate logits and the exact results of each text of a batch.
 
     Args:
       network: the network.
       params: its parameters.
-      held: the arrays of all texts of the batch.
+      inputs: the arrays of all texts of the batch.
       centres: the centre of `text_truth` for each text.
     """
     for i, centre in enumerate(centres):
-        one = Held(*(x[i] for x in held))
-        truth = text_truth(network, params, one, float(centre))
-        yield np.asarray(one.logits, np.float64)[: int(one.size)], truth
+        text_inputs = PatternInputs(*(x[i] for x in inputs))
+        truth = text_truth(network, params, text_inputs, float(centre))
+        yield np.asarray(text_inputs.logits, np.float64)[: int(text_inputs.size)], truth
 
 
-def read_texts(
-    network: Network,
+def encode_texts(
+    network: StaticGANet,
     params: Params,
     texts: Texts,
     draws: int,
     key: Key[Array, ""],
     temperature: float,
-) -> Iterator[tuple[Tree, Held, dict[str, ModeValues]]]:
-    """Yields the results of `_read` for each batch of texts, as NumPy arrays.
+) -> Iterator[tuple[Tree, PatternInputs, dict[str, ModeValues]]]:
+    """Yields the results of `_encode_batch` for each batch of texts, as NumPy arrays.
 
     Texts that fill up the last batch are removed, except from the result of `GANet.encode`.
     """
     for real, batch in texts.batches():
-        found = jax.device_get(_read(network, draws, params, batch, key, np.float32(temperature)))
-        encoded, held, modes = found
+        results = jax.device_get(
+            _encode_batch(network, draws, params, batch, key, np.float32(temperature))
+        )
+        encoded, inputs, modes = results
         yield (
             encoded,
-            Held(*(x[:real] for x in held)),
-            {mode: ModeValues(*(x[:, :real] for x in of)) for mode, of in modes.items()},
+            PatternInputs(*(x[:real] for x in inputs)),
+            {mode: ModeValues(*(x[:, :real] for x in values)) for mode, values in modes.items()},
         )
 
 
-def temperature_of(model: GANet, temperature: float | None) -> float:
+def resolve_temperature(model: GANet, temperature: float | None) -> float:
     """Returns the temperature, or the temperature of the configuration if it is None."""
     if temperature is None:
         return float(model.config.gates.temperature)
@@ -424,20 +426,20 @@ def gate_modes(
     check_gated(model)
     if draws < 2:
         raise ValueError(f"draws must be at least 2, got {draws}")
-    tau, texts = temperature_of(model, temperature), Texts.of(batch, longest)
-    network, key = Network(model), jax.random.key(0) if key is None else key
+    tau, texts = resolve_temperature(model, temperature), Texts.of(batch, longest)
+    network, key = StaticGANet(model), jax.random.key(0) if key is None else key
     params = jax.device_put(params)
     parts: dict[str, list[ModeValues]] = {}
     logits, truths = [], []
-    for _, held, modes in read_texts(network, params, texts, draws, key, tau):
+    for _, inputs, modes in encode_texts(network, params, texts, draws, key, tau):
         for mode, values in modes.items():
             parts.setdefault(mode, []).append(values)
-        for a, truth in truths_of(network, params, held, modes["threshold"].loss[0]):
+        for a, truth in compute_truths(network, params, inputs, modes["threshold"].loss[0]):
             logits.append(a)
             truths.append(truth)
     joined = {
-        mode: ModeValues(*(np.concatenate(x, axis=1) for x in zip(*of, strict=True)))
-        for mode, of in parts.items()
+        mode: ModeValues(*(np.concatenate(x, axis=1) for x in zip(*parts_of_mode, strict=True)))
+        for mode, parts_of_mode in parts.items()
     }
     return GateModes(
         rows=texts.rows,
@@ -513,21 +515,25 @@ def measure(
     for name, value, least in (("texts", texts, 1), ("draws", draws, 2)):
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value}")
-    every = Texts.of(batch, longest)
-    count = min(texts, len(every.rows))
-    some = every.taken(np.unique(np.linspace(0, len(every.rows) - 1, count).round().astype(int)))
+    candidates = Texts.of(batch, longest)
+    count = min(texts, len(candidates.rows))
+    selected = candidates.select(
+        np.unique(np.linspace(0, len(candidates.rows) - 1, count).round().astype(int))
+    )
     key = jax.random.key(0) if key is None else key
-    tau = temperature_of(model, None)
+    tau = resolve_temperature(model, None)
     estimators = standard_estimators(tau) if estimators is None else estimators
-    network, params = Network(model), jax.device_put(params)
+    network, params = StaticGANet(model), jax.device_put(params)
     exact, sizes, encoded = [], [], []
-    for read, held, modes in read_texts(network, params, some, 2, key, tau):
+    for batch_encoded, inputs, modes in encode_texts(network, params, selected, 2, key, tau):
         centres = modes["threshold"].loss[0]
-        encoded += [jax.tree.map(lambda x, i=i: x[i : i + 1], read) for i in range(len(centres))]
-        for _, truth in truths_of(network, params, held, centres):
+        encoded += [
+            jax.tree.map(lambda x, i=i: x[i : i + 1], batch_encoded) for i in range(len(centres))
+        ]
+        for _, truth in compute_truths(network, params, inputs, centres):
             exact.append(truth.gradient)
             sizes.append(abs(truth.loss) + np.sqrt(truth.variance))
-    keys = [jax.random.split(jax.random.fold_in(key, i), draws) for i in some.ids.tolist()]
+    keys = [jax.random.split(jax.random.fold_in(key, i), draws) for i in selected.ids.tolist()]
     loss, rows = TextLoss(model), []
 
     for estimator in estimators:
@@ -535,12 +541,16 @@ def measure(
             on_estimator(estimator)
 
         def sample(i: int, estimator: Estimator = estimator) -> Sample:
-            n, one = int(some.lengths[i]), encoded[i]
-            logits = jnp.asarray(one.gate_logits[0], jnp.float32)
-            args = (params, one, np.int32(some.labels[i]))
-            found = estimate_gradients(loss, estimator, logits, keys[i], args, one.mask[0])
+            n, text_encoded = int(selected.lengths[i]), encoded[i]
+            logits = jnp.asarray(text_encoded.gate_logits[0], jnp.float32)
+            args = (params, text_encoded, np.int32(selected.labels[i]))
+            estimates = estimate_gradients(
+                loss, estimator, logits, keys[i], args, text_encoded.mask[0]
+            )
             rounding = rounding_tolerance(sizes[i], logits.dtype)
-            return Sample(np.asarray(found)[:, :n], exact[i], rounding, estimator.evaluations(n))
+            return Sample(
+                np.asarray(estimates)[:, :n], exact[i], rounding, estimator.evaluations(n)
+            )
 
         rows.append(summarize(estimator, map(sample, range(len(exact)))))
     norm = float(np.sqrt(np.mean([g @ g for g in exact])))
