@@ -50,7 +50,7 @@ def _draw_modes(axes: Any, study: Any) -> None:
     span = max(losses) - min(losses)
     for place, row in enumerate(study.modes):
         if row.mode == "best" and row.loss < min(losses) - 3 * span:
-            # far off: it would leave the others one point
+            # The loss is so far off that the other modes would shrink to a single point.
             edge = min(losses) - 0.15 * span
             axes.plot(edge, place, marker="<", color=_figure.PALETTE[0])
             axes.annotate(
