@@ -92,8 +92,12 @@ def products(sizes: list[tuple[int, ...]], seed: int = 0) -> tuple[Callable[...,
     @jax.jit
     def run(arrays: list[Any]) -> list[Any]:
         return [
-            (left @ right, jnp.swapaxes(left, 1, 2) @ above, above @ jnp.swapaxes(right, 1, 2))
-            for left, right, above in arrays
+            (
+                first @ second,
+                jnp.swapaxes(first, 1, 2) @ gradient,
+                gradient @ jnp.swapaxes(second, 1, 2),
+            )
+            for first, second, gradient in arrays
         ]
 
     return run, arrays

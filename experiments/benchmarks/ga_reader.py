@@ -106,7 +106,7 @@ class FlaxGAReader(nn.Module):
     embedding_dim: int
     vocab_size: int
 
-    def _read(self, name: str, xs: Array, lengths: Array) -> Any:
+    def _encode(self, name: str, xs: Array, lengths: Array) -> Any:
         ahead, back = (
             nn.RNN(nn.GRUCell(self.hidden, name=f"{name}_{way}")) for way in ("ahead", "back")
         )
@@ -120,8 +120,8 @@ class FlaxGAReader(nn.Module):
         xs, words = embed(batch["document"]), embed(batch["query"])
         asked_real = jnp.arange(words.shape[1])[None, :] < batch["query_lengths"][:, None]
         for hop in range(self.hops):
-            document = self._read(f"document_{hop}", xs, batch["document_lengths"])
-            query = self._read(f"query_{hop}", words, batch["query_lengths"])
+            document = self._encode(f"document_{hop}", xs, batch["document_lengths"])
+            query = self._encode(f"query_{hop}", words, batch["query_lengths"])
             if hop < self.hops - 1:
                 scores = jnp.einsum("bnd,bqd->bnq", document, query)
                 scores = jnp.where(asked_real[:, None, :], scores, -1e9)

@@ -49,10 +49,10 @@ def refusals(
 def preset_named(name: str, presets: Mapping[str, C]) -> C:
     """Returns a preset by its name; exits with a suggestion if no preset has the name."""
     if name not in presets:
-        near = difflib.get_close_matches(name, presets, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        if others := owners(name):
-            commands = (f"python -m experiments.{paper}" for paper in others)
+        matches = difflib.get_close_matches(name, presets, n=1)
+        hint = f" Did you mean {matches[0]!r}?" if matches else ""
+        if papers := owners(name):
+            commands = (f"python -m experiments.{paper}" for paper in papers)
             hint = f" It is one of {' and of '.join(commands)}."
         fail(f"unknown preset {name!r}.{hint} Presets: {', '.join(presets)}.")
     return presets[name]
@@ -70,11 +70,11 @@ def option_value(args: list[str], option: str) -> str | None:
     """
     value = None
     for i, arg in enumerate(args):
-        name, equals, given = arg.partition("=")
+        name, equals, joined = arg.partition("=")
         if name.replace("_", "-") != option:
             continue
         if equals:
-            value = given
+            value = joined
         elif i + 1 < len(args):
             value = args[i + 1]
     return value
@@ -91,9 +91,9 @@ def check_folder(path: Path | str, option: str, *, exists: bool = False) -> None
     path = Path(path).expanduser()
     if exists and not path.exists():
         fail(f"{option} {path}: there is no such folder")
-    found = next((place for place in (path, *path.parents) if place.exists()), path)
-    if found.exists() and not found.is_dir():
-        fail(f"{option} {path}: {found} is a file, a folder is wanted")
+    existing = next((place for place in (path, *path.parents) if place.exists()), path)
+    if existing.exists() and not existing.is_dir():
+        fail(f"{option} {path}: {existing} is a file, a folder is wanted")
 
 
 def parse(
@@ -128,8 +128,8 @@ def parse(
         presets = presets_for(args, presets)
     if args and not args[0].startswith("-"):
         fail(_not_a_command(args[0], prog))
-    given = option_value(args, "--preset")
-    preset: Config = preset_named(default if given is None else given, presets)
+    preset_name = option_value(args, "--preset")
+    preset: Config = preset_named(default if preset_name is None else preset_name, presets)
     config: Config = parse_options(type(preset), args, prog, description=about, default=preset)
     _cli.check_devices(config.cpu_devices)
     if config.data.manual_dir is not None:
@@ -155,8 +155,8 @@ def _not_a_command(word: str, prog: str) -> str:
     paper = PAPERS.get(prog.rpartition(".")[-1])
     words = {command.split()[0].strip("."): command for command in paper.commands} if paper else {}
     words.pop("--preset", None)
-    near = difflib.get_close_matches(word, words, n=1)
-    hint = f" Did you mean {prog}{words[near[0]]}?" if near else ""
+    matches = difflib.get_close_matches(word, words, n=1)
+    hint = f" Did you mean {prog}{words[matches[0]]}?" if matches else ""
     return f"{prog} takes options, not {word!r}.{hint}"
 
 

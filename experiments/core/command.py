@@ -78,12 +78,17 @@ def check_settings(job: Job, cell: Cell) -> Records:
     staying: Records = []
     for record in job.store.read(cell.data, cell.variant):
         seed = record["seed"]
-        asked = seed in cell.configs
-        if asked and job.options.rerun:
+        is_asked = seed in cell.configs
+        if is_asked and job.options.rerun:
             continue  # it is replaced
-        config = cell.configs[seed] if asked else next(iter(cell.configs.values()))
-        other = _other(job, cell, record, config)
-        _refuse(cell, record, [one for one in other if asked or one.field != SEED], asked)
+        config = cell.configs[seed] if is_asked else next(iter(cell.configs.values()))
+        conflicts = _other(job, cell, record, config)
+        _refuse(
+            cell,
+            record,
+            [conflict for conflict in conflicts if is_asked or conflict.field != SEED],
+            is_asked,
+        )
         staying.append(record)
     for _, record in () if job.options.rerun else job.store.diverged(cell.data, cell.variant):
         asked_config = cell.configs.get(record["seed"])
@@ -92,16 +97,16 @@ def check_settings(job: Job, cell: Cell) -> Records:
     return staying
 
 
-def _refuse(cell: Cell, record: Record, other: list[Difference], asked: bool) -> None:
+def _refuse(cell: Cell, record: Record, conflicts: list[Difference], is_asked: bool) -> None:
     """Raises ValueError if there are differences between a record and a run."""
-    if not other:
+    if not conflicts:
         return
-    one, more = other[0], len(other) - 1
-    rest = f" (and {more} more)" if more else ""
-    replace = "--rerun" if asked else "--rerun with its seed among --seeds"
+    first, num_further = conflicts[0], len(conflicts) - 1
+    suffix = f" (and {num_further} more)" if num_further else ""
+    replace = "--rerun" if is_asked else "--rerun with its seed among --seeds"
     raise ValueError(
-        f"{cell.data}, {cell.variant}: the record of seed {record['seed']} has {one.field} "
-        f"{one.recorded}, wanted {one.wanted}{rest}; keep it and give another folder "
+        f"{cell.data}, {cell.variant}: the record of seed {record['seed']} has {first.field} "
+        f"{first.recorded}, wanted {first.wanted}{suffix}; keep it and give another folder "
         f"(--results DIR), or replace it ({replace})"
     )
 
@@ -145,9 +150,9 @@ def remove_workdir(workdir: Path) -> None:
       OSError: if the folder has files that no run wrote; these files remain.
       WorkdirBusy: if a run is writing into it.
     """
-    if others := remove_run(workdir):
+    if foreign := remove_run(workdir):
         raise FileExistsError(
-            f"{workdir} holds {', '.join(others[:5])}, which no run wrote: move it away"
+            f"{workdir} holds {', '.join(foreign[:5])}, which no run wrote: move it away"
         )
 
 
@@ -162,7 +167,7 @@ def record_elsewhere(job: Job, cell: Cell, seed: int, workdir: Path) -> Record |
     """
     elsewhere = _elsewhere(job, cell, seed, workdir / "results.json")
     config = cell.configs[seed]
-    return next((one for one in elsewhere if not _other(job, cell, one, config)), None)
+    return next((record for record in elsewhere if not _other(job, cell, record, config)), None)
 
 
 def _elsewhere(job: Job, cell: Cell, seed: int, finished: Path) -> Iterator[Record]:
@@ -221,11 +226,11 @@ def run_cells(job: Job, cells: Iterable[Cell]) -> None:
             try:
                 record = run_of(job.paper, config).record
             except NonFiniteError as error:
-                record = _diverged(job, cell, config, error)
+                record = _make_diverged_record(job, cell, config, error)
             _keep(job, cell, [record])
 
 
-def _diverged(job: Job, cell: Cell, config: Config, error: NonFiniteError) -> Record:
+def _make_diverged_record(job: Job, cell: Cell, config: Config, error: NonFiniteError) -> Record:
     """Returns the record of a run that ended without a result."""
     say(f"{cell.data}, {cell.variant}, seed {config.train.seed}: {error}", file=sys.stderr)
     settings = job.paper.recorded(config)
@@ -236,8 +241,10 @@ def _diverged(job: Job, cell: Cell, config: Config, error: NonFiniteError) -> Re
 
 def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
     """Trains consecutive seeds in one program; returns the runs that must be trained separately."""
-    alone = [one for one in missing if Path(str(one[1].workdir)).exists()]
-    fresh = [one for one in missing if one not in alone]
+    separate = [
+        missing_run for missing_run in missing if Path(str(missing_run[1].workdir)).exists()
+    ]
+    fresh = [missing_run for missing_run in missing if missing_run not in separate]
     paper, options = job.paper, job.options
     while fresh:
         first, config = fresh[0]
@@ -246,7 +253,7 @@ def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
         if count > 1:
             count = min(count, lanes_that_fit(paper.experiment(config), config.train))
         if count == 1:
-            alone.append(fresh.pop(0))
+            separate.append(fresh.pop(0))
             continue
         last = first + count - 1
         workdir = options.runs / f"{cell.data}-{cell.variant}-seeds{first}to{last}"
@@ -258,11 +265,11 @@ def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
             runs = run_lanes(paper.experiment, config, place, paper.recorded, seeds=count)
         except NonFiniteError as error:  # trained separately, the other seeds have results
             say(f"{cell.data}, {cell.variant}: {error}", file=sys.stderr)
-            alone += fresh[:count]
+            separate += fresh[:count]
         else:
-            _keep(job, cell, [one.record for one in runs])
+            _keep(job, cell, [run_of_seed.record for run_of_seed in runs])
         fresh = fresh[count:]
-    return sorted(alone, key=lambda one: one[0])
+    return sorted(separate, key=lambda missing_run: missing_run[0])
 
 
 def parse(paper: Paper, args: list[str] | None) -> Config:
@@ -298,8 +305,8 @@ def run_config(paper: Paper, config: Config) -> int:
         if hasattr(config, "distributed"):
             initialize(config.distributed)
         runs = runs_of(paper, config)
-    records = [one.record for one in runs]
-    stopped = next((one for one in records if one["stopped"] == "signal"), None)
+    records = [run.record for run in runs]
+    stopped = next((record for record in records if record["stopped"] == "signal"), None)
     if not is_main():
         return 0 if stopped is None else stopped["exit_code"]
     console = new_console()
@@ -314,21 +321,23 @@ def run_config(paper: Paper, config: Config) -> int:
 
 def options_of(paper: Paper) -> type[Options]:
     """Returns the class of options of a paper's command for tables, with its tables and folders."""
-    named = {**paper.tables, "render": RENDER}
-    about = "\n".join(f"{name}: {one.about}" for name, one in named.items())
-    names: Any = Literal.__getitem__(tuple(named))
-    what: Any = Annotated[names, tyro.conf.Positional, tyro.conf.arg(metavar="TABLE", help=about)]
+    all_tables = {**paper.tables, "render": RENDER}
+    about = "\n".join(f"{name}: {table.about}" for name, table in all_tables.items())
+    names: Any = Literal.__getitem__(tuple(all_tables))
+    table_type: Any = Annotated[
+        names, tyro.conf.Positional, tyro.conf.arg(metavar="TABLE", help=about)
+    ]
     types = {field.name: field.type for field in dataclasses.fields(paper.options)}
     fields: list[Any] = [
-        ("what", what),
+        ("what", table_type),
         ("results", types["results"], dataclasses.field(default=paper.folder)),
         ("runs", types["runs"], dataclasses.field(default=Path("runs") / paper.name / "tables")),
     ]
-    made = dataclasses.make_dataclass(
+    options_class = dataclasses.make_dataclass(
         "Options", fields, bases=(paper.options,), frozen=True, kw_only=True
     )
-    made.__doc__ = Options.__doc__
-    return made
+    options_class.__doc__ = Options.__doc__
+    return options_class
 
 
 def tables(paper: Paper, args: list[str] | None = None) -> int:
@@ -354,8 +363,8 @@ def tables(paper: Paper, args: list[str] | None = None) -> int:
                 say(f"record: {job.store.existing_path(cell.data, cell.variant, seed)}")
             return 0
         run_cells(job, job.cells())
-        one = job.table
-        act = one.draw if isinstance(one, Figure) else one.after
+        table = job.table
+        act = table.draw if isinstance(table, Figure) else table.after
         if act is not None:
             act(job)
         paper.write(job.store)

@@ -160,9 +160,9 @@ def _identity(experiment: Experiment, config: Json) -> Json:
     number of examples, which the digests of the data know.
     """
     words = {} if experiment.vocabulary is None else {"vocabulary": experiment.vocabulary}
-    rest = {name: value for name, value in config.items() if name != "train"}
+    settings = {name: value for name, value in config.items() if name != "train"}
     return {
-        "settings": {"config": rest, "train": config["train"], **words},
+        "settings": {"config": settings, "train": config["train"], **words},
         "metadata": {"config": config, **words},
     }
 

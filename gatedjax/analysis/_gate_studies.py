@@ -31,9 +31,9 @@ def plot_studies(
         height = len(studies) * (0.19 * count + 0.9) + 0.7
         figure = _figure.new_figure(11, height)
         axes = figure.subplots(len(studies), 2, squeeze=False, width_ratios=(1, 1.15))
-        for (left, right), study in zip(axes, studies, strict=True):
-            _draw_modes(left, study)
-            _draw_estimators(right, study.measured)
+        for (modes_axes, estimators_axes), study in zip(axes, studies, strict=True):
+            _draw_modes(modes_axes, study)
+            _draw_estimators(estimators_axes, study.measured)
         if title is not None:
             figure.suptitle(title, x=0.01, ha="left", fontsize=12)
         figure.tight_layout(rect=(0, 0, 1, 1 - 0.35 / height))
@@ -46,12 +46,12 @@ def plot_studies(
 def _draw_modes(axes: Any, study: Any) -> None:
     exact = next(row.loss for row in study.modes if row.mode == "exact")
     axes.axvline(exact, color=_figure.INK, linewidth=0.9, linestyle=_figure.DASHES[1])
-    others = [row.loss for row in study.modes if row.mode != "best"]
-    span = max(others) - min(others)
+    losses = [row.loss for row in study.modes if row.mode != "best"]
+    span = max(losses) - min(losses)
     for place, row in enumerate(study.modes):
-        if row.mode == "best" and row.loss < min(others) - 3 * span:
-            # far off: it would leave the others one point
-            edge = min(others) - 0.15 * span
+        if row.mode == "best" and row.loss < min(losses) - 3 * span:
+            # The loss is so far off that the other modes would shrink to a single point.
+            edge = min(losses) - 0.15 * span
             axes.plot(edge, place, marker="<", color=_figure.PALETTE[0])
             axes.annotate(
                 f"{row.loss:.4g}", (edge, place), (8, 0), textcoords="offset points", va="center"
@@ -59,7 +59,7 @@ def _draw_modes(axes: Any, study: Any) -> None:
             continue
         color = _figure.PALETTE[1 if row.mode == "exact" else 0]
         axes.errorbar(row.loss, place, xerr=row.loss_error, fmt="o", color=color, capsize=3)
-    axes.set_yticks(range(len(study.modes)), [_labelled(row) for row in study.modes])
+    axes.set_yticks(range(len(study.modes)), [_make_label(row) for row in study.modes])
     axes.set_ylim(len(study.modes) - 0.5, -0.5)
     axes.locator_params(axis="x", nbins=5)
     axes.margins(x=0.08)
@@ -67,7 +67,7 @@ def _draw_modes(axes: Any, study: Any) -> None:
     axes.set_title(study.title, loc="left", fontsize=10)
 
 
-def _labelled(row: Any) -> str:
+def _make_label(row: Any) -> str:
     title = row.title.split(", mean of")[0].split(" (knows")[0]
     return title if row.accuracy is None else f"{title}  {row.accuracy:.1%}"
 
@@ -76,11 +76,11 @@ def _draw_estimators(axes: Any, measured: Any) -> None:
     from matplotlib.ticker import NullLocator
 
     blue, red, green = _figure.PALETTE[:3]
-    shown = [
+    points = [
         (row.bias if row.shown_biased else row.error, row.variance**0.5) for row in measured.rows
     ]
-    positive = [x for pair in shown for x in (*pair, measured.gradient) if x > 0] or [1.0]
-    for place, (row, (bias, deviation)) in enumerate(zip(measured.rows, shown, strict=True)):
+    positive = [x for pair in points for x in (*pair, measured.gradient) if x > 0] or [1.0]
+    for place, (row, (bias, deviation)) in enumerate(zip(measured.rows, points, strict=True)):
         if bias > 0 and deviation > 0:
             axes.plot([bias, deviation], [place, place], color="#bdbdbd", linewidth=1, zorder=1)
         if deviation > 0:

@@ -127,11 +127,11 @@ def highlight_html(
             '<strong class="w" style="--a:0.6">Bold</strong>: open gate. '
             f'<span class="closed">Grey</span>: closed gate, not read. {legend}'
         )
-    shown = "\n".join(figures)
+    texts_html = "\n".join(figures)
     body = f"""<main>
 <h1>{_escape(title)}</h1>
 <p class="legend">{legend}</p>
-{shown}
+{texts_html}
 </main>"""
     return render_page(clean(title), body, _STYLE, lang=lang)
 

@@ -87,9 +87,9 @@ def render_card(
         "## Licence",
         card.licence or _UNSTATED,
         "## Load it",
-        _fenced("python", _example(folder, "model.jax_export" in digests)),
+        _fence("python", _example(folder, "model.jax_export" in digests)),
         "## Configuration",
-        _fenced("json", to_json(config, indent=1, sort_keys=True)),
+        _fence("json", to_json(config, indent=1, sort_keys=True)),
         f"## Parameters\n\n{total:,} numbers in {len(leaves)} arrays.",
         render_table(("name", "dtype", "shape"), arrays).rstrip(),
         "## Files\n\n`sha256sum -c SHA256SUMS` checks them; `export.load` does so by itself.",
@@ -98,7 +98,7 @@ def render_card(
     return "\n\n".join(sections) + "\n"
 
 
-def _fenced(language: str, text: str) -> str:
+def _fence(language: str, text: str) -> str:
     fence = "```"
     while fence in text:
         fence += "`"

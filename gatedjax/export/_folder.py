@@ -73,7 +73,7 @@ def save(
     """
     folder = Path(folder).absolute()
     text = _config_text(config)
-    more = _checked_files(files or {})
+    further_files = _checked_files(files or {})
     check_target(folder, overwrite, "overwrite=True")
     Path(os.path.realpath(folder)).parent.mkdir(parents=True, exist_ok=True)
     with new_folder(Path(os.path.realpath(folder))) as partial:
@@ -83,7 +83,7 @@ def save(
         if inference is not None:
             load_inference(inference)
             _write(partial / INFERENCE, inference)
-        for name, content in more.items():
+        for name, content in further_files.items():
             _write(partial / name, content)
         digests = {path.name: _sha256(path) for path in sorted(partial.iterdir())}
         card = card or ModelCard(name=folder.name)
@@ -118,7 +118,7 @@ def load(folder: str | Path, like: Tree = None) -> tuple[dict[str, Tree], dict[s
     folder = _existing(folder)
     # Check the header first, because its errors are more precise than a wrong digest.
     read_header(folder / PARAMS)
-    _check_digests(folder, (PARAMS, CONFIG), rest=True)
+    _check_digests(folder, (PARAMS, CONFIG), check_further=True)
     config = read_config(folder)
     params = load_params(folder / PARAMS, like)
     check_finite(params, folder / PARAMS)
@@ -168,8 +168,8 @@ def read_file(folder: str | Path, name: str) -> bytes:
         content = read_limited(folder / name)
     except ValueError as error:
         raise BadFile(str(error)) from None
-    if (stated := _stated(folder / DIGESTS)) is not None:
-        _check_digest(folder, name, stated, hashlib.sha256(content).hexdigest())
+    if (digests := _read_digests(folder / DIGESTS)) is not None:
+        _check_digest(folder, name, digests, hashlib.sha256(content).hexdigest())
     return content
 
 
@@ -227,18 +227,18 @@ def _config_text(config: Any) -> str:
 
 
 def _checked_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    taken = {name.lower() for name in _FILES}
+    used_names = {name.lower() for name in _FILES}
     for name, content in files.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(
                 f"files: a name must be of letters, digits, '_', '-' and '.', got {name!r}"
             )
         # Some file systems ignore case.
-        if name.lower() in taken:
+        if name.lower() in used_names:
             raise ValueError(f"files: the name {name!r} is taken")
         if not isinstance(content, bytes):
             raise TypeError(f"files: {name} must be bytes, got {type(content).__name__}")
-        taken.add(name.lower())
+        used_names.add(name.lower())
     return dict(files)
 
 
@@ -261,11 +261,11 @@ def check_target(folder: Path, overwrite: bool, option: str) -> None:
             raise NotADirectoryError(f"{place} is a file, a folder is wanted")
     if not folder.exists():
         return
-    held = {path.name for path in folder.iterdir()}
-    if held and not overwrite:
+    names = {path.name for path in folder.iterdir()}
+    if names and not overwrite:
         raise FileExistsError(f"{folder} exists: {option} replaces it")
     written = {name for name in _FILES if (folder / name).is_file()} | _further(folder)
-    if foreign := sorted(held - written):
+    if foreign := sorted(names - written):
         raise FileExistsError(f"{folder} holds what save did not write: {', '.join(foreign[:5])}")
 
 
@@ -284,39 +284,39 @@ def _sha256(path: Path) -> str:
 def _further(folder: Path) -> set[str]:
     """Returns the names of further files that `save` wrote and that have not changed."""
     try:
-        stated = _stated(folder / DIGESTS)
+        digests = _read_digests(folder / DIGESTS)
     except BadFile:
         return set()
-    if stated is None or not {PARAMS, CONFIG} <= stated.keys():
+    if digests is None or not {PARAMS, CONFIG} <= digests.keys():
         return set()
     return {
         name
-        for name in stated.keys() - _FILES
-        if (folder / name).is_file() and _sha256(folder / name) == stated[name]
+        for name in digests.keys() - _FILES
+        if (folder / name).is_file() and _sha256(folder / name) == digests[name]
     }
 
 
-def _check_digests(folder: Path, names: tuple[str, ...], *, rest: bool = False) -> None:
-    """Checks the digests of required files and, with `rest`, of all other listed files."""
+def _check_digests(folder: Path, names: tuple[str, ...], *, check_further: bool = False) -> None:
+    """Checks the digests of required files and, with `check_further`, of all other listed files."""
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         raise FileNotFoundError(f"{folder} lacks {', '.join(missing)}")
-    stated = _stated(folder / DIGESTS)
-    if stated is None:
+    digests = _read_digests(folder / DIGESTS)
+    if digests is None:
         return
-    others = [name for name in stated if name not in names and (folder / name).is_file()]
-    for name in (*names, *(others if rest else ())):
-        _check_digest(folder, name, stated, _sha256(folder / name))
+    further = [name for name in digests if name not in names and (folder / name).is_file()]
+    for name in (*names, *(further if check_further else ())):
+        _check_digest(folder, name, digests, _sha256(folder / name))
 
 
-def _check_digest(folder: Path, name: str, stated: Mapping[str, str], digest: str) -> None:
-    if name not in stated:
+def _check_digest(folder: Path, name: str, digests: Mapping[str, str], digest: str) -> None:
+    if name not in digests:
         raise BadFile(f"{folder / DIGESTS} is damaged: it has no line for {name}")
-    if stated[name] != digest:
+    if digests[name] != digest:
         raise BadFile(f"{folder / name} is damaged: its SHA-256 is not the one in {DIGESTS}")
 
 
-def _stated(sums: Path) -> dict[str, str] | None:
+def _read_digests(sums: Path) -> dict[str, str] | None:
     """Reads digests by name; raises BadFile for a truncated or malformed file.
 
     Returns None if the file does not exist, for folders that were made by hand. Lines for files in
@@ -329,12 +329,12 @@ def _stated(sums: Path) -> dict[str, str] | None:
     text = sums.read_text(encoding="utf-8", errors="replace")
     if not text.strip():
         raise BadFile(f"{sums} is damaged: it is empty")
-    stated = {}
+    digests = {}
     for number, line in enumerate(text.splitlines(), 1):
         # The format of sha256sum: two spaces, or a space and a star.
         match = re.fullmatch(r"([0-9a-f]{64}) [ *](.+)", line)
         if not match:
             raise BadFile(f"{sums} is damaged: line {number} is no digest and name")
         if _NAME.fullmatch(match[2]):
-            stated[match[2]] = match[1]
-    return stated
+            digests[match[2]] = match[1]
+    return digests

@@ -124,8 +124,8 @@ class Inference:
                 f"batch must hold {', '.join(sorted(self._inputs))}, "
                 f"got {', '.join(sorted(arrays))}"
             )
-        given = {name: self._cast(name, array) for name, array in arrays.items()}
-        return self._call(unflatten(flatten(params)), unflatten(given))
+        inputs = {name: self._cast(name, array) for name, array in arrays.items()}
+        return self._call(unflatten(flatten(params)), unflatten(inputs))
 
     def _cast(self, name: str, array: Tree) -> Tree:
         dtype = self._inputs[name].dtype

@@ -17,7 +17,7 @@ Kind = Literal["text", "pair", "tags", "cloze", "translation", "run"]
 
 @dataclasses.dataclass(frozen=True)
 class _About:
-    held: str
+    content: str
     reader: str
 
 
@@ -39,13 +39,13 @@ def facts_of(kind: Kind) -> dict[str, Tree]:
 
 
 def check_kind(
-    config: Mapping[str, Tree], wanted: Kind | Collection[Kind], folder: str | Path
+    config: Mapping[str, Tree], accepted: Kind | Collection[Kind], folder: str | Path
 ) -> Kind:
     """Checks the kind of a model folder and its format version.
 
     Args:
       config: the content of config.json.
-      wanted: the kind, or the kinds, that the caller can use.
+      accepted: the kind, or the kinds, that the caller can use.
       folder: the folder, for messages.
 
     Returns:
@@ -70,6 +70,6 @@ def check_kind(
         )
     if not isinstance(kind, str) or kind not in _ABOUT:
         raise ValueError(f"{folder} holds a model of the unknown kind {kind!r}")
-    if kind not in ([wanted] if isinstance(wanted, str) else wanted):
-        raise ValueError(f"{folder} holds {_ABOUT[kind].held}: {_ABOUT[kind].reader} reads it")
+    if kind not in ([accepted] if isinstance(accepted, str) else accepted):
+        raise ValueError(f"{folder} holds {_ABOUT[kind].content}: {_ABOUT[kind].reader} reads it")
     return kind

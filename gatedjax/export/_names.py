@@ -43,41 +43,43 @@ def name_fault(name: str) -> str | None:
     return None
 
 
-def flatten(params: Params, what: str = "params") -> dict[str, Tree]:
+def flatten(params: Params, argument: str = "params") -> dict[str, Tree]:
     """Returns the leaves of nested mappings by dotted name.
 
     Args:
       params: nested mappings with string keys; the leaves have `dtype` and `shape`.
-      what: the argument's name, for messages.
+      argument: the argument's name, for messages.
 
     Raises:
       TypeError: for another container, a key that is not a string, or a leaf that is not an array.
       ValueError: for a key that contains a dot, or an empty mapping.
     """
     if not isinstance(params, Mapping):
-        raise TypeError(f"{what} must be nested dicts of arrays, got {type(params).__name__}")
+        raise TypeError(f"{argument} must be nested dicts of arrays, got {type(params).__name__}")
     flat: dict[str, Tree] = {}
-    _collect(params, "", flat, what)
+    _collect(params, "", flat, argument)
     return flat
 
 
-def _collect(tree: Mapping[str, Tree], prefix: str, flat: dict[str, Tree], what: str) -> None:
+def _collect(tree: Mapping[str, Tree], prefix: str, flat: dict[str, Tree], argument: str) -> None:
     if not tree:
-        where = f"{what}[{prefix!r}]" if prefix else what
+        where = f"{argument}[{prefix!r}]" if prefix else argument
         raise ValueError(f"{where} must hold at least one array, got an empty dict")
     for key, value in tree.items():
         if not isinstance(key, str):
-            raise TypeError(f"{what} must have str keys, got {key!r} below {prefix!r}")
+            raise TypeError(f"{argument} must have str keys, got {key!r} below {prefix!r}")
         if "." in key:
-            raise ValueError(f"{what} must have keys without dots, got {key!r} below {prefix!r}")
+            raise ValueError(
+                f"{argument} must have keys without dots, got {key!r} below {prefix!r}"
+            )
         name = f"{prefix}.{key}" if prefix else key
         if fault := name_fault(name):
-            raise ValueError(f"{what} has the name {name!r}, which {fault}")
+            raise ValueError(f"{argument} has the name {name!r}, which {fault}")
         if isinstance(value, Mapping):
-            _collect(value, name, flat, what)
+            _collect(value, name, flat, argument)
         elif isinstance(value, list | tuple) or not hasattr(value, "dtype"):
             raise TypeError(
-                f"{what} must have arrays as leaves, got {type(value).__name__} at {name!r}"
+                f"{argument} must have arrays as leaves, got {type(value).__name__} at {name!r}"
             )
         else:
             flat[name] = value
@@ -103,7 +105,7 @@ def unflatten(flat: Mapping[str, Tree]) -> dict[str, Tree]:
     return tree
 
 
-def host_arrays(flat: Mapping[str, Tree], what: str = "params") -> dict[str, np.ndarray]:
+def host_arrays(flat: Mapping[str, Tree], argument: str = "params") -> dict[str, np.ndarray]:
     """Copies arrays to contiguous NumPy arrays, because `safetensors` ignores strides.
 
     Raises:
@@ -111,23 +113,23 @@ def host_arrays(flat: Mapping[str, Tree], what: str = "params") -> dict[str, np.
     """
     for name, value in flat.items():
         if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
-            raise TypeError(f"{what} must hold plain arrays, got {value.dtype} at {name!r}")
+            raise TypeError(f"{argument} must hold plain arrays, got {value.dtype} at {name!r}")
     values = jax.device_get(dict(flat))
     return {name: np.require(value, requirements="C") for name, value in values.items()}
 
 
-def leaves(params: Params, what: str) -> dict[str, Leaf]:
+def leaves(params: Params, argument: str) -> dict[str, Leaf]:
     """Returns dtype and shape of each leaf, an array or `jax.ShapeDtypeStruct`."""
-    flat = flatten(params, what)
+    flat = flatten(params, argument)
     return {name: Leaf(str(x.dtype), tuple(x.shape)) for name, x in flat.items()}
 
 
-def check_same(got: Mapping[str, Leaf], wanted: Mapping[str, Leaf], where: str) -> None:
+def check_same(got: Mapping[str, Leaf], expected: Mapping[str, Leaf], where: str) -> None:
     """Raises ParamsMismatch with all leaves that differ between two sets of parameters."""
     lines = [
-        f"  {name}: wanted {wanted.get(name, 'nothing')}, got {got.get(name, 'nothing')}"
-        for name in sorted(got.keys() | wanted.keys())
-        if got.get(name) != wanted.get(name)
+        f"  {name}: wanted {expected.get(name, 'nothing')}, got {got.get(name, 'nothing')}"
+        for name in sorted(got.keys() | expected.keys())
+        if got.get(name) != expected.get(name)
     ]
     if lines:
         raise ParamsMismatch(f"{where} does not hold the parameters wanted:\n" + "\n".join(lines))

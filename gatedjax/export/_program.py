@@ -134,14 +134,14 @@ def _check_size(kind: Any) -> None:
 
 def _references(operation: Any) -> list[str]:
     """Returns the names of the functions that an operation refers to."""
-    found = []
+    names = []
     attributes = operation.attributes
     # By index, because the iterator yields names in some versions of jaxlib, pairs in others.
     for value in (attributes[number].attr for number in range(len(attributes))):
-        for one in value if isinstance(value, ir.ArrayAttr) else (value,):
-            if isinstance(one, ir.FlatSymbolRefAttr):
-                found.append(one.value)
-    return found
+        for reference in value if isinstance(value, ir.ArrayAttr) else (value,):
+            if isinstance(reference, ir.FlatSymbolRefAttr):
+                names.append(reference.value)
+    return names
 
 
 def _check_calls(counts: dict[str, int], calls: dict[str, list[str]]) -> None:
@@ -155,9 +155,9 @@ def _check_calls(counts: dict[str, int], calls: dict[str, list[str]]) -> None:
             name, is_done = pending.pop()
             if is_done:
                 path.pop(name)
-                known = [called for called in calls[name] if called in counts]
-                sizes[name] = counts[name] + sum(sizes[called] for called in known)
-                levels[name] = 1 + max((levels[called] for called in known), default=0)
+                callees = [called for called in calls[name] if called in counts]
+                sizes[name] = counts[name] + sum(sizes[called] for called in callees)
+                levels[name] = 1 + max((levels[called] for called in callees), default=0)
                 if sizes[name] > MOST_OPERATIONS:
                     raise ValueError(f"it has more than {MOST_OPERATIONS:,} operations")
                 if levels[name] > MOST_LEVELS:

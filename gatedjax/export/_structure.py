@@ -16,7 +16,7 @@ _PLAIN = {kind.__name__: kind for kind in (list, tuple, dict, type(None), *_NUMB
 _KEY = "gatedjax.structure"
 
 
-def take_apart(tree: Tree, what: str = "params") -> tuple[dict[str, Tree], dict[str, str]]:
+def take_apart(tree: Tree, argument: str = "params") -> tuple[dict[str, Tree], dict[str, str]]:
     """Returns the leaves of a tree by dotted names, and the kinds of its other nodes.
 
     A name joins keys of dicts, positions in lists and tuples, and names of fields by dots.
@@ -24,7 +24,7 @@ def take_apart(tree: Tree, what: str = "params") -> tuple[dict[str, Tree], dict[
     Args:
       tree: dicts with string keys, lists, tuples, dataclasses and other pytrees; its leaves are
         arrays or Python numbers.
-      what: the argument's name, for messages.
+      argument: the argument's name, for messages.
 
     Returns:
       (leaves, kinds): kinds maps the name of a node ("" for the tree) to "list", "tuple", "float"
@@ -34,26 +34,28 @@ def take_apart(tree: Tree, what: str = "params") -> tuple[dict[str, Tree], dict[
       TypeError: for a leaf that is neither an array nor a number, or a key that is not a string.
       ValueError: for a name that cannot be restored, or a tree without leaves.
     """
-    if _parts(tree, what, "") is None:
+    if _parts(tree, argument, "") is None:
         kind = type(tree).__name__
-        raise TypeError(f"{what} must be a dict, list, tuple or dataclass of arrays, got {kind}")
+        raise TypeError(
+            f"{argument} must be a dict, list, tuple or dataclass of arrays, got {kind}"
+        )
     flat: dict[str, Tree] = {}
     kinds: dict[str, str] = {}
-    _collect(tree, "", flat, kinds, what)
+    _collect(tree, "", flat, kinds, argument)
     if not flat:
         kind = type(tree).__name__
-        raise ValueError(f"{what} must hold at least one array, got an empty {kind}")
+        raise ValueError(f"{argument} must hold at least one array, got an empty {kind}")
     return flat, kinds
 
 
 def _collect(
-    node: Tree, name: str, flat: dict[str, Tree], kinds: dict[str, str], what: str
+    node: Tree, name: str, flat: dict[str, Tree], kinds: dict[str, str], argument: str
 ) -> None:
-    parts = _parts(node, what, name)
+    parts = _parts(node, argument, name)
     if parts is None and type(node) not in _NUMBERS:
         if not (hasattr(node, "dtype") and hasattr(node, "shape")):
             kind = type(node).__name__
-            raise TypeError(f"{what} must have arrays as leaves, got {kind} at {name!r}")
+            raise TypeError(f"{argument} must have arrays as leaves, got {kind} at {name!r}")
         flat[name] = node
         return
     is_dict = isinstance(node, Mapping)
@@ -65,12 +67,12 @@ def _collect(
     for key, child in parts:
         inner = f"{name}.{key}" if name else key
         if "." in key:
-            raise ValueError(f"{what} must have keys without dots, got {key!r} below {name!r}")
+            raise ValueError(f"{argument} must have keys without dots, got {key!r} below {name!r}")
         if fault := name_fault(inner):
-            raise ValueError(f"{what} has the name {inner!r}, which {fault}")
+            raise ValueError(f"{argument} has the name {inner!r}, which {fault}")
         if inner in flat or inner in kinds:
-            raise ValueError(f"{what} has two parts of the name {inner!r}")
-        _collect(child, inner, flat, kinds, what)
+            raise ValueError(f"{argument} has two parts of the name {inner!r}")
+        _collect(child, inner, flat, kinds, argument)
 
 
 def _kind(node: Tree) -> str:
@@ -78,12 +80,12 @@ def _kind(node: Tree) -> str:
     return kind.__name__ if kind in _PLAIN.values() else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _parts(node: Tree, what: str, name: str) -> list[tuple[str, Tree]] | None:
+def _parts(node: Tree, argument: str, name: str) -> list[tuple[str, Tree]] | None:
     """Returns the children of a container with their names; None for a leaf."""
     if isinstance(node, Mapping):
         for key in node:
             if not isinstance(key, str):
-                raise TypeError(f"{what} must have str keys, got {key!r} below {name!r}")
+                raise TypeError(f"{argument} must have str keys, got {key!r} below {name!r}")
         return list(node.items())
     pairs, _ = _one_level(node)
     if any(not path for path, _ in pairs):
@@ -157,11 +159,11 @@ def _number(name: str, kind: str, array: np.ndarray) -> Tree:
     return number
 
 
-def put_like(like: Tree, flat: Mapping[str, np.ndarray], what: str) -> Tree:
+def put_like(like: Tree, flat: Mapping[str, np.ndarray], argument: str) -> Tree:
     """Puts arrays into the containers of the tree `like`; mappings become dicts."""
 
     def build(name: str, node: Tree) -> Tree:
-        parts = _parts(node, what, name)
+        parts = _parts(node, argument, name)
         if parts is None:
             is_number = type(node) in _NUMBERS
             return _number(name, _kind(node), flat[name]) if is_number else flat[name]

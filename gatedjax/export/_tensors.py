@@ -104,7 +104,7 @@ def load_params(path: str | Path, like: Tree = None) -> Tree:
       ValueError: without like, for a file with a named tuple, a dataclass or another class, because
         files may not choose classes.
     """
-    wanted = None if like is None else take_apart(like, "like")[0]
+    expected = None if like is None else take_apart(like, "like")[0]
     path = Path(path)
     header, metadata = _read_header(path)
     try:
@@ -112,12 +112,12 @@ def load_params(path: str | Path, like: Tree = None) -> Tree:
         kinds = read_kinds(metadata)
     except ValueError as error:
         raise BadFile(f"{path}: {error}") from None
-    if wanted is not None:
-        stated = {name: Leaf(str(x.dtype), tuple(x.shape)) for name, x in wanted.items()}
+    if expected is not None:
+        stated = {name: Leaf(str(x.dtype), tuple(x.shape)) for name, x in expected.items()}
         check_same(header, stated, str(path))
-        return put_like(like, _read(path), "like")
+        return put_like(like, _load_arrays(path), "like")
     check_kinds(kinds, str(path))
-    arrays = _read(path)
+    arrays = _load_arrays(path)
     try:
         return put_together(arrays, kinds)
     except ValueError as error:
@@ -143,10 +143,10 @@ def check_finite(params: Tree, where: str | Path) -> None:
 def load_flat(path: str | Path) -> dict[str, np.ndarray]:
     """Reads arrays by their names in the file, for files of other libraries."""
     read_header(Path(path))
-    return _read(Path(path))
+    return _load_arrays(Path(path))
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
+def _load_arrays(path: Path) -> dict[str, np.ndarray]:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -230,28 +230,28 @@ def _check_entries(entries: Mapping[str, Tree], data_size: int) -> dict[str, Lea
     leaves_of: dict[str, Leaf] = {}
     places = []
     for name, entry in entries.items():
-        shown = _short(name)
+        short_name = _short(name)
         if fault := name_fault(name):
-            raise ValueError(f"the name {shown} {fault}")
+            raise ValueError(f"the name {short_name} {fault}")
         fields = ("dtype", "shape", "data_offsets")
         if not isinstance(entry, dict) or set(entry) != set(fields):
             raise ValueError(
-                f"{shown} must have the fields {', '.join(fields)}, got {_short(entry)}"
+                f"{short_name} must have the fields {', '.join(fields)}, got {_short(entry)}"
             )
         dtype, shape, offsets = (entry[field] for field in fields)
         if not isinstance(dtype, str) or dtype not in _DTYPES:
             names = ", ".join(_DTYPES)
-            raise ValueError(f"{shown} has dtype {_short(dtype)}, wanted one of {names}")
+            raise ValueError(f"{short_name} has dtype {_short(dtype)}, wanted one of {names}")
         if not isinstance(shape, list) or not all(map(_natural, shape)):
-            raise ValueError(f"{shown} must have a shape of sizes, got {_short(shape)}")
+            raise ValueError(f"{short_name} must have a shape of sizes, got {_short(shape)}")
         if len(shape) > MAX_RANK:
-            raise ValueError(f"{shown} has {len(shape)} axes, NumPy has at most {MAX_RANK}")
+            raise ValueError(f"{short_name} has {len(shape)} axes, NumPy has at most {MAX_RANK}")
         if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(_natural, offsets)):
-            raise ValueError(f"{shown} must have two data_offsets, got {_short(offsets)}")
+            raise ValueError(f"{short_name} must have two data_offsets, got {_short(offsets)}")
         wanted_size = math.prod(shape) * _BYTES[dtype]
         if offsets[1] - offsets[0] != wanted_size:
             raise ValueError(
-                f"{shown} is {dtype}{shape}, {wanted_size} bytes, at offsets {offsets}"
+                f"{short_name} is {dtype}{shape}, {wanted_size} bytes, at offsets {offsets}"
             )
         places.append((*offsets, name))
         leaves_of[name] = Leaf(_DTYPES[dtype], tuple(shape))

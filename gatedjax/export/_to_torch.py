@@ -96,29 +96,29 @@ def _state_dict(
         raise ValueError("layers must hold at least one layer, got none")
     if prefix and not prefix.endswith("."):
         prefix += "."
-    found: dict[str, np.ndarray] = {}
-    wanted: tuple[int, int, int] | None = None
+    state_dict: dict[str, np.ndarray] = {}
+    common: tuple[int, int, int] | None = None
     for number, layer in enumerate(layers):
         ways = (layer,) if hasattr(layer, "_asdict") else tuple(layer)
         if len(ways) not in (1, 2):
             raise ValueError(f"layers[{number}] must have 1 or 2 directions, got {len(ways)}")
-        checked = [_checked(f"layers[{number}]", weights, kind, gates) for weights in ways]
+        checked = [_check_weights(f"layers[{number}]", weights, kind, gates) for weights in ways]
         sizes = [(len(ways), len(ours["input"]), len(ours["recurrent"])) for ours in checked]
-        wanted = wanted or sizes[0]
-        if any(its != wanted for its in sizes):
+        common = common or sizes[0]
+        if any(its != common for its in sizes):
             raise ValueError(
-                f"layers[{number}] must have {wanted[0]} direction(s), inputs of width {wanted[1]} "
-                f"and hidden width {wanted[2]} in each, got {sizes}"
+                f"layers[{number}] must have {common[0]} direction(s), inputs of width {common[1]} "
+                f"and hidden width {common[2]} in each, got {sizes}"
             )
-        wanted = (wanted[0], wanted[0] * wanted[2], wanted[2])
+        common = (common[0], common[0] * common[2], common[2])
         for end, ours in zip(("", "_reverse"), checked, strict=False):
             names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
             for name, array in zip(names, convert(ours), strict=True):
-                found[f"{prefix}{name}_l{number}{end}"] = np.ascontiguousarray(array)
-    return found
+                state_dict[f"{prefix}{name}_l{number}{end}"] = np.ascontiguousarray(array)
+    return state_dict
 
 
-def _checked(name: str, weights: Any, kind: Kind, gates: int) -> Arrays:
+def _check_weights(name: str, weights: Any, kind: Kind, gates: int) -> Arrays:
     """Returns the weights by field, without None, after checking their shapes."""
     if not isinstance(weights, kind):
         raise TypeError(f"{name} must be {kind.__name__}, got {type(weights).__name__}")
@@ -154,9 +154,9 @@ def _layers_of(params: Mapping[str, Tree], kind: Kind) -> list[Tree]:
         ends = [end for end in ("", "_forward", "_backward") if (number, end) in blocks]
         if ends not in ([""], ["_forward", "_backward"]):
             raise ValueError(f"layers must have all directions of layer_{number}, got {ends}")
-        own = [blocks[number, end] for end in ends]
-        for block in own:
+        directions = [blocks[number, end] for end in ends]
+        for block in directions:
             if lacks := [field for field in fields[:3] if field not in block]:
                 raise ValueError(f"layers must have all of layer_{number}, it lacks {lacks}")
-        layers.append(tuple(kind(**block) for block in own))
+        layers.append(tuple(kind(**block) for block in directions))
     return layers

@@ -132,13 +132,15 @@ def replace_params(
     """
     flat = flatten(params)
     start = f"{path}." if path else ""
-    held = {name: value for name, value in flat.items() if name.startswith(start)}
-    if not held:
+    module_params = {name: value for name, value in flat.items() if name.startswith(start)}
+    if not module_params:
         modules = sorted({name.rpartition(".")[0] for name in flat} - {""})
         raise ValueError(f"path must name a module with parameters ({modules}), got {path!r}")
-    given = {start + name: value for name, value in flatten(new, "new").items()}
-    check_same(leaves(unflatten(given), "new"), leaves(unflatten(held), "params"), "new")
-    return unflatten(flat | given)
+    new_params = {start + name: value for name, value in flatten(new, "new").items()}
+    check_same(
+        leaves(unflatten(new_params), "new"), leaves(unflatten(module_params), "params"), "new"
+    )
+    return unflatten(flat | new_params)
 
 
 def _convert(
@@ -155,25 +157,25 @@ def _convert(
         prefix += "."
     names = _own_names(state_dict, prefix)
     matches = [match for name in names if (match := _NAME.fullmatch(name))]
-    found = {int(match[3]) for match in matches}
-    depth = 1 + max(found)
-    if len(found) < depth:
-        raise ValueError(f"state_dict must hold layers from 0 on, got only {sorted(found)}")
+    layer_numbers = {int(match[3]) for match in matches}
+    depth = 1 + max(layer_numbers)
+    if len(layer_numbers) < depth:
+        raise ValueError(f"state_dict must hold layers from 0 on, got only {sorted(layer_numbers)}")
     ends = ("", "_reverse") if any(match[4] for match in matches) else ("",)
     kinds = ("weight", "bias") if any(match[1] == "bias" for match in matches) else ("weight",)
-    wanted = [
+    required = [
         f"{kind}_{side}_l{layer}{end}"
         for layer in range(depth)
         for end in ends
         for kind in kinds
         for side in ("ih", "hh")
     ]
-    if missing := [prefix + name for name in wanted if name not in names]:
+    if missing := [prefix + name for name in required if name not in names]:
         raise ValueError(
             f"state_dict must hold {depth} layers in {len(ends)} direction(s), "
             f"it lacks {', '.join(missing)}"
         )
-    full = {name: prefix + name for name in wanted}
+    full = {name: prefix + name for name in required}
     arrays = {k: as_array(f"state_dict[{name!r}]", state_dict[name]) for k, name in full.items()}
     layers = []
     width = None
@@ -193,8 +195,12 @@ def _own_names(state_dict: Mapping[str, Tree], prefix: str) -> set[str]:
     if projected := sorted(name for name in names if name.startswith("weight_hr_l")):
         raise ValueError(f"an LSTM with proj_size cannot be converted (it has {projected[0]})")
     if not any(_NAME.fullmatch(name) for name in names):
-        found = {name[: match.start()] for name in state_dict if (match := re.search(_NAME, name))}
-        hint = f"; there are some below {', '.join(map(repr, sorted(found)))}" if found else ""
+        prefixes = {
+            name[: match.start()] for name in state_dict if (match := re.search(_NAME, name))
+        }
+        hint = (
+            f"; there are some below {', '.join(map(repr, sorted(prefixes)))}" if prefixes else ""
+        )
         raise ValueError(f"state_dict has no weight_ih_l0 below prefix {prefix!r}{hint}")
     if unknown := sorted(name for name in names if not _NAME.fullmatch(name)):
         raise ValueError(f"state_dict has names that no LSTM or GRU has: {', '.join(unknown)}")
@@ -230,12 +236,12 @@ def _block(
         raise ValueError(f"state_dict[{prefix + 'weight_ih_' + end!r}] must have 2 axes")
     zeros = np.zeros(rows, kernel.dtype)
     biases = [arrays.get(f"bias_{side}_{end}", zeros) for side in ("ih", "hh")]
-    wanted = {
+    shapes = {
         f"weight_ih_{end}": (kernel, (rows, kernel.shape[1] if width is None else width)),
         f"bias_ih_{end}": (biases[0], (rows,)),
         f"bias_hh_{end}": (biases[1], (rows,)),
     }
-    for name, (array, shape) in wanted.items():
+    for name, (array, shape) in shapes.items():
         if array.shape != shape:
             raise ValueError(
                 f"state_dict[{prefix + name!r}] must have shape {shape} for hidden width {size}, "

@@ -1,14 +1,14 @@
-"""All patterns of the gates of one text, without reading it again.
+"""The loss of a text under all patterns of its gates, from a single pass of the encoder.
 
-Gated attention pools by sums over open words, so that of a pattern follows from those of its lower
-and of its upper half:
+Gated attention pools by sums over open words. The pooled state of a pattern therefore follows from
+its lower half, the gates of the first 10 words, and its upper half, the gates of all further words:
 
     c = s c_low + (1 - s) c_up,  s = sigmoid(l_low - l_up),  l = log sum_t g_t exp(e_t)
 
-with c_low, l_low of the first 10 words and c_up, l_up of the others. A pattern costs one such mean,
-one tanh of it and the classifier. The upper halves are taken in turn, and each leaves a few sums
-over its lower ones, so that memory holds no 2^n of anything, and the number of upper halves may be
-known when the program runs only: texts of all lengths share one program.
+Here c_low and l_low belong to the lower half, and c_up and l_up to the upper half. A pattern costs
+this mean, the classifier and, if the model has it, the tanh between them. A loop over the upper
+halves computes a few sums over all lower halves for each. No array has 2^n elements, therefore, and
+the number of upper halves may depend on the text, so texts of all lengths share a program.
 """
 
 import functools
@@ -24,21 +24,21 @@ from gatedjax._utils.types import Params
 from gatedjax.functional._checks import wide_dtype
 
 LOWER = 10
-"""Words of the lower half."""
+"""The number of words in the lower half of a pattern."""
 Head = Callable[[Params, Array], Array]
-"""(parameters, pooled states [k, D]) -> class scores [k, C]; hashable."""
+"""A hashable function: (parameters, pooled states [k, D]) -> class scores [k, C]."""
 
 
-class Held(NamedTuple):
-    """What gates of one text act on, padded to LOWER words or more.
+class PatternInputs(NamedTuple):
+    """The arrays of a text that its loss under a pattern depends on, padded to LOWER words or more.
 
     Attributes:
-      states: h; what stands at padding is finite.
-      scores: e, in nats; finite.
-      logits: a, the log-odds of open gates; -inf at padding.
-      closed: class scores of the pattern without an open gate.
+      states: the states h, which are finite at padding too.
+      scores: the attention scores e in nats, which are finite at padding too.
+      logits: the gate logits a; -inf at padding.
+      closed: the class scores of the pattern without an open gate.
       label: the true class.
-      size: n, words that are no padding.
+      size: the number n of real words.
     """
 
     states: Float[Array, "T D"]
@@ -50,18 +50,19 @@ class Held(NamedTuple):
 
 
 class TextTruth(NamedTuple):
-    """What is exactly true of one text under Bernoulli gates; NumPy, float64.
+    """The exact results of a text under Bernoulli gates, in float64.
 
     Attributes:
-      loss: expected cross-entropy.
-      variance: of the cross-entropy.
-      right: probability that the label is predicted.
-      probabilities: expected probability of each class.
-      gradient: of the expected loss with respect to the logits.
-      effects: E[loss | b_i = 1] - E[loss | b_i = 0].
-      best: the pattern with the lowest loss (the first by its code, gate 0 the lowest bit).
-      best_loss: its loss.
-      best_right: whether the label is predicted under it.
+      loss: the expected cross-entropy.
+      variance: the variance of the cross-entropy.
+      right: the probability that the label is predicted.
+      probabilities: the expected probability of each class.
+      gradient: the gradient of the expected loss with respect to the gate logits.
+      effects: E[loss | b_i = 1] - E[loss | b_i = 0] for each gate i.
+      best: the pattern with the lowest loss. If several have it, the pattern with the smallest code
+        is chosen, with gate 0 as the lowest bit.
+      best_loss: the loss of `best`.
+      best_right: True if the label is predicted under `best`.
     """
 
     loss: float
@@ -76,7 +77,18 @@ class TextTruth(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Of one upper half, expectations over the lower ones; losses less a centre."""
+    """The sums over all lower halves for an upper half, weighted by their probabilities.
+
+    Attributes:
+      loss: the expected loss minus a centre.
+      square: the expected square of the loss minus the centre.
+      right: the probability that the label is predicted.
+      probabilities: the expected probability of each class.
+      effects: the effects of the gates of the lower half on the loss.
+      least: the lowest loss.
+      code: the code of the lower half with the lowest loss.
+      least_right: True if the label is predicted under it.
+    """
 
     loss: Array
     square: Array
@@ -89,26 +101,37 @@ class _Sums(NamedTuple):
 
 
 def _factors(p: Any, xp: Any) -> tuple[Any, Any]:
-    """(bits of every code [2^n, n], the first gate the lowest; probability of each of them)."""
+    """Returns the bits of all codes [2^n, n] and the probability of each bit.
+
+    The first gate is the lowest bit. `xp` is `numpy` or `jax.numpy`.
+    """
     n = p.shape[0]
     bits = (np.arange(1 << n)[:, None] >> np.arange(n)[None]) & 1 > 0
     return bits, xp.where(bits, p[None], 1 - p[None])
 
 
 def _weights(p: Any, xp: Any) -> Any:
-    """P(b) of every code."""
+    """Computes the probabilities P(b) [2^n] of all codes."""
     return xp.prod(_factors(p, xp)[1], axis=1)
 
 
 def _contrasts(p: Any, xp: Any) -> Any:
-    """[2^n, n] that make an effect of values: +- the probability of the other gates."""
+    """Computes the coefficients [2^n, n] with which values of all codes sum to effects of gates.
+
+    The coefficient of a code and a gate is the probability of the bits of the remaining gates, with
+    a minus sign if the gate is closed.
+    """
     bits, factors = _factors(p, xp)
-    others = xp.where(np.eye(p.shape[0], dtype=bool)[None], 1, factors[:, None, :])
-    return xp.where(bits, 1, -1) * xp.prod(others, axis=2)
+    remaining = xp.where(np.eye(p.shape[0], dtype=bool)[None], 1, factors[:, None, :])
+    return xp.where(bits, 1, -1) * xp.prod(remaining, axis=2)
 
 
 def _half(scores: Array, states: Array) -> tuple[Array, Array]:
-    """(log sum exp e, mean state) over the open words of every code; (-inf, 0) without one."""
+    """Computes the log of sum exp(e) and the pooled state over the open words of all codes.
+
+    Returns:
+      The logs [2^n] and the states [2^n, D]; -inf and 0 for the code without an open word.
+    """
     n = scores.shape[0]
     codes = jnp.arange(1 << n)[:, None]
     is_open = (codes >> jnp.arange(n)[None]) & 1 > 0
@@ -123,92 +146,97 @@ def _half(scores: Array, states: Array) -> tuple[Array, Array]:
 
 
 @functools.partial(jax.jit, static_argnames="head")
-def _sums(head: Head, params: Params, held: Held, centre: Float[Array, ""]) -> _Sums:
-    """The sums of every upper half; those of halves beyond the text are 0."""
-    width = wide_dtype(held.states, held.scores, held.logits)
-    states, scores = held.states.astype(width), held.scores.astype(width)
-    p = jax.nn.sigmoid(held.logits[:LOWER].astype(width))
+def _sums(head: Head, params: Params, inputs: PatternInputs, centre: Float[Array, ""]) -> _Sums:
+    """Computes the sums of all upper halves; they are 0 for halves with open gates at padding."""
+    width = wide_dtype(inputs.states, inputs.scores, inputs.logits)
+    states, scores = inputs.states.astype(width), inputs.scores.astype(width)
+    p = jax.nn.sigmoid(inputs.logits[:LOWER].astype(width))
     weights, contrasts = _weights(p, jnp), _contrasts(p, jnp)
     level, mean = _half(scores[:LOWER], states[:LOWER])
     level_up, mean_up = _half(scores[LOWER:], states[LOWER:])
     codes = jnp.arange(1 << LOWER)
-    real = codes < (1 << jnp.minimum(held.size, LOWER))
+    is_real = codes < (1 << jnp.minimum(inputs.size, LOWER))
     total = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
 
     def sums(upper: Array) -> _Sums:
-        # where both halves are closed there is nothing to weigh, and what is closed is put in
+        # The ratio is NaN if both halves are closed, because both logs are -inf. The class scores
+        # of this pattern are replaced by `closed` below.
         ratio = level - level_up[upper]
         share = jax.nn.sigmoid(jnp.where(jnp.isnan(ratio), 0, ratio))[:, None]
         pooled = share * mean + (1 - share) * mean_up[upper][None]
-        scored = head(params, pooled.astype(held.states.dtype)).astype(width)
-        first = (codes == 0) & (upper == 0)
-        scored = jnp.where(first[:, None], held.closed.astype(width)[None], scored)
+        scored = head(params, pooled.astype(inputs.states.dtype)).astype(width)
+        is_all_closed = (codes == 0) & (upper == 0)
+        scored = jnp.where(is_all_closed[:, None], inputs.closed.astype(width)[None], scored)
         log_p = jax.nn.log_softmax(scored)
-        loss = -jnp.take(log_p, held.label, axis=1)
-        right = jnp.argmax(scored, axis=1) == held.label
-        off = loss - centre
-        least = jnp.argmin(jnp.where(real, loss, jnp.inf))
+        loss = -jnp.take(log_p, inputs.label, axis=1)
+        right = jnp.argmax(scored, axis=1) == inputs.label
+        difference = loss - centre
+        least = jnp.argmin(jnp.where(is_real, loss, jnp.inf))
         return _Sums(
-            total(weights, off),
-            total(weights, off**2),
+            total(weights, difference),
+            total(weights, difference**2),
             total(weights, right.astype(width)),
             total(weights, jnp.exp(log_p)),
-            total(off, contrasts),
+            total(difference, contrasts),
             loss[least],
             least,
             right[least],
         )
 
-    halves = 1 << (held.scores.shape[0] - LOWER)
-    like = jax.eval_shape(sums, jax.ShapeDtypeStruct((), jnp.int32))
-    empty = jax.tree.map(lambda x: jnp.zeros((halves, *x.shape), x.dtype), like)
+    halves = 1 << (inputs.scores.shape[0] - LOWER)
+    shapes = jax.eval_shape(sums, jax.ShapeDtypeStruct((), jnp.int32))
+    zeros = jax.tree.map(lambda x: jnp.zeros((halves, *x.shape), x.dtype), shapes)
 
-    def step(upper: Array, found: _Sums) -> _Sums:
-        put = lambda all_of, one: all_of.at[upper].set(one)  # noqa: E731
-        return jax.tree.map(put, found, sums(upper))
+    def step(upper: Array, results: _Sums) -> _Sums:
+        insert = lambda array, value: array.at[upper].set(value)  # noqa: E731
+        return jax.tree.map(insert, results, sums(upper))
 
-    count = 1 << jnp.maximum(held.size - LOWER, 0)
-    return jax.lax.fori_loop(0, count, step, empty)
+    count = 1 << jnp.maximum(inputs.size - LOWER, 0)
+    return jax.lax.fori_loop(0, count, step, zeros)
 
 
-def text_truth(head: Head, params: Params, held: Held, centre: float) -> TextTruth:
-    """Every pattern of one text.
+def text_truth(head: Head, params: Params, inputs: PatternInputs, centre: float) -> TextTruth:
+    """Computes the exact results of a text from the losses of all its patterns.
 
     Args:
-      head: what follows pooling.
-      params: its parameters.
-      held: the text.
-      centre: a loss about as large as those of the patterns: sums are of what differs from it.
+      head: the function from pooled states to class scores.
+      params: the parameters of `head`.
+      inputs: the arrays of the text.
+      centre: a loss about as large as the losses of the patterns. It is subtracted from them before
+        they are summed, which keeps rounding errors small.
+
+    Returns:
+      The `TextTruth` of the text.
 
     Raises:
-      ValueError: if the loss is not finite at some pattern.
+      ValueError: if the loss of a pattern is not finite.
     """
-    n = int(held.size)
+    n = int(inputs.size)
     count = 1 << max(n - LOWER, 0)
-    cut = lambda x: np.asarray(x)[:count]  # noqa: E731
-    found: Any = jax.tree.map(cut, jax.device_get(_sums(head, params, held, centre)))
-    logits = np.asarray(held.logits, np.float64)[:n]
+    take_real = lambda x: np.asarray(x)[:count]  # noqa: E731
+    results: Any = jax.tree.map(take_real, jax.device_get(_sums(head, params, inputs, centre)))
+    logits = np.asarray(inputs.logits, np.float64)[:n]
     with np.errstate(over="ignore"):
         p, q = 1 / (1 + np.exp(-logits)), 1 / (1 + np.exp(logits))
     weights, contrasts = _weights(p[LOWER:], np), _contrasts(p[LOWER:], np)
     loss, square, right = (
-        float(weights @ x.astype(np.float64)) for x in (found.loss, found.square, found.right)
+        float(weights @ x.astype(np.float64)) for x in (results.loss, results.square, results.right)
     )
     if not np.isfinite(square):
         raise ValueError(f"the loss must be finite at every pattern of the gates, got {square}")
     effects = np.concatenate([
-        weights @ found.effects.astype(np.float64), found.loss.astype(np.float64) @ contrasts
+        weights @ results.effects.astype(np.float64), results.loss.astype(np.float64) @ contrasts
     ])[np.r_[: min(n, LOWER), LOWER : max(n, LOWER)]]  # fmt: skip
-    best = int(np.argmin(found.least))
-    code = (best << LOWER) | int(found.code[best])
+    best = int(np.argmin(results.least))
+    code = (best << LOWER) | int(results.code[best])
     return TextTruth(
         loss=centre + loss,
         variance=max(square - loss**2, 0.0),
         right=right,
-        probabilities=weights @ found.probabilities.astype(np.float64),
+        probabilities=weights @ results.probabilities.astype(np.float64),
         gradient=effects * p * q,
         effects=effects,
         best=(code >> np.arange(n) & 1).astype(bool),
-        best_loss=float(found.least[best]),
-        best_right=bool(found.least_right[best]),
+        best_loss=float(results.least[best]),
+        best_right=bool(results.least_right[best]),
     )

@@ -1,7 +1,7 @@
-"""A trained GA-Net under every kind of gate, and estimators of its gradient at its parameters.
+"""Tests of a trained GA-Net under all kinds of gates, and of estimators of its gradient.
 
-`gate_modes` computes loss and accuracy, the exact expectation over all patterns among them, and
-`measure` the bias and variance of estimators.
+`gate_modes` computes the loss and the accuracy for each kind of gate, and their exact expectation
+over all patterns. `measure` computes the bias and the variance of estimators of the gradient.
 """
 
 import dataclasses
@@ -30,20 +30,21 @@ from gatedjax.gates._report import (
 )
 from gatedjax.gates._study import ModeRow
 from gatedjax.models import GANet
-from gatedjax.text._gate_patterns import LOWER, Held, TextTruth, text_truth
+from gatedjax.text._gate_patterns import LOWER, PatternInputs, TextTruth, text_truth
 
 MOST_WORDS = 24
-"""Of a text whose patterns are all evaluated: 2^24 take some seconds."""
+"""The greatest number of words of a text that is evaluated. Its 2^24 patterns take some seconds."""
+# The greatest number of texts in a batch of the encoder.
 _ROWS = 64
 
 
 class ModeValues(NamedTuple):
-    """Texts under one kind of gate, S draws of it (1 where nothing is drawn).
+    """The results of N texts under a kind of gate, for S draws; S is 1 if no gates are drawn.
 
     Attributes:
-      loss: cross-entropy.
-      right: whether the label is predicted.
-      density: share of the words that is open (the mean of soft gates).
+      loss: the cross-entropy.
+      right: 1 if the label is predicted, else 0.
+      density: the share of open words, or the mean of soft gates.
     """
 
     loss: Float[np.ndarray, "S N"]
@@ -53,19 +54,20 @@ class ModeValues(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GateModes:
-    """What `gate_modes` found of N texts.
+    """The results of `gate_modes` for N texts.
 
     Attributes:
-      rows: [N] of the batch.
-      left_out: how many texts have more than `longest` words.
-      longest: words of a text whose patterns were all evaluated.
-      lengths: [N] words.
-      labels: [N] true classes.
-      temperature: of the relaxed gates.
-      draws: S.
-      truths: [N] what is exactly true of each text.
-      logits: log-odds of open gates [n] of each text.
-      modes: "sample", "threshold", "expected", "relaxed" as `GANet.gate_modes` has them.
+      rows: the rows of the texts in the batch.
+      left_out: the number of texts with more than `longest` words, which have no results.
+      longest: the greatest number of words of a text that is evaluated.
+      lengths: the number of words of each text.
+      labels: the true class of each text.
+      temperature: the temperature of the relaxed gates.
+      draws: the number S of draws of sampled and of relaxed gates.
+      truths: the exact results of each text under Bernoulli gates, N of them.
+      logits: the gate logits a of each text, N arrays [n].
+      modes: the results for "sample", "threshold", "expected" and "relaxed", the kinds of gates of
+        `GANet.gate_modes`.
     """
 
     rows: Int[np.ndarray, " N"]
@@ -81,14 +83,17 @@ class GateModes:
 
     @property
     def one_draw(self) -> tuple[float, float]:
-        """Standard deviations of mean loss and accuracy when every text has one draw; exact."""
-        share = np.array([one.right for one in self.truths])
-        sums = sum(one.variance for one in self.truths), float(np.sum(share * (1 - share)))
+        """The standard deviations of mean loss and accuracy with one draw per text; exact."""
+        share = np.array([truth.right for truth in self.truths])
+        sums = sum(truth.variance for truth in self.truths), float(np.sum(share * (1 - share)))
         loss, accuracy = (float(np.sqrt(max(x, 0.0))) / len(self.rows) for x in sums)
         return loss, accuracy
 
     def record(self) -> Json:
-        """What is known of every text, as JSON can hold it; patterns as texts of 0 and 1."""
+        """Returns the settings and the results of each text as a dict for JSON.
+
+        Patterns are strings of 0 and 1.
+        """
         loss, accuracy = self.one_draw
         truths = self.truths
         return {
@@ -101,53 +106,58 @@ class GateModes:
             "by_text": {
                 "row": self.rows.tolist(),
                 "words": self.lengths.tolist(),
-                "loss": [one.loss for one in truths],
-                "variance": [one.variance for one in truths],
-                "accuracy": [one.right for one in truths],
+                "loss": [truth.loss for truth in truths],
+                "variance": [truth.variance for truth in truths],
+                "accuracy": [truth.right for truth in truths],
                 "loss_threshold": self.modes["threshold"].loss[0].tolist(),
                 "loss_expected": self.modes["expected"].loss[0].tolist(),
-                "loss_best": [one.best_loss for one in truths],
-                "best": ["".join("1" if b else "0" for b in one.best) for one in truths],
+                "loss_best": [truth.best_loss for truth in truths],
+                "best": ["".join("1" if b else "0" for b in truth.best) for truth in truths],
             },
         }
 
     def table(self) -> tuple[ModeRow, ...]:
-        """A row for every kind of gate: those of the exact expectation between drawn and other."""
+        """Computes a row for each kind of gate, as means over texts.
+
+        Returns:
+          The rows "sample", "exact", "marginal" (the loss of the mean probabilities), "threshold",
+          "best" (the pattern with the lowest loss of each text), "expected" and "relaxed".
+        """
         truths = self.truths
-        exact = float(np.mean([one.loss for one in truths]))
+        exact = float(np.mean([truth.loss for truth in truths]))
         open_p = float(np.mean([np.mean(_sigmoid(a)) for a in self.logits]))
-        chosen = np.array([
-            one.probabilities[label] for one, label in zip(truths, self.labels, strict=True)
+        of_label = np.array([
+            truth.probabilities[label] for truth, label in zip(truths, self.labels, strict=True)
         ])  # fmt: skip
         marginal_right = [
-            np.argmax(one.probabilities) == label
-            for one, label in zip(truths, self.labels, strict=True)
+            np.argmax(truth.probabilities) == label
+            for truth, label in zip(truths, self.labels, strict=True)
         ]
         with np.errstate(divide="ignore"):
-            marginal = float(np.mean(-np.log(chosen)))
-        one = lambda values: float(np.mean(values))  # noqa: E731
-        best_open = one([np.mean(truth.best) for truth in truths])
-        exactly = {
-            "exact": ("exact expectation", exact, one([t.right for t in truths]), open_p),
-            "marginal": ("exact, mean probabilities", marginal, one(marginal_right), open_p),
+            marginal = float(np.mean(-np.log(of_label)))
+        mean = lambda values: float(np.mean(values))  # noqa: E731
+        best_open = mean([np.mean(truth.best) for truth in truths])
+        exact_rows = {
+            "exact": ("exact expectation", exact, mean([t.right for t in truths]), open_p),
+            "marginal": ("exact, mean probabilities", marginal, mean(marginal_right), open_p),
             "best": (
                 "best pattern (knows the label)",
-                one([t.best_loss for t in truths]),
-                one([t.best_right for t in truths]),
+                mean([t.best_loss for t in truths]),
+                mean([t.best_right for t in truths]),
                 best_open,
             ),
         }
-        drawn = f"mean of {self.draws} draws"
+        suffix = f"mean of {self.draws} draws"
         titles = {
-            "sample": f"sampled, {drawn}",
+            "sample": f"sampled, {suffix}",
             "threshold": "thresholded",
             "expected": "mean field",
-            "relaxed": f"relaxed, tau {self.temperature:g}, {drawn}",
+            "relaxed": f"relaxed, tau {self.temperature:g}, {suffix}",
         }
         rows = []
         for mode in ("sample", "exact", "marginal", "threshold", "best", "expected", "relaxed"):
-            if mode in exactly:
-                title, loss, right, density = exactly[mode]
+            if mode in exact_rows:
+                title, loss, right, density = exact_rows[mode]
                 row = ModeRow(mode, title, loss, None, loss - exact, right, None, density)
             else:
                 (loss, error), (right, right_error), (density, _) = map(_mean, self.modes[mode])
@@ -158,12 +168,16 @@ class GateModes:
 
 
 def _sigmoid(logits: np.ndarray) -> np.ndarray:
+    """Computes the open probabilities of gate logits in float64."""
     with np.errstate(over="ignore"):
         return 1 / (1 + np.exp(-logits.astype(np.float64)))
 
 
 def _mean(values: np.ndarray) -> tuple[float, float | None]:
-    """(mean over draws and texts, its standard error over draws)."""
+    """Returns the mean over draws and texts, and its standard error over draws.
+
+    The standard error is None for a single draw.
+    """
     draws = np.mean(values.astype(np.float64), axis=1)
     error = None
     if len(draws) > 1:
@@ -171,19 +185,19 @@ def _mean(values: np.ndarray) -> tuple[float, float | None]:
     return float(np.mean(draws)), error
 
 
-class Network(ByIdentity):
-    """A network as a static argument; the head of patterns."""
+class StaticGANet(ByIdentity):
+    """A GA-Net as a static argument of compiled programs. A call classifies pooled states."""
 
     def __call__(self, params: Params, pooled: Array) -> Array:
-        """Class scores of pooled states."""
+        """Computes the class scores of pooled states."""
         return self.model.apply({"params": params}, pooled, method=GANet.from_pooled)
 
 
 def check_gated(model: object) -> None:
-    """Raises ValueError unless this is a GA-Net with gates on attention."""
-    what = f"the system {model.config.system!r}" if isinstance(model, GANet) else type(model)
+    """Raises ValueError unless the model is a GA-Net with gates on attention."""
+    description = f"the system {model.config.system!r}" if isinstance(model, GANet) else type(model)
     if not isinstance(model, GANet) or model.config.system != "ganet":
-        raise ValueError(f"model must be a GA-Net with gates, got {what}, which has none")
+        raise ValueError(f"model must be a GA-Net with gates, got {description}, which has none")
     if (on := model.config.gates.gates_on) != "attention":
         raise ValueError(
             f"model must have gates_on='attention', got {on!r}: its encoder "
@@ -192,15 +206,20 @@ def check_gated(model: object) -> None:
 
 
 @functools.partial(jax.jit, static_argnames=("network", "draws"))
-def _read(
-    network: Network,
+def _encode_batch(
+    network: StaticGANet,
     draws: int,
     params: Params,
     batch: Mapping[str, Array],
     key: Key[Array, ""],
     temperature: Array,
-) -> tuple[Tree, Held, dict[str, ModeValues]]:
-    """What `encode` gave, what patterns need of it, and the modes of the network itself."""
+) -> tuple[Tree, PatternInputs, dict[str, ModeValues]]:
+    """Encodes a batch and evaluates the kinds of gates of `GANet.gate_modes`.
+
+    Returns:
+      The result of `GANet.encode`, the arrays of all texts that `text_truth` needs, and the values
+      of each kind of gate.
+    """
     config = dataclasses.replace(network.model.config, test_samples=draws)
     model, variables = network.model.clone(config=config), {"params": params}
     encoded: Tree = model.apply(variables, batch, method=GANet.encode)
@@ -212,18 +231,18 @@ def _read(
     label, lengths = batch["label"], batch["lengths"]
 
     def values(output: Tree) -> ModeValues:
-        of_all = jnp.broadcast_to(label[None], output.logits.shape[:2])
+        labels = jnp.broadcast_to(label[None], output.logits.shape[:2])
         log_p = jax.nn.log_softmax(output.logits)
-        loss = -jnp.take_along_axis(log_p, of_all[..., None], axis=-1)[..., 0]
-        right = jnp.argmax(output.logits, axis=-1) == of_all
-        found: Tree = (
+        loss = -jnp.take_along_axis(log_p, labels[..., None], axis=-1)[..., 0]
+        right = jnp.argmax(output.logits, axis=-1) == labels
+        fields: Tree = (
             loss,
             right.astype(loss.dtype),
             jnp.sum(output.gates, -1) / lengths[None].astype(output.gates.dtype),
         )
-        return ModeValues(*found)
+        return ModeValues(*fields)
 
-    held = Held(
+    inputs = PatternInputs(
         encoded.states,
         jnp.where(encoded.mask, encoded.scores, 0),
         encoded.gate_logits,
@@ -231,12 +250,21 @@ def _read(
         label,
         lengths,
     )
-    return encoded, held, {mode: values(output) for mode, output in outputs.items()}
+    return encoded, inputs, {mode: values(output) for mode, output in outputs.items()}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Texts:
-    """The texts of a batch that are short enough, padded alike; NumPy."""
+    """The texts of a batch that are short enough, padded to the same length, as NumPy arrays.
+
+    Attributes:
+      rows: the rows of the texts in the batch.
+      left_out: the number of texts with too many words.
+      tokens: the token ids.
+      lengths: the number of words of each text.
+      labels: the true class of each text.
+      ids: the example id of each text, from which its draws derive.
+    """
 
     rows: np.ndarray
     left_out: int
@@ -247,7 +275,7 @@ class Texts:
 
     @classmethod
     def of(cls, batch: Mapping[str, ArrayLike], longest: int) -> "Texts":
-        """Checks the batch and takes its texts of 1 to `longest` words with a weight above 0."""
+        """Checks the batch and selects texts of 1 to `longest` words with a weight above 0."""
         if not 1 <= longest <= MOST_WORDS:
             raise ValueError(f"longest must be in [1, {MOST_WORDS}], got {longest}")
         tokens, lengths = np.asarray(batch["tokens"]), np.asarray(batch["lengths"])
@@ -269,68 +297,83 @@ class Texts:
                 + shortest
             )
         width = max(int(lengths[rows].max()), LOWER)
-        cut = np.zeros((len(rows), width), tokens.dtype)
+        tokens_of_rows = np.zeros((len(rows), width), tokens.dtype)
         common = min(width, tokens.shape[1])
-        cut[:, :common] = tokens[rows, :common]
+        tokens_of_rows[:, :common] = tokens[rows, :common]
         ids = np.asarray(batch.get("example_id", np.arange(len(tokens))))
         left_out = int(np.sum(counts & (lengths > longest)))
         labels = np.asarray(batch["label"])
-        return cls(rows, left_out, cut, lengths[rows], labels[rows], ids[rows])
+        return cls(rows, left_out, tokens_of_rows, lengths[rows], labels[rows], ids[rows])
 
-    def taken(self, which: np.ndarray) -> "Texts":
-        """Some of them."""
+    def select(self, indices: np.ndarray) -> "Texts":
+        """Returns the texts with the given indices."""
         names = ("rows", "tokens", "lengths", "labels", "ids")
-        return dataclasses.replace(self, **{name: getattr(self, name)[which] for name in names})
+        return dataclasses.replace(self, **{name: getattr(self, name)[indices] for name in names})
 
     def batches(self) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
-        """(real rows, batch), all batches of one shape, the last one filled up."""
+        """Yields batches of the same shape, each with the number of its real texts.
+
+        The last batch is filled up with copies of the last text.
+        """
         size = min(_ROWS, len(self.rows))
         for begin in range(0, len(self.rows), size):
-            which = np.arange(begin, begin + size)
-            real = int(np.sum(which < len(self.rows)))
-            which = np.minimum(which, len(self.rows) - 1)
+            indices = np.arange(begin, begin + size)
+            real = int(np.sum(indices < len(self.rows)))
+            indices = np.minimum(indices, len(self.rows) - 1)
             yield (
                 real,
                 {
-                    "tokens": self.tokens[which].astype(np.int32),
-                    "lengths": self.lengths[which].astype(np.int32),
-                    "label": self.labels[which].astype(np.int32),
-                    "example_id": self.ids[which].astype(np.int32),
+                    "tokens": self.tokens[indices].astype(np.int32),
+                    "lengths": self.lengths[indices].astype(np.int32),
+                    "label": self.labels[indices].astype(np.int32),
+                    "example_id": self.ids[indices].astype(np.int32),
                 },
             )
 
 
-def truths_of(
-    network: Network, params: Params, held: Held, centres: np.ndarray
+def compute_truths(
+    network: StaticGANet, params: Params, inputs: PatternInputs, centres: np.ndarray
 ) -> Iterator[tuple[np.ndarray, TextTruth]]:
-    """(log-odds, truth) of every text."""
+    """Yields the gate logits and the exact results of each text of a batch.
+
+    Args:
+      network: the network.
+      params: its parameters.
+      inputs: the arrays of all texts of the batch.
+      centres: the centre of `text_truth` for each text.
+    """
     for i, centre in enumerate(centres):
-        one = Held(*(x[i] for x in held))
-        truth = text_truth(network, params, one, float(centre))
-        yield np.asarray(one.logits, np.float64)[: int(one.size)], truth
+        text_inputs = PatternInputs(*(x[i] for x in inputs))
+        truth = text_truth(network, params, text_inputs, float(centre))
+        yield np.asarray(text_inputs.logits, np.float64)[: int(text_inputs.size)], truth
 
 
-def read_texts(
-    network: Network,
+def encode_texts(
+    network: StaticGANet,
     params: Params,
     texts: Texts,
     draws: int,
     key: Key[Array, ""],
     temperature: float,
-) -> Iterator[tuple[Tree, Held, dict[str, ModeValues]]]:
-    """What `_read` found of every batch, as NumPy arrays of its real rows."""
+) -> Iterator[tuple[Tree, PatternInputs, dict[str, ModeValues]]]:
+    """Yields the results of `_encode_batch` for each batch of texts, as NumPy arrays.
+
+    Texts that fill up the last batch are removed, except from the result of `GANet.encode`.
+    """
     for real, batch in texts.batches():
-        found = jax.device_get(_read(network, draws, params, batch, key, np.float32(temperature)))
-        encoded, held, modes = found
+        results = jax.device_get(
+            _encode_batch(network, draws, params, batch, key, np.float32(temperature))
+        )
+        encoded, inputs, modes = results
         yield (
             encoded,
-            Held(*(x[:real] for x in held)),
-            {mode: ModeValues(*(x[:, :real] for x in of)) for mode, of in modes.items()},
+            PatternInputs(*(x[:real] for x in inputs)),
+            {mode: ModeValues(*(x[:, :real] for x in values)) for mode, values in modes.items()},
         )
 
 
-def temperature_of(model: GANet, temperature: float | None) -> float:
-    """The one that is given, or that of the configuration."""
+def resolve_temperature(model: GANet, temperature: float | None) -> float:
+    """Returns the temperature, or the temperature of the configuration if it is None."""
     if temperature is None:
         return float(model.config.gates.temperature)
     check_positive(temperature=temperature)
@@ -347,51 +390,56 @@ def gate_modes(
     longest: int = LARGEST,
     key: Key[Array, ""] | None = None,
 ) -> GateModes:
-    """Loss and accuracy of a trained GA-Net under every kind of gate, exact over all patterns.
+    """Computes loss and accuracy of a trained GA-Net under all kinds of gates, and exactly.
+
+    The exact loss is the mean over texts x of the expectation over all patterns b of their n gates:
 
         exact = mean_x sum_b P(b | x) loss(x, b),  b in {0, 1}^n
 
-    The encoder reads every text once. Patterns pass through pooling and classifier alone: those of
-    20 words, 2^20, take about half a second on two cores. What `gates.empty` says of the pattern
-    without an open gate holds. Texts with more words are left out of everything.
+    The encoder reads each text once. Only pooling and the classifier are computed for each pattern,
+    which takes about half a second on two cores for the 2^20 patterns of 20 words. For the pattern
+    without an open gate the rule `gates.empty` of the model applies. Texts with more than `longest`
+    words are left out of all results.
 
     Args:
-      model: a `GANet` with gates on attention; known by its identity.
-      params: its parameters.
-      batch: "tokens" [B, T], "lengths" [B], "label" [B]; "example_id" keys the draws (row numbers
-        if absent), rows with a "weight" of 0 are left out. It may hold a whole test set.
-      draws: of sampled and of relaxed gates, at least 2.
-      temperature: of relaxed gates; None is that of the model.
-      longest: words of a text, at most 24.
-      key: of the draws; None is that of 0. With the seed of an evaluation, the first draws are
-        those of it.
+      model: a `GANet` with gates on attention. Programs are compiled once per model object.
+      params: the parameters of the model.
+      batch: "tokens" [B, T], "lengths" [B] and "label" [B]. The draws of a text derive from its
+        "example_id", or from its row if there are none. Rows with a "weight" of 0 are left out. The
+        batch may be a whole test set.
+      draws: the number of draws of sampled and of relaxed gates, at least 2.
+      temperature: the temperature of relaxed gates; None means the temperature of the model.
+      longest: the greatest number of words of a text, at most 24.
+      key: the PRNG key of the draws; None means `jax.random.key(0)`. With the seed of an
+        evaluation, the first draws are the draws of that evaluation.
 
     Returns:
-      The values by text, and a table of means.
+      A `GateModes` with the values of each text; its `table()` has the means.
 
     Raises:
-      ValueError: also for a network without gates, or with gates on its input, and if no text is
-        short enough.
+      ValueError: if the model has no gates or has gates on its input, if `batch` has wrong shapes,
+        no labels or no text of 1 to `longest` words, or if an option is outside its range.
 
-    Reference: Xue et al. 2020 (GA-Net), eq. 5, whose test is one draw; the expectation is exact.
+    Reference: Xue et al. 2020 (GA-Net), eq. 5. The paper tests with a single draw, and the
+    expectation here is exact.
     """
     check_gated(model)
     if draws < 2:
         raise ValueError(f"draws must be at least 2, got {draws}")
-    tau, texts = temperature_of(model, temperature), Texts.of(batch, longest)
-    network, key = Network(model), jax.random.key(0) if key is None else key
+    tau, texts = resolve_temperature(model, temperature), Texts.of(batch, longest)
+    network, key = StaticGANet(model), jax.random.key(0) if key is None else key
     params = jax.device_put(params)
     parts: dict[str, list[ModeValues]] = {}
     logits, truths = [], []
-    for _, held, modes in read_texts(network, params, texts, draws, key, tau):
+    for _, inputs, modes in encode_texts(network, params, texts, draws, key, tau):
         for mode, values in modes.items():
             parts.setdefault(mode, []).append(values)
-        for a, truth in truths_of(network, params, held, modes["threshold"].loss[0]):
+        for a, truth in compute_truths(network, params, inputs, modes["threshold"].loss[0]):
             logits.append(a)
             truths.append(truth)
     joined = {
-        mode: ModeValues(*(np.concatenate(x, axis=1) for x in zip(*of, strict=True)))
-        for mode, of in parts.items()
+        mode: ModeValues(*(np.concatenate(x, axis=1) for x in zip(*parts_of_mode, strict=True)))
+        for mode, parts_of_mode in parts.items()
     }
     return GateModes(
         rows=texts.rows,
@@ -408,12 +456,19 @@ def gate_modes(
 
 
 class TextLoss(ByIdentity):
-    """The cross-entropy of one text as a function of its gates; a static argument of programs."""
+    """The cross-entropy of a text as a function of its gates; a static argument of programs."""
 
     def __call__(
         self, gates: Float[Array, " T"], params: Params, encoded: Tree, label: Array
     ) -> Float[Array, ""]:
-        """loss(gates), hard or soft, of what `encode` gave of a batch of one text."""
+        """Computes the loss of a text under hard or soft gates.
+
+        Args:
+          gates: the gates.
+          params: the parameters of the model.
+          encoded: the result of `GANet.encode` for a batch with this text only.
+          label: the true class.
+        """
         mask = encoded.mask
         batch = {"tokens": jnp.zeros(mask.shape, jnp.int32), "lengths": jnp.sum(mask, axis=1)}
         output: Tree = self.model.apply(
@@ -434,43 +489,51 @@ def measure(
     key: Key[Array, ""] | None = None,
     on_estimator: Callable[[Estimator], None] | None = None,
 ) -> Measured:
-    """Measures estimators of the gradient of a trained GA-Net's logits against the exact one.
+    """Measures estimators of the gradient with respect to gate logits against the exact gradient.
 
-    The loss of a text is its cross-entropy as a function of its gates, the encoder's states fixed;
-    `texts` of the batch are taken, at equal distances. Every estimator gets the same keys. One
-    program per estimator, whatever the lengths.
+    The loss of a text is its cross-entropy as a function of its gates, with the states of the
+    encoder fixed. The texts are selected at equal distances from the texts of the batch that are
+    short enough. All estimators use the same keys. A program is compiled for each estimator, and it
+    serves texts of all lengths.
 
     Args:
-      model, params, batch, longest: as of `gate_modes`.
-      estimators: what to measure, hashable; None is every one that needs nothing but a
-        temperature, which is that of the model.
-      texts: how many, at most.
-      draws: estimates per text, at least 2.
-      key: of all draws; None is that of 0.
-      on_estimator: called before each of them.
+      model, params, batch, longest: as in `gate_modes`.
+      estimators: the estimators, which must be hashable; None means the estimators that need no
+        option except a temperature (`standard_estimators`), with the temperature of the model.
+      texts: the greatest number of texts.
+      draws: the number of estimates per text, at least 2.
+      key: the PRNG key of all draws; None means `jax.random.key(0)`.
+      on_estimator: called with each estimator before it is measured.
+
+    Returns:
+      A `Measured` with a row for each estimator, as means over texts.
 
     Raises:
-      ValueError: as `gate_modes`.
+      ValueError: as in `gate_modes`.
     """
     check_gated(model)
     for name, value, least in (("texts", texts, 1), ("draws", draws, 2)):
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value}")
-    every = Texts.of(batch, longest)
-    count = min(texts, len(every.rows))
-    some = every.taken(np.unique(np.linspace(0, len(every.rows) - 1, count).round().astype(int)))
+    candidates = Texts.of(batch, longest)
+    count = min(texts, len(candidates.rows))
+    selected = candidates.select(
+        np.unique(np.linspace(0, len(candidates.rows) - 1, count).round().astype(int))
+    )
     key = jax.random.key(0) if key is None else key
-    tau = temperature_of(model, None)
+    tau = resolve_temperature(model, None)
     estimators = standard_estimators(tau) if estimators is None else estimators
-    network, params = Network(model), jax.device_put(params)
+    network, params = StaticGANet(model), jax.device_put(params)
     exact, sizes, encoded = [], [], []
-    for read, held, modes in read_texts(network, params, some, 2, key, tau):
+    for batch_encoded, inputs, modes in encode_texts(network, params, selected, 2, key, tau):
         centres = modes["threshold"].loss[0]
-        encoded += [jax.tree.map(lambda x, i=i: x[i : i + 1], read) for i in range(len(centres))]
-        for _, truth in truths_of(network, params, held, centres):
+        encoded += [
+            jax.tree.map(lambda x, i=i: x[i : i + 1], batch_encoded) for i in range(len(centres))
+        ]
+        for _, truth in compute_truths(network, params, inputs, centres):
             exact.append(truth.gradient)
             sizes.append(abs(truth.loss) + np.sqrt(truth.variance))
-    keys = [jax.random.split(jax.random.fold_in(key, i), draws) for i in some.ids.tolist()]
+    keys = [jax.random.split(jax.random.fold_in(key, i), draws) for i in selected.ids.tolist()]
     loss, rows = TextLoss(model), []
 
     for estimator in estimators:
@@ -478,12 +541,16 @@ def measure(
             on_estimator(estimator)
 
         def sample(i: int, estimator: Estimator = estimator) -> Sample:
-            n, one = int(some.lengths[i]), encoded[i]
-            logits = jnp.asarray(one.gate_logits[0], jnp.float32)
-            args = (params, one, np.int32(some.labels[i]))
-            found = estimate_gradients(loss, estimator, logits, keys[i], args, one.mask[0])
+            n, text_encoded = int(selected.lengths[i]), encoded[i]
+            logits = jnp.asarray(text_encoded.gate_logits[0], jnp.float32)
+            args = (params, text_encoded, np.int32(selected.labels[i]))
+            estimates = estimate_gradients(
+                loss, estimator, logits, keys[i], args, text_encoded.mask[0]
+            )
             rounding = rounding_tolerance(sizes[i], logits.dtype)
-            return Sample(np.asarray(found)[:, :n], exact[i], rounding, estimator.evaluations(n))
+            return Sample(
+                np.asarray(estimates)[:, :n], exact[i], rounding, estimator.evaluations(n)
+            )
 
         rows.append(summarize(estimator, map(sample, range(len(exact)))))
     norm = float(np.sqrt(np.mean([g @ g for g in exact])))

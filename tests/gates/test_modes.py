@@ -74,7 +74,7 @@ def held_text(n, rng, width=12, spread=1.0):
     logits = np.where(np.arange(width) < n, rng.normal(size=width), -np.inf)
     states = np.where(np.arange(width)[:, None] < n, rng.normal(size=(width, 4)), 0)
     scores = np.where(np.arange(width) < n, spread * rng.normal(size=width), 0)
-    return _gate_patterns.Held(
+    return _gate_patterns.PatternInputs(
         states, scores, logits, rng.normal(size=CLASSES), np.int32(1), np.int32(n)
     )
 
@@ -350,15 +350,15 @@ def test_texts_and_draws_must_be_some():
 
 def test_the_second_text_of_another_length_compiles_nothing(trained, caplog):
     model, params, _ = trained
-    network = _modes.Network(model)
+    network = _modes.StaticGANet(model)
     for n in (12, 11, 3):
         caplog.clear()
         texts = _modes.Texts.of(make_batch([14, n]), 20)
         with jax.log_compiles():
-            for _, held, modes in _modes.read_texts(
+            for _, held, modes in _modes.encode_texts(
                 network, params, texts, 3, jax.random.key(0), 1.0
             ):
-                list(_modes.truths_of(network, params, held, modes["threshold"].loss[0]))
+                list(_modes.compute_truths(network, params, held, modes["threshold"].loss[0]))
     assert not [r for r in caplog.records if "Compiling" in r.getMessage()]
 
 

@@ -192,6 +192,6 @@ def bigram_shift(
     return Source(examples, SourceInfo(name, split, (SHIFTED, KEPT)))
 
 
-def _swappable(left: str, right: str) -> bool:
-    words = all(any(c.isalnum() for c in word) for word in (left, right))
-    return words and left.lower() != right.lower()
+def _swappable(first: str, second: str) -> bool:
+    words = all(any(c.isalnum() for c in word) for word in (first, second))
+    return words and first.lower() != second.lower()
