@@ -47,6 +47,7 @@ def collect_shared_values(
     """
     settings = flatten({"train": to_json_values(config)}) | flatten(settings)
     later_batches = Seen(0)
+    # Only hashes are compared between the processes, so that no batch is sent over the network.
     for batch in itertools.islice(() if eval_data is None else eval_data, 1, None):
         later_batches.add(batch)
     return (
@@ -111,6 +112,8 @@ def agree(values: dict[str, Any]) -> None:
       ProcessMismatch: on all processes, if values differ; the message names the processes and the
         values.
     """
+    # All processes see the texts of all, so that all of them raise the error. If only one raised
+    # it, the others would wait for it in the next exchange without end.
     texts = gather_text(json.dumps(values, sort_keys=True))
     if len(set(texts)) == 1:
         return
