@@ -81,9 +81,11 @@ def measure_leak(
                 for word in np.flatnonzero(mask == is_open).tolist()
                 if len(text[place]) > 1
             ]
+            # A text must keep a word, so places in texts of a single word were left out.
             for place, word in _spread(places, _EACH):
                 remaining = np.delete(text[place], word)
                 removed.append((number, is_open, (*text[:place], remaining, *text[place + 1 :])))
+    # A shortened text gets the shape of its original, so that no program is compiled for it.
     changed = _run(
         run, [ids for *_, ids in removed], [sizes[number] for number, *_ in removed], shape_of
     )
@@ -91,6 +93,7 @@ def measure_leak(
     for (number, is_open, _), (probabilities, _) in zip(removed, changed, strict=True):
         before = float(results[number][0][best[number]])
         changes[is_open].append(abs(before - float(probabilities[best[number]])))
+    # The two means are read as a comparison, so one of them is not reported without the other.
     if not changes[False] or not changes[True]:
         return None
     return {

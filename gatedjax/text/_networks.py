@@ -196,6 +196,8 @@ class _Thresholded(models.GANetTask):
         if density is not None:
             mask = _mask(batch) & (weight > 0)[:, None]
             gates = likeliest(output.gate_logits, mask, density).astype(jnp.float32)
+            # Validation uses the share of open gates that prediction will have, because `held_at`
+            # moves the threshold only after training.
             forced: Output = self.model.apply(
                 variables, batch, gates[None], method=models.GANet.with_gates
             )
@@ -246,11 +248,13 @@ def held_at(params: Params, probabilities: np.ndarray, density: float) -> Params
     Returns:
       The parameters with another bias.
     """
+    # A probability that was rounded to 0 or 1 would have an infinite logit.
     clipped = np.clip(probabilities.astype(np.float64), 1e-9, 1 - 1e-7)
     logits, counts = np.unique(np.log(clipped) - np.log1p(-clipped), return_counts=True)
     # The share of open gates if the threshold is just below each logit.
     shares = np.cumsum(counts[::-1])[::-1] / np.sum(counts)
     lowest = int(np.argmin(np.abs(shares - density)))
+    # No gate has a logit below the smallest, so a threshold below it opens all gates.
     below = logits[lowest - 1] if lowest else logits[0] - 2
     cut = (logits[lowest] + below) / 2
     gate = params["auxiliary"]["gate"]

@@ -63,6 +63,8 @@ def read_tagged(
             _check_tags(
                 table.name, len(table_of_classes.places), len(tags) + len(places), least=2000
             )
+            # A long sentence is split and not cut, so that the network learns from all of its
+            # words.
             for begin in range(0, len(ids), longest):
                 words.add(ids[begin : begin + longest])
                 tags.add(places[begin : begin + longest])
@@ -180,6 +182,7 @@ class Scorer:
             true, ours = (
                 {*chunks([str(self._tags[i]) for i in places])} for places in (gold, best)
             )
+            # Spans are counted per sentence, because only then their positions are unique.
             self._spans += (len(true & ours), len(ours), len(true))
 
     def metrics(self) -> Json:

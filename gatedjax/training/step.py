@@ -389,7 +389,8 @@ def make_train_step(
         }
         metrics["grad_norm"] = Ratio(
             # Skipped updates are left out of the mean norm, so they do not count.
-            total=jnp.where(finite, norm, 0).astype(jnp.float32), count=finite.astype(jnp.float32)
+            total=jnp.where(finite, norm, 0).astype(jnp.float32),
+            count=finite.astype(jnp.float32),
         )
         metrics["skipped"] = Ratio(total=1 - finite.astype(jnp.float32), count=unit)
         metrics |= note
