@@ -78,6 +78,8 @@ class LanguageModelBatches(StepBatches):
         at = first[:, None] + np.arange(self.num_steps)
         real = at < self._ends[:, None]
         lengths = real.sum(1).astype(np.int32)
+        # Positions beyond a row may lie beyond the stream. They read position 0, and the result is
+        # masked.
         safe = np.where(real, at, 0)
         some = lengths > 0
         return {

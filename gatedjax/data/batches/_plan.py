@@ -135,12 +135,16 @@ class PlannedBatches(StepBatches):
         counts = np.bincount(bucket, minlength=len(self.rows_of))
         self._per_bucket = -(-counts // np.array(self.rows_of))
         self.steps_per_epoch = int(self._per_bucket.sum())
+        # Two epochs are cached, because prefetching threads reach the next epoch before the last
+        # batches of this one are taken.
         self._plan = functools.lru_cache(maxsize=2)(self._make_plan)
 
     def _make_plan(self, epoch: int) -> list[np.ndarray]:
         """Returns the positions of the examples in each batch of an epoch."""
         order = np.arange(len(self._bucket))
         if self.shuffle:
+            # Seed and epoch determine the order, so that a continued run needs no state of a
+            # generator.
             generator = np.random.default_rng(np.random.SeedSequence([self.seed, epoch]))
             order = generator.permutation(order)
         plan = []
@@ -203,6 +207,7 @@ def checked_edges(
 def pad_rows(rows: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
     """Copies int32 arrays of different lengths into the rows of an array of zeros."""
     full = np.zeros(shape, np.int32)
+    # There may be fewer texts than rows; the other rows are filler.
     for line, row in zip(full, rows, strict=False):
         line[: len(row)] = row
     return full

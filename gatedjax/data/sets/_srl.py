@@ -114,9 +114,12 @@ def parse(lines: list[str]) -> Sentence:
             which = "no predicate" if not places else f"{len(places)} predicates"
             raise LineError(f"{which} (V) in column {column + 1}")
         predicates.append(Predicate(places[0], table[places[0]][6], spans))
+    # The frameset column and the bracketed columns mark the predicates independently, so a
+    # difference means a damaged sentence.
     marked = sum(columns[6] != "-" and columns[7] != "-" for columns in table)
     if marked != len(predicates):
         raise LineError(f"{marked} predicates with a frameset, {len(predicates)} columns for them")
+    # More predicates would get the example ids of the next sentence.
     if len(predicates) >= IDS_PER_SENTENCE:
         raise LineError(
             f"{len(predicates)} predicates; at most {IDS_PER_SENTENCE - 1} are supported"
@@ -134,6 +137,7 @@ def _blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
     """Yields (number of the first line, lines) of each sentence."""
     block: list[bytes] = []
     first = 1
+    # The additional empty line ends the last sentence.
     for number, line in enumerate([*data.split(b"\n"), b""], start=1):
         if line.startswith((b"#begin", b"#end")) or not line.strip():
             if block:
@@ -148,6 +152,7 @@ def _blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
 def _texts(path: AnyPath) -> Iterator[tuple[str, bytes]]:
     """Yields (name, content) of the file, or of each file of a folder."""
     if isinstance(path, Path) and path.is_dir():
+        # The order of a file system differs between machines, and example ids follow this order.
         for file in sorted(path.rglob("*gold_conll*")):
             yield str(file), read_bytes(file)
     else:

@@ -56,6 +56,7 @@ class BytePairs:
             raise ValueError(f"vocab_size must be above {len(SPECIALS)}, got {vocab_size}")
         tokenizers = _library()
         tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=SPECIALS[1]))
+        # The same letter may be written with one or two code points, and would become two pieces.
         tokenizer.normalizer = tokenizers.normalizers.NFC()
         tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
             [
@@ -110,6 +111,8 @@ class BytePairs:
         """Returns the number of the word (separated by spaces) of each piece, from 0."""
         number, numbers = -1, []
         for piece in self._pieces(ids):
+            # The first piece begins a word even without its mark, because ids may be a part of a
+            # text.
             number += piece.startswith(_SPACE) or number < 0
             numbers.append(number)
         return numbers

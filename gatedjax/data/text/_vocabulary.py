@@ -23,6 +23,7 @@ def most_frequent(
         for example in source:
             counts.update(example["tokens"])
     if lowercase:
+        # Words are folded after they are counted, because there are fewer words than tokens.
         folded: collections.Counter[str] = collections.Counter()
         for word, n in counts.items():
             folded[word.lower()] += n
