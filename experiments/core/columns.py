@@ -221,6 +221,8 @@ def parameters(
     """
 
     def text(row: Row) -> str:
+        # Records of several data sets or vocabularies may have different numbers; equal ones are
+        # shown once.
         counts = sorted({record[key] for record in row.records if key in record})
         return ", ".join(f"{count:,}" for count in counts) or "-"
 
@@ -264,6 +266,7 @@ def first(heading: str, path: str | Callable[[Record], Any], spec: str = "") -> 
 
 def milliseconds_of(records: Records) -> str:
     """Formats the mean time of a step in milliseconds; a dash if no record has it."""
+    # A record may lack the time of a step.
     values = [r["seconds_per_step"] for r in records if r.get("seconds_per_step")]
     return f"{1000 * np.mean(values):.1f}" if values else "-"
 

@@ -82,6 +82,8 @@ def check_settings(job: Job, cell: Cell) -> Records:
         if asked and job.options.rerun:
             continue  # it is replaced
         config = cell.configs[seed] if asked else next(iter(cell.configs.values()))
+        # A record of another seed is compared too, because the records of a cell are averaged, but
+        # its seed may differ.
         other = _other(job, cell, record, config)
         _refuse(cell, record, [one for one in other if asked or one.field != SEED], asked)
         staying.append(record)
@@ -193,6 +195,8 @@ def _keep(job: Job, cell: Cell, records: Records) -> None:
         if record["stopped"] != "signal":
             place = cell.data, cell.variant, record["seed"]
             paths = job.store.path(*place), job.store.diverged_path(*place)
+            # A run has either a record with results or one of a divergence. The new record is
+            # written before the other is removed, so that a crash loses none.
             path, before = reversed(paths) if DIVERGED in record else paths
             write_json(path, saved_record(record))
             before.unlink(missing_ok=True)  # the run has replaced it
@@ -236,6 +240,7 @@ def _diverged(job: Job, cell: Cell, config: Config, error: NonFiniteError) -> Re
 
 def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
     """Trains consecutive seeds in one program; returns the runs that must be trained separately."""
+    # An interrupted run continues in its folder, which a program of several seeds could not read.
     alone = [one for one in missing if Path(str(one[1].workdir)).exists()]
     fresh = [one for one in missing if one not in alone]
     paper, options = job.paper, job.options
@@ -243,6 +248,8 @@ def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
         first, config = fresh[0]
         neighbours = sum(seed == first + place for place, (seed, _) in enumerate(fresh))
         count = min(options.lanes, neighbours) if config.allows_lanes else 1
+        # The memory is measured only if several seeds are wanted, because a step is compiled for
+        # it.
         if count > 1:
             count = min(count, lanes_that_fit(paper.experiment(config), config.train))
         if count == 1:
@@ -300,6 +307,7 @@ def run_config(paper: Paper, config: Config) -> int:
         runs = runs_of(paper, config)
     records = [one.record for one in runs]
     stopped = next((one for one in records if one["stopped"] == "signal"), None)
+    # Only the first of several processes prints, but all of them end with the same status.
     if not is_main():
         return 0 if stopped is None else stopped["exit_code"]
     console = new_console()
@@ -327,6 +335,7 @@ def options_of(paper: Paper) -> type[Options]:
     made = dataclasses.make_dataclass(
         "Options", fields, bases=(paper.options,), frozen=True, kw_only=True
     )
+    # `make_dataclass` gives the class its signature as docstring, which the help would show.
     made.__doc__ = Options.__doc__
     return made
 

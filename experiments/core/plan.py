@@ -131,6 +131,7 @@ def make_plan(papers: Sequence[Paper], *, results: Path, runs: Path, **options: 
         # Each data set of a paper is looked for once, and a cell of two tables is trained once.
         reasons: dict[str, str | None] = {}
         seen: set[tuple[str, str]] = set()
+        # Figures come last, so that a cell of a table and a figure counts as one of the table.
         for job, cell in _cells(sorted(jobs, key=lambda job: isinstance(job.table, Figure))):
             place = (cell.data, cell.variant)
             if place in seen:
@@ -173,6 +174,7 @@ def missing_data(paper: Paper, config: Config) -> str | None:
         with looking():
             paper.experiment(config)
         return None
+    # `Found` means that the files exist and that no part of them was read.
     except Found:
         return None
     except (OSError, ValueError, ImportError) as error:

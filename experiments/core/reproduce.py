@@ -140,6 +140,7 @@ def make_run(task: Task, stop: threading.Event) -> tuple[str, str]:
         try:
             process.wait(GRACE)
         except subprocess.TimeoutExpired:
+            # A run that does not end in time is killed; it continues from its last checkpoint.
             process.kill()
             process.wait()
     if task.is_over:
@@ -184,6 +185,7 @@ def train(tasks: Sequence[Task], cores: Sequence[int | None], end: float) -> int
                 del running[task.name]
                 count[how] += 1
                 say(f"{how}: {task.name} after {(time.monotonic() - began) / 60:.1f} min{why}")
+                # The page is written after each run, so that a stop loses no result.
                 if how == "done":
                     try:
                         task.job.paper.write(task.job.store)
@@ -233,8 +235,11 @@ def reproduce(options: Options) -> int:
         show(make_plan(papers, **values))
         return 0
     options.results.mkdir(parents=True, exist_ok=True)
+    # Two commands would train the same missing runs.
     lock = WorkdirLock(options.results)
     try:
+        # The plan is made under the lock, because another command may have finished runs until
+        # then.
         plan = make_plan(papers, **values)
         show(plan)
         if not plan.tasks and plan.left_out:

@@ -221,6 +221,7 @@ def _read_texts(
     sources = {
         split: gdata.load(name, split, **loading) for split, name in zip(SPLITS, names, strict=True)
     }
+    # Without a file of vectors a word of the test split would have an untrained vector.
     counted = SPLITS if everywhere and path is not None else SPLITS[:1]
     vocabulary = gdata.Vocabulary.build([sources[split] for split in counted], **counting)
     matrix = coverage = None

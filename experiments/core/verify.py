@@ -116,6 +116,7 @@ def first_lines(paper: Paper, config: Config, last: int) -> Records:
     experiment = paper.experiment(config)
     training = experiment.training or config.train
     count = training.num_steps
+    # Evaluations and checkpoints change no loss and take time.
     training = dataclasses.replace(
         training, eval_every=count, checkpoint_every=count, progress=False, tensorboard=False
     )
@@ -204,6 +205,8 @@ def verify(name: str, options: Any) -> int:
             "steps there is nothing to compare. --rerun of its table makes one that has them"
         )
     if record["hardware"].get("platform") == "cpu":
+        # The number of devices decides the order of the sums, and with it the last digits of the
+        # losses.
         prepare_cpu(record["hardware"].get("devices", 1))
     files = {
         name_of_file: getattr(options, name_of_file)

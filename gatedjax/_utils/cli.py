@@ -112,6 +112,7 @@ def parse(
         ahead, trailing = ["--help"], []
     ahead = with_grouped_names(_attach_values(ahead), kind)
     encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+    # tyro prints its help itself, so the text is caught and wrapped before it is printed.
     output = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace")
     try:
         with contextlib.redirect_stdout(output), _on_parse_error(refuse):
@@ -223,6 +224,7 @@ def _attach_values(words: Sequence[str]) -> list[str]:
     """Joins "--text" and "-a film" to "--text=-a film", so that tyro accepts the value."""
     out: list[str] = []
     for word in words:
+        # A value with a space cannot be an option, so a dash at its beginning belongs to the text.
         follows = out and out[-1].startswith("--") and "=" not in out[-1]
         if follows and word.startswith("-") and len(word.split()) > 1:
             out[-1] += f"={word}"

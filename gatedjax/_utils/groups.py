@@ -34,6 +34,8 @@ def with_groups(kind: type[C]) -> type[C]:
         for one in inspect.signature(group).parameters.values():
             parameters.append(one.replace(default=getattr(getattr(kind, name), one.name)))
         for option in dir(group):
+            # An attribute of the configuration itself comes before an option of a group with the
+            # same name.
             if not (option.startswith("_") or hasattr(kind, option)):
                 setattr(kind, option, property(operator.attrgetter(f"{name}.{option}")))
 
@@ -53,6 +55,7 @@ def _gather(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of a configuration for options by any of their names."""
     values = _without_lists(options)
     for name, group in groups_of(kind).items():
+        # The default of a group is the class attribute that the dataclass leaves.
         given = values.get(name, getattr(kind, name))
         changes = {field: values.pop(field) for field in option_names(group) if field in values}
         if isinstance(given, Mapping):

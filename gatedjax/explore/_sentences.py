@@ -107,7 +107,10 @@ def read_sentences(
         if isinstance(record, Record) and record.label is not None
         if split_words(record.inputs[0], 1)
     )
+    # A sentence is used only if all models have its label, so that their curves are of the same
+    # sentences.
     usable = ((record, places) for record, places in labelled if None not in places)
+    # A sentence more than the limit is read, which shows whether the file has more.
     pairs = list(itertools.islice(usable, most + 1))
     has_more, pairs = len(pairs) > most, pairs[:most]
     records = [record for record, _ in pairs]

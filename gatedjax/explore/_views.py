@@ -118,6 +118,7 @@ def grids(name: str, selection: Any, rows: Sequence[str], note: str = "") -> lis
     weights, gates = selection.weights, selection.gates
     results = []
     for head in range(0 if weights is None else weights.shape[1]):
+        # If all heads share their gates, the axis of heads has size 1.
         is_selected = None if gates is None else gates[0, head % gates.shape[1]] > 0.5
         results.append(
             grid(f"{name}, head {head + 1}", weights[0, head], rows, rows, is_selected, note=note)
@@ -204,6 +205,8 @@ class PairView(View):
         return jax.jit(run)
 
     def _run_texts(self, texts: tuple[tuple[str, ...], ...]) -> Any:
+        # Both texts are padded to the same width, so that there is one program for each width and
+        # not for each pair of widths.
         edge = width_of(max(map(len, texts)), min(LONGEST, self.max_len), COARSE)
         batch = self._model.batch([texts], edge)
         with self._lock:
