@@ -285,6 +285,8 @@ def run_lanes(
     if seeds is not None:
         training = dataclasses.replace(training, seeds=seeds)
     recorded = dict(place.settings)
+    # A checkpoint has the arrays of all seeds, so their number belongs to the settings that are
+    # compared.
     recorded["train"] = recorded["train"] | {"seeds": training.seeds}
     _prepare(experiment, place.workdir)
     results = fit_lanes(

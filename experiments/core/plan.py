@@ -149,6 +149,7 @@ def make_plan(papers: Sequence[Paper], *, results: Path, runs: Path, **options: 
                 value = value_of(seeds, place in compared, isinstance(job.table, Figure))
                 alone = dataclasses.replace(cell, configs={seed: cell.configs[seed]})
                 tasks.append(Task(job, alone, seed, value))
+    # The sort is stable, so that runs of one kind stay in the order of the tables.
     return Plan(sorted(tasks, key=lambda task: VALUES.index(task.value)), left_out, present)
 
 
@@ -246,5 +247,7 @@ def _recorded_options(job: Job, data: str) -> Mapping[str, Any]:
             record["config"].get("data", {}).get("embeddings") for record in store.any_of(data)
         }
         values["embeddings"] = files
+    # An option on which the records disagree is left to the preset, because no value fits all of
+    # them.
     same = {name: next(iter(choices)) for name, choices in values.items() if len(choices) == 1}
     return {name: value for name, value in same.items() if value is not None}

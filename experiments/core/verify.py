@@ -125,6 +125,7 @@ def first_lines(paper: Paper, config: Config, last: int) -> Records:
     def on_log(line: Json) -> None:
         lines.append(line)
         if line["split"] == "train" and line["step"] >= last:
+            # `stop_when` of `fit` would also evaluate and save the run.
             raise _LastStep
 
     validation = experiment.validation
@@ -215,6 +216,7 @@ def verify(name: str, options: Any) -> int:
     last = recorded[-1][0]
     lines = first_lines(paper, recorded_config(paper, data, record, files), last)
     repeated = losses_of(first_losses(lines, last))[: len(recorded) if exact else None]
+    # An older record has only the mean of the lines up to this step, so the same mean is computed.
     if not exact:
         repeated = [
             (repeated[-1][0], round(statistics.fmean(loss for _, loss in repeated), DIGITS))

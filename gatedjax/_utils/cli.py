@@ -54,6 +54,7 @@ def refusals(options: Mapping[str, str]) -> Iterator[None]:
     except BrokenPipeError:
         raise  # `while_read` ends the program without a message
     except (ValueError, OSError, RuntimeError, ImportError, MemoryError, OverflowError) as error:
+        # A MemoryError has no message.
         message = reason(error) or f"{type(error).__name__}: a size is too large"
         for argument, option in options.items():
             if not argument.endswith(": ") or message.startswith(argument):
@@ -131,6 +132,8 @@ def parse(
         raise
     if not unknown:
         return options
+    # Words after "--" are no options, also if they begin with a dash, so they are not searched for
+    # a wrong option.
     literal = len(trailing) - 1 if trailing and unknown[1 - len(trailing) :] == trailing[1:] else 0
     if option := next(filter(is_option, unknown[: len(unknown) - literal]), None):
         fail(unknown_option(kind, option))

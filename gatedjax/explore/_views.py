@@ -305,6 +305,8 @@ class ReaderView(View):
         letters = len(self._reader.characters) if config.characters.char_dim else 0
 
         def run(params: Params, batch: Tree) -> Tree:
+            # The table has another size for each padded length, so the network is built for its
+            # size.
             rows = params["embed"]["table"].shape[0]
             network = GAReader(config, vocab_size=rows, num_characters=letters)
             return network.apply({"params": params}, batch)
@@ -323,6 +325,7 @@ class ReaderView(View):
             document=wide,
             query=long,
             candidates=width_of(len(candidates), CANDIDATE_EDGES[-1], CANDIDATE_EDGES),
+            # The occurrences fit into a mask, so that no positions are listed.
             positions=1,
             words=wide + long,
         )
@@ -473,6 +476,7 @@ class TranslatorView(View):
         if model.config.gates.selective:
             self.network = "a Transformer whose encoder selects whom words attend to"
         room = PIECES
+        # Learned positions end at `max_length`, and a translation may be longer than its source.
         if model.config.order.positions == "learned":
             room = min(room, model.config.order.max_length - search.extra)
         self._pieces = self.max_len = room
@@ -573,6 +577,7 @@ class TranslatorView(View):
             return None
         target = self._translating(ids)
         weights, selections = self._aligning(ids, target)
+        # A translation that reaches the limit has no stop token.
         body = target[:-1] if target[-1] == STOP else target
         rows, row_of = self._words(body)
         columns, column_of = self._words(ids[:-1])
@@ -598,6 +603,7 @@ class TranslatorView(View):
         return results
 
     def _show_pieces(self, ids: Sequence[int]) -> list[str]:
+        # A piece may be only the mark of a space, which would be invisible.
         pieces = [piece.replace(SPACE, "") for piece in self._translator.bpe.pieces(ids)]
         return [piece or "\u2423" for piece in pieces]
 

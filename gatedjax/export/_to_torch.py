@@ -110,6 +110,7 @@ def _state_dict(
                 f"layers[{number}] must have {wanted[0]} direction(s), inputs of width {wanted[1]} "
                 f"and hidden width {wanted[2]} in each, got {sizes}"
             )
+        # The next layer reads the states of all directions.
         wanted = (wanted[0], wanted[0] * wanted[2], wanted[2])
         for end, ours in zip(("", "_reverse"), checked, strict=False):
             names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")

@@ -393,6 +393,7 @@ def split_texts(labels: Labels, fraction: float) -> tuple[np.ndarray, np.ndarray
     if not isinstance(labels, np.ndarray):
         # A sentence has many tags, so there is no class by which it could be stratified.
         labels = np.zeros(len(labels), np.int32)
+    # A rare class may fall into one part only, so an example of it is moved to the other part.
     training, validation = stratified_split(labels, fraction, seed=SPLIT_SEED)
     to_validation, to_training = (
         _lacking(labels, validation, training),

@@ -15,6 +15,7 @@ PREFIX = "__label__"
 # fastText splits only at these spaces; Unicode's other spaces are characters of a label.
 _SPACE = r" \t\v\f\r\n"
 _LABEL = re.compile(rf"(?<![^{_SPACE}]){PREFIX}([^{_SPACE}]*)[{_SPACE}]*")
+# Only the first lines are searched for names and labels, because a large file takes long to read.
 _LOOK = 100
 _PARTS = {"train", "test", "dev", "val", "valid", "validation"}
 

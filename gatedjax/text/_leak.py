@@ -68,6 +68,8 @@ def measure_leak(
       words. None if no word is closed, or no word can be removed.
     """
     longest = max((max(map(len, text)) for text in texts), default=1)
+    # A text is read again for each word that is removed, up to `_EACH` open and `_EACH` closed
+    # words.
     texts = _spread(texts, max(1, _WORDS // (2 * _EACH * longest)))
     sizes = [max(map(len, text)) for text in texts]
     results = _run(run, texts, sizes, shape_of)

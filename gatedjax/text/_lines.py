@@ -151,6 +151,7 @@ class TextFile:
             reason = "not a regular file" if self.path.exists() else "there is no such file"
             raise FileNotFoundError(f"{self.path}: {reason}")
         with self._bytes() as file:
+            # The beginning suffices to recognise a file that is no text.
             start = file.read(1 << 13)
         if not start:
             raise ValueError(f"{self.path}: the file is empty")

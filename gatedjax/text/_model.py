@@ -217,6 +217,7 @@ class TrainedModel:
     def _prediction(self, output: TextOutput | Failure) -> Prediction | Failure:
         if isinstance(output, Failure):
             return output
+        # Among equal probabilities the first class is predicted.
         best = int(np.argmax(output.probabilities))
         open_words = [
             list(itertools.compress(words, mask.tolist()))

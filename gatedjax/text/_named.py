@@ -38,6 +38,7 @@ def open_named(name: str, split: str) -> Form | None:
             raise ValueError(f"{name!r} is not a set of labelled texts")
         classes = {"label": source.info.class_names}
         return InRows(name, _Examples(source), classes, (*_texts(source), "label"))
+    # All names of TFDS are identifiers, so that a wrong path does not import TFDS.
     if name.isidentifier():
         with contextlib.suppress(ImportError):
             import tensorflow_datasets as tfds  # Imported last, because it takes a second.

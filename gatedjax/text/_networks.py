@@ -138,6 +138,7 @@ def _ssan(output: Output, batch: Batch) -> Reading:
     reading: Reading = {"kept": (is_selected,), "density": density}
     if received:
         weights = jnp.mean(jnp.stack(received), axis=(0, 2))
+        # Queries at padding are no words, so their attention does not count.
         total = jnp.sum(weights * mask[:, :, None], axis=1)
         reading["attention"] = total / jnp.maximum(jnp.sum(total, axis=1, keepdims=True), 1e-9)
     return reading
@@ -152,6 +153,7 @@ def _nli(output: Output, batch: Batch) -> Reading:
 
 
 def _heads(config: Config, width: int) -> Config:
+    # The number of heads must divide the width.
     heads = next(h for h in (config.num_heads, 4, 2, 1) if width % h == 0)
     return dataclasses.replace(config, hidden=width, num_heads=heads)
 

@@ -249,6 +249,7 @@ def train_config(options: Options, epoch: int) -> TrainConfig:
         raise ValueError("training: a model is one seed; train it again with another `seed`")
     # With a time limit the last step is not known, and the rate of such a schedule depends on it.
     planned = options.num_steps is not None or "num_steps" in changes
+    # These schedules do not depend on the number of steps.
     ends = config.optimizer.schedule not in ("constant", "rsqrt", "staircase")
     if options.minutes and not planned and ends:
         raise ValueError(

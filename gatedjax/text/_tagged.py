@@ -127,6 +127,7 @@ class TagRule:
         # For each word the most frequent pair comes first; among equal counts the first tag.
         pairs = pairs[np.lexsort((pairs, -counts, pairs // tags))]
         seen, first = np.unique(pairs // tags, return_index=True)
+        # Words that the training sentences lack get the most frequent tag.
         self._best = np.full(words, np.bincount(places).argmax(), np.int64)
         self._best[seen] = pairs[first] % tags
         self._sure = np.eye(tags)
@@ -155,6 +156,7 @@ class Scorer:
     def __init__(self, tags: Sequence[Label]) -> None:
         self._tags = tuple(tags)
         self._spans = np.zeros(3, np.int64) if is_bio(tags) else None
+        # Arrays take 4 bytes for a number, and lists of Python numbers several times as much.
         self._columns = [array.array(kind) for kind in ("i", "i", "f", "f", "f", "b")]
         self.sentences = 0
 

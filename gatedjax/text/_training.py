@@ -303,6 +303,7 @@ def _words(
     vectors = load_embeddings(path, vocabulary, dim=width)
     trained = ids[ids > UNK]
     with_vector = float(vectors.found[trained].mean()) if len(trained) else 0.0
+    # Vectors of another language or case would otherwise train a network on random vectors.
     if not with_vector:
         raise ValueError(f"{path} has a vector for none of the words of {corpus.name}")
     return (
@@ -362,6 +363,7 @@ def _start(
         # The random numbers are scaled down, because they would hide the log-ratios.
         initial *= _NOISE
         ratios = _corpus.log_ratios(train.texts, train.labels, len(vocabulary), classes)
+        # There may be more classes than numbers in a vector.
         used = min(classes, width)
         initial[:, :used] = ratios[:, :used]
     return _scale_vectors(initial, entry.vector_std)

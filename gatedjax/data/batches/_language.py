@@ -52,6 +52,7 @@ class LanguageModelBatches(StepBatches):
         self.batch_size, self.num_steps = batch_size, num_steps
         shortest, longer = divmod(stream.num_tokens, batch_size)
         sizes = np.full(batch_size, shortest)
+        # The first rows get the remaining tokens, so that no token is lost.
         sizes[:longer] += 1
         self._ends = np.cumsum(sizes)
         self._starts = self._ends - sizes

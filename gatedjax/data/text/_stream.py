@@ -132,6 +132,7 @@ class TokenStream(Source):
         self.vocabulary = vocabulary
         self.ids = np.array(vocabulary.encode(tokens), np.int32)
         """The ids of all tokens, int32 [n]."""
+        # The batches of all epochs read this array, so a write must fail.
         self.ids.setflags(write=False)
         self.end_id = vocabulary.encode([end])[0]
         self.unknown = sum(token not in vocabulary for token in tokens)
