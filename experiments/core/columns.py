@@ -75,6 +75,8 @@ def paper_number(
         number = None
         if where(row):
             number = numbers(row) if callable(numbers) else numbers.get(row.variant, numbers)
+        # The numbers of a variant may be a mapping by data set. Without the variant `numbers`
+        # itself is such a mapping.
         if isinstance(number, Mapping):
             number = number.get(row.data)
         return "-" if number is None else format(number, spec)

@@ -246,6 +246,7 @@ def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
     paper, options = job.paper, job.options
     while fresh:
         first, config = fresh[0]
+        # The seeds of a program are consecutive, so the seeds up to the first gap are counted.
         neighbours = sum(seed == first + place for place, (seed, _) in enumerate(fresh))
         count = min(options.lanes, neighbours) if config.allows_lanes else 1
         # The memory is measured only if several seeds are wanted, because a step is compiled for
@@ -300,6 +301,7 @@ def run_config(paper: Paper, config: Config) -> int:
     """Makes the run of a configuration and prints its results; returns the exit status."""
     workdir = paper.workdir_of(config)
     cli.check_folder(workdir, "--workdir")
+    # JAX fixes the number of devices at the first computation.
     prepare_cpu(config.cpu_devices)
     with cli.refusals():
         if hasattr(config, "distributed"):
@@ -367,5 +369,6 @@ def tables(paper: Paper, args: list[str] | None = None) -> int:
         act = one.draw if isinstance(one, Figure) else one.after
         if act is not None:
             act(job)
+        # The page is written last, because it links the figures that exist.
         paper.write(job.store)
     return 0

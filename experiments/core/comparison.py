@@ -93,6 +93,7 @@ class Comparison:
         """True if the first system is better, or None if no difference is shown."""
         if self._verdict != "shown":
             return None
+        # For language models the lower number is better.
         return (self.bootstrap.difference > 0) != self.language
 
     def verdict(self, first: str, second: str) -> str:

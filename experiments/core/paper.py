@@ -537,10 +537,12 @@ class Job:
         changes: Json = {"train.seed": seed, "cpu_devices": options.cpu_devices}
         for name in ("data_dir", "manual_dir", "embeddings"):
             value = getattr(options, name, None)
+            # Generated data have no files, and some networks no word vectors.
             if value is None or not hasattr(preset.data, name):
                 continue
             if name != "embeddings" or data not in options.random_vectors:
                 changes[f"data.{name}"] = value
+        # The changes of the system come last, because they define it and no option may undo them.
         changes |= {**options.changes(preset), **variant.on(data)}
         config = with_changes(preset, changes)
         if options.num_steps is not None:

@@ -200,7 +200,9 @@ def train(tasks: Sequence[Task], cores: Sequence[int | None], end: float) -> int
     with ThreadPoolExecutor(len(cores)) as pool, new_console().status("") as status:
         try:
             futures = [pool.submit(work, core) for core in cores]
+            # The wait is short, because signals and the time limit are checked between two waits.
             while wait(futures, POLL).not_done:
+                # A thread ends while runs are waiting only if it has failed.
                 failed = waiting and any(future.done() for future in futures)
                 if signals or failed or time.monotonic() >= end:
                     stop.set()

@@ -81,6 +81,7 @@ def plot_layer_histograms(
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         for i, (label, histogram) in enumerate(panels.items()):
             _draw_ridges(axes[i], histogram, clean(label))
+            # All panels have the same layers, so only the first has their names.
             axes[i].set_yticks(range(len(names)), names if i == 0 else [""] * len(names))
         save(figure, path_stem)
     return figure

@@ -581,6 +581,7 @@ class TranslatorView(View):
         body = target[:-1] if target[-1] == STOP else target
         rows, row_of = self._words(body)
         columns, column_of = self._words(ids[:-1])
+        # The last column is that of the stop token, which belongs to no word.
         into = np.zeros((len(ids), len(columns) + 1), np.float32)
         into[np.arange(len(ids)), [*column_of, len(columns)]] = 1
         out = np.zeros((len(rows), len(body)), np.float32)

@@ -226,6 +226,8 @@ def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
     for numbered_line in itertools.chain(start[1:], lines):
         seen += 1
         yield numbered_line
+    # The count is compared at the end, because a truncated file has fewer vectors than its header
+    # says.
     if seen != count:
         hint = "; truncated?" if seen < count else ""
         raise ValueError(

@@ -83,6 +83,7 @@ class ClosedVocabulary(Vocabulary):
           ValueError: if the file is not a closed vocabulary.
         """
         words, lowercase = read_words(path)
+        # A vocabulary of texts begins with <pad>, which a language model does not predict.
         if words[:1] == [SPECIALS[0]]:
             raise ValueError(f"{path}: not a vocabulary of a language model")
         return cls(words, lowercase=lowercase)
