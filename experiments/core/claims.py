@@ -91,7 +91,7 @@ def count(findings: Iterable[Finding]) -> str:
     """Returns a sentence with the number of comparisons and their results."""
     states = [finding.state for finding in findings]
     number = {state: states.count(state) for state in STATES}
-    # One seed and collapsed runs are no tests, because they have no verdict.
+    # Comparisons with a single seed or a collapsed run are no tests, because they have no verdict.
     tested = number["shown"] + number["opposite"] + number["neither"]
     lacking: tuple[tuple[State, str], ...] = (
         ("one seed", "with one seed"),

@@ -195,8 +195,8 @@ def _keep(job: Job, cell: Cell, records: Records) -> None:
         if record["stopped"] != "signal":
             place = cell.data, cell.variant, record["seed"]
             paths = job.store.path(*place), job.store.diverged_path(*place)
-            # A run has either a record with results or one of a divergence. The new record is
-            # written before the other is removed, so that a crash loses none.
+            # A run has a record with results or a record of a divergence. The new record is written
+            # before the other is removed, so that a crash loses none.
             path, before = reversed(paths) if DIVERGED in record else paths
             write_json(path, saved_record(record))
             before.unlink(missing_ok=True)  # the run has replaced it

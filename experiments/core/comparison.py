@@ -153,8 +153,7 @@ def correct_together(comparisons: Mapping[K, Comparison | None]) -> dict[K, Comp
         for key, comparison in comparisons.items()
         if comparison is not None and comparison.why_not is None
     }
-    # The bootstrap and McNemar's test answer different questions, so each is corrected in its own
-    # family.
+    # The bootstrap and McNemar's test answer different questions, so they are corrected separately.
     boots = dict(
         zip(tests, analysis.holm([t.bootstrap.p_value for t in tests.values()]), strict=True)
     )
@@ -247,7 +246,7 @@ def compare(
             f"{of}: their data are not of one origin ({' / '.join(origins)}); run them again with "
             "--rerun"
         )
-    # Older records have no digest, so only the records with one are compared.
+    # Older records have no digest, so they are left out of the comparison.
     digests = sorted(
         {record["test_digest"] for record in (*ours, *theirs) if "test_digest" in record}
     )

@@ -406,8 +406,8 @@ class Paper:
     def _default(self, data: str) -> Json:
         """Returns a configuration with defaults, for records from before an option was added."""
         presets = [self.presets[data]] if data in self.presets else self.presets.values()
-        # A data set without a preset gets defaults only if all presets have one class, because the
-        # class of its configuration is not known otherwise.
+        # A data set without a preset gets defaults only if all presets have the same class, because
+        # the class of its configuration is unknown otherwise.
         kinds = {type(preset) for preset in presets}
         return public_config(kinds.pop()()) if len(kinds) == 1 else {}
 
@@ -479,7 +479,7 @@ class Paper:
     def write(self, store: Store) -> None:
         """Renders all sections from the records and replaces RESULTS.md."""
         parts = [(t.title, t.text(self, store), t.note) for t in self.sections(store)]
-        # The first section is made last, because it names the tables without a run.
+        # The first section is rendered last, because it names the tables without a run.
         if self.claims:
             lacking = [title for title, text, _ in parts if text.strip() == NOT_RUN]
             parts.insert(0, ("In short", self.in_short(store, lacking), claims.NOTE))

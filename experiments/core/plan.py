@@ -131,7 +131,7 @@ def make_plan(papers: Sequence[Paper], *, results: Path, runs: Path, **options: 
         # Each data set of a paper is looked for once, and a cell of two tables is trained once.
         reasons: dict[str, str | None] = {}
         seen: set[tuple[str, str]] = set()
-        # Figures come last, so that a cell of a table and a figure counts as one of the table.
+        # Figures come last, so that a cell of a table and a figure counts as a cell of the table.
         for job, cell in _cells(sorted(jobs, key=lambda job: isinstance(job.table, Figure))):
             place = (cell.data, cell.variant)
             if place in seen:
@@ -149,7 +149,7 @@ def make_plan(papers: Sequence[Paper], *, results: Path, runs: Path, **options: 
                 value = value_of(seeds, place in compared, isinstance(job.table, Figure))
                 alone = dataclasses.replace(cell, configs={seed: cell.configs[seed]})
                 tasks.append(Task(job, alone, seed, value))
-    # The sort is stable, so that runs of one kind stay in the order of the tables.
+    # The sort is stable, so that runs of the same kind stay in the order of the tables.
     return Plan(sorted(tasks, key=lambda task: VALUES.index(task.value)), left_out, present)
 
 

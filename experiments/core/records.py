@@ -264,7 +264,7 @@ def refuse_other(
     """
     if earlier is None or rerun:
         return
-    # `differences` compares configurations, so each measurement gets the form of one.
+    # `differences` compares configurations, so each measurement gets the form of a configuration.
     pair = (
         {"": {**measurement, "hardware": None}, "train": {}}
         for measurement in (earlier, to_json_values(measured))

@@ -240,7 +240,7 @@ def reproduce(options: Options) -> int:
     # Two commands would train the same missing runs.
     lock = WorkdirLock(options.results)
     try:
-        # The plan is made under the lock, because another command may have finished runs until
+        # The plan is computed under the lock, because another command may have finished runs until
         # then.
         plan = make_plan(papers, **values)
         show(plan)

@@ -51,7 +51,7 @@ def unknown_option(kind: Any, word: str) -> str:
     name = _name_in(word)
     names = [*option_names(kind), *_COMMON]
     last = name.lstrip("-").rpartition(".")[2]
-    # An option may be known under another group, so the last part of the name is compared first.
+    # An option may belong to another group, so the last part of the name is compared first.
     similar = [option for option in names if option.rpartition(".")[2] == last]
     similar += difflib.get_close_matches(name, names, n=1)
     return f"unknown option {word}." + (f" Did you mean {similar[0]}?" if similar else "")

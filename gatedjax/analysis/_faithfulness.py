@@ -426,7 +426,7 @@ class _Runner:
         """
         real = _word_mask(lengths, tokens)
         # A product such as 0.07 * 100 is slightly above the whole number, and would be rounded up
-        # to the next.
+        # too far.
         counts = [np.ceil(np.round(q * lengths, 9)).astype(int) for q in shares]
         masks_of: dict[str, list[list[np.ndarray]]] = {}
         for name, per_draw in ranks.items():
@@ -569,7 +569,7 @@ def _compare(rationales: Mapping[str, Rationale], samples: int) -> tuple[Compari
         # The p-value of a bootstrap is too small for few texts.
         p_value = max(test.p_value, least_p_value(values, other))
         tests.append((measure, name, test._replace(p_value=p_value)))
-    # All tests of a report belong to one family, because its reader looks at all of them.
+    # All tests of a report are corrected as a family, because its reader looks at all of them.
     corrected = holm([test.p_value for *_, test in tests])
     return tuple(
         Comparison(measure, name, *test, float(p))

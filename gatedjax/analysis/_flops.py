@@ -192,7 +192,7 @@ def flops_report(
             f"in sentence {worst}"
         )
     per_token = attention_flops(1, width, count=count, include_tanh=include_tanh, score=score)
-    # The texts are counted one by one, because the cost of "att" grows with the square of a length.
+    # The texts are counted separately, because the cost of "att" grows with the square of a length.
     helper = [
         auxiliary_flops(auxiliary, tokens=int(n), input_dim=input_dim, hidden=hidden)
         for n in lengths

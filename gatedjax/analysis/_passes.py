@@ -101,7 +101,7 @@ def gradient(network: Network, params: Params, tokens: Tree, lengths: Tree) -> T
         best = jax.lax.stop_gradient(jnp.argmax(logits, axis=-1, keepdims=True))
         return jnp.sum(jnp.take_along_axis(jax.nn.log_softmax(logits), best, axis=-1)), vectors[0]
 
-    # The shape of the word vectors is known only to the network, so a first trace returns it.
+    # Only the network determines the shape of the word vectors, so a first trace returns it.
     _, shape = jax.eval_shape(lambda: run(None))
     # The gradient with respect to a shift of 0 is that with respect to the word vectors, wherever
     # the network computes them.

@@ -198,7 +198,8 @@ def load(
 def _substitute(declared: DataSet, part: str, rows: Rows) -> str | None:
     """Returns a description of how the rows differ from the official data, or None."""
     official = declared.official[part]
-    # Raw lines are counted and not examples, because the official numbers are those of the files.
+    # Raw lines are counted and not examples, because the official numbers count the lines of the
+    # files.
     if official is None or rows.lines == official:
         return rows.note
     counts = f"{rows.lines:,} {declared.unit} where the official file has {official:,}"

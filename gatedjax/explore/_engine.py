@@ -343,7 +343,7 @@ class Programs:
         rows = np.zeros((len(gates), 1, edge), np.float32)
         rows[:, 0, : len(tokens)] = gates
         batch = self.model.batch([(tokens,)], edge)
-        # The lock lets one thread compile while the others wait for the finished program.
+        # The lock lets a single thread compile while other threads wait for the program.
         with self._lock(edge, soft):
             return jax.device_get(self._text_program(self._params, batch, rows, soft))
 
@@ -352,7 +352,7 @@ class Programs:
 
     def close(self, seconds: float) -> bool:
         """Acquires all locks and never releases them; returns whether this succeeded."""
-        # Each program has its lock, so all locks together stop all computations.
+        # Each program has a lock, so a thread that has all locks stops all computations.
         edges = {width_of(n, self.model.max_len, COARSE) for n in COARSE}
         acquired = [
             self._lock(edge, soft).acquire(timeout=seconds)
@@ -395,8 +395,8 @@ def gates_of(open_: np.ndarray, state: State, temperature: float) -> np.ndarray:
     """
     # A probability that was rounded to 0 or 1 would have an infinite logit.
     p = np.clip(np.asarray(open_, np.float64), 1e-12, 1 - 1e-9)
-    # The noise is drawn in all modes from the seed alone, so that two models and the two random
-    # modes have the same noise.
+    # The noise depends only on the seed, so that two models and the two random modes have the same
+    # noise.
     noise = np.random.default_rng(state.seed).logistic(size=len(p))
     logits = np.log(p) - np.log1p(-p)
     modes: dict[str, Callable[[], np.ndarray]] = {

@@ -62,7 +62,7 @@ def export_inference(
         raise ValueError(f"shapes must name arrays of {sorted(arrays)}, got {', '.join(unknown)}")
     if isinstance(platforms, str) or not platforms:
         raise ValueError(f"platforms must be names such as {PLATFORMS}, got {platforms!r}")
-    # Sizes with the same name are equal only within one scope.
+    # Sizes with the same name are equal only within the same scope.
     scope = export.SymbolicScope()
     inputs = {}
     for name, array in arrays.items():

@@ -94,7 +94,7 @@ def _parts(node: Tree, what: str, name: str) -> list[tuple[str, Tree]] | None:
 
 
 def _one_level(node: Tree) -> tuple[list[tuple[Any, Tree]], Any]:
-    # All parts of the node count as leaves, so that only one level is taken apart.
+    # All parts of the node count as leaves, so that only a single level is taken apart.
     return jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda part: part is not node)
 
 

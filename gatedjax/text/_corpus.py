@@ -299,7 +299,8 @@ def read_corpus(
     asides.check(len(labels), max_aside)
     if classes is None:
         _check_classes(table.name, len(table_of_classes.places), len(labels), most=_FEW)
-    # Labels were numbered in the order of the file, because all classes are known only now.
+    # Labels were numbered in the order of the file, because the list of all classes is complete
+    # only now.
     names, order = order_classes(table_of_classes.places, classes)
     return Corpus(
         table.name,
@@ -393,7 +394,7 @@ def split_texts(labels: Labels, fraction: float) -> tuple[np.ndarray, np.ndarray
     if not isinstance(labels, np.ndarray):
         # A sentence has many tags, so there is no class by which it could be stratified.
         labels = np.zeros(len(labels), np.int32)
-    # A rare class may fall into one part only, so an example of it is moved to the other part.
+    # A rare class may fall into a single part, so an example of it is moved to the other part.
     training, validation = stratified_split(labels, fraction, seed=SPLIT_SEED)
     to_validation, to_training = (
         _lacking(labels, validation, training),

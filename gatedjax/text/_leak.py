@@ -95,7 +95,7 @@ def measure_leak(
     for (number, is_open, _), (probabilities, _) in zip(removed, changed, strict=True):
         before = float(results[number][0][best[number]])
         changes[is_open].append(abs(before - float(probabilities[best[number]])))
-    # The two means are read as a comparison, so one of them is not reported without the other.
+    # The two means are read as a comparison, so neither is reported without the other.
     if not changes[False] or not changes[True]:
         return None
     return {

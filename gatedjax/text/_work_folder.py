@@ -26,7 +26,7 @@ class WorkFolder:
         self._lock: WorkdirLock | None = None
 
     def __enter__(self) -> "WorkFolder":
-        # The parents are created one by one, so that a failed training removes exactly the folders
+        # The parents are created separately, so that a failed training removes exactly the folders
         # that it created.
         for place in reversed((self.path, *self.path.parents)):
             if not place.is_dir():

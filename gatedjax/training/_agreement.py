@@ -112,8 +112,9 @@ def agree(values: dict[str, Any]) -> None:
       ProcessMismatch: on all processes, if values differ; the message names the processes and the
         values.
     """
-    # All processes see the texts of all, so that all of them raise the error. If only one raised
-    # it, the others would wait for it in the next exchange without end.
+    # Each process compares the texts of all processes, so that all processes raise the error. If
+    # only a single process raised it, the remaining processes would wait for it in the next
+    # exchange without end.
     texts = gather_text(json.dumps(values, sort_keys=True))
     if len(set(texts)) == 1:
         return

@@ -242,7 +242,7 @@ def check_digests(saved: Any, current: dict[str, Any], where: Path) -> str | Non
     }
     # A program that differs because its data differ is not listed, because the message names the
     # data. Other versions of packages may lower the same function to another text, so that a
-    # difference proves nothing then.
+    # difference is no proof then.
     same_software = saved.get("software") == current.get("software")
     if same_software:
         lines = [*programs.values(), *lines]

@@ -171,7 +171,7 @@ class Meter:
         names = next(iter(lines.values()))
         means = {k: float(np.mean([line[k] for line in lines.values()])) for k in names}
         self._work.view.log(step, means)
-        # The sums are reset after the lines are written, so that each line has the mean of its own
+        # The sums are reset after the lines are written, so that each line has the mean of a single
         # interval.
         self.pending, self.interval = {}, Interval()
 
@@ -182,7 +182,7 @@ class Meter:
           NonFiniteError: if a run skipped more than `max_skipped` updates in a row.
         """
         updates, self._updates = self._updates, []
-        # All flags are fetched in one transfer, because each transfer waits for the device.
+        # All flags are fetched in a single transfer, because each transfer waits for the device.
         flags = jax.device_get([update.skipped for update in updates])
         for update, skipped in zip(updates, map(np.atleast_1d, flags), strict=True):
             for number, record in enumerate(self.records):

@@ -171,7 +171,7 @@ def _results(equation: Any, zero: list[bool]) -> list[bool]:
     # Only the first operand has the values; the second is a divisor, or has indices.
     if name in ("div", "gather", "dynamic_slice"):
         return [zero[0]] * count
-    # The first operand only chooses between the others.
+    # The first operand only chooses between the remaining operands.
     if name == "select_n":
         return [all(zero[1:])] * count
     # The other operands are indices.

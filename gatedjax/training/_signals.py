@@ -66,7 +66,8 @@ class Signals:
             signal.signal(number, handler)
         if self._bell is not None:
             signal.set_wakeup_fd(self._old_bell)
-            # Closing this end makes `recv` of the thread return nothing, which ends the thread.
+            # Closing this end makes `recv` of the thread return an empty result, which ends the
+            # thread.
             self._bell.close()
             self._bell = None
             self._listener.join()

@@ -162,7 +162,7 @@ def keys_as_data(tx: optax.GradientTransformation) -> optax.GradientTransformati
             impls.extend(jax.random.key_impl(x) if is_key(x) else None for x in leaves)
 
         # Integers do not show which generator they belong to, so the kinds are taken from a traced
-        # `init`. Tracing computes nothing.
+        # `init`.
         jax.eval_shape(kinds, updates if params is None else params)
         leaves, structure = jax.tree.flatten(state)
         keys = [

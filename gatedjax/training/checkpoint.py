@@ -160,7 +160,7 @@ class CheckpointStore:
             # The arrays are read back, because Orbax has reported saves that wrote no array.
             for item, entries in manifest.read_manifest(partial)["leaves"].items():
                 _read_arrays(partial, item, entries, set(entries))
-            # The rename makes the step visible in one operation. The folder is synced, because
+            # The rename makes the step visible in a single operation. The folder is synced, because
             # otherwise a power cut may undo the rename.
             os.rename(partial, self.folder(step))
             manifest.sync_folder(self.directory)

@@ -185,8 +185,8 @@ def make_optimizer(
     }
     links = [_forgetful(config, rate, adam) if config.reset_moments else rules[config.name]()]
     if config.clip_norm is not None:
-        # The gradient is clipped before the rule, so that the moments of the rule see the clipped
-        # one.
+        # The gradient is clipped before the rule, so that the moments of the rule are those of the
+        # clipped gradient.
         links.insert(0, optax.clip_by_global_norm(config.clip_norm))
     if frozen:
         links = [train_all_but(optax.chain(*links), frozen)]

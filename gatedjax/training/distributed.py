@@ -105,7 +105,7 @@ def initialize(config: DistributedConfig) -> bool:
             "them with the same coordinator and num-processes, and process-id 0, 1, ...",
             file=sys.stderr,
         )
-        # The timer runs in a thread of its own, where `sys.exit` would end only that thread.
+        # The timer runs in a separate thread, where `sys.exit` would end only that thread.
         os._exit(EXIT_UNREACHABLE)
 
     # The timer ends sooner than the wait of JAX, which would end with a stack trace.

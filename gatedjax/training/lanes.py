@@ -145,8 +145,8 @@ def make_lane_step(task: Task, config: TrainConfig) -> Callable[..., Any]:
         varied = _vary(task, config.sweep_over, value) if swept and rate is None else task
         lane_step = make_train_step(varied, tx, accumulate=config.accumulate, check_loss=True)
         new, metrics = lane_step(state, batch, key)
-        # A lane that has ended stays in the program, because leaving it out would compile another
-        # one.
+        # A lane that has ended stays in the program, because another number of lanes would be
+        # compiled again.
         return jax.tree.map(lambda n, o: jnp.where(active, n, o), new, state), metrics
 
     return jax.vmap(step)

@@ -224,7 +224,7 @@ def _step(run: Run, batches: list[Batch]) -> None:
     first, view, meter = batches[0], run.work.view, run.meter
     check_batch(first, f"the batch of step {run.step}")
     if run.work.several:
-        # A single process has nothing to compare, so it saves the time of hashing.
+        # A single process compares no digests, so it saves the time of hashing.
         run.seen.add(first)
     # Each new shape is compiled, and a gradient of another shape may reach other parameters.
     shape = tuple(sorted((name, np.shape(value)) for name, value in first.items()))
@@ -313,7 +313,7 @@ def _save(run: Run) -> None:
     if work.several:
         # The comparison comes before the save, so that parameters that drifted apart are not saved.
         run.seen.compare(run.step, engine.fetch(carry, meter.records)[0].params)
-    # From here on process 0 works without the others, so no exchange may follow.
+    # Only process 0 continues here, so no exchange between processes may follow.
     if not work.writes:
         return
     work.view.phase("save")
@@ -479,7 +479,7 @@ def _begin(
     restored = initial = restore_everywhere(work, shared, like)
     if initial is None:
         state = jax.device_get(make(seed_key))
-        # A new state passes through the host like a restored one, so that both are placed on the
+        # A new state passes through the host like a restored state, so that both are placed on the
         # devices in the same way.
         best = best_of(state.params, state.model_state)
         initial = Restored(dataclasses.asdict(Record()), state, best)

@@ -130,7 +130,7 @@ def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> 
         file.write(_render(content))
         file.flush()
         os.fsync(file.fileno())
-    # The rename leaves either no manifest or a complete one after a crash.
+    # After a crash the manifest is either missing or complete, because a rename is atomic.
     os.replace(partial, folder / NAME)
     sync_folder(folder)
 

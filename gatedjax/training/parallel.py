@@ -177,7 +177,7 @@ class Parallel:
             return jax.jit(function)
         if self.kind == "sharding":
             return jax.jit(function, out_shardings=self._whole)
-        # The copies of pmap are one array with a leading axis over the devices.
+        # The copies of pmap are a single array with a leading axis over the devices.
         return jax.jit(jax.vmap(function), out_shardings=self._split)
 
     def train_step(

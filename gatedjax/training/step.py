@@ -150,7 +150,7 @@ def _with_carry(task: Any, check_loss: bool) -> Callable[..., Any]:
 
 def _is_mean(total: jax.Array, loss: Ratio, rows: int) -> Ratio:
     """Returns 1, else 0, as a `Ratio` if a loss is the mean of its metric "loss", not the sum."""
-    # A loss with one row is sum and mean at once, so a total that equals the sum is never refused.
+    # With a single row the mean equals the sum, so a total that equals the sum is never refused.
     # The tolerances cover the rounding of float32 sums.
     differs = jnp.abs(total - loss.total) > 0.01 * jnp.abs(loss.total)
     equal = [

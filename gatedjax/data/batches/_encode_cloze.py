@@ -123,8 +123,8 @@ class EncodedCloze:
         """
         if not 0 < share <= 1:
             raise ValueError(f"share must be above 0 and at most 1, got {share}")
-        # A share is the beginning of one permutation, so that a larger share contains the smaller
-        # one.
+        # A share is the beginning of a permutation, so that a larger share contains a smaller
+        # share.
         order = np.random.default_rng(seed).permutation(len(self))
         return self.take(np.sort(order[: max(1, round(share * len(self)))]))
 

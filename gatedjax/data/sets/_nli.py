@@ -44,8 +44,8 @@ _SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
 def parse_sick(line: str) -> tuple[int, tuple[str, str] | None]:
     """Parses a line: (class, (first sentence, second sentence)); the header has no sentences."""
     columns = line.split("\t")
-    # The header gets a content of None, and `read_sick` leaves it out, so that line numbers stay
-    # those of the file.
+    # The header gets a content of None, and `read_sick` leaves it out, so that the line numbers do
+    # not change.
     if tuple(columns) == _SICK_COLUMNS:
         return 0, None
     if len(columns) != len(_SICK_COLUMNS):

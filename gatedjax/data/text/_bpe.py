@@ -56,7 +56,8 @@ class BytePairs:
             raise ValueError(f"vocab_size must be above {len(SPECIALS)}, got {vocab_size}")
         tokenizers = _library()
         tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=SPECIALS[1]))
-        # The same letter may be written with one or two code points, and would become two pieces.
+        # The same letter may be written with one or two code points, and would become different
+        # pieces.
         tokenizer.normalizer = tokenizers.normalizers.NFC()
         tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
             [

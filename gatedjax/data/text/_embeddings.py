@@ -227,7 +227,7 @@ def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
         seen += 1
         yield numbered_line
     # The count is compared at the end, because a truncated file has fewer vectors than its header
-    # says.
+    # states.
     if seen != count:
         hint = "; truncated?" if seen < count else ""
         raise ValueError(
