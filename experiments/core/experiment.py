@@ -246,6 +246,7 @@ def run(
     if test and experiment.tested is not None:
         measured = experiment.tested(result, place.workdir)
         test = measured is not None
+        # A test that a signal stopped is repeated when the run continues.
         record |= {"stopped": "signal"} if measured is None else measured
     elif test:
         record |= _test_record(experiment, training.seed, result, place.workdir, parallel)

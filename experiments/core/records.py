@@ -435,6 +435,7 @@ class Store:
 
     def variants(self, data: str) -> Iterator[str]:
         """Yields the names of the variants that have a record on a data set, sorted."""
+        # The name of a data set has no hyphen, the name of a variant may have hyphens.
         names = {p.name.split("-", 1)[1] for p in self.folder.glob(f"runs/{data}-*-seed*.json")}
         yield from sorted({name.rsplit("-seed", 1)[0] for name in names})
 

@@ -123,6 +123,7 @@ def make_run(task: Task, stop: threading.Event) -> tuple[str, str]:
     """
     log = task.workdir.parent / "logs" / f"{task.workdir.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
+    # The log is appended to, because a run may be continued several times.
     with log.open("ab") as file:
         process = subprocess.Popen(
             command_of(task),
@@ -252,6 +253,7 @@ def reproduce(options: Options) -> int:
         count = options.workers or (usable_cores() if on_cpu else 1)
         is_bound = on_cpu and hasattr(os, "sched_getaffinity")
         cores = sorted(os.sched_getaffinity(0)) if is_bound else []
+        # If there are more runs than cores, the remaining runs are bound to no core.
         return train(plan.tasks, [*cores, *[None] * count][:count], end)
     finally:
         lock.release()

@@ -288,6 +288,8 @@ def faithfulness(
     ranked: dict[str, list[np.ndarray]] = {"own": [own_scores]}
     for name in names:
         if name == "random":
+            # The ids determine the random scores, so that a text has the same scores in each part
+            # of a data set.
             ids = np.asarray(batch.get("example_id", np.arange(shape[0])))
             ranked[name] = list(_passes.random_scores(key, ids[used], tokens.shape[1], draws))
         else:

@@ -111,6 +111,7 @@ def gate_truth(gates: ArrayLike, truth: ArrayLike, lengths: ArrayLike) -> TruthS
     """
     gates, real, lengths = _check_rows(gates, lengths, "gates")
     truth, true_real, _ = _check_rows(truth, lengths, "truth")
+    # The two arrays may be padded to different widths.
     size = int(lengths.max(initial=0))
     is_open = ((gates > 0) & real)[:, :size]
     is_true = ((truth > 0) & true_real)[:, :size]

@@ -162,6 +162,7 @@ def phrase_length_histogram(
     elif max_length < min_length:
         raise ValueError(f"max_length must be at least min_length {min_length}, got {max_length}")
     counts = np.zeros((num_layers, max_length), np.int64)
+    # `add.at` counts each run, also if several runs have the same layer and length.
     np.add.at(counts, (layer, np.minimum(length, max_length) - 1), 1)
     return LayerHistogram(counts, np.arange(max_length + 1) + 0.5, open_end)
 

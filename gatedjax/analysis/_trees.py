@@ -85,6 +85,7 @@ class SpanTree:
         """
         root = (0, self.size)
         nodes = list(self.spans)
+        # The spans are in order, so the whole sentence can only be the first.
         if self.size > 1 and root not in nodes[:1]:
             nodes.insert(0, root)
         inner: dict[Span, list[Span]] = {node: [] for node in nodes}

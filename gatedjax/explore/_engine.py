@@ -118,6 +118,7 @@ class Explorer:
           True if no computation is running any more.
         """
         self._closed = True
+        # A list, because `all` would not close the programs after the first that is still running.
         results = [part.close(seconds) for part in self._parts]
         return all(results)
 

@@ -71,6 +71,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, ask: Ask, *, port: int = 0, token: str | None = None) -> None:
         self.ask, self.token = ask, secrets.token_urlsafe(16) if token is None else token
+        # The files are read once, so that no request opens a file.
         self._files = {name: page_file(file) for name, (file, _) in FILES.items()}
         try:
             super().__init__(("127.0.0.1", port), _Handler)

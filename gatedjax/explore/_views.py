@@ -337,6 +337,7 @@ class ReaderView(View):
         batches = ClozeBatches.eval(encoded, batch_size=1, shapes=[shape], characters=spelling)
         with self._lock:
             output: Output = jax.device_get(self._program(params, batches[0]))
+        # A hop with a single view for all tokens has no attention to the words of the question.
         hops = [
             hop[0, : len(document), : len(query)] for hop in output.attention if hop.shape[-1] > 1
         ]
@@ -497,6 +498,8 @@ class TranslatorView(View):
             return module.name in ("query", "key") and module.parent.name == "source_attention"
 
         def run(params: Params, batch: Tree) -> Tree:
+            # The network does not return its attention to the source, so the queries and keys of
+            # these layers are captured.
             output, seen = model.apply(
                 {"params": params},
                 batch,
@@ -530,6 +533,8 @@ class TranslatorView(View):
     def _align(self, ids: tuple[int, ...], target: tuple[int, ...]) -> tuple[np.ndarray, Any]:
         """Returns W [L, M, T, N] without padding, and the selections of the encoder."""
         batch = self._batch(ids)
+        # The target is padded to the longest possible translation, so that all translations share a
+        # program.
         room = batch["tokens"].shape[1] + self._translator.search.extra
         batch["targets"] = np.zeros((1, room), np.int32)
         batch["targets"][0, : len(target)] = target

@@ -240,6 +240,7 @@ class ClozeBatches(PlannedBatches):
         documents = [encoded.documents[row] for row in rows]
         queries = [encoded.queries[row] for row in rows]
         counts = np.zeros((size, 1), int)
+        # Filler rows have no candidates, so their mask is False.
         counts[: len(rows), 0] = encoded.candidates[rows]
         batch = {
             "document": pad_rows(documents, (size, shape.document)),

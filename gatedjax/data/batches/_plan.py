@@ -35,6 +35,7 @@ class StepBatches(abc.ABC):
 
     def _position(self, step: int) -> tuple[int, int]:
         """Returns the epoch of a step and its index in the epoch."""
+        # This accepts integers of NumPy and refuses floats.
         step = operator.index(step)
         if step < 0 or (self.one_pass and step >= self.steps_per_epoch):
             end = f" and below {self.steps_per_epoch}" if self.one_pass else ""
@@ -165,6 +166,7 @@ class PlannedBatches(StepBatches):
           IndexError: if the step is negative or beyond the end of a pass.
         """
         epoch, within = self._position(step)
+        # Without shuffling all epochs have the same plan, so it is computed only once.
         return self._plan(epoch if self.shuffle else 0)[within]
 
     def _padding(self, real: int, cells: Sequence[int]) -> float:

@@ -63,6 +63,7 @@ class TarPath(ArchivePath):
     def read_bytes(self) -> bytes:
         """Reads the member; see `ArchivePath.read_bytes`."""
         contents = members(self.archive, lambda name: name.removeprefix("./") == self.member)
+        # Closing the generator leaves the rest of the archive packed.
         with contextlib.closing(contents):
             for _, data in contents:
                 if data is not None:

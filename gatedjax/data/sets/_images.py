@@ -125,6 +125,7 @@ def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) ->
 
 def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Holds out the last twelfth of the training part (5,000 of 60,000) for validation."""
+    # A very small part still has an image for validation.
     count = max(min(1, len(labels)), len(labels) // 12)
     return np.arange(len(labels) - count), np.arange(len(labels) - count, len(labels))
 

@@ -52,6 +52,7 @@ def check(tokens: Sequence[str], insert: int, original: int) -> None:
     for name, value in {"insert": insert, "original": original}.items():
         if not 0 <= value < size:
             raise LineError(f"{name} position {value} of a sentence of {size} tokens")
+    # A token that is directly followed by its old successor was not moved.
     if original in (insert, insert + 1):
         raise LineError(f"insert {insert} and original {original}: nothing was moved")
 

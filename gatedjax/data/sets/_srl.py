@@ -32,6 +32,7 @@ WHERE = (
 )
 EWT = "English Web Treebank PropBank"
 
+# The numbers of columns before and after those of the predicates.
 _BEFORE, _AFTER = 11, 1
 IDS_PER_SENTENCE = 1024
 """Example ids are sentence * IDS_PER_SENTENCE + predicate."""
@@ -171,6 +172,8 @@ def read_rows(path: AnyPath, part: str = "") -> Rows:
                 rows.append(Row(index, 0, parse(lines), file=f"{name}:{first}"))
             except LineError as error:
                 quarantine.append(Quarantined(name, first + error.line, str(error)))
+            # Sentences that were set aside are counted too, so that the ids of the remaining
+            # sentences do not depend on them.
             index += 1
     note = EWT if Path(str(path)).name.startswith("ewt.") else None
     return Rows(tuple(rows), tuple(quarantine), counted=count(path), note=note)

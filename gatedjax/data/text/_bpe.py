@@ -38,6 +38,8 @@ class BytePairs:
         self._tokenizer = tokenizer
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # A copy goes through the constructor, because the library does not save the option that it
+        # sets.
         return type(self), (self._tokenizer,)
 
     @classmethod
@@ -164,6 +166,7 @@ class BytePairs:
         try:
             tokenizer = _library().Tokenizer.from_str(read_limited(path).decode())
             return cls(tokenizer)
+        # A missing package or file is no fault of the content.
         except (ImportError, OSError):
             raise
         except Exception as error:  # the library raises no narrower class
