@@ -15,7 +15,7 @@ from jax import export
 PACKAGES = ("functional", "gates", "nn", "models")
 PARTS = {
     *("Form", "Options", "Restarts"),  # of the recurrences
-    *("Family", "Places", "Sample"),  # of gates
+    *("Family", "BitLayout", "Sample"),  # of gates
     "LayerBytes",  # of the random bits of a network
 }
 """Tuples inside of a computation, which no public function takes or returns."""

@@ -55,6 +55,7 @@ def finding_for(
         label += ", other data"
     if comparison is None:
         return Finding(label, "not run")
+    # A run that collapsed shows nothing about its system, so its difference is no result.
     if comparison.lost:
         return Finding(label, "collapsed")
     difference = comparison.bootstrap.difference * (-1 if flip else 1)
@@ -90,6 +91,7 @@ def count(findings: Iterable[Finding]) -> str:
     """Returns a sentence with the number of comparisons and their results."""
     states = [finding.state for finding in findings]
     number = {state: states.count(state) for state in STATES}
+    # Comparisons with a single seed or a collapsed run are no tests, because they have no verdict.
     tested = number["shown"] + number["opposite"] + number["neither"]
     lacking: tuple[tuple[State, str], ...] = (
         ("one seed", "with one seed"),

@@ -91,6 +91,7 @@ def check_folder(path: Path | str, option: str, *, exists: bool = False) -> None
     path = Path(path).expanduser()
     if exists and not path.exists():
         fail(f"{option} {path}: there is no such folder")
+    # A folder that does not exist yet can be created unless a parent is a file.
     existing = next((place for place in (path, *path.parents) if place.exists()), path)
     if existing.exists() and not existing.is_dir():
         fail(f"{option} {path}: {existing} is a file, a folder is wanted")
@@ -124,6 +125,7 @@ def parse(
     """
     args = sys.argv[1:] if args is None else args
     prog = f"python -m experiments.{name}"
+    # Some options change the presets, so they are read before the command line is parsed.
     if presets_for is not None:
         presets = presets_for(args, presets)
     if args and not args[0].startswith("-"):

@@ -75,6 +75,8 @@ def paper_number(
         number = None
         if where(row):
             number = numbers(row) if callable(numbers) else numbers.get(row.variant, numbers)
+        # The numbers of a variant may be a mapping by data set. Without the variant `numbers`
+        # itself is such a mapping.
         if isinstance(number, Mapping):
             number = number.get(row.data)
         return "-" if number is None else format(number, spec)
@@ -221,6 +223,8 @@ def parameters(
     """
 
     def text(row: Row) -> str:
+        # Records of several data sets or vocabularies may have different numbers; equal ones are
+        # shown once.
         counts = sorted({record[key] for record in row.records if key in record})
         return ", ".join(f"{count:,}" for count in counts) or "-"
 
@@ -264,6 +268,7 @@ def first(heading: str, path: str | Callable[[Record], Any], spec: str = "") -> 
 
 def milliseconds_of(records: Records) -> str:
     """Formats the mean time of a step in milliseconds; a dash if no record has it."""
+    # A record may lack the time of a step.
     values = [r["seconds_per_step"] for r in records if r.get("seconds_per_step")]
     return f"{1000 * np.mean(values):.1f}" if values else "-"
 

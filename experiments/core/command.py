@@ -82,6 +82,8 @@ def check_settings(job: Job, cell: Cell) -> Records:
         if is_asked and job.options.rerun:
             continue  # it is replaced
         config = cell.configs[seed] if is_asked else next(iter(cell.configs.values()))
+        # A record of another seed is compared too, because the records of a cell are averaged, but
+        # its seed may differ.
         conflicts = _other(job, cell, record, config)
         _refuse(
             cell,
@@ -198,6 +200,8 @@ def _keep(job: Job, cell: Cell, records: Records) -> None:
         if record["stopped"] != "signal":
             place = cell.data, cell.variant, record["seed"]
             paths = job.store.path(*place), job.store.diverged_path(*place)
+            # A run has a record with results or a record of a divergence. The new record is written
+            # before the other is removed, so that a crash loses none.
             path, before = reversed(paths) if DIVERGED in record else paths
             write_json(path, saved_record(record))
             before.unlink(missing_ok=True)  # the run has replaced it
@@ -241,6 +245,7 @@ def _make_diverged_record(job: Job, cell: Cell, config: Config, error: NonFinite
 
 def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
     """Trains consecutive seeds in one program; returns the runs that must be trained separately."""
+    # An interrupted run continues in its folder, which a program of several seeds could not read.
     separate = [
         missing_run for missing_run in missing if Path(str(missing_run[1].workdir)).exists()
     ]
@@ -248,8 +253,11 @@ def _run_together(job: Job, cell: Cell, missing: Missing) -> Missing:
     paper, options = job.paper, job.options
     while fresh:
         first, config = fresh[0]
+        # The seeds of a program are consecutive, so the seeds up to the first gap are counted.
         neighbours = sum(seed == first + place for place, (seed, _) in enumerate(fresh))
         count = min(options.lanes, neighbours) if config.allows_lanes else 1
+        # The memory is measured only if several seeds are wanted, because a step is compiled for
+        # it.
         if count > 1:
             count = min(count, lanes_that_fit(paper.experiment(config), config.train))
         if count == 1:
@@ -300,6 +308,7 @@ def run_config(paper: Paper, config: Config) -> int:
     """Makes the run of a configuration and prints its results; returns the exit status."""
     workdir = paper.workdir_of(config)
     cli.check_folder(workdir, "--workdir")
+    # JAX fixes the number of devices at the first computation.
     prepare_cpu(config.cpu_devices)
     with cli.refusals():
         if hasattr(config, "distributed"):
@@ -307,6 +316,7 @@ def run_config(paper: Paper, config: Config) -> int:
         runs = runs_of(paper, config)
     records = [run.record for run in runs]
     stopped = next((record for record in records if record["stopped"] == "signal"), None)
+    # Only the first of several processes prints, but all of them end with the same status.
     if not is_main():
         return 0 if stopped is None else stopped["exit_code"]
     console = new_console()
@@ -336,6 +346,7 @@ def options_of(paper: Paper) -> type[Options]:
     options_class = dataclasses.make_dataclass(
         "Options", fields, bases=(paper.options,), frozen=True, kw_only=True
     )
+    # `make_dataclass` gives the class its signature as docstring, which the help would show.
     options_class.__doc__ = Options.__doc__
     return options_class
 
@@ -367,5 +378,6 @@ def tables(paper: Paper, args: list[str] | None = None) -> int:
         act = table.draw if isinstance(table, Figure) else table.after
         if act is not None:
             act(job)
+        # The page is written last, because it links the figures that exist.
         paper.write(job.store)
     return 0

@@ -93,6 +93,7 @@ class Comparison:
         """True if the first system is better, or None if no difference is shown."""
         if self._verdict != "shown":
             return None
+        # For language models the lower number is better.
         return (self.bootstrap.difference > 0) != self.language
 
     def verdict(self, first: str, second: str) -> str:
@@ -152,6 +153,7 @@ def correct_together(comparisons: Mapping[K, Comparison | None]) -> dict[K, Comp
         for key, comparison in comparisons.items()
         if comparison is not None and comparison.why_not is None
     }
+    # The bootstrap and McNemar's test answer different questions, so they are corrected separately.
     boots = dict(
         zip(tests, analysis.holm([t.bootstrap.p_value for t in tests.values()]), strict=True)
     )
@@ -244,6 +246,7 @@ def compare(
             f"{of}: their data are not of one origin ({' / '.join(origins)}); run them again with "
             "--rerun"
         )
+    # Older records have no digest, so they are left out of the comparison.
     digests = sorted(
         {record["test_digest"] for record in (*ours, *theirs) if "test_digest" in record}
     )
@@ -255,6 +258,8 @@ def compare(
         )
     if language:
         x, y = (np.mean([record["test_nll"] for record in rows], axis=0) for rows in (ours, theirs))
+        # The bootstrap averages over windows. The factor turns the mean of a window into nats per
+        # token.
         per_token = len(x) / ours[0]["test_n"]
         boot = analysis.paired_bootstrap(x * per_token, y * per_token, samples=WINDOW_SAMPLES)
         by_seed = tuple(
@@ -266,6 +271,7 @@ def compare(
     of_each = groups(ours[0])
     boot = analysis.paired_bootstrap(right.mean(axis=0), other.mean(axis=0), groups=of_each)
     pairs = zip(right, other, strict=True) if of_each is None else ()
+    # McNemar's test takes examples as independent, so it is left out if they come in groups.
     exact = [analysis.mcnemar(x, y).p_value for x, y in pairs]
     by_seed = tuple((right.mean(axis=1) - other.mean(axis=1)).tolist())
     return Comparison(tuple(seeds), boot, tuple(exact), False, alike, by_seed, lost)

@@ -123,6 +123,7 @@ def with_changes(config: C, changes: Changes) -> C:
     parts: dict[str, Json] = {}
     values: Json = {}
     names = {field.name for field in dataclasses.fields(config)}
+    # An option of a group may be named without its group, as in records.
     paths = grouped_paths(type(config))
     for path, value in changes.items():
         name, _, inner_path = paths.get(path, path).partition(".")

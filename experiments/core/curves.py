@@ -55,6 +55,8 @@ def points(records: Records, key: str, column: int) -> list[Point]:
         # Neighbouring steps become a single point at the last of the steps.
         group = steps[i : i + every]
         summary = analysis.summary([v for step in group for v in values[step]])
+        # A group of several steps also varies with the step, so its deviation is not that of the
+        # seeds and is not drawn.
         spread = (summary.std or 0.0) if every == 1 else 0.0
         curve_points.append((group[-1], summary.mean, None if len(records) == 1 else spread))
     return curve_points
@@ -123,6 +125,7 @@ def first_losses(metrics: Records, last: int = FIRST_STEPS) -> list[list[float |
 
 def seconds_per_step(metrics: Records) -> float | None:
     """Returns the median seconds per step without compilation, or None if no line has a rate."""
+    # The median is used, because a single slow interval would change a mean.
     rates = [line["steps_per_s"] for line in metrics if line.get("steps_per_s")]
     return round(1 / statistics.median(rates), 6) if rates else None
 

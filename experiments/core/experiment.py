@@ -144,6 +144,8 @@ def _prepare(experiment: Experiment, workdir: Path) -> None:
     if experiment.before is not None:
         workdir.mkdir(parents=True, exist_ok=True)
         if is_main():
+            # `before` writes files before `fit` locks the folder. The mark refuses a folder with
+            # foreign files of the same names, and a later call recognises the files by it.
             mark_run(workdir)
         experiment.before(workdir)
 
@@ -239,10 +241,12 @@ def run(
         | outcome(result, metrics)
         | experiment.logged(metrics)
     )
+    # A run that a signal stopped continues later, so its test would be repeated.
     test = test and result.stopped != "signal"
     if test and experiment.tested is not None:
         measured = experiment.tested(result, place.workdir)
         test = measured is not None
+        # A test that a signal stopped is repeated when the run continues.
         record |= {"stopped": "signal"} if measured is None else measured
     elif test:
         record |= _test_record(experiment, training.seed, result, place.workdir, parallel)
@@ -282,6 +286,8 @@ def run_lanes(
     if seeds is not None:
         training = dataclasses.replace(training, seeds=seeds)
     recorded = dict(place.settings)
+    # A checkpoint has the arrays of all seeds, so their number belongs to the settings that are
+    # compared.
     recorded["train"] = recorded["train"] | {"seeds": training.seeds}
     _prepare(experiment, place.workdir)
     results = fit_lanes(
@@ -308,6 +314,7 @@ def run_lanes(
     seconds = clock.seconds / len(runs)
     for one_run in runs:
         finish(one_run.record, seconds)
+    # The lanes share a program, so a signal stops all of them.
     if all(one_run.fit.stopped != "signal" for one_run in runs):
         records = [saved_record(one_run.record) for one_run in runs]
         write_json(place.workdir / "results.json", {"lanes": records})
@@ -333,6 +340,7 @@ def _lanes(
         ):
             yield experiment, alone, lane, result
             continue
+        # Lanes of the same value share a task, so that its evaluation is compiled once.
         if lane.value not in tasks:
             tasks[lane.value] = experiment.task.with_value(training.sweep_over, lane.value)
         task = tasks[lane.value]
@@ -365,6 +373,7 @@ def lanes_that_fit(experiment: Experiment, training: TrainConfig) -> int:
     if memory is not None:
         size += memory.temp_size_in_bytes
     device = jax.local_devices()[0]
+    # The CPU has no such statistics, and its memory is that of the machine.
     stats = device.memory_stats()
     if stats and "bytes_limit" in stats:
         room = stats["bytes_limit"] * jax.local_device_count()

@@ -270,6 +270,7 @@ class Table:
         kinds = [column.of for column in self.columns]
         for row in rows:
             cells = [row.cell(column) for column in self.columns]
+            # If the headings already name the difference of the data, a row is not split.
             lines += [cells] if named else split_row(cells, kinds, row.records)
         table = analysis.render_table(headings, lines) if lines else NOT_RUN
         tests = {(row.data, row.variant): row.comparison for row in rows}
@@ -405,6 +406,8 @@ class Paper:
     def _default(self, data: str) -> Json:
         """Returns a configuration with defaults, for records from before an option was added."""
         presets = [self.presets[data]] if data in self.presets else self.presets.values()
+        # A data set without a preset gets defaults only if all presets have the same class, because
+        # the class of its configuration is unknown otherwise.
         kinds = {type(preset) for preset in presets}
         return public_config(kinds.pop()()) if len(kinds) == 1 else {}
 
@@ -424,6 +427,8 @@ class Paper:
         if system is None or system.same_as is None or data not in self.presets:
             return variant
         preset, other = self.presets[data], self.variants[system.same_as]
+        # The whole settings are compared and not the changes, because a preset may already have the
+        # changed value.
         settings, other_settings = (
             self.recorded(with_changes(preset, v.on(data))) for v in (system, other)
         )
@@ -454,6 +459,7 @@ class Paper:
             claims.data_line(self.names, existing),
             claims.vectors_line(record for ours in existing.values() for record in ours),
         ]
+        # The second line stays empty, because Markdown needs an empty line before a list.
         return "\n".join(lines[:2] + [line for line in lines[2:] if line])
 
     def diverged_lines(self, store: Store) -> str:
@@ -473,6 +479,7 @@ class Paper:
     def write(self, store: Store) -> None:
         """Renders all sections from the records and replaces RESULTS.md."""
         parts = [(t.title, t.text(self, store), t.note) for t in self.sections(store)]
+        # The first section is rendered last, because it names the tables without a run.
         if self.claims:
             lacking = [title for title, text, _ in parts if text.strip() == NOT_RUN]
             parts.insert(0, ("In short", self.in_short(store, lacking), claims.NOTE))
@@ -530,10 +537,12 @@ class Job:
         changes: Json = {"train.seed": seed, "cpu_devices": options.cpu_devices}
         for name in ("data_dir", "manual_dir", "embeddings"):
             value = getattr(options, name, None)
+            # Generated data have no files, and some networks no word vectors.
             if value is None or not hasattr(preset.data, name):
                 continue
             if name != "embeddings" or data not in options.random_vectors:
                 changes[f"data.{name}"] = value
+        # The changes of the system come last, because they define it and no option may undo them.
         changes |= {**options.changes(preset), **variant.on(data)}
         config = with_changes(preset, changes)
         if options.num_steps is not None:

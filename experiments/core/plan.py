@@ -131,6 +131,7 @@ def make_plan(papers: Sequence[Paper], *, results: Path, runs: Path, **options: 
         # Each data set of a paper is looked for once, and a cell of two tables is trained once.
         reasons: dict[str, str | None] = {}
         seen: set[tuple[str, str]] = set()
+        # Figures come last, so that a cell of a table and a figure counts as a cell of the table.
         for job, cell in _cells(sorted(jobs, key=lambda job: isinstance(job.table, Figure))):
             place = (cell.data, cell.variant)
             if place in seen:
@@ -148,6 +149,7 @@ def make_plan(papers: Sequence[Paper], *, results: Path, runs: Path, **options: 
                 value = value_of(seeds, place in compared, isinstance(job.table, Figure))
                 alone = dataclasses.replace(cell, configs={seed: cell.configs[seed]})
                 tasks.append(Task(job, alone, seed, value))
+    # The sort is stable, so that runs of the same kind stay in the order of the tables.
     return Plan(sorted(tasks, key=lambda task: VALUES.index(task.value)), left_out, present)
 
 
@@ -173,6 +175,7 @@ def missing_data(paper: Paper, config: Config) -> str | None:
         with looking():
             paper.experiment(config)
         return None
+    # `Found` means that the files exist and that no part of them was read.
     except Found:
         return None
     except (OSError, ValueError, ImportError) as error:
@@ -244,5 +247,7 @@ def _recorded_options(job: Job, data: str) -> Mapping[str, Any]:
             record["config"].get("data", {}).get("embeddings") for record in store.any_of(data)
         }
         values["embeddings"] = files
+    # An option on which the records disagree is left to the preset, because no value fits all of
+    # them.
     same = {name: next(iter(choices)) for name, choices in values.items() if len(choices) == 1}
     return {name: value for name, value in same.items() if value is not None}

@@ -110,6 +110,7 @@ def _at_entropy(record: Record) -> bool:
     points = [point for point in record.get("train_curve") or () if point[1] is not None]
     if label_entropy is None or not points:
         return False
+    # The beginning of a curve may be near the entropy in any run, so only its last third counts.
     last = [loss for step, loss, *_ in points if step > points[-1][0] * 2 / 3]
     return all(abs(loss - label_entropy) <= MARGIN for loss in last)
 
@@ -141,6 +142,7 @@ def differences(saved: Json, wanted: Json, default: Fields | None = None) -> lis
       The differences; the list is empty if the configurations describe the same run.
     """
     a, b = (_flat(fill_defaults(config, default or {})) for config in (saved, wanted))
+    # The order of the wanted settings decides which difference a message names.
     names = [*b, *(name for name in a if name not in b)]
     triples = ((name, a.get(name, NO_FIELD), b.get(name, NO_FIELD)) for name in names)
     return [Difference(*triple) for triple in triples if triple[1] != triple[2]]
@@ -213,6 +215,7 @@ def check_one_kind(records: Records, name: str, default: Fields | None = None) -
 def data_differences(first: Record, second: Record) -> list[Difference]:
     """Returns the differences between the data of two records, for the facts that both have."""
     pairs = [(name, first.get(name), second.get(name)) for name in FACTS]
+    # Older records lack some facts, which then cannot differ.
     facts = [pair for pair in pairs if None not in pair]
     origins = ("origin of the data", origin_of(first), origin_of(second))
     return [Difference(*triple) for triple in (origins, *facts) if triple[1] != triple[2]]
@@ -261,6 +264,7 @@ def refuse_other(
     """
     if earlier is None or rerun:
         return
+    # `differences` compares configurations, so each measurement gets the form of a configuration.
     pair = (
         {"": {**measurement, "hardware": None}, "train": {}}
         for measurement in (earlier, to_json_values(measured))
@@ -343,6 +347,8 @@ def format_average(
     pairs = [(record, value) for record in records if (value := figure(record)) is not None]
     if not pairs:
         return NOT_RUN
+    # A run that collapsed would shift the mean although it shows nothing about the system, so it is
+    # counted and not averaged.
     values = [value for record, value in pairs if not has_collapsed(record)]
     lost = len(pairs) - len(values)
     if not values:
@@ -429,6 +435,7 @@ class Store:
 
     def variants(self, data: str) -> Iterator[str]:
         """Yields the names of the variants that have a record on a data set, sorted."""
+        # The name of a data set has no hyphen, the name of a variant may have hyphens.
         names = {p.name.split("-", 1)[1] for p in self.folder.glob(f"runs/{data}-*-seed*.json")}
         yield from sorted({name.rsplit("-seed", 1)[0] for name in names})
 

@@ -123,6 +123,7 @@ def make_run(task: Task, stop: threading.Event) -> tuple[str, str]:
     """
     log = task.workdir.parent / "logs" / f"{task.workdir.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
+    # The log is appended to, because a run may be continued several times.
     with log.open("ab") as file:
         process = subprocess.Popen(
             command_of(task),
@@ -140,6 +141,7 @@ def make_run(task: Task, stop: threading.Event) -> tuple[str, str]:
         try:
             process.wait(GRACE)
         except subprocess.TimeoutExpired:
+            # A run that does not end in time is killed; it continues from its last checkpoint.
             process.kill()
             process.wait()
     if task.is_over:
@@ -184,6 +186,7 @@ def train(tasks: Sequence[Task], cores: Sequence[int | None], end: float) -> int
                 del running[task.name]
                 count[how] += 1
                 say(f"{how}: {task.name} after {(time.monotonic() - began) / 60:.1f} min{why}")
+                # The page is written after each run, so that a stop loses no result.
                 if how == "done":
                     try:
                         task.job.paper.write(task.job.store)
@@ -198,7 +201,9 @@ def train(tasks: Sequence[Task], cores: Sequence[int | None], end: float) -> int
     with ThreadPoolExecutor(len(cores)) as pool, new_console().status("") as status:
         try:
             futures = [pool.submit(work, core) for core in cores]
+            # The wait is short, because signals and the time limit are checked between two waits.
             while wait(futures, POLL).not_done:
+                # A thread ends while runs are waiting only if it has failed.
                 failed = waiting and any(future.done() for future in futures)
                 if signals or failed or time.monotonic() >= end:
                     stop.set()
@@ -233,8 +238,11 @@ def reproduce(options: Options) -> int:
         show(make_plan(papers, **values))
         return 0
     options.results.mkdir(parents=True, exist_ok=True)
+    # Two commands would train the same missing runs.
     lock = WorkdirLock(options.results)
     try:
+        # The plan is computed under the lock, because another command may have finished runs until
+        # then.
         plan = make_plan(papers, **values)
         show(plan)
         if not plan.tasks and plan.left_out:
@@ -245,6 +253,7 @@ def reproduce(options: Options) -> int:
         count = options.workers or (usable_cores() if on_cpu else 1)
         is_bound = on_cpu and hasattr(os, "sched_getaffinity")
         cores = sorted(os.sched_getaffinity(0)) if is_bound else []
+        # If there are more runs than cores, the remaining runs are bound to no core.
         return train(plan.tasks, [*cores, *[None] * count][:count], end)
     finally:
         lock.release()

@@ -52,6 +52,7 @@ def width_of(path: Path) -> int | None:
     """Returns the width of the first vector in a file of word vectors, or None."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            # The length of the line is limited, because any file may be given.
             return file.readline(1 << 20).rstrip(b"\r\n ").count(b" ") or None
     except (OSError, EOFError, zlib.error):
         return None  # the loader describes the fault
@@ -60,6 +61,7 @@ def width_of(path: Path) -> int | None:
 def check_embeddings(path: Path | None, dim: int) -> None:
     """Refuses a missing or empty file of word vectors before the slow part of a run."""
     if path is not None and not (path.is_file() and path.stat().st_size):
+        # The loader is called for its message; without words it stores no vectors.
         gdata.load_embeddings(path, gdata.Vocabulary.build([]), dim=dim)
 
 
@@ -193,6 +195,7 @@ def read_texts(
     names = (name,) * len(SPLITS) if isinstance(name, str) else tuple(name)
     folders = {"data_dir": files.data_dir, "manual_dir": files.manual_dir}
     embeddings = "none" if dim is None else files.embeddings
+    # The cache needs arguments that can be hashed, so dicts become tuples.
     parts = (
         tuple(sorted((part or {}).items()))
         for part in (vocabulary, encode, {**(load or {}), **folders})
@@ -221,6 +224,7 @@ def _read_texts(
     sources = {
         split: gdata.load(name, split, **loading) for split, name in zip(SPLITS, names, strict=True)
     }
+    # Without a file of vectors a word of the test split would have an untrained vector.
     counted = SPLITS if everywhere and path is not None else SPLITS[:1]
     vocabulary = gdata.Vocabulary.build([sources[split] for split in counted], **counting)
     matrix = coverage = None

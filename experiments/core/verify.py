@@ -116,6 +116,7 @@ def first_lines(paper: Paper, config: Config, last: int) -> Records:
     experiment = paper.experiment(config)
     training = experiment.training or config.train
     count = training.num_steps
+    # Evaluations and checkpoints change no loss and take time.
     training = dataclasses.replace(
         training, eval_every=count, checkpoint_every=count, progress=False, tensorboard=False
     )
@@ -124,6 +125,7 @@ def first_lines(paper: Paper, config: Config, last: int) -> Records:
     def on_log(line: Json) -> None:
         lines.append(line)
         if line["split"] == "train" and line["step"] >= last:
+            # `stop_when` of `fit` would also evaluate and save the run.
             raise _LastStep
 
     validation = experiment.validation
@@ -204,6 +206,8 @@ def verify(name: str, options: Any) -> int:
             "steps there is nothing to compare. --rerun of its table makes one that has them"
         )
     if record["hardware"].get("platform") == "cpu":
+        # The number of devices decides the order of the sums, and with it the last digits of the
+        # losses.
         prepare_cpu(record["hardware"].get("devices", 1))
     files = {
         name_of_file: getattr(options, name_of_file)
@@ -212,6 +216,7 @@ def verify(name: str, options: Any) -> int:
     last = recorded[-1][0]
     lines = first_lines(paper, recorded_config(paper, data, record, files), last)
     repeated = losses_of(first_losses(lines, last))[: len(recorded) if exact else None]
+    # An older record has only the mean of the lines up to this step, so the same mean is computed.
     if not exact:
         repeated = [
             (repeated[-1][0], round(statistics.fmean(loss for _, loss in repeated), DIGITS))

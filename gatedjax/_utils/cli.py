@@ -54,6 +54,7 @@ def refusals(options: Mapping[str, str]) -> Iterator[None]:
     except BrokenPipeError:
         raise  # `while_read` ends the program without a message
     except (ValueError, OSError, RuntimeError, ImportError, MemoryError, OverflowError) as error:
+        # A MemoryError has no message.
         message = reason(error) or f"{type(error).__name__}: a size is too large"
         for argument, option in options.items():
             if not argument.endswith(": ") or message.startswith(argument):
@@ -112,6 +113,7 @@ def parse(
         ahead, trailing = ["--help"], []
     ahead = with_grouped_names(_attach_values(ahead), kind)
     encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+    # tyro prints its help itself, so the text is caught and wrapped before it is printed.
     output = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace")
     try:
         with contextlib.redirect_stdout(output), _on_parse_error(refuse):
@@ -130,6 +132,8 @@ def parse(
         raise
     if not unknown:
         return options
+    # Words after "--" are no options, also if they begin with a dash, so they are not searched for
+    # a wrong option.
     literal = len(trailing) - 1 if trailing and unknown[1 - len(trailing) :] == trailing[1:] else 0
     if option := next(filter(is_option, unknown[: len(unknown) - literal]), None):
         fail(unknown_option(kind, option))
@@ -223,6 +227,7 @@ def _attach_values(words: Sequence[str]) -> list[str]:
     """Joins "--text" and "-a film" to "--text=-a film", so that tyro accepts the value."""
     out: list[str] = []
     for word in words:
+        # A value with a space cannot be an option, so a dash at its beginning belongs to the text.
         follows = out and out[-1].startswith("--") and "=" not in out[-1]
         if follows and word.startswith("-") and len(word.split()) > 1:
             out[-1] += f"={word}"

@@ -32,6 +32,7 @@ def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
         base = hint.__origin__ if marks else hint
         renamed = (getattr(mark, "name", None) for mark in marks)
         name = next(filter(None, renamed), field.name.replace("_", "-"))
+        # tyro puts the name of a group before the names of its options.
         if dataclasses.is_dataclass(base):
             yield from option_names(base, f"{prefix}{name}.")
         elif tyro.conf.Positional not in marks:
@@ -50,6 +51,7 @@ def unknown_option(kind: Any, word: str) -> str:
     name = _name_in(word)
     names = [*option_names(kind), *_COMMON]
     last = name.lstrip("-").rpartition(".")[2]
+    # An option may belong to another group, so the last part of the name is compared first.
     similar = [option for option in names if option.rpartition(".")[2] == last]
     similar += difflib.get_close_matches(name, names, n=1)
     return f"unknown option {word}." + (f" Did you mean {similar[0]}?" if similar else "")
@@ -79,6 +81,7 @@ def message_of(event: Any, kind: Any, args: Sequence[str]) -> str | None:
     if event_kind not in ("InvalidChoice", "BadValue", "InstantiationFailure"):
         return None
     name, value_type = _shown_name(event.argument), event.argument.lowered.metavar
+    # tyro shows None as a possible value of an optional option. The user never types it.
     value_type = value_type.removeprefix("{None}|")
     if event_kind == "InvalidChoice":
         return f"{name} must be {_join_names(event.choices, 'or')}, got {event.value!r}"

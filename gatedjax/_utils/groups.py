@@ -37,6 +37,8 @@ def with_groups(kind: type[C]) -> type[C]:
             default = getattr(getattr(kind, name), parameter.name)
             parameters.append(parameter.replace(default=default))
         for option in dir(group):
+            # An attribute of the configuration itself comes before an option of a group with the
+            # same name.
             if not (option.startswith("_") or hasattr(kind, option)):
                 setattr(kind, option, property(operator.attrgetter(f"{name}.{option}")))
 
@@ -63,6 +65,7 @@ def _gather(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     # `dataclasses.replace` gives all fields, and does not tell which configuration it copies.
     is_complete = options.keys() >= {field.name for field in dataclasses.fields(kind)}
     for name, group in groups_of(kind).items():
+        # The default of a group is the class attribute that the dataclass leaves.
         value = values.get(name, getattr(kind, name))
         changes = {field: values.pop(field) for field in option_names(group) if field in values}
         if isinstance(value, Mapping):

@@ -22,6 +22,7 @@ def to_json(value: Any, **layout: Any) -> str:
       **layout: further arguments of `json.dumps`, such as `indent`.
     """
     try:
+        # Most values are finite, so the slow copy is made only if this fails.
         return json.dumps(value, allow_nan=False, default=_convert, **layout)
     except ValueError:
         return json.dumps(_finite(to_json_values(value)), allow_nan=False, **layout)
@@ -67,6 +68,7 @@ def _convert(value: Any) -> Any:
         return field_values(value)
     if isinstance(value, Mapping):
         return dict(value)
+    # `plain` returns the value itself if it is no number of NumPy or JAX.
     number = plain(value)
     if number is value:
         raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")

@@ -23,6 +23,8 @@ class DistanceCounts:
     empty: int
 
     def __add__(self, other: "DistanceCounts") -> "DistanceCounts":
+        # Parts of a data set have different longest sentences, and therefore different largest
+        # distances.
         size = max(len(self.mass), len(other.mass))
         grow = lambda a: np.pad(a, (0, size - len(a)))  # noqa: E731
         return DistanceCounts(
@@ -70,6 +72,7 @@ def distance_counts(weights: ArrayLike, lengths: ArrayLike) -> DistanceCounts:
     weights, real = check_weights(weights, lengths)
     n = weights.shape[-1]
     both = real[:, :, None] & real[:, None, :]
+    # Padding is replaced and not multiplied by 0, because it may be NaN.
     real_weights = np.where(both, weights, 0.0)
     check_not_negative(real_weights)
     distances = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :]).ravel()

@@ -109,6 +109,7 @@ def plot_distances(
     lines = {}
     for name, entry in counts.items():
         values = entry.per_neighbour() if per_neighbour else entry.shares()
+        # Without queries all shares are 0, and a line at 0 would look like a result.
         drawn_values = values[: max_distance + 1] if entry.queries else values[:0]
         lines[name] = [(float(r), 100 * float(value), 0.0) for r, value in enumerate(drawn_values)]
     label = "mean weight of a key (%)" if per_neighbour else "share of attention (%)"
@@ -142,6 +143,7 @@ def _draw_maps(
     x_left = _MARGIN + longest
     # The words of the keys stand above each panel, the words of the queries only at the left.
     width = x_left + len(maps) * side + (len(maps) - 1) * _GAP + _MARGIN
+    # The legend below the panels needs this width.
     width = max(width, 4.2)
     heading = _break_lines(title, width - 2 * _MARGIN, _make_ruler(figure, "bold"), 11.0)
     names = {name: _break_lines(name, side, measure, _NAME_SIZE) for name in maps}

@@ -62,6 +62,8 @@ def bracket_counts(
     if drop is not None:
         gold, predicted = gold.without(drop), predicted.without(drop)
     ours, theirs = set(predicted.spans), set(gold.spans)
+    # A tree may or may not list the span of the whole sentence, so it is added to both or removed
+    # from both.
     root = (0, gold.size)
     if count_root and gold.size > 1:
         ours.add(root)

@@ -65,6 +65,7 @@ def plot_lines(
                         f"got {point}"
                     )
     named_points = [(name, points) for lines in series.values() for name, points in lines.items()]
+    # The position of a name in this list determines its colour in all panels.
     names = list(dict.fromkeys(name for name, points in named_points if points))
     has_single_runs = any(point[2] is None for _, points in named_points for point in points)
     with style():
@@ -182,6 +183,7 @@ def plot_learning_curves(
 def _draw_line_with_bars(axes: "Axes", i: int, points: Points) -> None:
     """Draws a line in the style of index i, with hollow markers where there is no deviation."""
     xs, means, deviations = zip(*points, strict=True)
+    # Matplotlib draws no bar for NaN.
     bars = [d or float("nan") for d in deviations]
     look = _line_style(i)
     axes.errorbar(xs, means, yerr=bars, capsize=3, elinewidth=1.0, capthick=1.0, **look)

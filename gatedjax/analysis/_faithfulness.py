@@ -277,6 +277,7 @@ def faithfulness(
         open_words = (check_scores("kept", kept) > 0) & real
     elif gated:
         open_words = (first["gates"] > 0) & real
+        # A network without an open gate ignores the gates of the row.
         shut = ~open_words.any(axis=1, keepdims=True)
         open_words |= shut & real & (first["attention"] > 0)
     else:
@@ -287,6 +288,8 @@ def faithfulness(
     ranked: dict[str, list[np.ndarray]] = {"own": [own_scores]}
     for name in names:
         if name == "random":
+            # The ids determine the random scores, so that a text has the same scores in each part
+            # of a data set.
             ids = np.asarray(batch.get("example_id", np.arange(shape[0])))
             ranked[name] = list(_passes.random_scores(key, ids[used], tokens.shape[1], draws))
         else:
@@ -424,6 +427,8 @@ class _Runner:
           The predicted classes [N], their probabilities [N] and the measures by rationale.
         """
         real = _word_mask(lengths, tokens)
+        # A product such as 0.07 * 100 is slightly above the whole number, and would be rounded up
+        # too far.
         counts = [np.ceil(np.round(q * lengths, 9)).astype(int) for q in shares]
         masks_of: dict[str, list[list[np.ndarray]]] = {}
         for name, per_draw in ranks.items():
@@ -435,10 +440,14 @@ class _Runner:
         flat = [mask for draws in masks_of.values() for masks in draws for mask in masks]
         keep = [real, *itertools.chain.from_iterable((real & ~mask, mask) for mask in flat)]
         shortened = [self._delete(tokens, lengths, mask) for mask in keep]
+        # All shortened texts run in one call, because rationales share many of them and equal texts
+        # run only once.
         pool = [np.concatenate(arrays) for arrays in zip(*shortened, strict=True)]
         probabilities = _softmax(self.predict(*pool)["logits"]).reshape(len(keep), len(tokens), -1)
         predicted = probabilities[0].argmax(axis=-1)
         of_class = np.take_along_axis(probabilities, predicted[None, :, None], axis=-1)[..., 0]
+        # The masks come in the same order as above: for each draw and share first the text without
+        # the words, then only the words.
         drops = iter((of_class[0] - of_class[1:]).reshape(-1, 2, len(tokens)))
         rationales = {}
         for name, draws in masks_of.items():
@@ -448,6 +457,7 @@ class _Runner:
             if open_words is not None:
                 measures = {"needed": values[-1, 0], "enough": values[-1, 1]}
                 if gated:
+                    # The last mask of a draw is its rationale at the density.
                     leaks = [self._measure_leak(tokens, lengths, m[-1], predicted) for m in draws]
                     measures |= dict(zip(("leak", "flipped"), np.mean(leaks, axis=0), strict=True))
             rationales[name] = Rationale(
@@ -494,6 +504,7 @@ class _Runner:
         num_left = keep.sum(axis=1)
         stay = np.arange(tokens.shape[1])[None] < num_left[:, None]
         fewer = np.where(stay, np.take_along_axis(tokens, order, axis=1), 0)
+        # A network cannot read a text without a word.
         fewer[num_left == 0, 0] = self.unk
         return fewer.astype(tokens.dtype), np.maximum(num_left, 1).astype(lengths.dtype), stay
 
@@ -524,6 +535,7 @@ def _word_mask(lengths: np.ndarray, tokens: np.ndarray) -> np.ndarray:
 
 def _rank_words(scores: np.ndarray, real: np.ndarray) -> np.ndarray:
     """Returns the rank of each word by its score, 0 for the highest; T at padding."""
+    # The stable order gives earlier words the better rank among equal scores.
     order = np.argsort(np.where(real, -scores, np.inf), axis=1, kind="stable")
     ranks = np.argsort(order, axis=1)
     return np.where(real, ranks, scores.shape[1])
@@ -531,6 +543,7 @@ def _rank_words(scores: np.ndarray, real: np.ndarray) -> np.ndarray:
 
 def _softmax(logits: np.ndarray) -> np.ndarray:
     """Computes the softmax of logits in float64."""
+    # The measures are small differences of probabilities, which float32 would round.
     wide = logits.astype(np.float64)
     powers = np.exp(wide - wide.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
@@ -558,6 +571,7 @@ def _compare(rationales: Mapping[str, Rationale], samples: int) -> tuple[Compari
         # The p-value of a bootstrap is too small for few texts.
         p_value = max(test.p_value, least_p_value(values, other))
         tests.append((measure, name, test._replace(p_value=p_value)))
+    # All tests of a report are corrected as a family, because its reader looks at all of them.
     corrected = holm([test.p_value for *_, test in tests])
     return tuple(
         Comparison(measure, name, *test, float(p))

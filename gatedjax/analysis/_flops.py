@@ -137,6 +137,8 @@ def auxiliary_flops(
         return bilstm_flops(tokens, input_dim, hidden) + tokens * 4 * hidden
     if kind == "fnn":
         return tokens * (2 * input_dim * hidden + 2 * hidden)
+    # The sum of squares is smallest if all texts have the same length. It is rounded up, because
+    # lengths are whole numbers.
     if squared_tokens is None:
         squared_tokens = -(-tokens * tokens // max(examples, 1))
     pairs = _check_integer("squared_tokens", squared_tokens, 0)
@@ -190,6 +192,7 @@ def flops_report(
             f"in sentence {worst}"
         )
     per_token = attention_flops(1, width, count=count, include_tanh=include_tanh, score=score)
+    # The texts are counted separately, because the cost of "att" grows with the square of a length.
     helper = [
         auxiliary_flops(auxiliary, tokens=int(n), input_dim=input_dim, hidden=hidden)
         for n in lengths

@@ -95,6 +95,7 @@ def _draw_estimators(axes: Any, measured: Any) -> None:
             )  # fmt: skip
     if measured.gradient > 0:
         axes.axvline(measured.gradient, color=green, linewidth=1, linestyle=_figure.DASHES[1])
+    # A logarithmic axis has no 0, so only positive numbers are drawn and determine its limits.
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
     axes.xaxis.set_minor_locator(NullLocator())

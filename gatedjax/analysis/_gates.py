@@ -80,6 +80,7 @@ def density(gates: ArrayLike, lengths: ArrayLike) -> Density:
       The two densities, and the share of rows without an open gate.
     """
     gates, real, lengths = _check_rows(gates, lengths, "gates")
+    # Padding is replaced and not multiplied by 0, because it may be NaN.
     gates = np.where(real, gates, 0).astype(np.float64)
     if np.any(gates < 0) or not np.all(np.isfinite(gates)):
         raise ValueError("gates must be finite and >= 0 at real tokens")
@@ -110,6 +111,7 @@ def gate_truth(gates: ArrayLike, truth: ArrayLike, lengths: ArrayLike) -> TruthS
     """
     gates, real, lengths = _check_rows(gates, lengths, "gates")
     truth, true_real, _ = _check_rows(truth, lengths, "truth")
+    # The two arrays may be padded to different widths.
     size = int(lengths.max(initial=0))
     is_open = ((gates > 0) & real)[:, :size]
     is_true = ((truth > 0) & true_real)[:, :size]

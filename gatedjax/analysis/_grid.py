@@ -128,6 +128,7 @@ def _draw(
 
     figure = new_figure(1, 1)
     measure, strong = _make_ruler(figure), _make_ruler(figure, "bold")
+    # Names are measured in bold, the wider form, because any of them may be marked.
     names = [_shorten(name, 2.4, strong, _SIZE) for name in names]
     words = [_shorten(word, _LABEL, measure, _SIZE) for word in words]
     x_left = _MARGIN + max(strong(name, _SIZE) for name in names) + 0.1

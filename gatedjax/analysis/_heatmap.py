@@ -241,6 +241,7 @@ def _make_ruler(figure: "Figure", weight: str = "normal") -> Ruler:
     from matplotlib.font_manager import FontProperties
 
     canvas: Any = figure.canvas
+    # Only the renderer knows the width of a text, because it depends on the font.
     renderer = canvas.get_renderer()
 
     def measure(text: str, size: float) -> float:
@@ -293,6 +294,8 @@ def _shorten(word: str, room: float, measure: Ruler, size: float = _WORD_SIZE) -
     if measure(word, size) <= room:
         return word
     length = len(word)
+    # The next length is estimated from the mean width of a character, which takes fewer
+    # measurements than a search character by character.
     while length > 1 and measure(word[:length] + "…", size) > room:
         length = min(length - 1, int(length * room / measure(word[:length] + "…", size)) + 1)
     return word[:length] + "…"

@@ -81,6 +81,7 @@ def plot_layer_histograms(
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         for i, (label, histogram) in enumerate(panels.items()):
             _draw_ridges(axes[i], histogram, clean(label))
+            # All panels have the same layers, so only the first has their names.
             axes[i].set_yticks(range(len(names)), names if i == 0 else [""] * len(names))
         save(figure, path_stem)
     return figure
@@ -113,6 +114,7 @@ def _draw_ridges(axes: "Axes", histogram: LayerHistogram, label: str) -> None:
             )  # fmt: skip
         axes.plot(mean, i, "o", color=PALETTE[1], markersize=4.2, markeredgecolor="white",
                   markeredgewidth=0.6, zorder=4, clip_on=False)  # fmt: skip
+    # The axis points down, so that the first layer is at the top.
     axes.set(ylim=(count - 0.7, -1.0), xlim=(edges[0], edges[-1]))
     axes.set_xlabel(f"{label}\n(highest: {100 * highest:.0f}%; dot: mean)", fontsize=9)
     axes.grid(axis="y", visible=False)

@@ -101,7 +101,10 @@ def gradient(network: Network, params: Params, tokens: Tree, lengths: Tree) -> T
         best = jax.lax.stop_gradient(jnp.argmax(logits, axis=-1, keepdims=True))
         return jnp.sum(jnp.take_along_axis(jax.nn.log_softmax(logits), best, axis=-1)), vectors[0]
 
+    # Only the network determines the shape of the word vectors, so a first trace returns it.
     _, shape = jax.eval_shape(lambda: run(None))
+    # The gradient with respect to a shift of 0 is that with respect to the word vectors, wherever
+    # the network computes them.
     slope, vectors = jax.grad(run, has_aux=True)(jnp.zeros(shape.shape, shape.dtype))
     return {"gradient": jnp.sum(slope * vectors, axis=-1)}
 
@@ -133,6 +136,7 @@ def make_key(seed: int, *numbers: int) -> Tree:
 def random_scores(key: Tree, ids: np.ndarray, size: int, draws: int) -> np.ndarray:
     """Returns `draw_uniform` as a float64 NumPy array; a key of None means `jax.random.key(0)`."""
     key = jax.random.key(0) if key is None else key
+    # `fold_in` takes 32-bit numbers.
     return np.asarray(draw_uniform(key, ids.astype(np.uint32), size, draws), np.float64)
 
 
@@ -157,6 +161,7 @@ def over_rows(program: Callable[..., Tree], rows: int, *arrays: np.ndarray) -> A
     results: list[Tree] = []
     for begin in range(0, len(first), rows):
         chunk = first[begin : begin + rows]
+        # The last call is filled up, because another shape would be compiled.
         filled = np.concatenate([chunk, np.repeat(chunk[:1], rows - len(chunk))])
         out = jax.device_get(program(*(array[filled] for array in arrays)))
         results.append({name: np.asarray(value)[: len(chunk)] for name, value in out.items()})

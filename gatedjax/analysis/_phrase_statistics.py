@@ -46,6 +46,8 @@ class LayerHistogram:
         return np.where(total > 0, self.counts @ self.centres / np.maximum(total, 1), np.nan)
 
     def __add__(self, other: "LayerHistogram") -> "LayerHistogram":
+        # The histogram with fewer bins gets empty ones. That is wrong if its last bin also counts
+        # longer runs, so it is refused then.
         small, large = sorted((self, other), key=lambda part: len(part.edges))
         missing = len(large.edges) - len(small.edges)
         edges = large.edges[: len(small.edges)]
@@ -160,6 +162,7 @@ def phrase_length_histogram(
     elif max_length < min_length:
         raise ValueError(f"max_length must be at least min_length {min_length}, got {max_length}")
     counts = np.zeros((num_layers, max_length), np.int64)
+    # `add.at` counts each run, also if several runs have the same layer and length.
     np.add.at(counts, (layer, np.minimum(length, max_length) - 1), 1)
     return LayerHistogram(counts, np.arange(max_length + 1) + 0.5, open_end)
 
@@ -215,6 +218,7 @@ def gate_histogram(
     if np.any(real & ~((values >= 0) & (values <= 1))):
         raise ValueError("gates must be in [0, 1]")
     pooled = _compute_histogram(_split_layers(values), _split_layers(real), bins)
+    # NaN marks the rows that do not count, so that the result has a row for each sentence.
     means = np.where(real, values, np.nan).mean(-1)
     return GateHistogram(pooled, means)
 

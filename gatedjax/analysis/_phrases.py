@@ -85,6 +85,7 @@ def normalise(
         return values
     low = np.min(values, -1, keepdims=True, where=real, initial=np.inf)
     high = np.max(values, -1, keepdims=True, where=real, initial=-np.inf)
+    # In a row without real words the limits would stay infinite.
     some = real.any(-1, keepdims=True)
     low, high = np.where(some, low, 0.0), np.where(some, high, 0.0)
     flat = high - low <= rtol * np.maximum(abs(low), abs(high))
@@ -125,6 +126,7 @@ def select(
     if rule not in ("threshold", "median_of_sentence"):
         raise ValueError(f"rule must be 'threshold' or 'median_of_sentence', got {rule!r}")
     values, real = _check_values(r, mask, "r")
+    # The median of no values is not defined.
     if rule == "threshold" or not values.size:
         return (values > threshold) & real
     # Padding is sorted to the end, so that the middle is that of the real words.
@@ -158,6 +160,7 @@ def runs(selected: ArrayLike) -> Runs:
     Reference: Guo 2017 (AGT), section 3.1.
     """
     flags = _check_selected(selected)
+    # A 0 on both sides gives runs at the ends of a row a start and an end.
     edges = np.diff(flags.astype(np.int8), axis=-1, prepend=0, append=0)
     # Both are in the order of rows and words, so that the k-th start belongs to the k-th end.
     starts, ends = np.argwhere(edges == 1), np.argwhere(edges == -1)

@@ -154,6 +154,8 @@ def mask_top(
     # `lexsort` sorts by the last key first: words before padding, then masked words, then scores.
     order = np.lexsort((np.where(real, -ranked, 0), ~masked, ~real), axis=1)
     places = np.argsort(order, axis=1)
+    # A product such as 0.29 * 100 is slightly below the whole number, and would be rounded down too
+    # far.
     count = np.floor(np.round(share * sizes, 9)).astype(int)
     masked = masked | real & (places < count[:, None])
     return np.where(masked, mask_id, words).astype(words.dtype), masked
@@ -213,6 +215,7 @@ def roar(
         raise ValueError("texts must have a split")
     if isinstance(importance, str) and importance != "random":
         raise ValueError(f"importance must be a function or 'random', got {importance!r}")
+    # Each seed has separate texts, because its network decides which words are masked.
     now: list[Texts] = [dict(texts) for _ in range(seeds)]
     masked = [
         {name: np.zeros(np.shape(columns["tokens"]), bool) for name, columns in texts.items()}
@@ -286,6 +289,7 @@ def _student_quantile(level: float, freedom: int) -> float:
         return (odd_part + angle) * 2 / math.pi if odd else odd_part
 
     low, high = 0.0, math.pi / 2
+    # A hundred halvings of the interval exceed the precision of a float.
     for _ in range(100):
         middle = (low + high) / 2
         low, high = (middle, high) if inside(middle) < level else (low, middle)

@@ -59,6 +59,7 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
     hits = np.bincount(label[label == predicted], minlength=num_classes).astype(float)
     support = np.bincount(label, minlength=num_classes)
     predictions = np.bincount(predicted, minlength=num_classes)
+    # This form of F1 is also defined for a class without predictions or without examples.
     f1 = ratio(2 * hits, support + predictions)
     return ClassScores(
         precision=ratio(hits, predictions),

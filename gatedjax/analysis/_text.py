@@ -68,6 +68,7 @@ def highlight_terminal(
             text.append(word, style="dim")
             continue
         share = float(weights[i] / top) if top > 0 else 0.0
+        # The largest weight has the share 1, which would lie beyond the last shade.
         back, front = _SHADES[min(int(share * len(_SHADES)), len(_SHADES) - 1)]
         weight = "bold " if marked[i] else ""
         text.append(word, style=f"{weight}{front} on {back}")
@@ -257,6 +258,7 @@ def _format_cell(value: object) -> str:
 
 def _count_columns(text: str) -> int:
     """Counts the columns of a text in a terminal; East Asian characters may have two."""
+    # Combining characters take no column, because a terminal draws them over the character before.
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
 

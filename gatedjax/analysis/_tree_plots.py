@@ -73,6 +73,7 @@ def _draw(
     names = {name: _break_lines(name, width - 2 * _MARGIN, measure, _WORD_SIZE) for name in trees}
     heading = _break_lines(title, width - 2 * _MARGIN, _make_ruler(figure, "bold"), 11.0)
     shapes = {name: _measure_heights(tree) for name, tree in trees.items()}
+    # A deep tree gets lower levels, so that its height stays below `_TALLEST`.
     level = {
         name: min(_LEVEL, _TALLEST / max(max(heights.values(), default=1), 1))
         for name, heights in shapes.items()

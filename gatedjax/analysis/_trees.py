@@ -50,6 +50,8 @@ class SpanTree:
             if previous is not None and (first, -past) <= (previous[0], -previous[1]):
                 raise ValueError(f"spans must be in order, got {previous} before {(first, past)}")
             previous = (first, past)
+            # `above` has the nodes around the present word. Nodes that end before it cannot contain
+            # it.
             while first >= above[-1][1]:
                 above.pop()
             if past > above[-1][1]:
@@ -83,6 +85,7 @@ class SpanTree:
         """
         root = (0, self.size)
         nodes = list(self.spans)
+        # The spans are in order, so the whole sentence can only be the first.
         if self.size > 1 and root not in nodes[:1]:
             nodes.insert(0, root)
         inner: dict[Span, list[Span]] = {node: [] for node in nodes}
@@ -125,6 +128,7 @@ class SpanTree:
         drop = np.asarray(drop, bool)
         if drop.shape != (self.size,):
             raise ValueError(f"drop must have shape {(self.size,)}, got {drop.shape}")
+        # The number of remaining words before a position is its new position.
         at = np.concatenate([[0], np.cumsum(~drop)])
         return SpanTree.of(int(at[-1]), ((at[a], at[b]) for a, b in self.spans))
 
@@ -285,6 +289,7 @@ def _top_down(size: int, split: Callable[[int, int], int]) -> SpanTree:
             continue
         spans.append((first, past))
         middle = split(first, past)
+        # The left part is popped next, so that the spans have the order that `SpanTree` requires.
         waiting += [(middle, past), (first, middle)]
     return SpanTree(size, tuple(spans))
 

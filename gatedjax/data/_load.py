@@ -20,6 +20,7 @@ from gatedjax.data.text._stream import TokenStream
 from gatedjax.data.tfds import _prepared
 
 _LOG = logging.getLogger("gatedjax.data")
+# A context variable reaches `load` through all functions between, without an argument of each.
 _LOOKING: contextvars.ContextVar[bool] = contextvars.ContextVar("looking", default=False)
 
 
@@ -171,6 +172,7 @@ def load(
     if isinstance(declared, Embedded):
         return declared.source(split)
 
+    # A set without an official validation part holds texts of the training part out.
     part = "train" if split == "train_full" or (split == "validation" and not fixed) else split
     read_part = functools.partial(
         _read_part, declared, data_dir=data_dir, manual_dir=manual_dir, unpack_limit=unpack_limit
@@ -185,6 +187,8 @@ def load(
         used = hold_out(declared, rows, held_out or HELD_OUT)[split == "validation"]
     examples = declared.examples(used, ID_BASE[part], part_options)
     report = declared.report(rows, used, examples, part_options)
+    # A line that is neither used, skipped nor set aside is a fault of the reader, and its results
+    # would be wrong without a sign.
     if not report.reconciles:
         raise ValueError(f"data set {name!r}, {part}: not everything is accounted for: {report}")
     info = SourceInfo(name, split, declared.class_names(every), substitute)
@@ -194,6 +198,8 @@ def load(
 def _substitute(declared: DataSet, part: str, rows: Rows) -> str | None:
     """Returns a description of how the rows differ from the official data, or None."""
     official = declared.official[part]
+    # Raw lines are counted and not examples, because the official numbers count the lines of the
+    # files.
     if official is None or rows.lines == official:
         return rows.note
     counts = f"{rows.lines:,} {declared.unit} where the official file has {official:,}"
@@ -236,6 +242,8 @@ def _read_part(
         if path is not None:
             with _unpack.limit_unpacking(unpack_limit):
                 return declared.read_rows(path, part)
+        # Raw files that are named but missing are an error. Only a prepared set that is named too
+        # replaces them, so that no download begins by surprise.
         if data_dir is None or not _prepared.is_prepared(name, data_dir):
             raise not_there(declared, part, folder, looked_for)
     with _unpack.limit_unpacking(unpack_limit):

@@ -118,6 +118,7 @@ class Explorer:
           True if no computation is running any more.
         """
         self._closed = True
+        # A list, because `all` would not close the programs after the first that is still running.
         results = [part.close(seconds) for part in self._parts]
         return all(results)
 
@@ -192,6 +193,7 @@ class Programs:
 
     def __init__(self, model: TrainedModel) -> None:
         self.model, self.gated = model, model.entry.gated
+        # The parameters are copied to the device once, because each answer uses them.
         self._params = jax.device_put(model.params)
         # A lock per program, so that two threads do not compile it twice and others need not wait.
         self._locks: dict[tuple[int, bool], threading.Lock] = {}
@@ -342,6 +344,7 @@ class Programs:
         rows = np.zeros((len(gates), 1, edge), np.float32)
         rows[:, 0, : len(tokens)] = gates
         batch = self.model.batch([(tokens,)], edge)
+        # The lock lets a single thread compile while other threads wait for the program.
         with self._lock(edge, soft):
             return jax.device_get(self._text_program(self._params, batch, rows, soft))
 
@@ -350,6 +353,7 @@ class Programs:
 
     def close(self, seconds: float) -> bool:
         """Acquires all locks and never releases them; returns whether this succeeded."""
+        # Each program has a lock, so a thread that has all locks stops all computations.
         edges = {width_of(n, self.model.max_len, COARSE) for n in COARSE}
         acquired = [
             self._lock(edge, soft).acquire(timeout=seconds)
@@ -361,6 +365,8 @@ class Programs:
     def _open_probabilities(self, tokens: tuple[str, ...]) -> np.ndarray:
         """Returns the probabilities [T] that the gates are open."""
         closed = np.zeros(len(tokens), np.float32)
+        # Two patterns are passed, because `answer` passes two as well and the program has their
+        # number in its shape.
         *_, likely = self._run_forced(tokens, [closed, closed], False)
         return likely[0, : len(tokens)]
 
@@ -388,7 +394,10 @@ def gates_of(open_: np.ndarray, state: State, temperature: float) -> np.ndarray:
       "density", [a + L > 0] for "sample", p for "expected", sigmoid((a + L) / tau) for "relaxed",
       ones for "open", with a = logit p and logistic noise L.
     """
+    # A probability that was rounded to 0 or 1 would have an infinite logit.
     p = np.clip(np.asarray(open_, np.float64), 1e-12, 1 - 1e-9)
+    # The noise depends only on the seed, so that two models and the two random modes have the same
+    # noise.
     noise = np.random.default_rng(state.seed).logistic(size=len(p))
     logits = np.log(p) - np.log1p(-p)
     modes: dict[str, Callable[[], np.ndarray]] = {

@@ -116,6 +116,7 @@ def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
     parts: list[Any] = []
     for begin in range(0, len(gates), _ROWS):
         patterns = gates[begin : begin + _ROWS]
+        # The last call is filled up with repeated patterns, so that all calls share one program.
         filled = np.resize(patterns, (_ROWS, len(tokens)))
         probabilities, attention, _ = programs.with_gates(tokens, list(filled))
         parts.append((probabilities[: len(patterns)], attention[: len(patterns)]))

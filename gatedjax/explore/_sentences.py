@@ -107,7 +107,10 @@ def read_sentences(
         if isinstance(record, Record) and record.label is not None
         if split_words(record.inputs[0], 1)
     )
+    # A sentence is used only if all models have its label, so that their curves are of the same
+    # sentences.
     usable = ((record, places) for record, places in labelled if None not in places)
+    # A sentence more than the limit is read, which shows whether the file has more.
     pairs = list(itertools.islice(usable, most + 1))
     has_more, pairs = len(pairs) > most, pairs[:most]
     records = [record for record, _ in pairs]
@@ -226,8 +229,12 @@ class _Results:
                 batch, np.zeros(_shape(batch), np.float32)
             )
             likely |= {n: probabilities_open[row, : len(texts[n])] for row, n in enumerate(numbers)}
+        # The thresholds depend on the probabilities of all texts, so the network runs a second time
+        # with the gates.
         pooled = np.concatenate([likely[number] for number in range(len(texts))])
         thresholds = -np.sort(-np.array([*thresholds_of(pooled, SHARES), *ROUND, -1.0]))
+        # `ROUND` has the threshold 0.5. The thresholds descend, so it is the first that is not
+        # above.
         middle = int(np.argmax(thresholds <= 0.5))
         predicted = np.zeros((len(thresholds), len(texts)), int)
         open_counts = np.zeros((len(thresholds), len(texts)))
@@ -251,6 +258,7 @@ class _Results:
     def curve(self, targets: Sequence[int]) -> Json:
         """Returns density, accuracy and threshold of each point; `targets` are the true classes."""
         words = sum(map(len, self.texts))
+        # Equal thresholds become a single point, because they are keys of a dict.
         points = {
             threshold: (
                 float(open_counts.sum() / words),

@@ -71,6 +71,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, ask: Ask, *, port: int = 0, token: str | None = None) -> None:
         self.ask, self.token = ask, secrets.token_urlsafe(16) if token is None else token
+        # The files are read once, so that no request opens a file.
         self._files = {name: page_file(file) for name, (file, _) in FILES.items()}
         try:
             super().__init__(("127.0.0.1", port), _Handler)
@@ -147,13 +148,18 @@ class _Handler(BaseHTTPRequestHandler):
           _Refused: for another host, origin or token.
         """
         hosts = self.headers.get_all("Host") or []
+        # A page of another site may have a name that leads to 127.0.0.1. Its requests name that
+        # site as their host.
         if len(hosts) != 1 or hosts[0].lower() not in self.server.hosts:
             raise _Refused(HTTPStatus.FORBIDDEN, "this host is not served")
         origin = self.headers.get("Origin")
+        # A browser sends the origin with requests that another page makes.
         if origin is not None and origin != f"http://{hosts[0].lower()}":
             raise _Refused(HTTPStatus.FORBIDDEN, "another page may not ask")
         token, slash, name = self.path.removeprefix("/").partition("/")
         sent, expected = token.encode("utf-8", "replace"), self.server.token.encode()
+        # The comparison takes the same time for all tokens, so that its time does not reveal the
+        # token.
         if not hmac.compare_digest(sent, expected) or not slash:
             raise _Refused(HTTPStatus.FORBIDDEN, "open the address that gatedjax explore printed")
         return name
@@ -167,6 +173,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get_content_type() != "application/json":
             raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "application/json is wanted")
         length = self.headers.get("Content-Length", "")
+        # `int` would also accept signs, spaces and underscores, and a very long number would take
+        # time.
         if not (length.isascii() and length.isdigit() and len(length) < 20):
             raise _Refused(HTTPStatus.LENGTH_REQUIRED, "a Content-Length is wanted")
         if int(length) > MOST_BYTES:

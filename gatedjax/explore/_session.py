@@ -74,6 +74,7 @@ class Session:
     def _sentences(self) -> Json:
         if self._read is None:
             raise ValueError("no labelled sentences: start with --file test.csv")
+        # Two questions may come at the same time, and only one of them may start the thread.
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, args=(self._read,), daemon=True)

@@ -69,6 +69,7 @@ def check_state(message: Mapping[str, Any]) -> State:
     for name in ("threshold", "density"):
         values[name] = _share(name, values.get(name, 0.5))
     seed = values.get("seed", 0)
+    # bool is a subclass of int, but true is no seed.
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
         raise ValueError(f"seed must be a whole number from 0 to 2^32 - 1, got {str(seed)[:40]}")
     return State(**{**values, "forced": _check_forced(values.get("forced", {}))})
@@ -87,6 +88,7 @@ def _check_forced(value: Any) -> dict[int, bool]:
     forced = {}
     for place, is_open in value.items():
         number = str(place)
+        # `isdigit` also accepts digits of other scripts, and some of them have no integer value.
         plain = number.isascii() and number.isdigit() and len(number) < 8
         if not plain or not isinstance(is_open, bool):
             raise ValueError(

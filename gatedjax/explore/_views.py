@@ -118,6 +118,7 @@ def grids(name: str, selection: Any, rows: Sequence[str], note: str = "") -> lis
     weights, gates = selection.weights, selection.gates
     results = []
     for head in range(0 if weights is None else weights.shape[1]):
+        # If all heads share their gates, the axis of heads has size 1.
         is_selected = None if gates is None else gates[0, head % gates.shape[1]] > 0.5
         results.append(
             grid(f"{name}, head {head + 1}", weights[0, head], rows, rows, is_selected, note=note)
@@ -204,6 +205,8 @@ class PairView(View):
         return jax.jit(run)
 
     def _run_texts(self, texts: tuple[tuple[str, ...], ...]) -> Any:
+        # Both texts are padded to the same width, so that there is one program for each width and
+        # not for each pair of widths.
         edge = width_of(max(map(len, texts)), min(LONGEST, self.max_len), COARSE)
         batch = self._model.batch([texts], edge)
         with self._lock:
@@ -302,6 +305,8 @@ class ReaderView(View):
         letters = len(self._reader.characters) if config.characters.char_dim else 0
 
         def run(params: Params, batch: Tree) -> Tree:
+            # The table has another size for each padded length, so the network is built for its
+            # size.
             rows = params["embed"]["table"].shape[0]
             network = GAReader(config, vocab_size=rows, num_characters=letters)
             return network.apply({"params": params}, batch)
@@ -320,6 +325,7 @@ class ReaderView(View):
             document=wide,
             query=long,
             candidates=width_of(len(candidates), CANDIDATE_EDGES[-1], CANDIDATE_EDGES),
+            # The occurrences fit into a mask, so that no positions are listed.
             positions=1,
             words=wide + long,
         )
@@ -331,6 +337,7 @@ class ReaderView(View):
         batches = ClozeBatches.eval(encoded, batch_size=1, shapes=[shape], characters=spelling)
         with self._lock:
             output: Output = jax.device_get(self._program(params, batches[0]))
+        # A hop with a single view for all tokens has no attention to the words of the question.
         hops = [
             hop[0, : len(document), : len(query)] for hop in output.attention if hop.shape[-1] > 1
         ]
@@ -470,6 +477,7 @@ class TranslatorView(View):
         if model.config.gates.selective:
             self.network = "a Transformer whose encoder selects whom words attend to"
         room = PIECES
+        # Learned positions end at `max_length`, and a translation may be longer than its source.
         if model.config.order.positions == "learned":
             room = min(room, model.config.order.max_length - search.extra)
         self._pieces = self.max_len = room
@@ -490,6 +498,8 @@ class TranslatorView(View):
             return module.name in ("query", "key") and module.parent.name == "source_attention"
 
         def run(params: Params, batch: Tree) -> Tree:
+            # The network does not return its attention to the source, so the queries and keys of
+            # these layers are captured.
             output, seen = model.apply(
                 {"params": params},
                 batch,
@@ -523,6 +533,8 @@ class TranslatorView(View):
     def _align(self, ids: tuple[int, ...], target: tuple[int, ...]) -> tuple[np.ndarray, Any]:
         """Returns W [L, M, T, N] without padding, and the selections of the encoder."""
         batch = self._batch(ids)
+        # The target is padded to the longest possible translation, so that all translations share a
+        # program.
         room = batch["tokens"].shape[1] + self._translator.search.extra
         batch["targets"] = np.zeros((1, room), np.int32)
         batch["targets"][0, : len(target)] = target
@@ -570,9 +582,11 @@ class TranslatorView(View):
             return None
         target = self._translating(ids)
         weights, selections = self._aligning(ids, target)
+        # A translation that reaches the limit has no stop token.
         body = target[:-1] if target[-1] == STOP else target
         rows, row_of = self._words(body)
         columns, column_of = self._words(ids[:-1])
+        # The last column is that of the stop token, which belongs to no word.
         into = np.zeros((len(ids), len(columns) + 1), np.float32)
         into[np.arange(len(ids)), [*column_of, len(columns)]] = 1
         out = np.zeros((len(rows), len(body)), np.float32)
@@ -595,6 +609,7 @@ class TranslatorView(View):
         return results
 
     def _show_pieces(self, ids: Sequence[int]) -> list[str]:
+        # A piece may be only the mark of a space, which would be invisible.
         pieces = [piece.replace(SPACE, "") for piece in self._translator.bpe.pieces(ids)]
         return [piece or "\u2423" for piece in pieces]
 

@@ -34,6 +34,7 @@ def explorer(model: Any, against: Any = None, *, text: str = "", data: object = 
       ImportError: if anywidget is not installed (`pip install anywidget`).
       TypeError, ValueError: if model is not a model for texts.
     """
+    # A missing package is reported before a model is loaded, which may take long.
     kind = _widget_class()
     sources = [model] if against is None else [model, against]
     models = [_load_trained(source) for source in sources]

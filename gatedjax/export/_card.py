@@ -99,6 +99,7 @@ def render_card(
 
 
 def _fence(language: str, text: str) -> str:
+    # The text may contain a fence, which would end the block.
     fence = "```"
     while fence in text:
         fence += "`"

@@ -81,10 +81,13 @@ def save(
         check_finite(params, "params")
         _write(partial / CONFIG, text.encode())
         if inference is not None:
+            # A program that `load_predictor` would refuse is refused here, before the folder is
+            # replaced.
             load_inference(inference)
             _write(partial / INFERENCE, inference)
         for name, content in further_files.items():
             _write(partial / name, content)
+        # The card is written after the digests, because its user may edit it.
         digests = {path.name: _sha256(path) for path in sorted(partial.iterdir())}
         card = card or ModelCard(name=folder.name)
         leaves = read_header(partial / PARAMS)
@@ -273,6 +276,8 @@ def _write(path: Path, content: bytes) -> None:
     with path.open("wb") as file:
         file.write(content)
         file.flush()
+        # The folder gets its name as soon as it is complete. Without the sync a power cut could
+        # leave it with empty files.
         os.fsync(file.fileno())
 
 

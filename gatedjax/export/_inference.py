@@ -62,6 +62,7 @@ def export_inference(
         raise ValueError(f"shapes must name arrays of {sorted(arrays)}, got {', '.join(unknown)}")
     if isinstance(platforms, str) or not platforms:
         raise ValueError(f"platforms must be names such as {PLATFORMS}, got {platforms!r}")
+    # Sizes with the same name are equal only within the same scope.
     scope = export.SymbolicScope()
     inputs = {}
     for name, array in arrays.items():
@@ -167,6 +168,7 @@ def load_inference(data: bytes) -> Inference:
         if fault:
             raise BadFile(f"{wrong}: {fault}")
         return Inference(exported)
+    # A missing package is no fault of the data.
     except (BadFile, ImportError):
         raise
     except Exception as error:
@@ -191,6 +193,8 @@ def _field_fault(exported: export.Exported) -> str | None:
 
 
 def _spec(array: Tree) -> jax.ShapeDtypeStruct:
+    # NumPy arrays have 64 bits by default, and JAX computes with 32 unless it is configured
+    # otherwise.
     return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))
 
 

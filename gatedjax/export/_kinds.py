@@ -61,6 +61,7 @@ def check_kind(
             "gatedjax export WORKDIR --out FOLDER, or read it with gatedjax.export.load"
         )
     version, kind = facts.get("format"), facts["kind"]
+    # bool is a subclass of int, but true is no version.
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise ValueError(f"{folder}: its format must be a number from 1 on, got {version!r}")
     if version > FORMAT:

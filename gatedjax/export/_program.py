@@ -52,6 +52,7 @@ def fault_in_child(program: bytes) -> str | None:
     Args:
       program: untrusted bytes.
     """
+    # -P keeps the folder of this file out of the search for modules.
     command = [sys.executable, "-P", __file__]
     try:
         done = subprocess.run(command, input=program, capture_output=True, timeout=SECONDS)
@@ -90,6 +91,8 @@ def _check_module(module: Any) -> None:
         if function.operation.name == "func.func":
             name = ir.StringAttr(function.attributes["sym_name"]).value
             counts[name], calls[name] = 0, []
+            # A list replaces recursion, because a forged program may be nested deeper than Python
+            # can recurse.
             pending = [(function.operation, 0)]
             while pending:
                 operation, level = pending.pop()

@@ -52,6 +52,8 @@ def _collect(
     node: Tree, name: str, flat: dict[str, Tree], kinds: dict[str, str], argument: str
 ) -> None:
     parts = _parts(node, argument, name)
+    # The exact type is compared, because np.float64 is a subclass of float, but is saved as an
+    # array.
     if parts is None and type(node) not in _NUMBERS:
         if not (hasattr(node, "dtype") and hasattr(node, "shape")):
             kind = type(node).__name__
@@ -94,11 +96,13 @@ def _parts(node: Tree, argument: str, name: str) -> list[tuple[str, Tree]] | Non
 
 
 def _one_level(node: Tree) -> tuple[list[tuple[Any, Tree]], Any]:
+    # All parts of the node count as leaves, so that only a single level is taken apart.
     return jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda part: part is not node)
 
 
 def _key_name(key: Any) -> str:
     """Returns the key of a dict, the position in a list, or the name of a field."""
+    # The classes of JAX for keys, positions and fields have different attributes.
     for attribute in ("key", "idx", "name"):
         if hasattr(key, attribute):
             return str(getattr(key, attribute))
@@ -123,6 +127,7 @@ def put_together(flat: Mapping[str, np.ndarray], kinds: Mapping[str, str]) -> Tr
       ValueError: if the names and the kinds contradict each other.
     """
     holders = {prefix for name in (*flat, *kinds) for prefix in _prefixes(name)}
+    # An empty container has no array in the file, so only its kind shows that it exists.
     empty: dict[str, Tree] = {}
     for name, kind in kinds.items():
         if name and name not in flat and name not in holders:
@@ -135,6 +140,7 @@ def put_together(flat: Mapping[str, np.ndarray], kinds: Mapping[str, str]) -> Tr
             parts = {k: build(f"{name}.{k}" if name else k, v) for k, v in node.items()}
             if kind in (None, "dict"):
                 return parts
+            # A damaged file may lack positions of a list.
             if kind not in ("list", "tuple") or set(parts) != set(map(str, range(len(parts)))):
                 raise ValueError(f"{name!r} must be a {kind}, got the parts {sorted(parts)}")
             ordered = [parts[str(i)] for i in range(len(parts))]

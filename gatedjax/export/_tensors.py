@@ -41,6 +41,7 @@ _DTYPES = {
     "F64": "float64",
     "C64": "complex64",
 }
+# NumPy knows bfloat16 only if ml_dtypes is imported, so its size is written here.
 _BYTES = {
     name: 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for name, dtype in _DTYPES.items()
 }
@@ -108,6 +109,7 @@ def load_params(path: str | Path, like: Tree = None) -> Tree:
     path = Path(path)
     header, metadata = _read_header(path)
     try:
+        # Names that contradict each other are refused before arrays are read.
         unflatten(header)
         kinds = read_kinds(metadata)
     except ValueError as error:
@@ -172,6 +174,7 @@ def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
         raise FileNotFoundError(f"no file {path}")
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
+        # Eight bytes are the length of the header, and the ninth is its first character.
         start = file.read(9)
         length = int.from_bytes(start[:8], "little")
         fault = None
@@ -179,6 +182,8 @@ def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
             fault = f"it has {size} bytes, fewer than any header"
         elif length > HEADER_LIMIT:
             fault = f"its header claims {length} bytes, the format allows {HEADER_LIMIT}"
+        # The length is checked before the header is read, because a forged length would fill the
+        # memory.
         elif length > size - 8:
             fault = f"its header claims {length} bytes, the file has {size}"
         elif start[8:9] != b"{":

@@ -110,6 +110,7 @@ def _state_dict(
                 f"layers[{number}] must have {common[0]} direction(s), inputs of width {common[1]} "
                 f"and hidden width {common[2]} in each, got {sizes}"
             )
+        # The next layer reads the states of all directions.
         common = (common[0], common[0] * common[2], common[2])
         for end, ours in zip(("", "_reverse"), checked, strict=False):
             names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")

@@ -87,6 +87,7 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
             + ", ".join(reading.candidates)
         )
     counts = [sum(p.candidate == i for p in reading.places) for i in range(len(reading.candidates))]
+    # Candidates of equal probability stay in the order of the command line.
     order = sorted(range(len(counts)), key=lambda i: (-reading.probabilities[i], i))
     for i in order:
         times = "not in the document" if not counts[i] else f"{counts[i]} x"
@@ -111,6 +112,7 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
 def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
     """Returns document, question and candidates, with spaces between the tokens."""
     if str(options.document) == "-":
+        # A byte more than the limit is read, so that a longer input is noticed and not cut.
         raw = sys.stdin.buffer.read(MOST_TEXT_BYTES + 1)
         check_most("the bytes of the document", len(raw), MOST_TEXT_BYTES)
     else:
@@ -119,6 +121,8 @@ def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{options.document} is not UTF-8: {error}") from error
+    # The Children's Book Test writes XXXXX for the answer, the network was trained with
+    # @placeholder.
     query = options.question.replace("XXXXX", "@placeholder")
     parts = [" ".join(text.split()), query, *options.candidates]
     if not options.tokenized:

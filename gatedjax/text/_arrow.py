@@ -61,6 +61,7 @@ def open_arrow(data: Any, name: str) -> InRows:
     with _faults(name):
         is_file = isinstance(data, Path)
         source = dataset(data, format=ENDS[data.suffix.lower()]) if is_file else dataset(data)
+    # The package `datasets` writes its description of the columns into the metadata of the schema.
     facts = json.loads((source.schema.metadata or {}).get(b"huggingface", b"{}"))
     features = facts.get("info", {}).get("features", {})
     classes = {name: feature["names"] for name, feature in features.items() if feature.get("names")}

@@ -48,6 +48,7 @@ class Asides:
         self._lost += 1
         if len(self._first_lost) < _SHOWN:
             self._first_lost.append(aside)
+        # The search for an encoding reads a file again, so it is limited to a few files.
         if len(self._encodings) < _FILES and (match := _BYTE.match(aside.reason)):
             self._encodings[aside.where] = match.group(1)
 
@@ -67,6 +68,7 @@ class Asides:
         if not self._lost or self._lost / total <= max_aside:
             return
         reasons = "; ".join(map(str, self._first_lost))
+        # The share is rounded up, so that the value that the message suggests suffices.
         share = math.ceil(100 * self._lost / total) / 100
         raise ValueError(
             f"{self._name}: {self._lost:,} of {total:,} {self._unit} cannot be used "
@@ -85,5 +87,6 @@ class Asides:
 
     def _hint(self) -> str:
         """Returns the part of a message that names the encoding of the bad bytes, or ""."""
+        # Files with different encodings get no hint, because the option holds for all files.
         hints = {suggest_encoding(Path(where), name) for where, name in self._encodings.items()}
         return hints.pop() if len(hints) == 1 else ""

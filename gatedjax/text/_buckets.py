@@ -112,6 +112,7 @@ def pad_texts(texts: Sequence[Sequence[np.ndarray]], shape: Shape) -> dict[str, 
       Arrays by the names in `NAMES` and `LENGTHS`. Filler rows have length 1.
     """
     batch: dict[str, np.ndarray] = {}
+    # The loop ends after the first names if the examples are single texts.
     for name, lengths, ids in zip(NAMES, LENGTHS, zip(*texts, strict=True), strict=False):
         batch[name] = pad_rows(ids, shape)
         batch[lengths] = np.ones(shape[0], np.int32)

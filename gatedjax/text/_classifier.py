@@ -136,6 +136,8 @@ class _Classifier(Estimator):
         _check_lengths(texts, labels)
         rows = [(*text, label) for text, label in zip(texts, labels, strict=True)]
         table = open_table(rows, COLUMNS[self._kind])
+        # The interface of scikit-learn has no progress report, so the lines about unused texts
+        # become warnings.
         report: list[str] = []
         self._train(table, None, None, workdir=workdir, say=report.append)
         for line in report:
@@ -203,6 +205,7 @@ class _Classifier(Estimator):
                 plain = read_label("label", label)
             except ValueError as error:
                 raise ValueError(f"y:{number}: {error}") from None
+            # A label that is no class has the place None, which equals no prediction.
             places.append(classes.find(plain, "y", number))
         place_of = {label: place for place, label in enumerate(model_classes)}
         predicted = [place_of[prediction.label] for prediction in self.predict(X)]
@@ -247,6 +250,7 @@ class _Classifier(Estimator):
         return explain_texts(self._get_trained(), pair)
 
     def __sklearn_tags__(self) -> Any:
+        # scikit-learn is optional; only its tools call this method.
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
         return Tags(
@@ -323,6 +327,7 @@ def _check_list(values: Any, name: str) -> None:
 def _values(values: Any, name: str) -> list[Label]:
     _check_list(values, name)
     items = values.tolist() if hasattr(values, "tolist") else list(values)
+    # `tolist` of an array with two dimensions returns a list of lists.
     if items and isinstance(items[0], list):
         raise ValueError(f"{name} must have one dimension")
     return items

@@ -20,6 +20,7 @@ from gatedjax.text._labels import CONTROL, Classes
 from gatedjax.text._read import Aside, Label, Record, Table
 from gatedjax.text._shapes import ShapedVocabulary, common_shapes
 
+# The number of ids in memory before they are written, and in a piece that is read at once.
 _FLUSH = 1 << 20
 # Up to so many classes a corpus of a few examples may have almost as many classes as examples.
 _FEW = 4
@@ -59,6 +60,7 @@ class Rows(Sequence[np.ndarray]):
         start, end = int(self._starts[index]), int(self._starts[index + 1])
         if self._max_len is not None:
             end = min(end, start + self._max_len)
+        # A network cannot read a text without a word, so an empty text is an unknown word.
         if start == end:
             return np.array([UNK], np.int32)
         piece = self._flat[start:end]
@@ -162,6 +164,8 @@ class Numbers:
     def __init__(self, *, lowercase: bool) -> None:
         self.lowercase = lowercase
         self.ids: collections.defaultdict[str, int] = collections.defaultdict()
+        # A new word gets the number of words before it, because the factory runs before the word is
+        # inserted.
         self.ids.default_factory = self.ids.__len__
 
     def of(self, tokens: Iterable[str]) -> list[int]:
@@ -276,6 +280,7 @@ def read_corpus(
         for record in table:
             if isinstance(record, Record):
                 pieces = [numbers.of(split_words(text, MOST_LENGTH)) for text in record.inputs]
+                # A text may be left without a word, because invisible characters count as spaces.
                 if not all(pieces):
                     record = Aside(record.where, record.line, "a text without a word")
             if isinstance(record, Aside):
@@ -294,6 +299,8 @@ def read_corpus(
     asides.check(len(labels), max_aside)
     if classes is None:
         _check_classes(table.name, len(table_of_classes.places), len(labels), most=_FEW)
+    # Labels were numbered in the order of the file, because the list of all classes is complete
+    # only now.
     names, order = order_classes(table_of_classes.places, classes)
     return Corpus(
         table.name,
@@ -385,7 +392,9 @@ def split_texts(labels: Labels, fraction: float) -> tuple[np.ndarray, np.ndarray
       The positions of the examples for training, and of the examples for validation.
     """
     if not isinstance(labels, np.ndarray):
+        # A sentence has many tags, so there is no class by which it could be stratified.
         labels = np.zeros(len(labels), np.int32)
+    # A rare class may fall into a single part, so an example of it is moved to the other part.
     training, validation = stratified_split(labels, fraction, seed=SPLIT_SEED)
     to_validation, to_training = (
         _lacking(labels, validation, training),
@@ -431,6 +440,8 @@ def build_vocabulary(
     for rows in corpus.texts:
         for piece in rows.pieces():
             counts += np.bincount(piece, minlength=len(counts))
+        # Words of the validation texts do not count, because only the training texts may determine
+        # the vocabulary.
         for i in excluded:
             np.subtract.at(counts, rows[int(i)], 1)
     words = list(numbers.ids)
@@ -440,6 +451,7 @@ def build_vocabulary(
     if make is ShapedVocabulary:
         word_set = set(names)
         names += common_shapes(words[i] for i in np.flatnonzero(counts) if words[i] not in word_set)
+    # Extra words follow in the order of their file, because they have no count.
     have = set(names) | set(SPECIALS)
     names += dict.fromkeys(word for word in extra_words if word not in have)
     vocabulary = make(names, lowercase=numbers.lowercase)
@@ -471,6 +483,7 @@ def log_ratios(
     Returns:
       float64 [words, classes]; the rows of the special words are 0.
     """
+    # The counts start above 0, so that a word that a class lacks has a finite logarithm.
     counts = np.full((classes, words), 2.0)
     for rows in texts:
         for ids, label in zip(rows, labels, strict=True):
@@ -499,6 +512,8 @@ def digest_of(corpora: Mapping[str, Corpus]) -> str:
         for labels in corpus.label_pieces():
             digest.update(np.ascontiguousarray(labels).tobytes())
         for rows in corpus.texts:
+            # The starts are hashed too, because the same ids may be split into texts in other
+            # places.
             digest.update(rows.starts.tobytes())
             for piece in rows.pieces():
                 digest.update(piece.tobytes())

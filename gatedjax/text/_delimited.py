@@ -31,6 +31,7 @@ class _Lines:
             line = next(self._lines)
             self.read += len(line[1])
         self._size += len(line[1])
+        # A quote that is never closed would otherwise read the rest of the file into memory.
         if self.pending and self._size > LONGEST:
             self._again.appendleft(line)
             raise csv.Error(f"no end of a field within {LONGEST:,} characters")
@@ -64,6 +65,7 @@ def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
     lines, tabs, width = _Lines(file.lines()), delimiter == "\t", 0
     while True:
         try:
+            # Without `strict` the reader would silently accept text after a closing quote.
             for fields in csv.reader(lines, delimiter=delimiter, strict=True):
                 line, first = lines.pending[0]
                 width = width or len(fields)
@@ -71,6 +73,8 @@ def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
                 if problem := next(filter(None, problems), None):
                     lines.discard()
                     yield line, problem
+                # In a file with tabs a word may begin with a quote that closes nowhere near. If
+                # each line has all columns, the quote belongs to the text.
                 elif tabs and len(lines.pending) > 1 and _is_record_each(lines.pending, width):
                     lines.give_back()
                     yield line, _split(first)
@@ -83,6 +87,8 @@ def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
         except csv.Error as error:
             (line, first), last = lines.pending[0], lines.pending[-1][0]
             lines.give_back()
+            # Each quote that is not closed reads lines again. The limit keeps the time proportional
+            # to the size of the file.
             if lines.reread > 4 * (lines.read + LONGEST):
                 message = f"{file.path}:{line}: the quotes of this file do not add up: {error}"
                 raise ValueError(message) from None
@@ -134,6 +140,8 @@ class Delimited:
         Raises:
           ValueError: if the header cannot be read.
         """
+        # All delimiters are tried, because spreadsheets in many countries write semicolons into
+        # .csv files.
         headers = [(mark, self._first(mark)) for mark in _DELIMITERS[self.kind]]
         first, most = headers[0], max(headers, key=lambda header: _count(header[1]))
         delimiter, names = most if _count(first[1]) < 2 <= _count(most[1]) else first

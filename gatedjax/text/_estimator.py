@@ -90,6 +90,8 @@ class Estimator(Options):
         Raises:
           FileNotFoundError, ValueError: if the folder does not have such a model.
         """
+        # The folder has only the options that a prediction needs. The other options get their
+        # defaults.
         trained = TrainedModel.load(folder, (cls._kind,))
         estimator = cls(
             model=trained.network,

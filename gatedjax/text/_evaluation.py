@@ -52,6 +52,8 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
             label = cast(Label, record.label)
             texts.append((record.inputs, classes.place(label, record.where, record.line), record))
         used = []
+        # Batches do not cross the border of a chunk, so the largest batch of a width is that of the
+        # chunk with the most texts of this width.
         widths: collections.Counter[int] = collections.Counter()
         outputs = model.read_texts([inputs for inputs, _, _ in texts])
         for (inputs, label, record), output in zip(texts, outputs, strict=True):
@@ -82,6 +84,8 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
         report["gate_modes"] = accuracy
         report["gate_gap"] = max(accuracy.values()) - min(accuracy.values())
 
+    # The leak is measured with shapes that were compiled above, because a new shape takes longer
+    # than the measurement.
     def read_shape(size: int) -> Shape:
         """Returns the shape of the largest batch above with texts of this size."""
         rows, width = shape_of(size, model.max_len)

@@ -59,6 +59,7 @@ def _flip_gates(
     """Returns the prediction after each single gate is flipped, with the same encoder states."""
     if not model.entry.gated:
         return None
+    # Row i of the identity flips gate i, so that the patterns of all words run as a batch.
     flipped = np.logical_xor(is_open, np.eye(len(is_open), dtype=bool))
     # If no gate is open, such a network opens the likeliest gate: the gate that was just closed.
     again = ~flipped.any(axis=1) & (model.config.gates.empty == "max_gate")

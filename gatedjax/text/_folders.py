@@ -98,6 +98,7 @@ class ModelFolder:
             params, _ = load_params(self.path, like)
         else:
             params, _ = average_params(self.path, like, average)
+        # A network with NaN would predict without an error.
         check_finite(params, self.path)
         return params
 
@@ -123,6 +124,7 @@ def open_folder(path: Path, kind: Kind, *names: str) -> ModelFolder:
         config = export.read_config(path)
         check_kind(config, kind, path)
         for name in names:
+            # Reading a file also compares it with the hash in the export.
             export.read_file(path, name)
         return ModelFolder(path, True, config)
     missing = [name for name in (CONFIG, *names) if not (path / name).is_file()]
@@ -182,6 +184,8 @@ def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[s
             raise ValueError(
                 f"{workdir / name} is not the vocabulary that the checkpoint was trained with"
             )
+    # config.json of a run has no kind, so the kind follows from the files and options that only
+    # this kind has.
     kind: Kind = "run"
     if {VOCABULARY, CHARACTERS} <= files.keys():
         kind = "cloze"

@@ -15,12 +15,14 @@ PREFIX = "__label__"
 # fastText splits only at these spaces; Unicode's other spaces are characters of a label.
 _SPACE = r" \t\v\f\r\n"
 _LABEL = re.compile(rf"(?<![^{_SPACE}]){PREFIX}([^{_SPACE}]*)[{_SPACE}]*")
+# Only the first lines are searched for names and labels, because a large file takes long to read.
 _LOOK = 100
 _PARTS = {"train", "test", "dev", "val", "valid", "validation"}
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     value = dict(pairs)
+    # JSON allows a name twice, and Python would silently take the last value.
     if len(value) < len(pairs):
         counts = collections.Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)
@@ -144,6 +146,7 @@ class Folder:
         inner = [path.name for path in self.path.iterdir() if _is_class(path)]
         if columns.label is not None and not inner:
             raise ValueError(f"{self.path}: there is no folder in it; {expected}")
+        # A data set with folders such as train and test would otherwise be learned as two classes.
         if inner and {name.lower() for name in inner} <= _PARTS:
             parts = ", ".join(sorted(inner))
             raise ValueError(f"{self.path}: its folders are parts, not classes ({parts}): give one")
@@ -154,6 +157,8 @@ class Folder:
         """Yields text and label of each file, or the reason why it cannot be used."""
         for path in sorted(self.path.iterdir()):
             if _is_class(path):
+                # The files are sorted, because the order of a file system differs between machines.
+                # Hidden files, such as .DS_Store, are no texts.
                 for file in sorted(path.rglob("*")):
                     if not file.is_dir() and not file.name.startswith("."):
                         yield self._row(file, path.name)
@@ -177,6 +182,7 @@ class Folder:
             text = "".join(line for _, line in TextFile(path, self.encoding).lines())
         except (OSError, ValueError) as error:
             return Aside(where, 1, str(error))
+        # The message names the line, so the position of the bad character is looked up.
         if problem := fault(text, self.encoding):
             at = next((i for i, c in enumerate(text) if c == "\0" or 0xD800 <= ord(c) < 0xE000), 0)
             return Aside(where, 1 + text.count("\n", 0, at), problem)

@@ -137,6 +137,7 @@ def _half(scores: Array, states: Array) -> tuple[Array, Array]:
     is_open = (codes >> jnp.arange(n)[None]) & 1 > 0
     joint = jnp.where(is_open, scores[None], -jnp.inf)
     top = jnp.max(joint, axis=1, keepdims=True, initial=-jnp.inf)
+    # If no word is open the maximum is -inf, and -inf minus -inf would be NaN.
     shift = jnp.where(jnp.isneginf(top), 0, top)
     weights = jnp.exp(joint - shift)
     total = jnp.sum(weights, axis=1, keepdims=True)
@@ -170,6 +171,8 @@ def _sums(head: Head, params: Params, inputs: PatternInputs, centre: Float[Array
         log_p = jax.nn.log_softmax(scored)
         loss = -jnp.take(log_p, inputs.label, axis=1)
         right = jnp.argmax(scored, axis=1) == inputs.label
+        # The variance is a difference of squares. Without the centre it would lose digits if the
+        # loss is large.
         difference = loss - centre
         least = jnp.argmin(jnp.where(is_real, loss, jnp.inf))
         return _Sums(
@@ -216,6 +219,8 @@ def text_truth(head: Head, params: Params, inputs: PatternInputs, centre: float)
     take_real = lambda x: np.asarray(x)[:count]  # noqa: E731
     results: Any = jax.tree.map(take_real, jax.device_get(_sums(head, params, inputs, centre)))
     logits = np.asarray(inputs.logits, np.float64)[:n]
+    # 1 - p is computed from the logit, because the difference of 1 and a p near 1 would lose
+    # digits. An overflow of exp gives the correct limit 0.
     with np.errstate(over="ignore"):
         p, q = 1 / (1 + np.exp(-logits)), 1 / (1 + np.exp(logits))
     weights, contrasts = _weights(p[LOWER:], np), _contrasts(p[LOWER:], np)

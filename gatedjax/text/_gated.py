@@ -91,6 +91,7 @@ def open_run(
         model, texts = settings["model"], settings["data"]
         if (
             not isinstance(model, dict)
+            # A configuration is saved with the ungrouped names of its options, such as gates_on.
             or not {"gates", "gates_on"} & model.keys()
             or not isinstance(texts, dict)
         ):

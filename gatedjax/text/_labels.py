@@ -105,6 +105,8 @@ class Classes:
     def _add(self, label: Label, first: str) -> int:
         self.places[label] = len(self.places)
         for look in _looks(label):
+            # The first label with this look stays, because the message names the place where it was
+            # read first.
             self._looks.setdefault(look, (label, first))
         if not isinstance(label, str):
             self._truths.add(isinstance(label, bool))
@@ -164,6 +166,7 @@ def array_of(labels: Iterable[Label], dtype: object = None) -> np.ndarray:
     labels = list(labels)
     array = np.array(labels, dtype)  # type: ignore[call-overload]
     is_equal = array.tolist() == labels
+    # 1 equals 1.0, so that the comparison does not show that integers became floats.
     if array.dtype.kind == "f":
         is_equal = is_equal and any(isinstance(label, float) for label in labels)
     return array if is_equal or dtype is not None else np.array(labels, object)

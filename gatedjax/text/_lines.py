@@ -51,6 +51,8 @@ def limited_lines(text: TextIO) -> Iterator[str]:
     """Yields the lines of a text, each cut after `LONGEST` characters, which bounds the memory."""
     while line := text.readline(LONGEST):
         yield line
+        # The rest of a line that is too long is skipped in pieces, so that the next line has the
+        # correct number.
         remainder = line
         while remainder and len(remainder) == LONGEST and remainder[-1] not in "\r\n":
             remainder = text.readline(LONGEST)
@@ -86,10 +88,14 @@ def suggest_encoding(path: Path, encoding: str) -> str:
             if line.isascii():
                 continue
             escaped = "".join(c for c in line if "\udc80" <= c <= "\udcff")
+            # A line with other characters shows that the encoding is correct for a part of the
+            # file.
             if not escaped:
                 decodable += 1
                 continue
             bad += 1
+            # UTF-8 is tested on the whole line, because its characters have several bytes. cp1252
+            # decodes each byte separately, so the bad bytes suffice.
             raw = line.encode(codec, "surrogateescape")
             part = escaped.encode("ascii", "surrogateescape")
             fitting = [
@@ -145,6 +151,7 @@ class TextFile:
             reason = "not a regular file" if self.path.exists() else "there is no such file"
             raise FileNotFoundError(f"{self.path}: {reason}")
         with self._bytes() as file:
+            # The beginning suffices to recognise a file that is no text.
             start = file.read(1 << 13)
         if not start:
             raise ValueError(f"{self.path}: the file is empty")
@@ -179,6 +186,8 @@ class TextFile:
         try:
             with (
                 self._bytes() as file,
+                # `newline` keeps the ends of the lines, because a field in quotes may have several
+                # lines.
                 io.TextIOWrapper(file, codec, errors="surrogateescape", newline="") as text,
             ):
                 for line in limited_lines(text):

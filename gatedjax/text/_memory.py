@@ -188,6 +188,7 @@ def form_of(data: object, split: str) -> Form:
       TypeError: if the type of the data is not supported.
     """
     if isinstance(data, Mapping):
+        # `datasets.load_dataset` without a split returns a dict of data sets.
         if data and all(hasattr(value, "column_names") for value in data.values()):
             if split not in data:
                 names = ", ".join(map(repr, data))
@@ -206,6 +207,7 @@ def form_of(data: object, split: str) -> Form:
             "data must be a path, the name of a data set, rows, a dict of columns or a frame, "
             f"got {_kind(data)}"
         )
+    # A table is read several times, and an iterator only once.
     rows = data if isinstance(data, list | tuple) else list(data)
     if rows and isinstance(rows[0], Mapping):
         return InRows("rows", rows)

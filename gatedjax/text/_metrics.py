@@ -95,6 +95,7 @@ def metrics_of(
     """
     n = len(labels)
     scores = class_scores(labels, predicted, len(classes))
+    # Each pair (true, predicted) is a number, so that a single count gives the whole matrix.
     cells = np.bincount(labels * len(classes) + predicted, minlength=len(classes) ** 2)
     # This is sum_c (p_c - [c = y])^2 without a matrix of the labels.
     brier = squares - 2 * truth + 1

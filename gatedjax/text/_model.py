@@ -217,6 +217,7 @@ class TrainedModel:
     def _prediction(self, output: TextOutput | Failure) -> Prediction | Failure:
         if isinstance(output, Failure):
             return output
+        # Among equal probabilities the first class is predicted.
         best = int(np.argmax(output.probabilities))
         open_words = [
             list(itertools.compress(words, mask.tolist()))
@@ -276,6 +277,7 @@ class TrainedModel:
     def with_gates(self, tokens: tuple[str, ...], gates: np.ndarray) -> np.ndarray:
         """Returns the class probabilities [S, C] of a text with each row of the gates [S, T]."""
         width = width_of(len(tokens), self.max_len)
+        # The number of rows is rounded up to a power of 2, so that few programs are compiled.
         rows = next(size for size in _POWERS if size >= len(gates))
         patterns = np.zeros((rows, 1, width), np.float32)
         patterns[: len(gates), 0, : gates.shape[1]] = gates
@@ -336,10 +338,12 @@ class TrainedModel:
         try:
             entry = networks(kind)[config["network"]]
             settings = {
+                # JSON has no tuples, and a list in a configuration could not be hashed.
                 name: tuple(value) if isinstance(value, list) else value
                 for name, value in config["model"].items()
             }
             words = json.loads(export.read_file(folder, VOCABULARY))
+            # The first two words are the special words, which the constructor adds.
             vocabulary = entry.vocabulary(_texts(words["words"][2:]), lowercase=words["lowercase"])
             model = cls(
                 kind=kind,
@@ -351,10 +355,14 @@ class TrainedModel:
                 max_len=_positive(config["max_len"]),
                 report=_object(json.loads(export.read_file(folder, REPORT))),
             )
+            # The model without parameters gives their shapes, by which the file is checked before
+            # it is read.
             like = jax.eval_shape(model._init)
         except export.BadFile:  # The message already names the file and the fault.
             raise
         except (
+            # The content comes from a file and may be anything, so each of these errors means a
+            # damaged or foreign file.
             *(AttributeError, KeyError, TypeError, ValueError),
             *(OverflowError, RecursionError),
         ) as error:

@@ -31,12 +31,14 @@ def open_named(name: str, split: str) -> Form | None:
         return _hugging_face(name, split)
     if name.startswith("tfds:"):
         return _tfds(name, name.removeprefix("tfds:"), split)
+    # The sets of gatedjax.data come before those of TFDS with the same name.
     if name in names():
         source = load(name, split)
         if not isinstance(source, Source) or not source.info.class_names or not _texts(source):
             raise ValueError(f"{name!r} is not a set of labelled texts")
         classes = {"label": source.info.class_names}
         return InRows(name, _Examples(source), classes, (*_texts(source), "label"))
+    # All names of TFDS are identifiers, so that a wrong path does not import TFDS.
     if name.isidentifier():
         with contextlib.suppress(ImportError):
             import tensorflow_datasets as tfds  # Imported last, because it takes a second.
@@ -100,8 +102,10 @@ def _tfds(label: str, name: str, split: str) -> Form:
     except ImportError:
         raise ValueError(missing(f"{label} needs", TFDS)) from None
     try:
+        # A data source reads examples by their number, which needs this format.
         builder = tfds.builder(name, file_format="array_record")
         if not builder.is_prepared():
+            # TFDS prints its progress to standard output, where a command writes its result.
             with contextlib.redirect_stdout(io.StringIO()):
                 builder.download_and_prepare()
         records: Iterable[object] = _Records(builder.as_data_source(split))

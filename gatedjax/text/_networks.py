@@ -138,6 +138,7 @@ def _ssan(output: Output, batch: Batch) -> Reading:
     reading: Reading = {"kept": (is_selected,), "density": density}
     if received:
         weights = jnp.mean(jnp.stack(received), axis=(0, 2))
+        # Queries at padding are no words, so their attention does not count.
         total = jnp.sum(weights * mask[:, :, None], axis=1)
         reading["attention"] = total / jnp.maximum(jnp.sum(total, axis=1, keepdims=True), 1e-9)
     return reading
@@ -152,6 +153,7 @@ def _nli(output: Output, batch: Batch) -> Reading:
 
 
 def _heads(config: Config, width: int) -> Config:
+    # The number of heads must divide the width.
     heads = next(h for h in (config.num_heads, 4, 2, 1) if width % h == 0)
     return dataclasses.replace(config, hidden=width, num_heads=heads)
 
@@ -196,6 +198,8 @@ class _Thresholded(models.GANetTask):
         if density is not None:
             mask = _mask(batch) & (weight > 0)[:, None]
             gates = likeliest(output.gate_logits, mask, density).astype(jnp.float32)
+            # Validation uses the share of open gates that prediction will have, because `held_at`
+            # moves the threshold only after training.
             forced: Output = self.model.apply(
                 variables, batch, gates[None], method=models.GANet.with_gates
             )
@@ -246,11 +250,13 @@ def held_at(params: Params, probabilities: np.ndarray, density: float) -> Params
     Returns:
       The parameters with another bias.
     """
+    # A probability that was rounded to 0 or 1 would have an infinite logit.
     clipped = np.clip(probabilities.astype(np.float64), 1e-9, 1 - 1e-7)
     logits, counts = np.unique(np.log(clipped) - np.log1p(-clipped), return_counts=True)
     # The share of open gates if the threshold is just below each logit.
     shares = np.cumsum(counts[::-1])[::-1] / np.sum(counts)
     lowest = int(np.argmin(np.abs(shares - density)))
+    # No gate has a logit below the smallest, so a threshold below it opens all gates.
     below = logits[lowest - 1] if lowest else logits[0] - 2
     cut = (logits[lowest] + below) / 2
     gate = params["auxiliary"]["gate"]

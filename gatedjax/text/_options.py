@@ -188,6 +188,8 @@ def check_options(options: Options, kind: str) -> None:
     entry = available[options.model]
     if options.density is not None and not entry.gated:
         raise ValueError(f"density needs model='ganet', got {options.model!r}: it has no gates")
+    # The file of vectors, which determines their width, has not been read yet. Any width shows
+    # whether the names and values are possible.
     network_config(options, entry, entry.vectors)
     train_config(options, 1)
 
@@ -245,7 +247,9 @@ def train_config(options: Options, epoch: int) -> TrainConfig:
     config: TrainConfig = _change_options(default, changes, "training")
     if config.seeds > 1 or config.sweep:
         raise ValueError("training: a model is one seed; train it again with another `seed`")
+    # With a time limit the last step is unknown, and the rate of such a schedule depends on it.
     planned = options.num_steps is not None or "num_steps" in changes
+    # These schedules do not depend on the number of steps.
     ends = config.optimizer.schedule not in ("constant", "rsqrt", "staircase")
     if options.minutes and not planned and ends:
         raise ValueError(

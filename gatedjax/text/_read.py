@@ -96,6 +96,7 @@ def _form(data: object, encoding: str, split: str) -> Form:
     location = os.fsdecode(data)
     if not location.strip():
         raise ValueError(f"data must be a path or the name of a data set, got {location!r}")
+    # A file wins over a data set of the same name, and a `Path` never names a data set.
     named = isinstance(data, str)
     if not os.path.exists(location):
         form = open_named(location, split) if named else None

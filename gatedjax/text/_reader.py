@@ -128,6 +128,7 @@ class Reader:
         else:
             table = gdata.load_embeddings(vectors, added, dim=dim, oov_std=std).matrix
         embed = self.params["embed"]
+        # The first two rows belong to the special words, which the reader has already.
         embed = {**embed, "table": np.concatenate([embed["table"], table[2:]])}
         words = [*self.vocabulary.words[2:], *new]
         return dataclasses.replace(

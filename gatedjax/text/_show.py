@@ -204,6 +204,7 @@ def _article(e: Explanation, number: int) -> str:
         text = _escape(e.text) if e.text.strip() else "(empty)"
         parts.append(f'<p class="text" lang="" dir="auto">{text}</p>\n<p>No words to read.</p>')
         return "\n".join([*parts, _classes(e), "</article>"])
+    # The language of the text is unknown, and its letters decide the direction of writing.
     parts.append(f'<p class="text" lang="" dir="auto">{" ".join(_words(e))}</p>')
     parts.append(f"<p>{' '.join(_escape(s) for s in (_reading(e), *_deciding(e)))}</p>")
     is_open = " open" if len(e.tokens) <= _MOST_WORDS else ""

@@ -179,11 +179,13 @@ def read_label(name: str, value: object) -> Label:
     if _missing(value) or (isinstance(value, str) and not value.strip()):
         raise ValueError(f"no {name}")
     if isinstance(value, str):
+        # A subclass of str, such as a string of NumPy, becomes a plain str.
         return compose(_check_text(str.__str__(value)))
     if not isinstance(value, bool | int | float):
         raise ValueError(f"{name} must be a text or a number, got {_describe_value(value)}")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value}")
+    # `int` turns a subclass of int, such as a member of an IntEnum, into a plain number.
     return value if isinstance(value, bool | float) else int(value)
 
 
@@ -272,6 +274,8 @@ def suggest(names: Sequence[str], columns: Columns) -> str:
     unused = [name for name in names if name.strip() and name not in columns.wanted]
     assigned: dict[str, str] = {name: name for name in columns.wanted if name in names}
     roles = ("text",) if len(columns.inputs) == 1 else ("premise", "hypothesis")
+    # The tests go from the surest to the weakest. A column that a test assigned is not available to
+    # the later tests.
     tests: tuple[Callable[[str, str], Iterable[str]], ...] = (
         lambda role, name: [column for column in unused if column.lower() == name.lower()],
         lambda role, name: difflib.get_close_matches(name, unused, n=1, cutoff=0.75),

@@ -63,6 +63,8 @@ def read_tagged(
             _check_tags(
                 table.name, len(table_of_classes.places), len(tags) + len(places), least=2000
             )
+            # A long sentence is split and not cut, so that the network learns from all of its
+            # words.
             for begin in range(0, len(ids), longest):
                 words.add(ids[begin : begin + longest])
                 tags.add(places[begin : begin + longest])
@@ -125,6 +127,7 @@ class TagRule:
         # For each word the most frequent pair comes first; among equal counts the first tag.
         pairs = pairs[np.lexsort((pairs, -counts, pairs // tags))]
         seen, first = np.unique(pairs // tags, return_index=True)
+        # Words that the training sentences lack get the most frequent tag.
         self._best = np.full(words, np.bincount(places).argmax(), np.int64)
         self._best[seen] = pairs[first] % tags
         self._sure = np.eye(tags)
@@ -153,6 +156,7 @@ class Scorer:
     def __init__(self, tags: Sequence[Label]) -> None:
         self._tags = tuple(tags)
         self._spans = np.zeros(3, np.int64) if is_bio(tags) else None
+        # Arrays take 4 bytes for a number, and lists of Python numbers several times as much.
         self._columns = [array.array(kind) for kind in ("i", "i", "f", "f", "f", "b")]
         self.sentences = 0
 
@@ -180,6 +184,7 @@ class Scorer:
             true, ours = (
                 {*chunks([str(self._tags[i]) for i in places])} for places in (gold, best)
             )
+            # Spans are counted per sentence, because only then their positions are unique.
             self._spans += (len(true & ours), len(ours), len(true))
 
     def metrics(self) -> Json:

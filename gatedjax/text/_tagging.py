@@ -67,6 +67,8 @@ def tag_sentences(
     for part in chunks(sentences, _CHUNK):
         checked = [_words(sentence) for sentence in part]
         usable = [words for words in checked if not isinstance(words, Failure)]
+        # All sentences of a chunk are read before the first result, so that sentences of similar
+        # length share a batch.
         results = iter(word_probabilities(model, usable))
         for words in checked:
             if isinstance(words, Failure):
@@ -83,6 +85,7 @@ def tag_sentences(
 
 def _words(sentence: str | Sequence[str]) -> tuple[str, ...] | Failure:
     if isinstance(sentence, str):
+        # A word more than the limit is split off, so that a longer sentence is noticed.
         words = split_words(sentence, MOST_LENGTH + 1)
     else:
         words = tuple(sentence)

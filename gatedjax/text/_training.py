@@ -151,6 +151,7 @@ def train_model(
     all_rows = np.arange(len(corpus))
     training_rows, validation_rows = all_rows, all_rows[:0]
     if validation is None:
+        # All validation texts are read in each evaluation, so their number has a limit.
         share = min(options.held_out, _LARGEST_HELD / len(corpus))
         training_rows, validation_rows = _corpus.split_texts(corpus.labels, share)
     vocabulary, table_of_ids, vectors, coverage = _words(
@@ -169,6 +170,7 @@ def train_model(
 
     train = parts["train"]
     width = entry.vectors if vectors is None else vectors.shape[1]
+    # The hash lets the same command continue the run only with the same file of vectors.
     embeddings = None if vectors is None else hashlib.sha256(vectors.tobytes()).hexdigest()[:16]
     config = network_config(options, entry, width)
     vectors = _start(vectors, entry, config, vocabulary, train, len(corpus.classes))
@@ -180,6 +182,7 @@ def train_model(
     batches = train.batches(size, edges, seed=options.seed)
     checked = parts["validation"].batches(EVALUATED, edges, shuffle=False).eval()
     training = train_config(options, batches.steps_per_epoch)
+    # The progress bar is no option of the model, because it does not change the result.
     training = dataclasses.replace(training, progress=progress)
     facts = {
         "model": options.model,
@@ -195,6 +198,8 @@ def train_model(
             "embeddings": embeddings,
         },
     }
+    # A run of an older version can be continued, because its checkpoints are not compared by these
+    # options.
     if not _knows_options(folder):
         del facts[OPTIONS]
     numbered = for_schedule(batches, config)
@@ -209,6 +214,7 @@ def train_model(
         max_len=options.max_len,
     )
     if getattr(config, "density", None) is not None:
+        # The threshold is set on the validation texts, because training has not seen them.
         _, columns = _probabilities(model, parts["validation"], edges)
         model = dataclasses.replace(
             model, params=held_at(model.params, columns["gates"], config.density)
@@ -297,6 +303,7 @@ def _words(
     vectors = load_embeddings(path, vocabulary, dim=width)
     trained = ids[ids > UNK]
     with_vector = float(vectors.found[trained].mean()) if len(trained) else 0.0
+    # Vectors of another language or case would otherwise train a network on random vectors.
     if not with_vector:
         raise ValueError(f"{path} has a vector for none of the words of {corpus.name}")
     return (
@@ -356,6 +363,7 @@ def _start(
         # The random numbers are scaled down, because they would hide the log-ratios.
         initial *= _NOISE
         ratios = _corpus.log_ratios(train.texts, train.labels, len(vocabulary), classes)
+        # There may be more classes than numbers in a vector.
         used = min(classes, width)
         initial[:, :used] = ratios[:, :used]
     return _scale_vectors(initial, entry.vector_std)
@@ -383,6 +391,8 @@ def _fit(
         return used + time.monotonic() - began
 
     def on_event(event: str, step: int) -> None:
+        # The time is written with each checkpoint, because a continued run repeats the steps after
+        # it.
         if event == "save":
             write_atomic(clock, f"{seconds():.3f}".encode())
 
@@ -422,6 +432,7 @@ def _report(
         probabilities, columns = _probabilities(model, part, edges)
         density = float(np.sum(columns["kept"]) / np.sum(columns["words"]))
         ours = classification_metrics(part.labels, probabilities, model.classes)
+        # The baseline reads the same words as the network, so that the comparison is fair.
         linear = baseline.probabilities(part.words(model.vocabulary))
         theirs = float(np.mean(linear.argmax(axis=1) == part.labels))
         report[name] = {**ours, "density": density}
@@ -507,6 +518,7 @@ def _report_tags(
         outputs = (
             (number, probabilities)
             for numbers_of_batch, _, out in _outputs(model, parts[name], edges)
+            # The batch may have filler rows at its end.
             for number, probabilities in zip(numbers_of_batch, out["probabilities"], strict=False)
         )
         ours = model_metrics(

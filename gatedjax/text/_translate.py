@@ -69,9 +69,13 @@ def run(
     with refusals(called):
         references = None
         if options.references is not None:
+            # The references are read first, so that a wrong path fails before the network is
+            # loaded.
             references = lines_of(read_limited(options.references, MOST_TEXT_BYTES).decode())
         translator = open_model(options.folder, bpe=options.bpe, average=options.average)
+        # The parameters were averaged when the folder was opened.
         search = dataclasses.replace(translator.search, average=1, **changes)
+        # A character more than the limit is read, so that a longer input is noticed and not cut.
         text = lines.read(MOST_TEXT_BYTES + 1)
         check_most("the characters of the input", len(text), MOST_TEXT_BYTES)
         texts = lines_of(text)

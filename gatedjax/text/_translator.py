@@ -110,6 +110,7 @@ def translate_texts(translator: Translator, texts: Sequence[str]) -> list[str]:
     """
     model, search = translator.model, translator.search
     ids = encode(translator.bpe, [text.strip() for text in texts])
+    # An empty text has only the stop token. Its translation is empty without the network.
     real = [i for i, pieces in enumerate(ids) if len(pieces) > 1]
     translations = [""] * len(texts)
     if not real:
@@ -157,6 +158,8 @@ def open_translator(
         settings = run_folder.config["config"]
         place = bpe or folder / BYTE_PAIRS
         pieces = gdata.BytePairs.load(place)
+        # Other byte pairs would number the pieces in another way, and the translation would be
+        # noise.
         if pieces.digest() != run_folder.config["vocabulary"]:
             raise ValueError(f"{place} is not the vocabulary that {folder} was trained with")
         model = _model(settings["model"], pieces)

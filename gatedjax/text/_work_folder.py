@@ -26,6 +26,8 @@ class WorkFolder:
         self._lock: WorkdirLock | None = None
 
     def __enter__(self) -> "WorkFolder":
+        # The parents are created separately, so that a failed training removes exactly the folders
+        # that it created.
         for place in reversed((self.path, *self.path.parents)):
             if not place.is_dir():
                 self._make(place)
@@ -44,6 +46,7 @@ class WorkFolder:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # After the first checkpoint the folder stays, so that the same command can continue.
         if error is not None and self.path in self._made and not self._has_checkpoints():
             self.remove()
         self._leave()

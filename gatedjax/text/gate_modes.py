@@ -226,6 +226,8 @@ def _encode_batch(
     outputs: Tree = model.apply(
         variables, batch, temperature, encoded=encoded, rngs={"gate": key}, method=GANet.gate_modes
     )
+    # Pooling has no weights if all gates are closed, so the network itself computes the scores of
+    # this pattern.
     shut = jnp.zeros((1, *encoded.mask.shape), jnp.float32)
     closed: Tree = model.apply(variables, batch, shut, encoded=encoded, method=GANet.with_gates)
     label, lengths = batch["label"], batch["lengths"]
@@ -296,6 +298,7 @@ class Texts:
                 f"batch must have a text of 1 to {longest} words, {counts.sum()} have more"
                 + shortest
             )
+        # Patterns are split after LOWER words, so a shorter text is padded to as many.
         width = max(int(lengths[rows].max()), LOWER)
         tokens_of_rows = np.zeros((len(rows), width), tokens.dtype)
         common = min(width, tokens.shape[1])
@@ -319,6 +322,8 @@ class Texts:
         for begin in range(0, len(self.rows), size):
             indices = np.arange(begin, begin + size)
             real = int(np.sum(indices < len(self.rows)))
+            # The last batch is filled up with copies of the last text, so that all batches share
+            # one program.
             indices = np.minimum(indices, len(self.rows) - 1)
             yield (
                 real,

@@ -47,6 +47,7 @@ def collect_shared_values(
     """
     settings = flatten({"train": to_json_values(config)}) | flatten(settings)
     later_batches = Seen(0)
+    # Only hashes are compared between the processes, so that no batch is sent over the network.
     for batch in itertools.islice(() if eval_data is None else eval_data, 1, None):
         later_batches.add(batch)
     return (
@@ -111,6 +112,9 @@ def agree(values: dict[str, Any]) -> None:
       ProcessMismatch: on all processes, if values differ; the message names the processes and the
         values.
     """
+    # Each process compares the texts of all processes, so that all processes raise the error. If
+    # only a single process raised it, the remaining processes would wait for it in the next
+    # exchange without end.
     texts = gather_text(json.dumps(values, sort_keys=True))
     if len(set(texts)) == 1:
         return

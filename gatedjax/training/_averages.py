@@ -96,6 +96,8 @@ def eval_params(params: Any, opt_state: Any) -> Any:
     """
     ours = lambda node: isinstance(node, _AVERAGES)  # noqa: E731  (optax.ema averages gradients)
     point = params
+    # In a chain the point moves from node to node, so that each parameter has the value of the last
+    # transformation that does not mask it.
     for node in filter(ours, jax.tree.leaves(opt_state, is_leaf=ours)):
         point = _move(node, params, point)
     return point
@@ -132,6 +134,8 @@ def _move(node: Any, params: Any, point: Any) -> Any:
     elif node.cache is None:  # the opaque mode of SAM has no other parameters
         return point
     else:
+        # Between two ascent steps the parameters are perturbed, and the cache has the parameters to
+        # which the optimiser returns.
         is_back = node.steps_since_sync == 0
         keep = lambda saved, p: jnp.where(is_back, p, saved)  # noqa: E731
         new_point = jax.tree.map(keep, node.cache, take_unmasked(node.cache))

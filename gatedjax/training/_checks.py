@@ -89,12 +89,15 @@ def check_eval_params(point: Callable[..., Any], state: TrainState) -> None:
       ValueError: if its result differs from the parameters in structure, shapes or dtypes.
     """
     try:
+        # The function is traced and not computed, because the check must be fast and the state has
+        # only shapes.
         result = jax.eval_shape(point, state.params, state.opt_state)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise TypeError(
             "eval_params(params, opt_state) fails for this task and optimizer, so give fit another "
             f"eval_params=: {error}"
         ) from error
+    # The structure is compared as well, because two trees may have the same dotted names.
     lines = differences(describe_arrays(state.params), describe_arrays(result))
     is_same: Any = jax.tree.structure(result) == jax.tree.structure(state.params)  # type: ignore[operator]
     if lines or not is_same:
@@ -138,6 +141,8 @@ def first_batch(train_data: Any, num_steps: int) -> Batch:
             "train_data must give the batch of a step as train_data[step], got "
             f"{type(train_data).__name__}"
         )
+    # The length of other data is that of an epoch, after which they go on. Only for a list and for
+    # data of a single pass it limits the steps.
     ends = isinstance(train_data, list | tuple) or getattr(train_data, "one_pass", False)
     if ends and len(train_data) < num_steps:
         raise ValueError(f"train_data has {len(train_data)} batches for {num_steps} steps")
@@ -164,6 +169,7 @@ def first_evaluation_batch(eval_data: Any) -> Batch | None:
             f"eval_data must be something to iterate again for every evaluation, such as a list; "
             f"a {type(eval_data).__name__} is spent after the first"
         )
+    # A dict can be iterated again, but it would yield the names of its arrays.
     if isinstance(eval_data, Mapping):
         raise TypeError("eval_data must be a list of batches, got one dict")
     try:
@@ -203,6 +209,7 @@ def check_arrays(state: TrainState) -> None:
     Raises:
       TypeError: for a PRNG key, or for a parameter that is not floating-point.
     """
+    # The state of the optimiser may have PRNG keys, because `keys_as_data` converts them.
     named = named_leaves(dataclasses.replace(state, opt_state=None))
     for name, leaf in named.items():
         if is_key(leaf):

@@ -229,6 +229,8 @@ def check_digests(saved: Any, current: dict[str, Any], where: Path) -> str | Non
                 place = leaf if leaf == _LENGTH else f"{leaf} in the first batch"
                 lines.append(f"  {_TITLES[name]}, {place}: saved {a}, now {b}")
                 changed.add(name)
+            # The text of an entry is dtype, shape and hash; without the hash it shows if the shape
+            # changed.
             if leaf != _LENGTH and str(a).rpartition(" ")[0] != str(b).rpartition(" ")[0]:
                 reshaped.add(name)
     programs = {
@@ -238,6 +240,9 @@ def check_digests(saved: Any, current: dict[str, Any], where: Path) -> str | Non
         and saved[name] != current[name]
         and data not in (changed if name == "init" else reshaped)
     }
+    # A program that differs because its data differ is not listed, because the message names the
+    # data. Other versions of packages may lower the same function to another text, so that a
+    # difference is no proof then.
     same_software = saved.get("software") == current.get("software")
     if same_software:
         lines = [*programs.values(), *lines]

@@ -94,6 +94,8 @@ class Interval:
 
     def speeds(self) -> dict[str, float]:
         """Returns steps and tokens per second without compilation, and the share of padding."""
+        # An interval may be shorter than the resolution of the clock, so the divisor has a lower
+        # limit.
         seconds = max(time.perf_counter() - self.began - self.compiling, 1e-9)
         speeds = {
             "steps_per_s": round(self.steps / seconds, 3),
@@ -169,6 +171,8 @@ class Meter:
         names = next(iter(lines.values()))
         means = {k: float(np.mean([line[k] for line in lines.values()])) for k in names}
         self._work.view.log(step, means)
+        # The sums are reset after the lines are written, so that each line has the mean of a single
+        # interval.
         self.pending, self.interval = {}, Interval()
 
     def check_skipped(self) -> None:
@@ -178,6 +182,7 @@ class Meter:
           NonFiniteError: if a run skipped more than `max_skipped` updates in a row.
         """
         updates, self._updates = self._updates, []
+        # All flags are fetched in a single transfer, because each transfer waits for the device.
         flags = jax.device_get([update.skipped for update in updates])
         for update, skipped in zip(updates, map(np.atleast_1d, flags), strict=True):
             for number, record in enumerate(self.records):
@@ -190,6 +195,7 @@ class Meter:
     def _report_skipped(self, number: int, record: Record, update: Update) -> None:
         step, limit = update.step + 1, self._work.config.max_skipped
         example_ids = update.example_ids[number]
+        # Filler rows have the id -1 and belong to no example.
         ids = [] if example_ids is None else [int(i) for i in example_ids if i >= 0]
         self.write(number, {"split": "skipped", "step": step, "example_id": ids})
         shown_ids = _first_ids(ids)

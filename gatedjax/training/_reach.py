@@ -143,6 +143,7 @@ def _not_updated(tx: optax.GradientTransformation, state: Any) -> set[str]:
     zero = _inner(program, [False] * len(program.jaxpr.invars))
     gradients = program.jaxpr.invars
     named = zip(_by_path(state.params), program.jaxpr.outvars, zero, gradients, strict=False)
+    # `optax.masked` passes on the gradient of a masked parameter itself.
     return {path for path, new, is_zero, grad in named if is_zero or new is grad}
 
 
@@ -167,14 +168,18 @@ def _results(equation: Any, zero: list[bool]) -> list[bool]:
         return [all(zero)] * count
     if name in _PRODUCTS:
         return [any(zero)] * count
+    # Only the first operand has the values; the second is a divisor, or has indices.
     if name in ("div", "gather", "dynamic_slice"):
         return [zero[0]] * count
+    # The first operand only chooses between the remaining operands.
     if name == "select_n":
         return [all(zero[1:])] * count
+    # The other operands are indices.
     if name == "dynamic_update_slice":
         return [zero[0] and zero[1]] * count
     if name.startswith("scatter"):
         return [zero[0] and zero[2]] * count
+    # The first operand is the number of the branch. A result is 0 only if it is 0 in all branches.
     if name == "cond":
         branches = [_inner(branch, zero[1:]) for branch in params["branches"]]
         return [all(results) for results in zip(*branches, strict=True)]
@@ -194,6 +199,8 @@ def _inner(program: Any, zero: list[bool]) -> list[bool]:
 def _scan_results(params: dict[str, Any], zero: list[bool]) -> list[bool]:
     """Returns for each result of a scan True if it is 0; a carry must begin with 0 and stay 0."""
     consts, carried = params["num_consts"], params["num_carry"]
+    # A carry may become nonzero only in a later iteration, so the body is searched until the carry
+    # that is known to be 0 does not shrink any more.
     while True:
         outputs = _inner(params["jaxpr"], zero)
         carry = zero[consts : consts + carried]
@@ -206,5 +213,6 @@ def _scan_results(params: dict[str, Any], zero: list[bool]) -> list[bool]:
 def _is_zero(value: Any) -> bool:
     if not hasattr(value, "dtype"):
         return isinstance(value, (int, float)) and value == 0
+    # PRNG keys have no zero and truth values no gradient, so both count as nonzero.
     is_number = jax.dtypes.issubdtype(value.dtype, np.number)
     return is_number and np.size(value) <= _LOOKED_AT and not np.any(np.asarray(value))

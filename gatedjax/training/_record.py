@@ -92,6 +92,7 @@ class Record:
 
 
 def _is_count(value: Any) -> bool:
+    # `isinstance` would accept true and false, because bool is a subclass of int.
     return type(value) is int and value >= 0
 
 
@@ -148,6 +149,8 @@ def check_run(run: Any, folder_step: int, array_steps: Any) -> None:
     """
     if not isinstance(run, dict):
         raise ValueError(f"run must be an object, got {type(run).__name__}")
+    # Record and arrays are written separately, so a damaged or forged checkpoint may combine a
+    # record with the arrays of another step.
     steps = np.atleast_1d(np.asarray(array_steps)).tolist()
     if "lanes" in run:
         if not isinstance(run["lanes"], list) or len(run["lanes"]) != len(steps):

@@ -99,6 +99,8 @@ def restore_everywhere(work: Workdir, shared: Shared, like: TrainState) -> Resto
         raise RuntimeError(f"process 0 cannot start: {failure}")
     if run is None:
         return None
+    # A broadcast needs arrays of the same shapes in all processes, so the other processes pass
+    # zeros, which the arrays of process 0 replace.
     trees = (like, _best_like(like)) if saved is None else (saved.state, saved.best)
     if saved is None:
         trees = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), trees)
@@ -140,10 +142,14 @@ def restore_or_begin(work: Workdir, shared: Shared, like: TrainState) -> Restore
         if note is not None:
             work.view.notice(note)
 
+    # The lock comes first, because another run could otherwise replace the checkpoints while they
+    # are read.
     log = work.take()
     newest = restore_newest(work.store, check, like, check_program)
     if newest is None:
         description = settings | shared.metadata | {"train": config}
+        # Only a new run writes these files, so that they describe its beginning, also after it was
+        # continued on another machine.
         write_json(work.path / "config.json", description)
         write_json(work.path / "environment.json", environment(config.seed))
         log.begin(None)
@@ -193,11 +199,15 @@ def restore_newest(
             except ValueError as error:
                 raise CheckpointDamaged(store.folder(step), [f"record: {error}"]) from None
             check_program(saved)
+        # A mismatch is a ValueError too, but no sign of damage: older checkpoints of the folder
+        # would not fit either.
         except CheckpointMismatch:
             raise
         except DAMAGED as error:
             damaged[step] = error
             continue
+        # Damaged checkpoints are moved only now, because a folder without any good checkpoint must
+        # stay as it is for its user.
         for bad, cause in damaged.items():
             moved = store.set_aside(bad)
             warnings.warn(

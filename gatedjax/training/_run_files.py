@@ -89,6 +89,7 @@ def remove_run(workdir: Path, locks: tuple[str, ...] = (LOCK, TRAIN_LOCK)) -> li
             f"{workdir} holds {', '.join(foreign[:5])} and no lock of a run, so it is not removed: "
             "move it away"
         )
+    # All locks are acquired before the first file is removed, so that a busy folder stays whole.
     with contextlib.ExitStack() as stack:
         for name in locks:
             stack.callback(WorkdirLock(workdir, name).release)
@@ -98,6 +99,7 @@ def remove_run(workdir: Path, locks: tuple[str, ...] = (LOCK, TRAIN_LOCK)) -> li
         for path in list(workdir.iterdir()):
             if _TEXTS.fullmatch(path.name):
                 _unlink(path)
+        # Only names that a run writes are removed, so that files of the user in these folders stay.
         for name, inside in _FOLDERS.items():
             _remove_contents(workdir / name, inside)
         # The locks are removed last, because they mark files that are left over if this is killed.

@@ -29,8 +29,10 @@ class Signals:
         self._bell: socket.socket | None = None
 
     def __enter__(self) -> "Signals":
+        # Python allows only the main thread to set signal handlers.
         if threading.current_thread() is threading.main_thread():
             ear, self._bell = socket.socketpair()
+            # `set_wakeup_fd` requires a socket that does not block.
             self._bell.setblocking(False)
             self._listener = threading.Thread(target=self._listen, args=(ear,), daemon=True)
             self._listener.start()
@@ -43,6 +45,7 @@ class Signals:
     def _note(self, number: int, frame: FrameType | None) -> None:
         del frame
         self.received = number
+        # The previous handler returns at once, so that a second signal can end a run that hangs.
         signal.signal(number, self._before[number])
 
     def _listen(self, ear: socket.socket) -> None:
@@ -50,6 +53,8 @@ class Signals:
         is_reported = False
         with ear:
             while heard := ear.recv(64):
+                # Another program in this process, such as an event loop, may wait for the same
+                # bytes.
                 if self._old_bell != -1:
                     os.write(self._old_bell, heard)
                 if not is_reported and set(heard) & set(STOPPING):
@@ -61,6 +66,8 @@ class Signals:
             signal.signal(number, handler)
         if self._bell is not None:
             signal.set_wakeup_fd(self._old_bell)
+            # Closing this end makes `recv` of the thread return an empty result, which ends the
+            # thread.
             self._bell.close()
             self._bell = None
             self._listener.join()

@@ -37,6 +37,7 @@ def train_all_but(
             raise ValueError(f"frozen must be among {sorted(names)}, got {missing}")
         return tree
 
+    # `set_to_zero` has no state, so that frozen parameters need no memory in the optimiser.
     groups = {"trained": tx, "frozen": optax.set_to_zero()}
     parts = optax.partition(groups, labels, mask_compatible_extra_args=True)
 
@@ -125,6 +126,8 @@ def call_update(
         try:
             return update(grads, state, params, **extra)
         except TypeError as error:
+            # Optax has no way to ask which arguments a transformation accepts, so the name is read
+            # from the message of Python.
             unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
             if unknown is None or unknown[1] not in extra:
                 raise
@@ -158,6 +161,8 @@ def keys_as_data(tx: optax.GradientTransformation) -> optax.GradientTransformati
             leaves = jax.tree.leaves(tx.init(params))
             impls.extend(jax.random.key_impl(x) if is_key(x) else None for x in leaves)
 
+        # Integers do not show which generator they belong to, so the kinds are taken from a traced
+        # `init`.
         jax.eval_shape(kinds, updates if params is None else params)
         leaves, structure = jax.tree.flatten(state)
         keys = [

@@ -50,7 +50,10 @@ def add_kill(on_event: Callable[[str, int], None] | None) -> Callable[[str, int]
             on_event(name, step)
         if name == event and step == int(number):
             if seconds:
+                # SIGKILL cannot be caught, so that the process dies without cleaning up, as in a
+                # power cut.
                 timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL))
+                # A run that ends sooner must not wait for the timer.
                 timer.daemon = True
                 timer.start()
             else:

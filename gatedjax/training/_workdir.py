@@ -73,6 +73,8 @@ class Workdir:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             try:
+                # A failure of the display must not keep a save in progress from ending, so
+                # `finally` closes the store.
                 self.view.close()
                 if self._board is not None:
                     self._board.close()
@@ -86,6 +88,8 @@ class Workdir:
             raise
         finally:
             if self._log is not None:
+                # The lock is released after the log is closed, because the next run may write as
+                # soon as it is free.
                 self._log.close()
             if self._lock is not None:
                 self._lock.release()
@@ -93,6 +97,8 @@ class Workdir:
     def take(self) -> MetricsLog:
         """Locks the folder and returns its log, on which the caller must call `begin`."""
         self.path.mkdir(parents=True, exist_ok=True)
+        # The lock file marks a folder as that of a run, so foreign files are looked for before it
+        # is created.
         check_workdir(self.path)
         self._lock = WorkdirLock(self.path)
         self._log = MetricsLog(self.path / "metrics.jsonl")
@@ -121,6 +127,7 @@ class Workdir:
             return
         self._log.write(line)
         if self._on_log is not None:
+            # The callback gets a copy, because TensorBoard reads the line after it.
             self._on_log(dict(line))
         if self._board is not None:
             for name, value in line.items():
@@ -138,6 +145,7 @@ class Workdir:
         """
         self.check()
         if self._log is not None:
+            # A checkpoint that survives a power cut must find the lines up to its step in the log.
             self._log.sync()
         self.store.save(step, state, best, record)
 

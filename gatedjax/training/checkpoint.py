@@ -91,6 +91,7 @@ class CheckpointStore:
         if not self.directory.is_dir():
             return []
         names = [path.name for path in self.directory.iterdir() if path.is_dir()]
+        # `isdecimal` accepts leading zeros and digits of other scripts, which no save writes.
         return sorted(int(n) for n in names if n.isdecimal() and n == str(int(n)))
 
     def steps(self) -> list[int]:
@@ -122,11 +123,15 @@ class CheckpointStore:
             raise RuntimeError(f"process 0 saves checkpoints, this is {jax.process_index()}")
         self.wait()
         if os.path.lexists(self.folder(step)):
+            # A run that was continued reaches the step again with the same bits, so the old
+            # checkpoint stays.
             if manifest.is_complete(self.folder(step)):
                 self._saved.append(step)
                 return
             self.set_aside(step)
         if self._writer is None:
+            # A single thread keeps the order of the saves. Leftovers are removed here and not in
+            # the constructor, because programs that only read must change no files.
             self._writer = concurrent.futures.ThreadPoolExecutor(1, "checkpoint")
             self._clean()
         trees = {
@@ -155,6 +160,8 @@ class CheckpointStore:
             # The arrays are read back, because Orbax has reported saves that wrote no array.
             for item, entries in manifest.read_manifest(partial)["leaves"].items():
                 _read_arrays(partial, item, entries, set(entries))
+            # The rename makes the step visible in a single operation. The folder is synced, because
+            # otherwise a power cut may undo the rename.
             os.rename(partial, self.folder(step))
             manifest.sync_folder(self.directory)
         except BaseException:
@@ -169,6 +176,8 @@ class CheckpointStore:
         between = [step for step in complete[:-1] if step % self.every]
         regular = [step for step in complete if step not in between]
         for step in between + regular[: -self.keep]:
+            # The folder is renamed first, because a step that is half removed would count as
+            # damaged.
             removed = self.directory / f"{step}.removed"
             _remove(removed)
             try:
@@ -213,6 +222,7 @@ class CheckpointStore:
             f"{str(error).strip() or type(error).__name__}. "
             f"Steps that are whole: {self.steps() or 'none'}."
         )
+        # The number lets a caller distinguish a full disk from other failures.
         failure.errno = getattr(error, "errno", None)
         raise failure from error
 
@@ -293,6 +303,7 @@ class CheckpointStore:
         trees = {"state": state_like, "best": best_like}
         for item, like in trees.items():
             saved = {name: entry[0] for name, entry in leaves.get(item, {}).items()}
+            # The comparison needs only the manifest, so no array of another network is read.
             check_leaves(saved, describe_arrays(like), self.directory)
         state, best = (
             self._read_tree(step, item, leaves[item], like) for item, like in trees.items()
@@ -387,6 +398,7 @@ def _read_arrays(
     stored = {n: e[0] for n, e in leaves.items() if n not in empty}
     try:
         arrays = _orbax_arrays(folder / item, stored, names - empty.keys())
+    # A machine with too little memory is no sign of damage.
     except MemoryError:
         raise
     except Exception as error:
@@ -422,6 +434,8 @@ def _copy_if_shared(array: Any) -> np.ndarray:
 
 
 def _orbax() -> tuple[Any, Any]:
+    # Orbax is imported only here, because its import takes most of a second and `import
+    # gatedjax.training` does not need it.
     import orbax.checkpoint as ocp
 
     # Orbax logs each file that it touches at the level "warning".
@@ -441,6 +455,7 @@ def _orbax_save(
             handlers[item] = ocp.StandardCheckpointHandler(multiprocessing_options=alone)
             arguments[item] = ocp.args.StandardSave(tree)
         else:
+            # The standard handler has no option that turns compression off.
             handlers[item] = ocp.PyTreeCheckpointHandler(
                 multiprocessing_options=alone, use_compression=False
             )
@@ -505,6 +520,8 @@ def _orbax_arrays(folder: Path, saved: dict[str, str], names: set[str]) -> dict[
     wrong = wrong or _other_codecs(folder)
     if not wrong:
         size = sum(math.prod(named[n].shape) * np.dtype(named[n].dtype).itemsize for n in names)
+        # The check comes before the arrays are allocated, because the system would kill the
+        # process.
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if size > memory:
             wrong = [f"arrays of {size} bytes on a machine with {memory}"]

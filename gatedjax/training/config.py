@@ -189,10 +189,14 @@ def make_optimizer(
     }
     links = [_forgetful(config, rate, adam) if config.reset_moments else rules[config.name]()]
     if config.clip_norm is not None:
+        # The gradient is clipped before the rule, so that the moments of the rule are those of the
+        # clipped gradient.
         links.insert(0, optax.clip_by_global_norm(config.clip_norm))
     if frozen:
         links = [train_all_but(optax.chain(*links), frozen)]
     if config.ema_decay is not None:
+        # The average stands behind the part with the frozen parameters, because evaluation needs an
+        # average of all parameters.
         links.append(params_ema(config.ema_decay))
     return links[0] if len(links) == 1 else optax.chain(*links)
 
@@ -200,6 +204,7 @@ def make_optimizer(
 def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
     """Raises ValueError for numbers out of range and for options that the rule does not have."""
     check_choices(config)
+    # Comparisons in this form also refuse NaN.
     if not 0 < config.learning_rate < float("inf"):
         raise ValueError(f"learning_rate must be positive and finite, got {config.learning_rate}")
     if not 0 <= config.weight_decay < float("inf"):
@@ -243,6 +248,7 @@ TO_ZERO = ("cosine", "linear")
 def _schedule(config: OptimizerConfig, num_steps: int, learning_rate: Any) -> Any:
     """Returns the learning rate, as a number or as a function of the step."""
     peak: Any = config.learning_rate if learning_rate is None else learning_rate
+    # A number needs no counter of steps in the state of the optimiser, a schedule does.
     if config.schedule == "constant" and not config.warmup_steps:
         return peak
     decay_steps = max(num_steps - config.warmup_steps, 1)
@@ -274,6 +280,7 @@ def _forgetful(
     def falls(count: jax.Array) -> jax.Array:
         return (count >= begin) & ((count - begin) % config.decay_every == 0)
 
+    # Only the moments are reset; the schedule of the rate is outside and keeps its count of steps.
     links = [reset_where(optax.scale_by_adam(**adam), falls)]
     if config.weight_decay:
         links.append(optax.add_decayed_weights(config.weight_decay))

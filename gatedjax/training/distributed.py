@@ -96,6 +96,8 @@ def initialize(config: DistributedConfig) -> bool:
             "process_id": config.process_id,
         }
         peers = f"{config.num_processes} processes at {config.coordinator}"
+        # Process 0 opens the coordinator itself. The wait gives a clear message if it does not
+        # answer.
         if config.process_id != 0:
             _wait_for(config.coordinator, config.timeout_s)
 
@@ -105,6 +107,7 @@ def initialize(config: DistributedConfig) -> bool:
             "them with the same coordinator and num-processes, and process-id 0, 1, ...",
             file=sys.stderr,
         )
+        # The timer runs in a separate thread, where `sys.exit` would end only that thread.
         os._exit(EXIT_UNREACHABLE)
 
     # The timer ends sooner than the wait of JAX, which would end with a stack trace.
@@ -150,6 +153,7 @@ def broadcast_json(text: str) -> str:
     from jax.experimental import multihost_utils
 
     data = np.frombuffer(text.encode(), np.uint8) if is_main() else np.zeros(0, np.uint8)
+    # A broadcast needs arrays of the same shape in all processes, so the size is sent first.
     size = int(multihost_utils.broadcast_one_to_all(np.int32(len(data))))
     padded = np.zeros(size, np.uint8)
     padded[: len(data)] = data
@@ -168,6 +172,7 @@ def gather_text(text: str) -> list[str]:
     digests = np.asarray(multihost_utils.process_allgather(digest))
     if (digests == digest).all():
         return [text] * len(digests)
+    # A gather needs rows of the same length, so the texts are padded to the longest.
     sizes = np.asarray(multihost_utils.process_allgather(np.int32(len(data))))
     padded = np.zeros(sizes.max(), np.uint8)
     padded[: len(data)] = data

@@ -35,11 +35,13 @@ def run_evaluation(
     for number, batch in enumerate(data):
         check_batch(batch, f"evaluation batch {number}")
         real = np.asarray(batch["weight"]) > 0
+        # The batch gives only the shapes: the carried state starts once per pass over the data.
         if number == 0:
             carry = parallel.shard_carry(init_carry(task, batch))
         batch_metrics, predictions, carry = step(params, parallel.shard(batch), carry, model_state)
         metrics = merge(metrics, jax.device_get(batch_metrics))
         for name, values in jax.device_get(predictions).items():
+            # `shard` may have added rows at the end, and the batch itself may have filler rows.
             rows.setdefault(name, []).append(np.asarray(values)[: len(real)][real])
     return metrics, {name: np.concatenate(parts) for name, parts in rows.items()}
 

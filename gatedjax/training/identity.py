@@ -52,6 +52,8 @@ def settings_of(
     settings = _mapping("settings", source)
     train = to_json_values(config) | _mapping("settings['train']", settings.get("train", {}))
     if optimizer is not None:
+        # `check_optimizer` accepts an optimizer only if these options are the defaults, so they do
+        # not describe it. A setting with the name "optimizer" replaces the digest.
         del train["optimizer"]
         settings = {"optimizer": optimizer} | settings
     return settings | {"train": train}

@@ -136,6 +136,8 @@ def make_lane_step(task: Task, config: TrainConfig) -> Callable[..., Any]:
     def step(
         state: TrainState, batch: Batch, key: jax.Array, active: jax.Array, value: jax.Array
     ) -> tuple[TrainState, Metrics]:
+        # The optimiser is built inside the traced function, because its rate is an argument of the
+        # program.
         rate = value if swept and config.sweep_over == "learning_rate" else None
         tx = make_optimizer(
             config.optimizer, config.num_steps, learning_rate=rate, frozen=frozen_parameters(task)
@@ -143,6 +145,8 @@ def make_lane_step(task: Task, config: TrainConfig) -> Callable[..., Any]:
         varied = _vary(task, config.sweep_over, value) if swept and rate is None else task
         lane_step = make_train_step(varied, tx, accumulate=config.accumulate, check_loss=True)
         new, metrics = lane_step(state, batch, key)
+        # A lane that has ended stays in the program, because another number of lanes would be
+        # compiled again.
         return jax.tree.map(lambda n, o: jnp.where(active, n, o), new, state), metrics
 
     return jax.vmap(step)
@@ -177,6 +181,7 @@ class _Lanes:
     ) -> None:
         self.accumulate = config.accumulate
         self.count, width = len(lanes), min(len(devices), len(lanes))
+        # The additional lanes are copies of the last lane.
         self.rows = np.minimum(np.arange(-(-self.count // width) * width), self.count - 1)
         padded = [lanes[row] for row in self.rows]
         self.train_data = [train_data[row] for row in self.rows]
@@ -190,6 +195,7 @@ class _Lanes:
         self.split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("lane"))
         self.whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
         self.keys = jnp.stack([jax.random.key(lane.seed) for lane in padded])
+        # NaN stands for a lane without a value, because the program takes an array of numbers.
         values = [math.nan if lane.value is None else lane.value for lane in padded]
         self.values = jax.device_put(np.array(values, np.float32), self.split)
         self.traces = self.eval_traces = 0
@@ -209,6 +215,7 @@ class _Lanes:
         over = (0, 0, 0 if self.own else None, 0)
         self.eval_step = jax.jit(jax.vmap(evaluate, over), out_shardings=self.split)
         self.state = jax.device_put(jax.tree.map(lambda x: x[self.rows], initial.state), self.split)
+        # The arrays are copied, because `keep_best` writes into them.
         self.best_params = jax.tree.map(np.array, initial.best)
 
     def batches(self, start: int) -> Iterator[list[Batch]]:
@@ -243,10 +250,13 @@ class _Lanes:
         _copy_lanes(last, self.best_params, numbers)
 
     def fetch_carry(self) -> Carry:
+        # `fit_lanes` refuses tasks with a carried state.
         return None
 
     def fetch(self, carry: Carry, records: list[Record]) -> tuple[TrainState, Params]:
         state = jax.tree.map(lambda x: x[: self.count], jax.device_get(self.state))
+        # The arrays are copied, because only the result has the last parameters of lanes without an
+        # evaluation.
         best = jax.tree.map(np.array, self.best_params)
         fresh = [number for number, record in enumerate(records) if not record.best_metrics]
         params = eval_params(state.params, state.opt_state)
@@ -395,6 +405,8 @@ def fit_lanes(
     if config.parallel == "single":
         lane_devices = lane_devices[:1]
     if config.sweep and config.sweep_over != "learning_rate":
+        # A value that the task cannot have is refused here, before files are written, and not
+        # during the first trace.
         for value in config.sweep:
             _vary(task, config.sweep_over, value)
     lanes, work = lanes_of(config), Workdir(workdir, config, on_event, on_log, False)

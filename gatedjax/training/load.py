@@ -113,6 +113,8 @@ def _read_part(
         raise ValueError(f"which must be 'best' or 'last', got {which!r}")
     store = CheckpointStore(Path(workdir) / "checkpoints")
     if step is None:
+        # A run may remove the newest checkpoint while it is read, and `read_newest` then tries
+        # again.
         return store, *store.read_newest(
             lambda steps: store.restore_partial(steps[-1], like, which, part)
         )
@@ -161,6 +163,7 @@ def average_params(workdir: str | Path, like: Any, count: int) -> tuple[Any, tup
         total: Any = None
         for step in steps:
             params, _ = load_params(workdir, like, which="last", step=step)
+            # The sum is in float64, because narrower types would round at each addition.
             wide = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
             total = wide if total is None else jax.tree.map(np.add, total, wide)
         mean = jax.tree.map(lambda x, y: (x / len(steps)).astype(y.dtype), total, like)

@@ -39,6 +39,8 @@ class WorkdirLock:
 
     def __init__(self, workdir: str | Path, name: str = LOCK) -> None:
         self.path = Path(workdir).absolute() / name
+        # A link in the place of the lock file is refused, because its target would be emptied
+        # below.
         self._file: int | None = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         self._opened = _inode(os.fstat(self._file))
         try:
@@ -62,6 +64,8 @@ class WorkdirLock:
                 "Wait for it, stop it, or use another workdir."
             ) from None
         os.ftruncate(self._file, 0)
+        # The content serves only the message to a second run. The lock itself is the flock, which
+        # the system releases even after SIGKILL.
         os.pwrite(
             self._file,
             to_json({"pid": os.getpid(), "host": socket.gethostname()}).encode() + b"\n",
@@ -77,6 +81,8 @@ class WorkdirLock:
             path then belongs to somebody else.
         """
         try:
+            # The path is looked up again, because the open descriptor still works after the folder
+            # was moved or removed.
             inode = _inode(os.stat(self.path, follow_symlinks=False))
         except (FileNotFoundError, NotADirectoryError):
             inode = None

@@ -211,10 +211,13 @@ class MetricsLog:
                 RuntimeWarning,
                 stacklevel=2,
             )
+        # Lines after the restored step are dropped, because the run writes them again. The file is
+        # replaced as a whole, so that a crash leaves the old lines or the new ones.
         last = -1 if restored_step is None else restored_step
         write_text(
             self.path, "".join(f"{line}\n" for step, line in self._found or () if step <= last)
         )
+        # The lines are not needed any more, and a long run has many of them.
         self._found = None
         self._file = self.path.open("a", encoding="utf-8")
 

@@ -198,6 +198,7 @@ def train(run: Run, signals: Signals) -> int | None:
         while not run.over and not stop:
             profile.before_step(run.step - first_step, engine.state)
             _step(run, next(batches))
+            # A save that failed is reported soon after it, not at the next checkpoint.
             work.report_saved()
             at_end = run.step >= config.num_steps or _is_last_step(run)
             if run.step % config.log_every == 0 or at_end:
@@ -223,7 +224,9 @@ def _step(run: Run, batches: list[Batch]) -> None:
     first, view, meter = batches[0], run.work.view, run.meter
     check_batch(first, f"the batch of step {run.step}")
     if run.work.several:
+        # A single process compares no digests, so it saves the time of hashing.
         run.seen.add(first)
+    # Each new shape is compiled, and a gradient of another shape may reach other parameters.
     shape = tuple(sorted((name, np.shape(value)) for name, value in first.items()))
     new = shape not in run.shapes
     began = time.perf_counter()
@@ -234,6 +237,8 @@ def _step(run: Run, batches: list[Batch]) -> None:
         view.phase("compile")
     metrics = run.engine.advance(batches, meter.running())
     if new:
+        # The time of the compilation is measured, so that speeds and the estimated end leave it
+        # out.
         jax.block_until_ready(metrics)
         seconds = time.perf_counter() - began
         meter.interval.compiling += seconds
@@ -260,6 +265,8 @@ def _evaluate(run: Run) -> None:
     if improved:
         run.engine.keep_best(improved)
     seconds = time.perf_counter() - began
+    # An evaluation takes no part in the speed of training, so the interval begins later by its
+    # time.
     meter.interval.began += seconds
     if compiled:
         work.view.once(seconds)
@@ -272,6 +279,7 @@ def _is_last_step(run: Run) -> bool:
 
 def _decide(run: Run, at_end: bool) -> None:
     for record in run.meter.records:
+        # A lane that has ended keeps the step at which it ended.
         if record.finished is None:
             record.step = run.step
             record.finished = record.find_end_reason(run.step, run.work.config)
@@ -298,11 +306,14 @@ def _find_signal(run: Run, signals: Signals) -> int | None:
 
 def _save(run: Run) -> None:
     engine, work, meter = run.engine, run.work, run.meter
+    # The record of the checkpoint has the number of updates that were skipped in a row.
     meter.check_skipped()
     # All processes take part in fetching the carried state and in the comparison.
     carry = engine.fetch_carry()
     if work.several:
+        # The comparison comes before the save, so that parameters that drifted apart are not saved.
         run.seen.compare(run.step, engine.fetch(carry, meter.records)[0].params)
+    # Only process 0 continues here, so no exchange between processes may follow.
     if not work.writes:
         return
     work.view.phase("save")
@@ -378,6 +389,8 @@ class _Single:
         self.state = parallel.place(initial.state)
         self.best_params = initial.best
         self.point = self.point_on_host = point
+        # A function that only looks up its result needs no program; a computation is compiled once
+        # for the devices and once for the host.
         if point is not find_eval_params or is_computed(initial.state.opt_state):
             self.point, self.point_on_host = parallel.on_copies(point), jax.jit(point)
 
@@ -466,6 +479,8 @@ def _begin(
     restored = initial = restore_everywhere(work, shared, like)
     if initial is None:
         state = jax.device_get(make(seed_key))
+        # A new state passes through the host like a restored state, so that both are placed on the
+        # devices in the same way.
         best = best_of(state.params, state.model_state)
         initial = Restored(dataclasses.asdict(Record()), state, best)
     records = records_of([initial.run], initial.run["step"], config)
@@ -586,6 +601,8 @@ def fit(
     if config.seeds > 1 or config.sweep:
         raise ValueError("fit trains one seed; fit_lanes trains several seeds or a sweep")
     parallel = parallel or make_parallel(config.parallel, accumulate=config.accumulate)
+    # The step would use the number of `parallel`, while the checkpoints record the number of the
+    # configuration.
     if parallel.accumulate != config.accumulate:
         raise ValueError(
             f"parallel was made with accumulate {parallel.accumulate}, the configuration "

@@ -72,6 +72,7 @@ def _walk(folder: Path) -> tuple[dict[str, int], list[str], list[Path]]:
     sizes, problems, folders = {}, [], [folder]
     if folder.is_symlink():
         return {}, ["the folder is a link"], []
+    # The loop appends to the list that it reads, so that it visits all levels without recursion.
     for current in folders:
         with os.scandir(current) as entries:
             for entry in entries:
@@ -120,6 +121,8 @@ def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> 
             for item, arrays in leaves.items()
         },
     }
+    # All files and names must be on disk before the manifest, because the manifest vouches for
+    # them.
     for subfolder in reversed(folders):
         sync_folder(subfolder)
     partial = folder / f"{NAME}.partial"
@@ -127,6 +130,7 @@ def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> 
         file.write(_render(content))
         file.flush()
         os.fsync(file.fileno())
+    # After a crash the manifest is either missing or complete, because a rename is atomic.
     os.replace(partial, folder / NAME)
     sync_folder(folder)
 
@@ -147,6 +151,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     raw = path.read_bytes()
     try:
         content = json.loads(raw)
+        # The bytes are compared, because JSON would ignore some changes, such as a second entry
+        # with the same name.
         is_intact = isinstance(content, dict) and _render(content) == raw
     except (ValueError, RecursionError):
         is_intact = False
@@ -263,6 +269,7 @@ def verify(folder: Path, below: str = "") -> dict[str, Any]:
     """
     manifest = read_manifest(folder)
     problems = _sizes(folder, manifest["files"])
+    # The cheap checks come first: a file of another size need not be hashed.
     if not problems and (fault := find_excess(manifest)):
         problems = [fault]
     if not problems:

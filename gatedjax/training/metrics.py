@@ -36,6 +36,7 @@ class Ratio:
           values: a value per row. Values at rows of weight 0, NaN included, have no effect.
           weight: a weight per row; 0 for filler rows.
         """
+        # The values are replaced before the product, because 0 times NaN is NaN.
         real_values = jnp.where(weight > 0, values, 0).astype(jnp.float32)
         return cls(total=jnp.sum(real_values * weight), count=jnp.sum(weight).astype(jnp.float32))
 
@@ -106,5 +107,6 @@ def to_floats(metrics: Mapping[str, Ratio]) -> dict[str, float]:
     """
     values = {name: ratio.value() for name, ratio in jax.device_get(dict(metrics)).items()}
     if "perplexity" in values:
+        # The exponential of more than 709 overflows float64.
         values["perplexity"] = float(np.exp(np.float64(min(values["perplexity"], 700.0))))
     return values

@@ -33,6 +33,7 @@ def pad_rows(batch: Batch, multiple: int) -> Batch:
 
     def pad(name: str, array: Any) -> np.ndarray:
         array = np.asarray(array)
+        # 0 is the id of a real example, so filler rows need another id.
         value = FILLER_ID if name == "example_id" else 0
         widths = [(0, extra)] + [(0, 0)] * (array.ndim - 1)
         return np.pad(array, widths, constant_values=value)
@@ -143,6 +144,7 @@ class Parallel:
             count = len(self.devices)
             tree = jax.tree.map(lambda x: np.reshape(x, (count, -1, *np.shape(x)[1:])), tree)
             if self.several_processes:
+                # pmap takes only the rows for the devices of this process.
                 mine = [device in self._local for device in self.devices]
                 tree = jax.tree.map(lambda x: x[mine], tree)
         return self._put(tree, self._split)
@@ -175,6 +177,7 @@ class Parallel:
             return jax.jit(function)
         if self.kind == "sharding":
             return jax.jit(function, out_shardings=self._whole)
+        # The copies of pmap are a single array with a leading axis over the devices.
         return jax.jit(jax.vmap(function), out_shardings=self._split)
 
     def train_step(
@@ -236,6 +239,8 @@ class Parallel:
             def run(*args: Any) -> Any:
                 metrics, predictions, carry = mapped(*args)
                 if self.several_processes:
+                    # A process has only the predictions of its devices, and the caller expects all
+                    # rows.
                     predictions = multihost_utils.process_allgather(predictions, tiled=True)
                 rows = {k: np.reshape(v, (-1, *v.shape[2:])) for k, v in predictions.items()}
                 return metrics, rows, carry

@@ -71,6 +71,7 @@ class ProgressView:
 
     def once(self, seconds: float, steps: int = 0) -> None:
         """Excludes time and steps that do not recur, such as compilation, from the estimate."""
+        # Moving the start forward removes the time from the mean time of a step.
         self._start += seconds
         self._first += steps
 

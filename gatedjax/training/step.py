@@ -21,6 +21,8 @@ from gatedjax.training.task import (
     is_stateful,
 )
 
+# The position of a name is folded into the key. A new stream belongs at the end, because another
+# order would change the random bits of all runs.
 STREAMS = ("dropout", "gate")
 MEAN_LOSS = "loss is a mean"
 
@@ -148,6 +150,8 @@ def _with_carry(task: Any, check_loss: bool) -> Callable[..., Any]:
 
 def _is_mean(total: jax.Array, loss: Ratio, rows: int) -> Ratio:
     """Returns 1, else 0, as a `Ratio` if a loss is the mean of its metric "loss", not the sum."""
+    # With a single row the mean equals the sum, so a total that equals the sum is never refused.
+    # The tolerances cover the rounding of float32 sums.
     differs = jnp.abs(total - loss.total) > 0.01 * jnp.abs(loss.total)
     equal = [
         jnp.abs(total * n - loss.total) < 1e-4 * jnp.abs(loss.total) for n in (loss.count, rows)
@@ -341,9 +345,11 @@ def make_train_step(
                 loss, state.params, *inputs
             )
         if gathered and axis_name is not None:
+            # Each device computed all rows, and carries only its rows to the next batch.
             carry = _own_rows(carry, axis_name)
         total, metrics, grads = over_devices((total, metrics, grads))
         note = {MEAN_LOSS: metrics.pop(MEAN_LOSS)} if check_loss else {}
+        # A batch of filler rows only has the count 0.
         count = jnp.maximum(metrics["loss"].count, 1)
         divide = lambda tree: jax.tree.map(lambda g: g / count.astype(g.dtype), tree)  # noqa: E731
         grads = divide(grads)
@@ -382,7 +388,9 @@ def make_train_step(
             for name, ratio in metrics.items()
         }
         metrics["grad_norm"] = Ratio(
-            total=jnp.where(finite, norm, 0).astype(jnp.float32), count=finite.astype(jnp.float32)
+            # Skipped updates are left out of the mean norm, so they do not count.
+            total=jnp.where(finite, norm, 0).astype(jnp.float32),
+            count=finite.astype(jnp.float32),
         )
         metrics["skipped"] = Ratio(total=1 - finite.astype(jnp.float32), count=unit)
         metrics |= note

@@ -106,6 +106,8 @@ def check(
         account, rows = reader.read_part(part)
         part_options = declared.of_part(part, options)
         pieces = {part: rows}
+        # The training part is split as `load` does it, so that overlaps of the held-out texts are
+        # found.
         if "validation" not in declared.official and part == "train":
             pieces = dict(zip(("train", "validation"), hold_out(declared, rows), strict=True))
         first, ids_per_row = ID_BASE[part], declared.ids_per_row(part_options)
@@ -188,6 +190,7 @@ class _Reader:
                     file_name = str(path)
                     rows = declared.read_rows(path, part)
                     lines = _recount(path, rows, declared)
+            # The check reports on all parts, so a part that cannot be read does not end it.
             except (ValueError, OSError) as failure:
                 error = f"{part}: {failure}"
                 fault = Quarantined(file_name, 0, str(failure).removeprefix(f"{file_name}: "))
@@ -222,6 +225,7 @@ def _recount(path: AnyPath, rows: Rows, declared: DataSet) -> int:
         return rows.lines  # texts are not lines; the reader counted them before parsing
     places = [row.index + 1 for row in rows.rows] + [q.line for q in rows.quarantine]
     lines = declared.count(path)
+    # Equal numbers do not suffice, because a line that is counted twice could hide a lost line.
     if sorted(places) != list(range(1, len(places) + 1)):
         raise ValueError(f"{path}: {len(places) - len(set(places))} lines are accounted for twice")
     return lines

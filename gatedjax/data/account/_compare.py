@@ -114,6 +114,7 @@ def describe(split: str, texts: Sequence[Text], classes: Sequence[str]) -> Split
 
 def compare(a: str, b: str, texts: Mapping[str, Sequence[Text]], examples: int) -> Overlap:
     """Finds the texts of split `b` that are also in split `a`, and lists the first `examples`."""
+    # Texts are compared by their digests, which take less memory than the texts.
     first: dict[bytes, Text] = {}
     for text in texts[a]:
         if text.length:

@@ -51,6 +51,7 @@ def plan_buckets(lengths: ArrayLike, max_buckets: int) -> tuple[int, ...]:
         choices.append(choice)
     edges, j = [], distinct
     for choice in reversed(choices):
+        # The best plan may need fewer edges than are allowed.
         if j == 0:
             break
         edges.append(int(sizes[j - 1]))

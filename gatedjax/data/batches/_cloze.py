@@ -60,6 +60,7 @@ def plan_cloze_shapes(
         for name in ("document_lengths", "query_lengths")
     ]
     best: tuple[float, list[tuple[int, int]]] = (np.inf, [])
+    # All divisions are tried, because the best number of document lengths depends on the data.
     for d in range(1, max_shapes + 1):
         edges = _through(plan_buckets(documents, d), longest[0])
         bucket = np.searchsorted(edges, documents)
@@ -124,6 +125,7 @@ def _buckets(encoded: EncodedCloze, shapes: Sequence[ClozeShape]) -> np.ndarray:
         place = np.searchsorted(sizes[of_size, 1], queries[inside])
         fits = place < len(of_size)
         bucket[inside[fits]] = of_size[place[fits]]
+    # -1 marks questions for which no shape is large enough.
     if (bucket < 0).any():
         i = int(np.argmax(bucket < 0))
         raise ValueError(
@@ -238,6 +240,7 @@ class ClozeBatches(PlannedBatches):
         documents = [encoded.documents[row] for row in rows]
         queries = [encoded.queries[row] for row in rows]
         counts = np.zeros((size, 1), int)
+        # Filler rows have no candidates, so their mask is False.
         counts[: len(rows), 0] = encoded.candidates[rows]
         batch = {
             "document": pad_rows(documents, (size, shape.document)),
@@ -267,6 +270,7 @@ class ClozeBatches(PlannedBatches):
 
     def _occurrence(self, rows: np.ndarray, shape: ClozeShape) -> Batch:
         size, k = self.batch_size, shape.candidates
+        # The mask is the simplest form, but its size grows with the document and the candidates.
         if self._dense(shape):
             dense = np.zeros((size, shape.document, k), bool)
             for line, row in zip(dense, rows, strict=False):
@@ -293,6 +297,8 @@ class ClozeBatches(PlannedBatches):
         spelt_lengths = np.zeros((size, shape.words), np.int32)
         places = []
         for row, (document, query) in enumerate(zip(documents, queries, strict=True)):
+            # Each distinct word is spelt once, so that the network reads its characters once in a
+            # row.
             words, place = np.unique(np.concatenate([document, query]), return_inverse=True)
             has_words[row, : len(words)] = ids[words]
             spelt_lengths[row, : len(words)] = lengths[words]

@@ -100,11 +100,14 @@ def encode(
             )
         words = example["tokens"]
         if max_len is not None and len(words) > max_len:
+            # The start is stored, so that values per token can be truncated in the same way later.
             starts[i] = len(words) - max_len if truncate_side == "left" else 0
             words = words[starts[i] : starts[i] + max_len]
         piece = vocabulary.encode(words) or [UNK]
         pieces.append(np.array(piece, np.int32))
         lengths[i], labels[i], example_ids[i] = len(piece), example["label"], example["example_id"]
+    # The texts become views into a single array, which takes less memory than an array for each.
+    # Its positions may exceed 32 bits.
     ends = np.cumsum(lengths, dtype=np.int64)
     flat = np.concatenate(pieces) if pieces else np.empty(0, np.int32)
     ids = [flat[end - size : end] for end, size in zip(ends, lengths, strict=True)]

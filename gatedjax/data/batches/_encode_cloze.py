@@ -123,6 +123,8 @@ class EncodedCloze:
         """
         if not 0 < share <= 1:
             raise ValueError(f"share must be above 0 and at most 1, got {share}")
+        # A share is the beginning of a permutation, so that a larger share contains a smaller
+        # share.
         order = np.random.default_rng(seed).permutation(len(self))
         return self.take(np.sort(order[: max(1, round(share * len(self)))]))
 
@@ -136,6 +138,7 @@ def occurrences(document: Sequence[str], candidates: Sequence[tuple[str, ...]]) 
     """
     of_token: dict[str, list[int]] = {}
     for i, candidate in enumerate(candidates):
+        # A candidate may have a token twice, but an occurrence counts once for it.
         for token in dict.fromkeys(candidate):
             of_token.setdefault(token, []).append(i)
     places = [(i, place) for place, token in enumerate(document) for i in of_token.get(token, ())]

@@ -47,6 +47,7 @@ class ImageBatches(PlannedBatches):
             seed=seed,
             shuffle=shuffle,
             one_pass=one_pass,
+            # All batches have the same shape, so that they need not be mixed.
             mixed=False,
         )
         self.padding_fraction = self._padding(len(source), [1])

@@ -52,6 +52,7 @@ class LanguageModelBatches(StepBatches):
         self.batch_size, self.num_steps = batch_size, num_steps
         shortest, longer = divmod(stream.num_tokens, batch_size)
         sizes = np.full(batch_size, shortest)
+        # The first rows get the remaining tokens, so that no token is lost.
         sizes[:longer] += 1
         self._ends = np.cumsum(sizes)
         self._starts = self._ends - sizes
@@ -78,6 +79,8 @@ class LanguageModelBatches(StepBatches):
         at = first[:, None] + np.arange(self.num_steps)
         real = at < self._ends[:, None]
         lengths = real.sum(1).astype(np.int32)
+        # Positions beyond a row may lie beyond the stream. They read position 0, and the result is
+        # masked.
         safe = np.where(real, at, 0)
         some = lengths > 0
         return {

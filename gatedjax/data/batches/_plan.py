@@ -35,6 +35,7 @@ class StepBatches(abc.ABC):
 
     def _position(self, step: int) -> tuple[int, int]:
         """Returns the epoch of a step and its index in the epoch."""
+        # This accepts integers of NumPy and refuses floats.
         step = operator.index(step)
         if step < 0 or (self.one_pass and step >= self.steps_per_epoch):
             end = f" and below {self.steps_per_epoch}" if self.one_pass else ""
@@ -135,12 +136,16 @@ class PlannedBatches(StepBatches):
         counts = np.bincount(bucket, minlength=len(self.rows_of))
         self._per_bucket = -(-counts // np.array(self.rows_of))
         self.steps_per_epoch = int(self._per_bucket.sum())
+        # Two epochs are cached, because prefetching threads reach the next epoch before the last
+        # batches of this one are taken.
         self._plan = functools.lru_cache(maxsize=2)(self._make_plan)
 
     def _make_plan(self, epoch: int) -> list[np.ndarray]:
         """Returns the positions of the examples in each batch of an epoch."""
         order = np.arange(len(self._bucket))
         if self.shuffle:
+            # Seed and epoch determine the order, so that a continued run needs no state of a
+            # generator.
             generator = np.random.default_rng(np.random.SeedSequence([self.seed, epoch]))
             order = generator.permutation(order)
         plan = []
@@ -161,6 +166,7 @@ class PlannedBatches(StepBatches):
           IndexError: if the step is negative or beyond the end of a pass.
         """
         epoch, within = self._position(step)
+        # Without shuffling all epochs have the same plan, so it is computed only once.
         return self._plan(epoch if self.shuffle else 0)[within]
 
     def _padding(self, real: int, cells: Sequence[int]) -> float:
@@ -203,6 +209,7 @@ def checked_edges(
 def pad_rows(rows: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
     """Copies int32 arrays of different lengths into the rows of an array of zeros."""
     full = np.zeros(shape, np.int32)
+    # There may be fewer texts than rows; the other rows are filler.
     for line, row in zip(full, rows, strict=False):
         line[: len(row)] = row
     return full

@@ -69,6 +69,7 @@ class SequenceBatches(PlannedBatches):
             raise ValueError(f"lengths must name sequences, got {unknown}")
         every = {name: np.array([len(x) for x in rows]) for name, rows in self.sequences.items()}
         self._lengths = {name: every[sequence] for name, sequence in lengths.items()}
+        # An edge must be at least 1, also if all sequences of an example are empty.
         longest = np.maximum(np.max(list(every.values()), axis=0), 1)
         self.edges = checked_edges(bucket_edges, longest, max_buckets)
         super().__init__(
@@ -90,6 +91,7 @@ class SequenceBatches(PlannedBatches):
         """
         if self.shuffle:
             raise ValueError("shuffle must be False for one ordered pass")
+        # The copy shares the sequences, which may be large.
         ordered = copy.copy(self)
         ordered.one_pass = True
         return ordered

@@ -63,6 +63,7 @@ class TarPath(ArchivePath):
     def read_bytes(self) -> bytes:
         """Reads the member; see `ArchivePath.read_bytes`."""
         contents = members(self.archive, lambda name: name.removeprefix("./") == self.member)
+        # Closing the generator leaves the rest of the archive packed.
         with contextlib.closing(contents):
             for _, data in contents:
                 if data is not None:
@@ -89,6 +90,7 @@ class ZipPath(ArchivePath):
                     data = _unpack.bound_size(file, self, _unpack.limit()).read()
         except _DAMAGED_ZIP as error:
             raise _unpack.Damaged(self, "zip file", error) from error
+        # A truncated member may unpack without an error.
         if len(data) != info.file_size:
             raise _unpack.Damaged(
                 self,
@@ -125,6 +127,8 @@ def members(
             tarfile.open(fileobj=_unpack.bound_size(file, archive, allowed), mode="r|") as unpacked,
         ):
             for member in unpacked:
+                # Also members that are not selected have a limit, because the stream unpacks them
+                # to pass over them.
                 if member.size > largest:
                     raise _unpack.too_large(f"{archive}/{member.name}", largest)
                 if member.isdir() or not selects(member.name):
@@ -144,6 +148,7 @@ def members(
 
 def _open_archive(archive: Path) -> IO[bytes]:
     with archive.open("rb") as file:
+        # The first bytes decide how the archive is packed, because its name may be wrong.
         start = file.read(6)
     opener = next((opener for magic, opener in _OPENERS.items() if start.startswith(magic)), open)
     return cast(IO[bytes], opener(archive, "rb"))

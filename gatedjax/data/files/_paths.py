@@ -46,6 +46,7 @@ class PartPath:
 
     path: Path
     part: str
+    # Functions are compared by identity, so two equal parts of a file would differ by it.
     belongs: Callable[[bytes], bool] = dataclasses.field(compare=False, repr=False)
 
     @property

@@ -24,6 +24,7 @@ RATIO = 32
 VARIABLE = "GATEDJAX_UNPACK_LIMIT"
 """The environment variable for another limit, in a format of `parse_size`."""
 
+# A context variable keeps the limit of a call from other threads.
 _LIMIT: contextvars.ContextVar[int | None] = contextvars.ContextVar("unpack_limit", default=None)
 
 
@@ -105,6 +106,8 @@ class _Bounded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        # The bytes are counted after they are read, so at most a buffer more than the limit is
+        # unpacked.
         data = self._file.read(len(buffer))
         self._count += len(data)
         if self._count > self._allowed:

@@ -81,6 +81,7 @@ def resolve(name: str, options: Options | None = None) -> tuple[DataSet | Embedd
         name = values[value]
     name, preset = ALIASES.get(name, (name, {}))
     for option, value in preset.items():
+        # An alias fixes the option, so another value would contradict the name.
         if options.setdefault(option, value) != value:
             raise ValueError(f"{option}={options[option]!r} contradicts the name of the data set")
     if name in EMBEDDED:

@@ -51,6 +51,7 @@ def _blocks(data: bytes) -> Iterator[Block]:
     for number, line in enumerate(data.split(b"\n"), 1):
         line = line.removesuffix(b"\r")
         empty = not line.strip()
+        # A lost empty line would otherwise join two questions, and both would be set aside.
         lost = bool(block) and block[-1][1].startswith(last) and line.startswith(b"1 ")
         if block and (empty or lost):
             yield block
@@ -63,6 +64,8 @@ def _blocks(data: bytes) -> Iterator[Block]:
 
 def _parse(block: Block) -> _cloze.Question:
     texts = []
+    # The numbers of the lines are checked, because a lost line would shift the query into the
+    # document.
     for place, (number, line) in enumerate(block, 1):
         try:
             text = decode(line)

@@ -102,6 +102,7 @@ def question(
         raise LineError("there are no candidates", lines[3])
     if "" in options:
         raise LineError(f"candidate {options.index('') + 1} is empty", lines[3])
+    # `fromkeys` keeps the order of the file, on which the label depends.
     distinct = tuple(dict.fromkeys(options))
     query = " ".join(PLACEHOLDER if word == placeholder else word for word in words)
     return Question(document, query, answer, distinct, len(options) - len(distinct))

@@ -146,6 +146,7 @@ def generate_set(
 
     def source(split: str) -> Source:
         split = "train" if split == "train_full" else split
+        # The examples are cached, so callers get copies that they may change.
         copies = [dict(example) for example in examples(split)]
         return Source(copies, SourceInfo(name, split, classes))
 

@@ -125,6 +125,7 @@ def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) ->
 
 def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Holds out the last twelfth of the training part (5,000 of 60,000) for validation."""
+    # A very small part still has an image for validation.
     count = max(min(1, len(labels)), len(labels) // 12)
     return np.arange(len(labels) - count), np.arange(len(labels) - count, len(labels))
 
@@ -154,6 +155,7 @@ def read_records(name: str, records: Sequence[Record], part: str) -> Rows:
     places = np.argsort([f"{hash_key(index):032x}" for index in range(len(records))])
     ordered = [records[at] for at in np.argsort(places)]
     labels = np.array([record["label"] for record in ordered], np.uint8)
+    # The order in TFDS is no part of its interface. The checksum notices a version that changes it.
     if zlib.crc32(labels.tobytes()) != CHECKSUMS[name, part]:
         raise ValueError(
             f"data set {name!r}, {part}: the prepared set does not hold the official images in an "

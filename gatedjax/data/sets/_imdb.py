@@ -29,6 +29,7 @@ class _Folders(Places):
     def find(self, manual_dir: Path, part: str) -> tuple[Path | None, str]:
         looked_for = f"{ARCHIVE} or a folder aclImdb"
         for folder in (manual_dir / "imdb", manual_dir / "imdb_reviews", manual_dir):
+            # The folder may be given as it is unpacked, or be the parent of it.
             for path in (folder / "aclImdb", folder):
                 if any((path / part / "pos").is_dir() for part in ("train", "test")):
                     return path, looked_for
@@ -73,6 +74,7 @@ def _parse(name: str, data: bytes) -> tuple[int, str]:
 
 def read_rows(path: Path, part: str) -> Rows:
     """Reads the archive or folder; a row is a review, numbered in the order of the file names."""
+    # The stamp changes when the file changes, so that the cache does not return an old content.
     return _read_all(path.resolve(), stamp(path))[part]
 
 

@@ -44,6 +44,8 @@ _SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
 def parse_sick(line: str) -> tuple[int, tuple[str, str] | None]:
     """Parses a line: (class, (first sentence, second sentence)); the header has no sentences."""
     columns = line.split("\t")
+    # The header gets a content of None, and `read_sick` leaves it out, so that the line numbers do
+    # not change.
     if tuple(columns) == _SICK_COLUMNS:
         return 0, None
     if len(columns) != len(_SICK_COLUMNS):
@@ -65,6 +67,7 @@ def parse_snli(line: str) -> tuple[int, tuple[str, str]]:
         raise LineError(f"not an object with gold_label and two sentences: {error!r}") from error
     if not isinstance(first, str) or not isinstance(second, str) or not first or not second:
         raise LineError("an empty sentence")
+    # The pair is well formed, so it is counted as skipped and not as malformed.
     if label == "-":
         return NO_LABEL, (first, second)
     if label not in CLASSES:

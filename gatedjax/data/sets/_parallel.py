@@ -154,6 +154,7 @@ def _lines(path: Path | ArchivePath, kind: str) -> Iterator[tuple[int, str | Lin
                 match = _SEGMENT.search(text)
                 if match is None:
                     raise LineError("a segment without its end")
+                # The content of XML has entities such as &amp;, which are no text.
                 text = html.unescape(match[1])
             yield number, check_text(text).strip()
         except LineError as error:
@@ -168,6 +169,8 @@ def _kind(path: Path | ArchivePath) -> str:
 def read_rows(path: PairPath, part: str = "") -> Rows:
     """Reads two files in parallel; a pair with an unusable side is set aside."""
     sides = [list(_lines(side, _kind(side))) for side in (path.source, path.target)]
+    # With different numbers of lines it is unknown where the pairs are shifted, so no pair can be
+    # trusted.
     if len(sides[0]) != len(sides[1]):
         raise ValueError(
             f"source and target must have the same number of lines, got {len(sides[0]):,} in "
@@ -190,6 +193,7 @@ def read_rows(path: PairPath, part: str = "") -> Rows:
 
 def count(path: PairPath) -> int:
     """Counts the pairs independently of `read_rows`: by the lines of the source."""
+    # The count must not share code with the reader that it checks.
     lines = read_bytes(path.source).splitlines(keepends=False)
     kind = _kind(path.source)
     if kind == "xml":

@@ -164,6 +164,8 @@ def _render_tree(tree: Tree) -> str:
 
 def _home(words: Sequence[str]) -> str:
     """Returns the split that a text belongs to."""
+    # The hash of the text and not the index decides, because different indices may give the same
+    # text.
     slot = hashlib.sha256(" ".join(words).encode()).digest()[0] % 8
     return {0: "validation", 1: "test"}.get(slot, "train")
 
@@ -176,9 +178,12 @@ def make(split: str, index: int) -> Example:
       index: from 0.
     """
     stream = _STREAM[split]
+    # Two examples share a draw of the class and get it and its opposite, so that the classes are
+    # exactly balanced.
     pair = np.random.default_rng(np.random.SeedSequence([_ROOT_SEED, stream, 0, index // 2]))
     label = int(pair.integers(2)) ^ (index % 2)
     draw = _Draw(np.random.default_rng(np.random.SeedSequence([_ROOT_SEED, stream, 1, index])))
+    # A sentence that is too long or belongs to another split is drawn again.
     while True:
         tree = _sentence(draw, label)
         words, decides = zip(*_leaves(tree), strict=True)

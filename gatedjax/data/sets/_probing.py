@@ -107,6 +107,8 @@ def source(
     classes = classes_of(read_part("train").rows)
     for row in examples.rows.rows:
         label, example_id = row.content[0], examples.base + row.index
+        # A label that the training part lacks cannot be learned, and counting it as wrong would
+        # hide a wrong file.
         if label not in classes:
             raise ValueError(
                 f"label {label!r} of example {example_id} of {info.name}, {info.split}: the "
@@ -175,6 +177,7 @@ def bigram_shift(
     examples = []
     for number, words in enumerate(sentences):
         words = list(words)
+        # Each sentence has its generator, so that its draw does not depend on the other sentences.
         draw = np.random.default_rng(np.random.SeedSequence([seed, number]))
         places = [i for i in range(1, len(words) - 1) if _swappable(words[i], words[i + 1])]
         position = -1

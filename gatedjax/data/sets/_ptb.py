@@ -27,6 +27,7 @@ _SPACE = re.compile("[ \t]+")
 def parse(line: str) -> tuple[int, tuple[str, ...]]:
     """Parses a line: (0, its words and `<eos>`)."""
     words = tuple(word for word in _SPACE.split(line) if word)
+    # A written <eos> could not be distinguished from the end of a line.
     if EOS in words:
         raise LineError(f"the line has {EOS} as a word; the end of a line stands for it")
     return 0, (*words, EOS)
@@ -50,6 +51,8 @@ def stream(
     """Makes the stream of a part, with the vocabulary of the training part (10,000 words)."""
     train = [_example(row, row.index) for row in read_part("train").rows]
     vocabulary = ClosedVocabulary.build([Source(train, info)])
+    # Perplexities are comparable only with the published vocabulary, so other versions of the text
+    # are refused.
     if len(vocabulary) != VOCABULARY_SIZE:
         raise ValueError(
             f"data set 'ptb': the training part has {len(vocabulary):,} distinct tokens ({EOS} "

@@ -57,6 +57,7 @@ class _Folders(Places):
             for folder in (manual_dir / top, manual_dir / PurePosixPath(top).name):
                 if (folder / PARTS[part]).is_dir():
                     return folder / PARTS[part], looked_for
+        # `manual_dir` may also be the folder of the set itself.
         if manual_dir.name in self.tops and (manual_dir / PARTS[part]).is_dir():
             return manual_dir / PARTS[part], looked_for
         if self.archive is not None:
@@ -103,6 +104,7 @@ def _content(name: str, data: bytes) -> bytes:
 
 
 def _archive_files(path: Path, part: str) -> Iterator[File]:
+    # Only the folder of a member decides, because an archive may have further folders above it.
     inside = members(path, lambda name: PurePosixPath(name).parent.name == PARTS[part])
     for name, data in inside:
         yield PurePosixPath(name).name, data

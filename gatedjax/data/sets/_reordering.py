@@ -52,6 +52,7 @@ def check(tokens: Sequence[str], insert: int, original: int) -> None:
     for name, value in {"insert": insert, "original": original}.items():
         if not 0 <= value < size:
             raise LineError(f"{name} position {value} of a sentence of {size} tokens")
+    # A token that is directly followed by its old successor was not moved.
     if original in (insert, insert + 1):
         raise LineError(f"insert {insert} and original {original}: nothing was moved")
 
@@ -73,6 +74,7 @@ def read_rows(path: PairPath, part: str = "") -> Rows:
             f"sentences and labels must have the same number of lines, got {sentences.lines:,} in "
             f"{path.source} and {labels.lines:,} in {path.target}"
         )
+    # A pair is set aside once. If both lines are faulty, the fault of the sentence is reported.
     set_aside = {q.line: q for side in (labels, sentences) for q in side.quarantine}
     positions = {row.index: row.content for row in labels.rows}
     rows = []
@@ -176,6 +178,7 @@ def word_reordering(
             for copy in range(copies):
                 draw = np.random.default_rng(np.random.SeedSequence([seed, number, copy]))
                 out = into = 0
+                # Equal positions would leave the sentence unchanged.
                 while out == into:
                     out, into = (int(x) for x in draw.integers(len(tokens) - 1, size=2))
                 yield _example(*move_word(tokens, out, into), base + number * copies + copy)

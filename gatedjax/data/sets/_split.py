@@ -18,6 +18,7 @@ def hold_out(declared: DataSet, rows: Rows, fraction: float = HELD_OUT) -> tuple
         parts = stratified_split(labels, fraction, seed=SPLIT_SEED)
     else:
         parts = declared.hold_out(labels)
+    # Lines that were set aside belong to the whole part, whose report lists them.
     train, validation = (Rows(tuple(rows.rows[i] for i in part), ()) for part in parts)
     return train, validation
 

@@ -32,6 +32,7 @@ WHERE = (
 )
 EWT = "English Web Treebank PropBank"
 
+# The numbers of columns before and after those of the predicates.
 _BEFORE, _AFTER = 11, 1
 IDS_PER_SENTENCE = 1024
 """Example ids are sentence * IDS_PER_SENTENCE + predicate."""
@@ -114,9 +115,12 @@ def parse(lines: list[str]) -> Sentence:
             which = "no predicate" if not places else f"{len(places)} predicates"
             raise LineError(f"{which} (V) in column {column + 1}")
         predicates.append(Predicate(places[0], table[places[0]][6], spans))
+    # The frameset column and the bracketed columns mark the predicates independently, so a
+    # difference means a damaged sentence.
     marked = sum(columns[6] != "-" and columns[7] != "-" for columns in table)
     if marked != len(predicates):
         raise LineError(f"{marked} predicates with a frameset, {len(predicates)} columns for them")
+    # More predicates would get the example ids of the next sentence.
     if len(predicates) >= IDS_PER_SENTENCE:
         raise LineError(
             f"{len(predicates)} predicates; at most {IDS_PER_SENTENCE - 1} are supported"
@@ -134,6 +138,7 @@ def _blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
     """Yields (number of the first line, lines) of each sentence."""
     block: list[bytes] = []
     first = 1
+    # The additional empty line ends the last sentence.
     for number, line in enumerate([*data.split(b"\n"), b""], start=1):
         if line.startswith((b"#begin", b"#end")) or not line.strip():
             if block:
@@ -148,6 +153,7 @@ def _blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
 def _texts(path: AnyPath) -> Iterator[tuple[str, bytes]]:
     """Yields (name, content) of the file, or of each file of a folder."""
     if isinstance(path, Path) and path.is_dir():
+        # The order of a file system differs between machines, and example ids follow this order.
         for file in sorted(path.rglob("*gold_conll*")):
             yield str(file), read_bytes(file)
     else:
@@ -166,6 +172,8 @@ def read_rows(path: AnyPath, part: str = "") -> Rows:
                 rows.append(Row(index, 0, parse(lines), file=f"{name}:{first}"))
             except LineError as error:
                 quarantine.append(Quarantined(name, first + error.line, str(error)))
+            # Sentences that were set aside are counted too, so that the ids of the remaining
+            # sentences do not depend on them.
             index += 1
     note = EWT if Path(str(path)).name.startswith("ewt.") else None
     return Rows(tuple(rows), tuple(quarantine), counted=count(path), note=note)

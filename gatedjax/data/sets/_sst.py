@@ -91,6 +91,7 @@ def parse(line: str) -> tuple[int, Tree]:
             raise LineError("a node has more than a word or children")
     if open_nodes:
         raise LineError(f"unbalanced brackets: {len(open_nodes)} not closed")
+    # More nodes would get the example ids of the next line.
     if len(nodes) > _MAX_NODES:
         raise LineError(f"{len(nodes)} nodes; at most {_MAX_NODES} are supported")
     frozen = tuple((a, b, c, d, e) for a, b, c, d, e in nodes)
@@ -144,6 +145,8 @@ def examples(rows: Rows, *, base: int, granularity: str, level: str) -> list[Exa
                     continue
                 label = int(label > NEUTRAL)
             if level == _DISTINCT:
+                # The common releases contain a phrase with two labels twice, so the label is a part
+                # of the key.
                 key = words[first:last], label
                 if key in seen:
                     continue

@@ -51,6 +51,8 @@ def parse(line: str) -> tuple[int, Tree]:
             if place + 1 < len(pieces) and pieces[place + 1] not in "()":
                 place += 1
                 label = pieces[place]
+            # A word is the only child of its node, so a label, a word and a closing bracket are
+            # recognised together.
             following = pieces[place + 1 : place + 3]
             if len(following) == 2 and following[0] not in "()" and following[1] == ")":
                 if not label:

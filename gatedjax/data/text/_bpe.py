@@ -38,6 +38,8 @@ class BytePairs:
         self._tokenizer = tokenizer
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # A copy goes through the constructor, because the library does not save the option that it
+        # sets.
         return type(self), (self._tokenizer,)
 
     @classmethod
@@ -56,6 +58,8 @@ class BytePairs:
             raise ValueError(f"vocab_size must be above {len(SPECIALS)}, got {vocab_size}")
         tokenizers = _library()
         tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=SPECIALS[1]))
+        # The same letter may be written with one or two code points, and would become different
+        # pieces.
         tokenizer.normalizer = tokenizers.normalizers.NFC()
         tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
             [
@@ -110,6 +114,8 @@ class BytePairs:
         """Returns the number of the word (separated by spaces) of each piece, from 0."""
         number, numbers = -1, []
         for piece in self._pieces(ids):
+            # The first piece begins a word even without its mark, because ids may be a part of a
+            # text.
             number += piece.startswith(_SPACE) or number < 0
             numbers.append(number)
         return numbers
@@ -160,6 +166,7 @@ class BytePairs:
         try:
             tokenizer = _library().Tokenizer.from_str(read_limited(path).decode())
             return cls(tokenizer)
+        # A missing package or file is no fault of the content.
         except (ImportError, OSError):
             raise
         except Exception as error:  # the library raises no narrower class

@@ -153,6 +153,7 @@ def load_embeddings(
             index = ids.get(raw.decode())
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}, line {number}: the word is not UTF-8: {raw!r}") from error
+        # The first line is parsed in any case, so that a file of another kind is noticed.
         is_wanted = index is not None and not in_file[index]
         if not is_wanted and number > first:
             continue
@@ -167,6 +168,7 @@ def load_embeddings(
             in_file[index] = True
     if not first:
         raise ValueError(f"{path} is empty: there are no word vectors in it")
+    # Vectors are drawn only for the words that the file lacks, because a draw per word takes time.
     for row in np.flatnonzero(~in_file).tolist():
         if row != PAD:
             matrix[row] = _word_vector(vocabulary.words[row], dim, seed, oov_std)
@@ -224,6 +226,8 @@ def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
     for numbered_line in itertools.chain(start[1:], lines):
         seen += 1
         yield numbered_line
+    # The count is compared at the end, because a truncated file has fewer vectors than its header
+    # states.
     if seen != count:
         hint = "; truncated?" if seen < count else ""
         raise ValueError(

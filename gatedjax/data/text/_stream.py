@@ -83,6 +83,7 @@ class ClosedVocabulary(Vocabulary):
           ValueError: if the file is not a closed vocabulary.
         """
         words, lowercase = read_words(path)
+        # A vocabulary of texts begins with <pad>, which a language model does not predict.
         if words[:1] == [SPECIALS[0]]:
             raise ValueError(f"{path}: not a vocabulary of a language model")
         return cls(words, lowercase=lowercase)
@@ -132,6 +133,7 @@ class TokenStream(Source):
         self.vocabulary = vocabulary
         self.ids = np.array(vocabulary.encode(tokens), np.int32)
         """The ids of all tokens, int32 [n]."""
+        # The batches of all epochs read this array, so a write must fail.
         self.ids.setflags(write=False)
         self.end_id = vocabulary.encode([end])[0]
         self.unknown = sum(token not in vocabulary for token in tokens)

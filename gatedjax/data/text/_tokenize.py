@@ -66,6 +66,7 @@ def tokenize(text: str, *, marks: bool = False, most: int | None = None) -> tupl
         words = token.findall(text)[:most]
     else:
         words = [match[0] for match in itertools.islice(token.finditer(text), most)]
+    # Equal words share a single string, because a corpus has far more tokens than words.
     return tuple([sys.intern(_RUNS.get(w[:2], w)) if len(w) > 1 else w for w in words])
 
 

@@ -23,6 +23,7 @@ def most_frequent(
         for example in source:
             counts.update(example["tokens"])
     if lowercase:
+        # Words are folded after they are counted, because there are fewer words than tokens.
         folded: collections.Counter[str] = collections.Counter()
         for word, n in counts.items():
             folded[word.lower()] += n
@@ -100,6 +101,7 @@ class Vocabulary:
             raise ValueError(f"min_count must be at least 1, got {min_count}")
         if max_size is not None and max_size < len(SPECIALS):
             raise ValueError(f"max_size must be at least {len(SPECIALS)}, got {max_size}")
+        # A text may have the word <unk>, which already has an id.
         words = most_frequent(sources, min_count=min_count, lowercase=lowercase, without=SPECIALS)
         if max_size is not None:
             words = words[: max_size - len(SPECIALS)]

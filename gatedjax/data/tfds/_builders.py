@@ -40,6 +40,7 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
             description=type(self).__doc__,
             features=tfds.features.FeaturesDict(features | {"index": np.int64}),
             metadata=tfds.core.MetadataDict(),
+            # TFDS would otherwise store the rows in the order of a hash of their keys.
             disable_shuffling=True,
         )
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def is_prepared(name: str, data_dir: str | Path | None) -> bool:
     """Returns True if the set is prepared in `data_dir` in a form that needs no TensorFlow."""
+    # Any error, such as a missing package, means that the set is not prepared.
     with contextlib.suppress(Exception):
         return builder_of(name, data_dir).is_prepared()
     return False
@@ -58,6 +59,7 @@ def prepare(
             import tensorflow_datasets as tfds
 
             config = tfds.download.DownloadConfig(manual_dir=str(Path(manual_dir).expanduser()))
+        # TFDS prints its progress to standard output, where a command writes its result.
         with contextlib.redirect_stdout(io.StringIO()):
             builder.download_and_prepare(download_config=config)
     except Exception as error:
