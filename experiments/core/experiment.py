@@ -86,6 +86,9 @@ class Experiment:
     """The test pass, in the form of `validation`."""
     facts: Json
     """Entries of the record about data and network: data, system, train_n, vocabulary_size, ..."""
+    for_export: Json = dataclasses.field(default_factory=dict)
+    """Entries below "config" in config.json that the record and the comparison with a checkpoint
+    leave out: values that only readers of the trained model need."""
     vocabulary: str | None = None
     """Digest of the vocabulary, which determines the ids of tokens; None without tokens."""
     labels: Array = None
@@ -165,7 +168,7 @@ def _identity(experiment: Experiment, config: Json) -> Json:
     settings = {name: value for name, value in config.items() if name != "train"}
     return {
         "settings": {"config": settings, "train": config["train"], **words},
-        "metadata": {"config": config, **words},
+        "metadata": {"config": config | experiment.for_export, **words},
     }
 
 

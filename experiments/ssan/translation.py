@@ -93,6 +93,7 @@ def experiment(config: TranslationConfig) -> Experiment:
             "search": dataclasses.asdict(config.search),
             **facts,
         },
+        for_export={"search": dataclasses.asdict(config.search)},
         substitute=join_remarks([data.note, *(part.info.substitute for part in splits.values())]),
         before=functools.partial(keep_vocabulary, bpe),
         choose=choose,

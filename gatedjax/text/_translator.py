@@ -23,6 +23,7 @@ from gatedjax.models import (
 from gatedjax.models._checks import check_at_least
 from gatedjax.models.ssan.translation import STOP
 from gatedjax.text._folders import BYTE_PAIRS, explain_faults, open_folder
+from gatedjax.training.log import read_json
 
 
 @document_fields
@@ -163,6 +164,10 @@ def open_translator(
         if pieces.digest() != run_folder.config["vocabulary"]:
             raise ValueError(f"{place} is not the vocabulary that {folder} was trained with")
         model = _model(settings["model"], pieces)
+        if "search" not in settings and (folder / "results.json").is_file():
+            # Runs of earlier versions have the search only in the record of their test.
+            record = read_json(folder / "results.json", "search")
+            settings = settings | {"search": record["search"]}
         search = SearchConfig(**settings["search"])
     params = run_folder.params(
         parameters_like(model), search.average if average is None else average

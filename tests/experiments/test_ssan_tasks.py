@@ -16,6 +16,7 @@ from experiments.ssan.config import PRESETS, SRLData, TranslationConfig
 from experiments.ssan.experiment import experiment
 from experiments.ssan.paper import PAPER
 from gatedjax import data as gdata
+from gatedjax.__main__ import main as gatedjax_main
 from gatedjax.analysis._bleu import corpus_bleu
 from gatedjax.text._translator import SearchConfig
 from tests.data.test_sentence_sets import HEADER, conll, row
@@ -219,6 +220,18 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
     assert len(lines) == 4
     assert lines[1] == lines[3] == ""
     assert "BLEU" in capsys.readouterr().err
+    # the export of the run translates alike
+    export = tmp_path / "export"
+    assert gatedjax_main(["export", "--workdir", str(workdir), "--out", str(export)]) == 0
+    again = io.StringIO()
+    args_of_export = ["--workdir", str(export), "--beam-size", "2"]
+    assert translation.main(args_of_export, io.StringIO("A dog runs.\n"), again) == 0
+    assert again.getvalue() == lines[0] + "\n"
+    # a run of an earlier version, with the search in results.json only
+    config = json.loads((workdir / "config.json").read_text("utf-8"))
+    assert config["config"].pop("search")["average"] == 2
+    (workdir / "config.json").write_text(json.dumps(config), "utf-8")
+    assert translation.main(args, io.StringIO("A dog runs.\n"), io.StringIO()) == 0
     # what cannot be translated is refused
     other = tmp_path / "other.json"
     gdata.BytePairs.train(["quite another text"], 30).save(other)

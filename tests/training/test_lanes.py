@@ -7,9 +7,10 @@ import jax
 import numpy as np
 import pytest
 
-from gatedjax.text._folders import open_folder
+from gatedjax.text._folders import check_single
 from gatedjax.training import (
     CheckpointMismatch,
+    CheckpointStore,
     NonFiniteError,
     OptimizerConfig,
     Ratio,
@@ -268,8 +269,9 @@ def test_lanes_continue_on_another_number_of_devices(whole, tmp_path):
 @pytest.mark.slow
 def test_a_folder_of_several_seeds_is_not_read_as_a_model(three):
     workdir, _ = three
+    store = CheckpointStore(workdir / "checkpoints")
     with pytest.raises(ValueError, match="trained several seeds together, and a model is a single"):
-        open_folder(workdir, "run")
+        check_single(store.record(store.steps()[-1]), workdir)
 
 
 def test_fewer_steps_than_a_workdir_has_are_refused(tmp_path):
