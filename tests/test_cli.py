@@ -171,6 +171,13 @@ def test_the_help_of_train_shows_the_defaults_of_the_command(capsys, monkeypatch
     assert "default: None" not in text.partition("--model.system")[0]
 
 
+def test_the_help_names_columns_and_the_older_name_of_a_folder(capsys, monkeypatch):
+    text = plain(shown(lambda: main(["predict", "--help"]), capsys, monkeypatch))
+    assert "--text COLUMN ... The columns of the texts (default: " in text
+    text = plain(shown(lambda: main(["explore", "--help"]), capsys, monkeypatch))
+    assert "--workdir PATH An older name of MODEL for a work folder. " in text
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

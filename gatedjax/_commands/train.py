@@ -131,7 +131,7 @@ class TrainOptions(Options, DataOptions):
     For example:
     $ gatedjax train reviews.csv --out model
     $ gatedjax train reviews.csv --out model --test test.csv --density 0.2
-    $ gatedjax train words.conll --out tagger --model ssan
+    $ gatedjax train words.conll --out tagger
     """
 
     embeddings: Unset[Path] = None
