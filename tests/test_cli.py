@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ from gatedjax._commands import train
 from gatedjax._utils.cli import parse, parse_command
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import UNREAD
+from gatedjax.text._options import Options as ModelOptions
+from gatedjax.text._options import train_config
 from tests._streams import unread
 from tests.experiments._commands import plain
 
@@ -30,6 +33,8 @@ HELPS = {
     "experiments.ssan translation": ("experiments.ssan.__main__", ["--preset", "mt_multi30k"]),
     "experiments.ga_reader.tables": ("experiments.ga_reader.tables", []),
     "experiments reproduce": ("experiments.__main__", ["reproduce"]),
+    "experiments.agt": ("experiments.agt.__main__", []),
+    "experiments.ssan": ("experiments.ssan.__main__", []),
 }
 
 
@@ -68,9 +73,27 @@ class Options:
     """The part."""
     lower_case: bool = True
     """Whether to fold case."""
+    relax: Unset[Literal["hard", "soft", "expected", "straight", "sampled"]] = None
+    """The relaxation."""
     overwrite: Flag = False
     """Whether to replace the file."""
     train: Inner = Inner()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wrapper:
+    """Runs a command."""
+
+    kills: int = 4
+    """The number of kills."""
+    note: str = ""
+    """The note."""
+    command: Annotated[
+        tuple[str, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="-- COMMAND ...", help_behavior_hint="(required)"),
+    ]
+    """The command."""
 
 
 def read(*args):
@@ -93,7 +116,19 @@ def test_a_help_fits_the_terminal_and_cuts_nothing(command, columns, capsys, mon
     text = shown(lambda: main([*args, "--help"]), capsys, monkeypatch, columns)
     assert text.startswith("usage: ")
     assert max(map(len, text.splitlines())) <= columns
-    assert " ...\n" not in text.partition("\n")[2]
+    assert " ...\n" not in text.partition("\n\n")[2].replace("COLUMN ...\n", "")
+    for option in re.split(r"\n│ --", text):
+        hints = re.findall(r"\(default: ?([^)]*)\)", plain(option))
+        assert len(hints) < 2, option
+        assert not {"", "''", '""'} & set(hints), option
+
+
+@pytest.mark.parametrize("name", ["_harness", "compile", "ga_reader", "recurrence", "__main__"])
+def test_the_help_of_a_benchmark_shows_no_empty_default(name, capsys, monkeypatch):
+    kind = importlib.import_module(f"experiments.benchmarks.{name}").Options
+    text = shown(lambda: parse(kind, ["--help"], "prog"), capsys, monkeypatch)
+    assert "(default: )" not in text
+    assert "(default: None)" not in text
 
 
 def test_a_help_shows_every_docstring_whole(capsys, monkeypatch):
@@ -109,6 +144,56 @@ def test_a_help_shows_every_docstring_whole(capsys, monkeypatch):
     assert "--no-overwrite" not in text
     for more in (["-h"], ["--help-all"], ["model", "--count", "3", "--help"]):
         assert shown(lambda more=more: read(*more), capsys, monkeypatch) == text
+
+
+def test_the_usage_ends_with_the_words_and_an_empty_default_is_not_shown(capsys, monkeypatch):
+    text = shown(lambda: parse(Wrapper, ["--help"], "prog"), capsys, monkeypatch, 60)
+    usage = " ".join(text.partition("\n\n")[0].split())
+    assert usage == "usage: prog [-h] [--kills INT] [--note STR] -- COMMAND ..."
+    assert text.count("(default: ") == 1
+    text = shown(lambda: main(["verify-resume", "--help"]), capsys, monkeypatch)
+    assert text.partition("\n\n")[0].endswith(" -- COMMAND ...")
+
+
+def test_the_help_of_train_shows_the_defaults_of_the_command(capsys, monkeypatch):
+    options, inferred = train.TrainOptions(data="", out=Path()), train_config(ModelOptions(), 1)
+    data = ("num_steps", "log_every", "eval_every", "checkpoint_every", "seed", "optimizer")
+    for field in dataclasses.fields(inferred):
+        if field.name not in data:
+            assert getattr(options.train, field.name) == getattr(inferred, field.name), field.name
+    assert dataclasses.asdict(options.train.optimizer) == dataclasses.asdict(inferred.optimizer)
+    text = plain(shown(lambda: train.main(["--help"]), capsys, monkeypatch))
+    assert "[OPTIONS] DATA " in text
+    assert "--text COLUMN ... The" in text
+    assert "--model.gates.temperature FLOAT" in text
+    for hidden in ("--network", "--no-overwrite", "--train.sweep", "--train.seeds"):
+        assert hidden not in text
+    assert "default: None" not in text.partition("--model.system")[0]
+
+
+def test_the_help_names_columns_and_the_older_name_of_a_folder(capsys, monkeypatch):
+    text = plain(shown(lambda: main(["predict", "--help"]), capsys, monkeypatch))
+    assert "--text COLUMN ... The columns of the texts (default: " in text
+    text = plain(shown(lambda: main(["explore", "--help"]), capsys, monkeypatch))
+    assert "--workdir PATH An older name of MODEL for a work folder. " in text
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["x", "--model.temprature", "1"], "unknown option --model.temprature. Did you mean "
+         "--model.gates.temperature?"),
+        (["x", "--train.seeds", "2"], "--train.seeds: a model is one seed; train it again with "
+         "another --seed"),
+        (["x", "--train.sweep_over=penalty"], "--train.sweep-over: a model is one seed; train it "
+         "again with another --seed"),
+        ([], "DATA must be given"),
+    ],
+)  # fmt: skip
+def test_a_wrong_option_of_train_is_refused_by_the_name_in_the_help(args, message, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        train.main([*args, "--out", "model"])
+    assert capsys.readouterr().err == f"error: {message}\n"
 
 
 def test_a_help_is_drawn_in_the_characters_of_the_stream(monkeypatch):
@@ -167,6 +252,10 @@ def test_what_a_command_takes(args, fields):
         (["m", "--out", "x", "--count", "None"], "--count must be an integer, got 'None'"),
         (["m", "--out", "x", "--train.rate=1,5"], "--train.rate must be a number, got '1,5'"),
         (["m", "--out", "x", "--part", "all"], "--part must be state or best, got 'all'"),
+        (
+            ["m", "--out", "x", "--relax", "firm"],
+            "--relax must be hard, soft, expected, straight or sampled, got 'firm'",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_one_line(args, message, capsys, monkeypatch):
@@ -228,7 +317,14 @@ def test_the_version_needs_no_parser():
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("option", ["lazy-rows", "no-lazy_rows", "lazy_rows=True"])
+def test_a_removed_option_that_is_switched_off_is_ignored():
+    read = ["--train.optimizer.no-lazy_rows", "--train.no-progress", "--model.no_post_tanh"]
+    _, _, options = train._parse(["x.csv", "--out", "m", *read])
+    assert options.training == {"progress": False}
+    assert options.network == {"post_tanh": False}
+
+
+@pytest.mark.parametrize("option", ["lazy-rows", "lazy_rows=True"])
 @pytest.mark.parametrize(
     ("module", "args"),
     [("gatedjax.__main__", ["train", "x.csv", "--out", "m"]), ("experiments.ga_net.__main__", [])],

@@ -14,6 +14,7 @@ from experiments.core.config import (
     evaluate_every,
     with_changes,
 )
+from gatedjax._utils.options import Unset
 from gatedjax.models import AGTConfig
 from gatedjax.training import OptimizerConfig
 
@@ -62,7 +63,7 @@ class Config(RunConfig):
     preset: str = "sst1"
     """Preset with the values that the other options change: sst1 (phrases and sentences, as in the
     paper), sst1_sentences, sst2, trec or polarity."""
-    optimizer_preset: str | None = None
+    optimizer_preset: Unset[str] = None
     """Preset of train.optimizer: paper (Adadelta, learning rate 5e-4), adadelta_lr1 or adam_5e-4
     (default: that of the preset)."""
     data: DataConfig = dataclasses.field(default_factory=DataConfig)

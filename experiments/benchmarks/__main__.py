@@ -20,6 +20,7 @@ from experiments.benchmarks import _recurrence_peers as peers
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
 from experiments.core.records import RESULTS, read_json, write_json
+from gatedjax._utils.options import Several
 from gatedjax._utils.terminal import say
 
 PATH = RESULTS / "benchmarks" / "ratios.json"
@@ -53,7 +54,7 @@ class Options:
     """Compare with the committed ratios."""
     write: bool = False
     """Write the measured ratios to the file of committed ratios."""
-    only: tuple[str, ...] = ()
+    only: Several[str] = ()
     """The names of the ratios to measure (default: all)."""
     repeats: int = 9
     """The number of turns."""

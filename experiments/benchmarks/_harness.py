@@ -23,6 +23,7 @@ from experiments.core.cli import parse_options
 from experiments.core.curves import hardware
 from experiments.core.kinds import Json
 from gatedjax._utils.json import to_json
+from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import new_console
 from gatedjax._utils.write import write_atomic
 
@@ -38,7 +39,7 @@ class Options:
 
     repeats: int = 7
     """The number of turns per contestant. Tables show the medians."""
-    json: Path | None = None
+    json: Unset[Path] = None
     """A file for the figures, in addition to the table."""
 
 

@@ -26,6 +26,7 @@ from experiments.benchmarks import _harness, ga_reader
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Array, Batch, Json, Records
 from gatedjax import models
+from gatedjax._utils.options import Unset
 from gatedjax.models._classification import ClassifierTask
 from gatedjax.models.ga_reader import GAReaderCharacters
 from gatedjax.training import init_state, make_train_step
@@ -61,7 +62,7 @@ class Options(_harness.Options):
     clock: Literal["wall", "process"] = "wall"
     """The clock: wall time, or processor time of all threads, which depends less on the load of the
     machine."""
-    docs: Path | None = None
+    docs: Unset[Path] = None
     """A Markdown file in which the section with the table is replaced."""
 
 

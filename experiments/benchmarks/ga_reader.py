@@ -21,6 +21,7 @@ from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Array, Batch, Json
 from experiments.core.records import read_json
+from gatedjax._utils.options import Unset
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask, ga_reader_optimizer
 from gatedjax.models.ga_reader import GAReaderCharacters
 from gatedjax.training import init_state, make_optimizer, make_train_step
@@ -55,10 +56,10 @@ class Options(_harness.Options):
     """The width of the word vectors."""
     seed: int = 0
     """The seed of the texts."""
-    docs: Path | None = None
+    docs: Unset[Path] = None
     """A Markdown file in which the table is replaced, with the figures of this run or of
     --figures."""
-    figures: Path | None = None
+    figures: Unset[Path] = None
     """A file written with --json. With it --docs is written from the file, and no step is
     measured."""
 

@@ -22,6 +22,7 @@ from experiments.benchmarks._harness import markdown_table, replace_section
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Records
 from experiments.core.records import read_json
+from gatedjax._utils.options import Several, Unset
 
 SIZES = ("32,231,100", "32,400,128", "32,1000,256", "20,35,650", "128,28,128")
 
@@ -54,10 +55,10 @@ class Options(_harness.Options):
     threads."""
     seed: int = 0
     """The seed of the inputs and lengths."""
-    docs: Path | None = None
+    docs: Unset[Path] = None
     """A Markdown file in which the tables are replaced, with the figures of this run or of
     --figures."""
-    figures: tuple[Path, ...] = ()
+    figures: Several[Path] = ()
     """Files written with --json. With them --docs is written from the files, and no recurrence is
     measured; later files win."""
 

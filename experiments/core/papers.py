@@ -56,7 +56,16 @@ PAPERS: dict[str, Paper] = {
     ),
 }
 """The papers by the name of their package."""
-BENCHMARKS = ("agt", "compact_attention", "ga_reader", "recurrence", "ssan", "training")
+BENCHMARKS = (
+    "agt",
+    "compact_attention",
+    "compile",
+    "ga_net",
+    "ga_reader",
+    "recurrence",
+    "ssan",
+    "training",
+)
 """The commands of `experiments.benchmarks`."""
 
 

@@ -22,6 +22,7 @@ from experiments.core.plan import Plan, Task, make_plan, paper_named
 from experiments.core.records import RESULTS
 from experiments.core.verify import verify
 from gatedjax._utils.cpu import usable_cores
+from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import new_console, printable, say
 from gatedjax.training.lock import WorkdirLock
 
@@ -42,22 +43,22 @@ class Options:
     """Papers, by the name of their package."""
     hours: float = 8.0
     """Time limit; runs that are in progress at its end are saved."""
-    workers: int | None = None
+    workers: Unset[int] = None
     """Number of runs at the same time (default: the number of cores, on an accelerator 1)."""
     plan: Literal["run", "show"] = "run"
     """"run" makes the runs; "show" only prints the plan."""
-    verify: str | None = None
+    verify: Unset[str] = None
     """Train this recorded run again, PAPER/DATA/VARIANT/SEED, and compare its first losses."""
     seeds: int = 3
     """Runs per cell, with seeds 0, 1, ..."""
-    num_steps: int | None = None
-    """Steps per run (default: those of the records in the same table, else the preset's); with
-    --verify the steps that are compared (default: 50)."""
-    data_dir: str | None = None
+    num_steps: Unset[int] = None
+    """Steps per run, with --verify the steps that are compared (default: the steps of the records
+    in the same table, else of the preset; with --verify 50)."""
+    data_dir: Unset[str] = None
     """Folder with prepared TFDS data sets."""
-    manual_dir: str | None = None
+    manual_dir: Unset[str] = None
     """Folder with the raw files, to work without a network."""
-    embeddings: str | None = None
+    embeddings: Unset[str] = None
     """File of word vectors (default: that of the records of a data set, else of its preset)."""
     results: Path = RESULTS
     """Folder with records and RESULTS.md in a folder per paper."""

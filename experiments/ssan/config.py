@@ -9,6 +9,7 @@ from experiments.core import config
 from experiments.core.cli import option_value
 from experiments.core.kinds import Json
 from gatedjax import models
+from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say
 from gatedjax.models.ssan import SSANDropout
 from gatedjax.text._translator import SearchConfig
@@ -175,7 +176,7 @@ class RunConfig(config.RunConfig):
 
     preset: str = "bshift"
     """The preset that the other options change."""
-    workdir: str | None = None
+    workdir: Unset[str] = None
     """The folder for metrics, checkpoints and results (default: runs/ssan/PRESET-SYSTEM). A folder
     that holds a checkpoint of the same configuration is resumed."""
     several: ClassVar[str | None] = "ssan.tables table2"

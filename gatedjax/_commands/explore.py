@@ -45,7 +45,8 @@ class ExploreOptions:
     model: Annotated[Unset[Path], tyro.conf.Positional, tyro.conf.arg(metavar="[MODEL]")] = None
     """The folder that `gatedjax train` or `gatedjax export` wrote, or the work folder of a run."""
     workdir: Unset[Path] = None
-    """The work folder of a run of experiments.ga_net, in place of MODEL."""
+    """An older name of MODEL for a work folder. With it, the page of experiments.ga_net.demo also
+    has the run with soft attention and the texts of the corpus."""
     against: Unset[Path] = None
     """The folder of a second model, which is shown next to the first."""
     file: Unset[str] = None

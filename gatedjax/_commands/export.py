@@ -47,7 +47,7 @@ class ExportOptions:
     name: Unset[str] = None
     """The title of the card (default: the name of the work folder)."""
     licence: str = ""
-    """The licence of the parameters, as in "Apache-2.0"."""
+    """The licence of the parameters, such as "Apache-2.0"."""
     overwrite: Flag = False
     """Replace an earlier export."""
 

@@ -47,7 +47,7 @@ class PredictOptions:
     of standard input, if no text is given)."""
     out: Unset[Path] = None
     """The file to write (default: standard output)."""
-    text: Unset[tuple[str, ...]] = None
+    text: Annotated[Unset[tuple[str, ...]], tyro.conf.arg(metavar="COLUMN ...")] = None
     """The columns of the texts (default: text, or premise and hypothesis)."""
     word: Unset[int] = None
     """The column of the words of a .conll file (default: as `gatedjax train` reads the file)."""

@@ -6,12 +6,15 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 
-from gatedjax._utils.cli import RAW_FILES, check_devices, parse, program, refusals
+from gatedjax._utils.cli import RAW_FILES, check_devices, fail, parse, program, refusals
 from gatedjax._utils.cpu import prepare_cpu
+from gatedjax._utils.groups import with_grouped_names
+from gatedjax._utils.options import Flag, Unset
+from gatedjax._utils.removed import without_removed_options
 from gatedjax._utils.terminal import say
 from gatedjax.export import ModelCard
 from gatedjax.export._folder import check_target
@@ -22,8 +25,10 @@ from gatedjax.text._read import Columns, infer_task, open_table
 from gatedjax.text._tags import open_sentences
 from gatedjax.text._training import COLUMNS, Data, train_model
 from gatedjax.text._work_folder import WorkFolder
-from gatedjax.training import StoppedBySignal, TrainConfig
+from gatedjax.training import OptimizerConfig, StoppedBySignal, TrainConfig
 from gatedjax.training.distributed import is_main
+
+T = TypeVar("T")
 
 _ARGUMENTS = {
     f"{field.name} must": f"--{field.name.replace('_', '-')} must"
@@ -36,40 +41,81 @@ _ARGUMENTS = {
     "density needs model=": "--density needs --model ",
     "give num_steps": "give --num-steps",
     "columns.inputs must": "--text must",
-    "network: ": "--network: ",
+    "network: ": "--model: ",
     "training: ": "--train: ",
 }
 """Words in messages of the library, and the options that replace them."""
 _TASKS = ("text", "pair", "tags")
+_SEVERAL = ("seeds", "sweep", "sweep_over")
+"""The options of `TrainConfig` that train several models."""
+Inferred = Annotated[T, tyro.conf.arg(help_behavior_hint="")]
+"""An option of training whose default follows from other options or from the data."""
 
 
 @dataclasses.dataclass(kw_only=True)
 class DataOptions:
     """Options of the data and of the folder of the model."""
 
-    data: Annotated[str, tyro.conf.Positional]
+    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
     """The labelled texts."""
     out: Path
     """The folder of the model. It appears when the model is complete."""
     task: Literal["auto", "text", "pair", "tags"] = "auto"
     """The task: texts, pairs of texts, or words with tags. auto chooses it by the ending and the
     columns of the file."""
-    text: tuple[str, ...] = ()
+    text: Annotated[Unset[tuple[str, ...]], tyro.conf.arg(metavar="COLUMN ...")] = None
     """The columns of the texts (default: text, or premise and hypothesis)."""
     label: str = "label"
     """The column of the label."""
-    word: int | None = None
+    word: Unset[int] = None
     """The column of the words of a tagger, from 0 (default: the first, in .conllu the second)."""
-    tag: int | None = None
+    tag: Unset[int] = None
     """The column of the tags, where -1 is the last (default: the last, in .conllu the fourth)."""
-    validation: str | None = None
+    validation: Unset[str] = None
     """The labelled texts that choose the best parameters (default: a fixed tenth of the data)."""
-    test: str | None = None
+    test: Unset[str] = None
     """The labelled texts on which the report measures the model as well."""
     encoding: str = "utf-8"
     """The encoding of the files."""
     max_aside: float = MAX_ASIDE
     """The share of the lines that may be set aside. With more of them the command ends."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptimizerOptions(OptimizerConfig):
+    """The update rule, the learning rate and its schedule."""
+
+    learning_rate: Inferred[float] = 1e-3
+    """The peak learning rate (default: 0.001, or 0.002 with --embeddings)."""
+    clip_norm: float | None = 5.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingOptions(TrainConfig):
+    """The options of training with the defaults of `gatedjax.text._options.train_config`."""
+
+    num_steps: Inferred[int] = 1000
+    """The number of updates (default: --num-steps, or 20 epochs and at least 400 updates)."""
+    log_every: Inferred[int] = 50
+    """The number of steps between lines of metrics.jsonl (default: a quarter of an epoch, but at
+    least 10 and at most 1,000 steps)."""
+    eval_every: Inferred[int] = 200
+    """The number of steps between evaluations; the last step is always evaluated (default: half an
+    epoch, but at least 20 and at most 2,000 steps)."""
+    checkpoint_every: Inferred[int] = 200
+    """The number of steps between checkpoints; the last step is always saved (default: an epoch,
+    but at least 40 and at most 4,000 steps)."""
+    seed: Inferred[int] = 0
+    """The seed of parameters, dropout and gates (default: --seed)."""
+    # Not shown, because the command trains a single model; see `_SEVERAL`.
+    seeds: Annotated[int, tyro.conf.Suppress] = 1
+    sweep: Annotated[tuple[float, ...], tyro.conf.Suppress] = ()
+    sweep_over: Annotated[str, tyro.conf.Suppress] = "learning_rate"
+    early_stop_patience: int | None = 6
+    best_metric: str = "loss"
+    best_mode: Literal["max", "min"] = "min"
+    optimizer: OptimizerOptions = dataclasses.field(default_factory=OptimizerOptions)
+    """The update rule, the learning rate and its schedule."""
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -81,27 +127,37 @@ class TrainOptions(Options, DataOptions):
     name of a data set ("trec", "tfds:NAME", "hf:NAME"). A tagger learns from a file with a word and
     its tag on each line and an empty line after each sentence: .conll, .conllu, .iob or .bio. If
     the command was stopped, the same command continues.
+
+    For example:
+    $ gatedjax train reviews.csv --out model
+    $ gatedjax train reviews.csv --out model --test test.csv --density 0.2
+    $ gatedjax train words.conll --out tagger
     """
 
-    embeddings: Path | None = None
+    embeddings: Unset[Path] = None
+    minutes: Unset[float] = None
+    num_steps: Unset[int] = None
+    density: Unset[float] = None
+    min_count: Unset[int] = None
+    batch_size: Unset[int] = None
     training: Any = dataclasses.field(default=None, init=False)
-    cpu_devices: int | None = None
+    cpu_devices: Unset[int] = None
     """The number of CPU devices over which batches are split (default: the number of cores)."""
-    workdir: Path | None = None
+    workdir: Unset[Path] = None
     """The folder for checkpoints and metrics of the run, which stays (default: OUT.run, which is
     removed at the end)."""
-    overwrite: bool = False
+    overwrite: Flag = False
     """Replace a model that an earlier command wrote to the folder."""
     network: Any = None
-    """The options of the network, also as --model.NAME."""
-    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
-    """The options of training. The defaults depend on the data."""
+    """The options of the network."""
+    train: TrainingOptions = dataclasses.field(default_factory=TrainingOptions)
+    """The options of training."""
 
 
 _WITH_VALUE = {
     f"--{field.name.replace('_', '-')}"
     for field in dataclasses.fields(TrainOptions)
-    if field.name != "data" and field.type is not bool
+    if field.name != "data" and field.type not in (bool, Flag)
 }
 """The options with a value, which may be the path of an existing file that is not DATA."""
 
@@ -117,9 +173,22 @@ def _value_of(args: Sequence[str], option: str) -> str | None:
 def _option_names(args: Sequence[str], prefix: str) -> list[str]:
     """Returns the dotted names of the options on a command line that begin with a prefix."""
     start = f"--{prefix}."
-    names = [arg.partition("=")[0].removeprefix(start) for arg in args if arg.startswith(start)]
-    parts = [[part.removeprefix("no-") for part in name.split(".")] for name in names]
+    names = [arg.partition("=")[0].replace("_", "-") for arg in args]
+    dotted = [name.removeprefix(start) for name in names if name.startswith(start)]
+    parts = [[part.removeprefix("no-") for part in name.split(".")] for name in dotted]
     return [".".join(part).replace("-", "_") for part in parts]
+
+
+def _with_model_names(args: Sequence[str], kind: type) -> list[str]:
+    """Returns a command line with --model.NAME for each option of the network.
+
+    --network.NAME is an older name of the same option. The name of the group in a configuration
+    may be missing, as in --model.temperature for --model.gates.temperature.
+    """
+    new, old = "--model.", "--network."
+    fields = [old + arg.removeprefix(new) if arg.startswith(new) else arg for arg in args]
+    grouped = with_grouped_names(fields, kind)
+    return [new + arg.removeprefix(old) if arg.startswith(old) else arg for arg in grouped]
 
 
 def _at(config: Any, name: str) -> Any:
@@ -164,7 +233,11 @@ def _infer_task(args: Sequence[str]) -> str:
 
 def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
     """Parses a command line; returns its options, the task, and the options of training."""
-    args = [arg.replace("--model.", "--network.", 1) for arg in args]
+    args = without_removed_options(args)
+    for name in _option_names(args, "train"):
+        if name in _SEVERAL:
+            option = f"--train.{name.replace('_', '-')}"
+            fail(f"{option}: a model is one seed; train it again with another --seed")
     kind = _task(args)
     available = networks(kind)
     name = _value_of(args, "--model") or next(iter(available))
@@ -172,18 +245,20 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
         with refusals(_ARGUMENTS):
             check_options(Options(name), kind)
     default = available[name].config
-    fields: list[Any] = [("network", type(default), dataclasses.field(default=default))]
+    network: Any = Annotated[type(default), tyro.conf.arg(name="model")]
+    fields: list[Any] = [("network", network, dataclasses.field(default=default))]
     fields += [("model", str, dataclasses.field(default=name))]
     fields += [("lowercase", bool, dataclasses.field(default=kind != "tags"))]
     options_class: Any = dataclasses.make_dataclass(
         "TrainOptions", fields, bases=(TrainOptions,), kw_only=True
     )
     options_class.__doc__ = TrainOptions.__doc__
+    args = _with_model_names(args, options_class)
     command: TrainOptions = parse(options_class, args, f"{program()} train")
     options = {field.name: getattr(command, field.name) for field in dataclasses.fields(Options)}
     options |= {
         "network": {
-            option: _at(command.network, option) for option in _option_names(args, "network")
+            option: _at(command.network, option) for option in _option_names(args, "model")
         },
         "training": {option: _at(command.train, option) for option in _option_names(args, "train")},
     }

@@ -95,7 +95,7 @@ def parse(
     from gatedjax._utils.cli_errors import is_option, message_of, unknown_option
     from gatedjax._utils.groups import with_grouped_names
     from gatedjax._utils.options import joined_docstrings
-    from gatedjax._utils.removed import explain_removed_option
+    from gatedjax._utils.removed import explain_removed_option, without_removed_options
 
     if (reason := explain_removed_option(args)) is not None:
         fail(reason)
@@ -106,6 +106,7 @@ def parse(
                 fail(message)
 
     ahead, trailing = _split(args)
+    ahead = without_removed_options(ahead)
     if "--version" in ahead:
         show_version()
     if wants_help := any(word in _HELP for word in ahead):
@@ -128,7 +129,7 @@ def parse(
     except SystemExit:
         output.seek(0)
         text = output.read()
-        say(_wrap_lines(text) if wants_help else text, end="")
+        say(_wrap_lines(_with_words_last(text, kind)) if wants_help else text, end="")
         raise
     if not unknown:
         return options
@@ -234,6 +235,24 @@ def _attach_values(words: Sequence[str]) -> list[str]:
         else:
             out.append(word)
     return out
+
+
+def _with_words_last(text: str, kind: Any) -> str:
+    """Moves the positional words of the usage, such as "-- COMMAND ...", behind the options.
+
+    Args:
+      text: the help as tyro prints it.
+      kind: the dataclass of the options.
+    """
+    from gatedjax._utils.cli_errors import positional_names
+
+    lines, blank, remainder = text.partition("\n\n")
+    usage = " ".join(lines.split())
+    for name in positional_names(kind):
+        head, found, tail = usage.partition(f" {name} ")
+        if found and tail:
+            usage = f"{head} {tail} {name}"
+    return usage + blank + remainder
 
 
 def _wrap_lines(text: str, indent: int = 0) -> str:

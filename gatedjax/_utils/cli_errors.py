@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import itertools
+import re
 import typing
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ def is_option(word: str) -> bool:
 
 
 def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
-    """Yields the names of the options of a dataclass, including the options of its groups.
+    """Yields the names of the options that the help of a dataclass shows, also of its groups.
 
     Args:
       kind: the dataclass.
@@ -35,10 +36,19 @@ def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
         # tyro puts the name of a group before the names of its options.
         if dataclasses.is_dataclass(base):
             yield from option_names(base, f"{prefix}{name}.")
-        elif tyro.conf.Positional not in marks:
+        elif tyro.conf.Positional not in marks and tyro.conf.Suppress not in marks:
             yield f"{prefix}{name}"
             if base is bool and tyro.conf.FlagCreatePairsOff not in marks:
                 yield f"{prefix}no-{name}"
+
+
+def positional_names(kind: Any) -> Iterator[str]:
+    """Yields the words for the positional arguments of a dataclass in the usage, if it sets any."""
+    for hint in typing.get_type_hints(kind, include_extras=True).values():
+        marks = getattr(hint, "__metadata__", ())
+        if tyro.conf.Positional in marks:
+            names = (getattr(mark, "metavar", None) for mark in marks)
+            yield from filter(None, names)
 
 
 def unknown_option(kind: Any, word: str) -> str:
@@ -81,10 +91,11 @@ def message_of(event: Any, kind: Any, args: Sequence[str]) -> str | None:
     if event_kind not in ("InvalidChoice", "BadValue", "InstantiationFailure"):
         return None
     name, value_type = _shown_name(event.argument), event.argument.lowered.metavar
+    if event_kind == "InvalidChoice":
+        choices = _in_order_of_help(event.choices, value_type)
+        return f"{name} must be {_join_names(choices, 'or')}, got {event.value!r}"
     # tyro shows None as a possible value of an optional option. The user never types it.
     value_type = value_type.removeprefix("{None}|")
-    if event_kind == "InvalidChoice":
-        return f"{name} must be {_join_names(event.choices, 'or')}, got {event.value!r}"
     if event_kind == "BadValue":
         return f"{name} needs a value ({value_type})"
     values = _values(args, name)
@@ -99,6 +110,20 @@ def _shown_name(argument: Any) -> str:
     """Returns the name of an argument of tyro as the help shows it."""
     lowered = argument.lowered
     return str(lowered.metavar if argument.is_positional() else lowered.name_or_flags[0])
+
+
+def _in_order_of_help(choices: Sequence[str], value_type: str) -> list[str]:
+    """Sorts the choices of an option like the help, because tyro keeps some of them in a set.
+
+    Args:
+      choices: the choices in any order.
+      value_type: the choices as the help shows them, such as "{None}|{sample,threshold}".
+
+    Returns:
+      The choices that the help shows, or all in the order of the alphabet if it shows none.
+    """
+    shown = re.split(r"[{}|,]+", value_type)
+    return [choice for choice in shown if choice in choices] or sorted(choices)
 
 
 def _join_names(names: Sequence[str], conjunction: str) -> str:

@@ -25,7 +25,8 @@ Several = Annotated[tuple[T, ...], tyro.conf.arg(help_behavior_hint="")]
 def joined_docstrings() -> tyro.constructors.ConstructorRegistry:
     """Returns rules for tyro that join the lines of the docstring of a field.
 
-    Without them tyro prints each indented line as a separate paragraph.
+    Without them tyro prints each indented line as a separate paragraph. The rules also leave out
+    the hint "(default: )" for an empty text and an empty tuple.
     """
     registry = tyro.constructors.ConstructorRegistry()
     in_rule = False
@@ -42,13 +43,20 @@ def joined_docstrings() -> tyro.constructors.ConstructorRegistry:
             in_rule = False
         if not isinstance(spec, tyro.constructors.StructConstructorSpec):
             return spec
-        fields = (
-            dataclasses.replace(field, helptext=functools.partial(_join_lines, field.helptext))
-            for field in spec.fields
-        )
-        return dataclasses.replace(spec, fields=tuple(fields))
+        return dataclasses.replace(spec, fields=tuple(map(_shown_field, spec.fields)))
 
     return registry
+
+
+def _shown_field(
+    field: tyro.constructors.StructFieldSpec,
+) -> tyro.constructors.StructFieldSpec:
+    """Returns the field with the text and the type from which tyro writes its help."""
+    kind: Any = field.type
+    if isinstance(field.default, (str, tuple)) and not field.default:
+        kind = Annotated[kind, tyro.conf.arg(help_behavior_hint="")]
+    text = functools.partial(_join_lines, field.helptext)
+    return dataclasses.replace(field, type=kind, helptext=text)
 
 
 def _join_lines(text: str | Callable[[], str | None] | None) -> str | None:

@@ -159,7 +159,7 @@ MOVED = {"gatedjax.gates": dict.fromkeys(("gate_modes", "measure"), "gatedjax.te
 REMOVED_FIELDS: dict[str, dict[str, tuple[object, str]]] = {
     "OptimizerConfig": {"lazy_rows": (False, _LAZY_ROWS)}
 }
-# option of a command -> the reason for the removal
+# option of a command, which is a flag that was off by default -> the reason for the removal
 _REMOVED_OPTIONS = {"--train.optimizer.lazy-rows": _LAZY_ROWS}
 
 
@@ -197,10 +197,16 @@ def accepts_removed_fields(kind: Kind) -> Kind:
 def explain_removed_option(args: Sequence[str]) -> str | None:
     """Returns a message if a command line has a removed option; else None."""
     for arg in args:
-        name = arg.partition("=")[0].replace("_", "-").replace(".no-", ".")
+        name = arg.partition("=")[0].replace("_", "-")
         if (reason := _REMOVED_OPTIONS.get(name)) is not None:
             return f"{name} was removed in 0.1.0: {reason}"
     return None
+
+
+def without_removed_options(args: Sequence[str]) -> list[str]:
+    """Returns a command line without options that switch off a removed flag, such as --no-NAME."""
+    off = {".no-".join(name.rsplit(".", 1)) for name in _REMOVED_OPTIONS}
+    return [arg for arg in args if arg.replace("_", "-") not in off]
 
 
 def removed_from(package: str) -> Callable[[str], object]:

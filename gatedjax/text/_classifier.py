@@ -10,7 +10,7 @@ import numpy as np
 
 from gatedjax._utils.types import Json
 from gatedjax.text._asides import MAX_ASIDE
-from gatedjax.text._estimator import Estimator
+from gatedjax.text._estimator import Estimator, explains_unknown_parameters
 from gatedjax.text._evaluation import evaluate_model
 from gatedjax.text._explanation import explain_texts
 from gatedjax.text._labels import Classes, array_of
@@ -293,6 +293,7 @@ class TextClassifier(_Classifier):
 
 
 @with_arguments
+@explains_unknown_parameters
 @dataclasses.dataclass(eq=False, repr=False)
 class PairClassifier(TextClassifier):
     """A classifier of pairs of texts, for example whether the first text entails the second.

@@ -2,20 +2,51 @@
 
 import contextlib
 import dataclasses
+import functools
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from gatedjax._utils.types import Json
 from gatedjax.export import ModelCard
 from gatedjax.text._labels import array_of
 from gatedjax.text._model import TrainedModel
-from gatedjax.text._options import Options, check_options
+from gatedjax.text._options import Options, check_options, suggestion
 from gatedjax.text._training import Data, train_model
 from gatedjax.text._work_folder import WorkFolder
 
+C = TypeVar("C", bound=type)
 
+
+def explains_unknown_parameters(kind: C) -> C:
+    """Lets the constructor of an estimator name the class that was called, not its base class."""
+    changed: Any = kind  # because mypy lets nobody assign a constructor
+    init = changed.__init__
+
+    @functools.wraps(init)
+    def take(self: Any, *args: Any, **params: Any) -> None:
+        if (message := _unknown_parameter(self, params)) is not None:
+            raise TypeError(message)
+        init(self, *args, **params)
+
+    changed.__init__ = take
+    return kind
+
+
+def _unknown_parameter(estimator: Any, params: Iterable[str]) -> str | None:
+    """Returns a message about the first name that is not a parameter; None if there is none."""
+    names = [field.name for field in dataclasses.fields(estimator)]
+    for name in params:
+        if name not in names:
+            return (
+                f"{type(estimator).__name__} has no parameter {name!r}.{suggestion(name, names)} "
+                f"Its parameters are {', '.join(names)}."
+            )
+    return None
+
+
+@explains_unknown_parameters
 @dataclasses.dataclass(eq=False, repr=False)
 class Estimator(Options):
     """A model with the interface of scikit-learn; its parameters are the fields of `Options`."""
@@ -48,12 +79,9 @@ class Estimator(Options):
         Raises:
           ValueError: for a name that is not a parameter.
         """
-        names = [field.name for field in dataclasses.fields(self)]
+        if (message := _unknown_parameter(self, params)) is not None:
+            raise ValueError(message)
         for name, value in params.items():
-            if name not in names:
-                raise ValueError(
-                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(names)}"
-                )
             setattr(self, name, value)
         return self
 

@@ -93,20 +93,20 @@ class Options:
     _: dataclasses.KW_ONLY
     embeddings: str | Path | None = _option(  # noqa: RUF009
         None,
-        "Text file of word vectors (GloVe or fastText, plain or .gz). None starts from random "
-        "vectors, which for most networks contain the frequency of each word in each class.",
+        "Text file of word vectors, GloVe or fastText, plain or .gz (default: random vectors, "
+        "which for most networks contain the frequency of each word in each class).",
     )
     minutes: float | None = _option(
-        None, "Largest training time in minutes; None sets no limit.", _positive
+        None, "Largest training time in minutes (default: no limit).", _positive
     )
     num_steps: int | None = _option(
         None,
-        "Largest number of training steps; None is about twenty epochs. Training stops earlier if "
-        "the validation loss does not improve.",
+        "Largest number of training steps (default: about twenty epochs). Training stops earlier "
+        "if the validation loss does not improve.",
         _check_integer(1, MOST_STEPS),
     )
     density: float | None = _option(
-        None, "Share of the words with an open gate, for ganet; None is 0.5.", _share
+        None, "Share of the words with an open gate, for ganet (default: 0.5).", _share
     )
     max_len: int = _option(
         400,
@@ -118,9 +118,9 @@ class Options:
     min_count: int | None = _option(
         None,
         "Words that occur less often are unknown; a tagger distinguishes them by their shape "
-        "(capitals, digits, last letters). None is 1 with word vectors. Without them None is 2 for "
-        "a tagger, and for a classifier 1 up to 1,000 texts, 2 up to 5,000, 5 up to 20,000 and 10 "
-        "above.",
+        "(capitals, digits, last letters). The default is 1 with word vectors. Without word "
+        "vectors it is 2 for a tagger, and for a classifier 1 up to 1,000 texts, 2 up to 5,000, 5 "
+        "up to 20,000 and 10 above.",
         _check_integer(1, MOST_WORDS),
     )
     max_words: int = _option(
@@ -139,7 +139,7 @@ class Options:
     )
     batch_size: int | None = _option(
         None,
-        "Number of texts in a training step; None is 32, or 64 above 10,000 texts.",
+        "Number of texts in a training step (default: 32, or 64 above 10,000 texts).",
         _check_integer(1, MOST_BATCH),
     )
     seed: int = _option(
@@ -179,7 +179,7 @@ def check_options(options: Options, kind: str) -> None:
     if options.model not in available:
         raise ValueError(
             f"model must be one of {', '.join(available)}, got {options.model!r}."
-            f"{_suggestion(options.model, available)}"
+            f"{suggestion(options.model, available)}"
         )
     for field in dataclasses.fields(Options):
         value, check = getattr(options, field.name), field.metadata["check"]
@@ -268,7 +268,7 @@ def _change_options(config: Config, changes: Mapping[str, object], option: str) 
         first, _, remainder = paths.get(name, name).partition(".")
         if first not in fields:
             raise ValueError(
-                f"{option}: there is no option {name!r}.{_suggestion(first, [*fields, *paths])}"
+                f"{option}: there is no option {name!r}.{suggestion(first, [*fields, *paths])}"
             )
         if remainder:
             parts.setdefault(first, {})[remainder] = value
@@ -284,6 +284,7 @@ def _change_options(config: Config, changes: Mapping[str, object], option: str) 
     return dataclasses.replace(config, **values)
 
 
-def _suggestion(name: object, names: Iterable[str]) -> str:
+def suggestion(name: object, names: Iterable[str]) -> str:
+    """Returns " Did you mean ...?" with the nearest of the names, or "" if none is near."""
     matches = difflib.get_close_matches(str(name), names, n=1)
     return f" Did you mean {matches[0]!r}?" if matches else ""

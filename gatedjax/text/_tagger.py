@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from gatedjax._utils.types import Json
 from gatedjax.text._asides import MAX_ASIDE
-from gatedjax.text._estimator import Estimator
+from gatedjax.text._estimator import Estimator, explains_unknown_parameters
 from gatedjax.text._model import usable
 from gatedjax.text._options import with_arguments
 from gatedjax.text._tagging import Tagging, evaluate_tags, tag_sentences
@@ -16,6 +16,7 @@ from gatedjax.text._training import Say
 
 
 @with_arguments
+@explains_unknown_parameters
 @dataclasses.dataclass(eq=False, repr=False)
 class Tagger(Estimator):
     """A model that predicts a tag for each word of a sentence, such as a part of speech.

@@ -36,8 +36,9 @@ def test_experiments_lists_every_paper_and_command(capsys):
         for name in PAPERS[paper].commands:
             module = f"experiments.{paper}{name.split()[0]}" if name.startswith(".") else None
             assert module is None or importlib.util.find_spec(module), module
-    for name in BENCHMARKS:
-        assert importlib.util.find_spec(f"experiments.benchmarks.{name}")
+    files = {p.stem for p in (ROOT / "experiments" / "benchmarks").glob("[!_]*.py")}
+    assert list(BENCHMARKS) == sorted(files)
+    assert f"benchmarks.NAME, with {', '.join(BENCHMARKS)}" in shown
 
 
 def test_a_paper_as_an_argument_is_pointed_to_its_command(capsys):

@@ -128,7 +128,7 @@ def test_what_it_cannot_use_is_refused(fitted):
     ):
         with pytest.raises(ValueError, match=message):
             TextClassifier(**bad).fit(X, Y)
-    with pytest.raises(ValueError, match="it has model, "):
+    with pytest.raises(ValueError, match="Its parameters are model, "):
         TextClassifier().set_params(hidden=3)
     for method in ("predict", "predict_proba", "explain"):
         with pytest.raises(NotFittedError, match="is not trained: call fit or train first"):

@@ -585,7 +585,7 @@ def test_bad_data_are_refused_in_one_line_and_nothing_is_written(name, tmp_path,
         (["--encoding", "klingon"], "klingon"),
         (["--text", "a", "b", "--task", "text"], "--text must name one column"),
         (["--text", "text", "--task", "pair"], "--text must name two columns"),
-        (["--train.seeds", "2"], "--train: a model is one seed"),
+        (["--train.seeds", "2"], "--train.seeds: a model is one seed"),
         (["--minutes", "1", "--train.optimizer.schedule", "cosine"], "give --num-steps"),
     ],
 )
@@ -598,7 +598,7 @@ def test_bad_options_are_refused_in_one_line(options, message, here, tmp_path, c
 def test_an_option_that_is_switched_off_arrives(here, tmp_path, capsys, monkeypatch):
     seen = []
     monkeypatch.setattr("gatedjax._commands.train._train", lambda *args: seen.append(args[2]) or 0)
-    args = ["train", "reviews.csv", "--out", str(tmp_path / "m"), "--model.no-post-tanh"]
+    args = ["train", "reviews.csv", "--out", str(tmp_path / "m"), "--model.no_post_tanh"]
     args += ["--minutes", "3", "--num-steps", "4", "--train.optimizer.schedule=cosine"]
     assert main([*args, "--train.no-progress"]) == 0
     (options,) = seen

@@ -27,9 +27,19 @@ def test_every_option_is_one_of_the_command_with_the_same_description(capsys, mo
     with pytest.raises(SystemExit):
         main(["train", "--help-all"])
     shown = capsys.readouterr().out.replace(" ", "").replace("\n", "").replace("\u2502", "")
-    for field in FIELDS[:-2]:  # --network.NAME and --train.NAME stand for the last two
+    for field in FIELDS[:-2]:  # --model.NAME and --train.NAME stand for the last two
         name, text = field.name.replace("_", "-"), field.metadata["text"].replace(" ", "")
         assert re.search(rf"--{name}[A-Z{{,-][^.]*?{re.escape(text)}", shown), name
+
+
+@pytest.mark.parametrize("cls", [TextClassifier, PairClassifier, Tagger])
+def test_an_unknown_parameter_names_the_class_that_was_called(cls):
+    message = f"{cls.__name__} has no parameter 'denisty'. Did you mean 'density'? Its parameters"
+    with pytest.raises(TypeError, match=re.escape(message)):
+        cls(denisty=0.2)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        cls().set_params(denisty=0.2)
+    assert cls("soft", seed=3).get_params()["model"] == "soft"
 
 
 def test_models_with_equal_options_are_different_models():
