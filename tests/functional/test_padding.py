@@ -30,7 +30,7 @@ PADDED = {
     "lstm": {"xs": (1,)},
     "masked_scan": {"xs": (1,)},
     "masked_softmax": {"scores": (1,)},
-    "mean_over_pairs": {"sums": (2,), "keys": (2,)},
+    "mean_over_pairs": {"sums": (2,), "num_keys": (2,)},
     "open_indices": {"gates": (1,)},
     "pointer_sum": {"logits": (1,)},
     "pointer_sum_indexed": {"logits": (1,)},
@@ -103,7 +103,7 @@ def test_a_row_without_a_token_has_no_position_of_local_attention():
     scores, lengths = np.zeros((2, 3), np.float32), np.array([2, 0])
 
     def value(position):
-        weights = F.local_attention_weights(scores, position, 2.0, lengths)
+        weights = F.local_attention_weights(scores, position, 2.0, lengths=lengths)
         return jnp.sum(weights), weights
 
     positions = np.array([0.25, np.nan], np.float32)
@@ -202,7 +202,7 @@ def seen(tau):
         ).pooled,
         "selection_log_prob": F.selection_log_prob(HEALTHY[:, None, None], HARD[:, None, None]),
         "selection_statistics": F.selection_statistics(HARD[:, None])._asdict(),
-        "mean_over_pairs": F.mean_over_pairs(HEALTHY[:, None], keys=keys * LOGITS[:, None]),
+        "mean_over_pairs": F.mean_over_pairs(HEALTHY[:, None], num_keys=keys * LOGITS[:, None]),
     }
 
 

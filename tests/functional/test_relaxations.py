@@ -292,7 +292,7 @@ def test_sampled_gates_repeat_with_the_key_and_keep_the_dtype(rng):
     logits = np.zeros((3, 40), jnp.bfloat16)
     got = np.asarray(draw_gates(logits, rng))
     assert got.dtype == jnp.bfloat16
-    np.testing.assert_array_equal(got, sample_gates(logits, rng))
+    np.testing.assert_array_equal(got, sample_gates(logits, key=rng))
     assert np.any(np.asarray(got) != np.asarray(draw_gates(logits, jax.random.key(1))))
     assert set(np.unique(got.astype(np.float32))) == {0.0, 1.0}
 
@@ -433,7 +433,7 @@ def test_hard_gates_equal_the_rule_row_by_row_for_every_kind_of_empty_row(np_rng
                 weights = gated_softmax(jnp.zeros_like(logits), gates, mask)
                 slope = jax.grad(lambda a, make=make: jnp.sum(make(a)))(logits)
                 found[empty, name] = gates, jnp.sum(weights, axis=-1), slope
-        return found, sample_gates(logits, key)
+        return found, sample_gates(logits, key=key)
 
     found, drawn = jax.tree.map(np.asarray, run(logits))
     for (empty, name), (gates, total, slope) in found.items():
