@@ -130,6 +130,10 @@ def calls() -> dict[str, Call]:
             plainly(F.local_attention_weights, half_width=1.5),
             {"scores": scores, "position": uniform(ROWS), "lengths": lengths},
         ),
+        "local_attention_weights of a mask": Call(
+            plainly(F.local_attention_weights, half_width=1.5),
+            {"scores": scores, "position": uniform(ROWS), "mask": mask},
+        ),
         "scaled_dot_product": Call(
             plainly(F.scaled_dot_product), {name: heads[name] for name in ("query", "key")}
         ),

@@ -27,6 +27,7 @@ PADDED = {
     "hard_gates": {"logits": (1,)},
     "linear_cross_entropy": {"h": (1,)},
     "local_attention_weights": {"scores": (1,)},
+    "local_attention_weights of a mask": {"scores": (1,)},
     "lstm": {"xs": (1,)},
     "masked_scan": {"xs": (1,)},
     "masked_softmax": {"scores": (1,)},
@@ -178,7 +179,7 @@ def seen(tau):
     }
     return pairs | {
         "threshold_gates": F.threshold_gates(LOGITS),
-        "sample_gates": F.sample_gates(LOGITS, key),
+        "sample_gates": F.sample_gates(LOGITS, key=key),
         "gumbel_sigmoid": F.gumbel_sigmoid(LOGITS, NOISE, **soft),
         "gumbel_sigmoid cold": F.gumbel_sigmoid(LOGITS, NOISE, temperature=tau),
         "log_gumbel_sigmoid cold": F.log_gumbel_sigmoid(LOGITS, NOISE, temperature=tau),

@@ -403,12 +403,12 @@ def test_alpha_one_is_softmax_and_two_sparsemax_traced_or_not(np_rng):
         np.testing.assert_array_equal(a, b)
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def soft_top_k_at(scores, k, temperature):
     """The gates with all arguments that have a derivative as positional arguments."""
     return soft_top_k(scores, k, temperature=temperature)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def pulled(function, arguments, cotangent):
     value, pull = jax.vjp(function, *arguments)
     return value, pull(cotangent)
