@@ -100,11 +100,14 @@ def test_what_stands_at_padding_has_no_effect_on_values_or_gradients(name):
         chex.assert_trees_all_equal(other, ((slopes, of_shared), found))
 
 
-def test_a_row_without_a_token_has_no_position_of_local_attention():
-    scores, lengths = np.zeros((2, 3), np.float32), np.array([2, 0])
+@pytest.mark.parametrize(
+    "real", [{"lengths": np.array([2, 0])}, {"mask": np.array([[True, True, False], 3 * [False]])}]
+)
+def test_a_row_without_a_token_has_no_position_of_local_attention(real):
+    scores = np.zeros((2, 3), np.float32)
 
     def value(position):
-        weights = F.local_attention_weights(scores, position, 2.0, lengths=lengths)
+        weights = F.local_attention_weights(scores, position, 2.0, **real)
         return jnp.sum(weights), weights
 
     positions = np.array([0.25, np.nan], np.float32)
