@@ -50,7 +50,7 @@ for axis, tau in zip(axes, (2.0, 1.0, 0.1), strict=True):
     axis.hist(F.gumbel_sigmoid(logits, noise, temperature=tau), bins=40, color="#0072B2")
     axis.set(title=f"temperature {tau}", xlabel="gate")
 axes[0].set_ylabel("draws")
-opened = float(jnp.mean(F.sample_gates(logits, jax.random.key(0))))
+opened = float(jnp.mean(F.sample_gates(logits, key=jax.random.key(0))))
 print(f"share of open draws {opened:.3f}, sigmoid(0.5) = {float(jax.nn.sigmoid(0.5)):.3f}")
 
 # %% [markdown]

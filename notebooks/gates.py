@@ -63,7 +63,7 @@ estimators = [
     gates.Rebar(0.5),
     gates.LocalExpectation(),
 ]
-report = gates.report(loss, logits, estimators, jax.random.key(0), weights, draws=DRAWS)
+report = gates.report(loss, logits, estimators, weights, key=jax.random.key(0), draws=DRAWS)
 print(report)
 
 # %%

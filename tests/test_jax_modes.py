@@ -285,7 +285,7 @@ def of_host():
     """What the functions of the host that take a loss return, as numbers."""
     logits, weights = np.float32([0.3, -1.2, 2.0]), np.float32([1.0, -2.0, 0.5])
     estimators, key = [gates.DisARM(), gates.SoftGumbel()], jax.random.key(0)
-    found = gates.report(of_gates.smooth, logits, estimators, key, weights, draws=4)
+    found = gates.report(of_gates.smooth, logits, estimators, weights, key=key, draws=4)
     study = next(gates.toys(4, estimators=estimators))
     return [[row.mse for row in rows] for rows in (found.rows, study.measured.rows)]
 

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from gatedjax._utils.old_calls import accepts_positional, is_mask
 from gatedjax.functional._checks import (
     check_floating,
     check_mask,
@@ -65,35 +66,39 @@ def weighted_sum(states: Array, weights: Array) -> Array:
     return pooled.astype(states.dtype)
 
 
+@accepts_positional("lengths", 3, lambda args, options: not is_mask(args[3]))
 def local_attention_weights(
     scores: Float[Array, "*B T"],
     position: Float[Array, "*B"],
     half_width: float | Float[Array, ""],
-    lengths: Int[Array, "*B"],
+    mask: Bool[Array, "*B T"] | None = None,
     *,
+    lengths: Int[Array, "*B"] | None = None,
     renormalise: bool = False,
 ) -> Float[Array, "*B T"]:
     """Computes attention inside a window around a predicted position, under a Gaussian.
 
     alpha_t = softmax_{|t - p| <= D}(e)_t * exp(-(t - p)^2 / (2 s^2)),  s = D / 2.
 
-        >>> scores, lengths = jnp.zeros((1, 5)), jnp.array([4])
-        >>> weights = local_attention_weights(scores, jnp.array([1.0]), 2.0, lengths)
+        >>> mask = jnp.array([[True, True, True, True, False]])
+        >>> weights = local_attention_weights(jnp.zeros((1, 5)), jnp.array([1.0]), 2.0, mask)
         >>> print((weights > 0).astype(int), weights[0, 1])
         [[1 1 1 1 0]] 0.25
 
     Args:
       scores: e, unnormalised attention, in nats.
       position: p, real-valued and 0-based; the gradient flows through the Gaussian.
-      half_width: D > 0, half of the window in tokens. The token nearest to p that is inside the
-        sequence always belongs to the window.
-      lengths: number of real tokens per row (see `length_mask`). Scores behind them, NaN included,
-        have no effect.
+      half_width: D > 0, half of the window in tokens. The real token nearest to p always belongs to
+        the window.
+      mask: True at real tokens (an axis may be 1 to broadcast); None means all. Masked tokens have
+        the weight 0, and their scores, NaN included, have no effect on values or gradients. Real
+        tokens keep their positions, also behind masked tokens.
+      lengths: instead of mask, the number of real tokens per row (see `length_mask`).
       renormalise: divide by the sum, so that the weights add up to 1.
 
     Returns:
-      Weights in the dtype of scores; 0 outside the window and at padding; a row of length 0 is
-      all 0. Without renormalise they add up to at most 1.
+      Weights in the dtype of scores; 0 outside the window and where the mask is False; a row
+      without a real token is all 0. Without renormalise they add up to at most 1.
 
     Reference: Luong et al. 2015, local-p; Xue et al. 2020 (GA-Net), "BiLSTM+localAtt".
     Deviation: p is 0-based; the query is the last hidden state (adapted by Xue et al.).
@@ -101,23 +106,36 @@ def local_attention_weights(
     check_floating(scores=scores, position=position)
     check_positive(half_width=half_width)
     check_shape((), half_width=half_width)
-    check_same_shape(position=position, lengths=lengths)
     if jnp.shape(position) != jnp.shape(scores)[:-1]:
         raise ValueError(
             f"position must have shape {jnp.shape(scores)[:-1]}, the leading axes of scores "
             f"{jnp.shape(scores)}, got {jnp.shape(position)}"
         )
     dtype = wide_dtype(scores, position)
-    mask = length_mask(lengths, jnp.shape(scores)[-1])
+    shape = jnp.shape(scores)
+    steps = lax.broadcasted_iota(dtype, shape, len(shape) - 1)
+    if lengths is not None:
+        if mask is not None:
+            raise ValueError("mask and lengths say the same: give one of them and leave the other")
+        check_same_shape(position=position, lengths=lengths)
+        mask = length_mask(lengths, shape[-1])
+        has_tokens = jnp.asarray(lengths) > 0
+    else:
+        check_mask(mask, shape)
+        mask = jnp.broadcast_to(True if mask is None else jnp.asarray(mask), shape)
+        has_tokens = jnp.any(mask, axis=-1)
     # A row without tokens has no position; the given one may be NaN.
-    position = jnp.where(jnp.asarray(lengths) > 0, jnp.asarray(position, dtype), 0)
+    position = jnp.where(has_tokens, jnp.asarray(position, dtype), 0)
     centre = position[..., None]
-    steps = lax.broadcasted_iota(dtype, mask.shape, mask.ndim - 1)
-    # Under `jit` a length above T cannot be refused; it counts as T, as in `length_mask`.
-    inside_length = jnp.minimum(wide_integers(lengths), mask.shape[-1])
-    last = jnp.maximum(inside_length.astype(dtype) - 1, 0)[..., None]
     # Membership in the window has no derivative; p gets its gradient from the Gaussian.
-    nearest = jnp.round(jnp.clip(lax.stop_gradient(centre), 0, last))
+    fixed_centre = lax.stop_gradient(centre)
+    if lengths is not None:
+        # Under `jit` a length above T cannot be refused; it counts as T, as in `length_mask`.
+        inside_length = jnp.minimum(wide_integers(lengths), shape[-1])
+        last = jnp.maximum(inside_length.astype(dtype) - 1, 0)[..., None]
+        nearest = jnp.round(jnp.clip(fixed_centre, 0, last))
+    else:
+        nearest = _nearest_real(fixed_centre, steps, mask)
     if not isinstance(half_width, int | float):  # a number keeps its digits in what follows
         half_width = jnp.asarray(half_width, dtype)
     # A position p outside the sequence, or a half width below 0.5, may leave all tokens out of the
@@ -131,3 +149,25 @@ def local_attention_weights(
     else:
         weights = softmax * jnp.exp(log_gaussian)
     return weights.astype(jnp.result_type(scores))
+
+
+def _nearest_real(centre: Array, steps: Array, mask: Array) -> Array:
+    """Returns the real position nearest to the centre [..., 1]; an infinity if no token is real.
+
+    Of two equally near positions it is the rounded centre if that is real, as for a row with
+    lengths, else the first.
+    """
+    infinite = jnp.full_like(steps, jnp.inf)
+
+    def least(values: Array) -> Array:
+        return jnp.min(values, axis=-1, keepdims=True, initial=jnp.inf)
+
+    # A centre far outside would have the same rounded distance from several tokens.
+    first = least(jnp.where(mask, steps, infinite))
+    last = -least(jnp.where(mask, -steps, infinite))
+    inside = jnp.clip(centre, first, last)
+    distances = jnp.where(mask, jnp.abs(steps - inside), infinite)
+    is_nearest = mask & (distances == least(distances))
+    rounded = jnp.round(inside)
+    earliest = least(jnp.where(is_nearest, steps, infinite))
+    return jnp.where(jnp.any(is_nearest & (steps == rounded), -1, keepdims=True), rounded, earliest)

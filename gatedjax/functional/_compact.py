@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from gatedjax._utils.old_calls import accepts_positional, is_mask
 from gatedjax.functional._attention import weighted_sum
 from gatedjax.functional._checks import (
     check_choice,
@@ -72,10 +73,12 @@ def plan_capacity(open_counts: ArrayLike, quantile: float = 1.0, multiple: int =
     return max(math.ceil(needed / multiple), 1) * multiple
 
 
+@accepts_positional("capacity", 1, lambda args, options: not is_mask(args[1]))
 def open_indices(
     gates: Bool[Array, "*B T"] | Float[Array, "*B T"],
-    capacity: int,
     mask: Bool[Array, "*B T"] | None = None,
+    *,
+    capacity: int,
 ) -> tuple[Int[Array, "*B K"], Bool[Array, "*B K"], Int[Array, "*B"]]:
     """Finds the open tokens of each row, in the order of the text.
 
@@ -85,9 +88,9 @@ def open_indices(
 
     Args:
       gates: hard gates; open is True or > 0 (NaN is closed).
+      mask: True at real tokens; None means all.
       capacity: K, the largest number of open tokens of a row; more than T means T, unless
         `jax.export` leaves T open.
-      mask: True at real tokens; None means all.
 
     Returns:
       indices int32 [*B, K] of the first K open tokens, ascending, then zeros; valid bool [*B, K],
@@ -103,9 +106,9 @@ def compact_attention_pool(
     score_fn: ScoreFunction,
     states: Float[Array, "*B T D"],
     gates: Bool[Array, "*B T"] | Float[Array, "*B T"],
+    mask: Bool[Array, "*B T"] | None = None,
     *,
     capacity: int,
-    mask: Bool[Array, "*B T"] | None = None,
     overflow: Literal["dense", "truncate"] = "dense",
 ) -> CompactPool:
     """Pools the open tokens by attention without computing scores of the closed tokens.
@@ -127,8 +130,8 @@ def compact_attention_pool(
       states: h; closed tokens have no effect but must be finite. Values where the mask is False,
         NaN included, have no effect.
       gates: hard gates; open is True or > 0. A row with a gate of NaN at a real token gives NaN.
-      capacity: slots per row (see `plan_capacity`); T or more runs the dense form.
       mask: True at real tokens; None means all.
+      capacity: slots per row (see `plan_capacity`); T or more runs the dense form.
       overflow: what to do with a row that has more open tokens than slots. "dense" scores the
         whole batch densely if any row overflows (under `vmap` both forms then run, and one is
         selected); "truncate" attends to the first open tokens that fit.

@@ -1,12 +1,14 @@
 """Cross-entropy of a large softmax together with its linear layer, for language models."""
 
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from gatedjax._utils.old_calls import accepts_positional
 from gatedjax.functional._checks import (
     check_floating,
     check_integers,
@@ -20,12 +22,18 @@ from gatedjax.functional._checks import (
 from gatedjax.functional._tracing import is_known
 
 
+def _bias_is_third(args: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
+    """Whether a call has the old order (states, kernel, bias, targets)."""
+    return len(args) == 4 or (len(args) == 3 and "targets" in options)
+
+
+@accepts_positional("bias", 2, _bias_is_third)
 def linear_cross_entropy(
     states: Float[Array, "*B H"],
     kernel: Float[Array, "H V"],
-    bias: Float[Array, " V"],
     targets: Int[Array, "*B"],
     *,
+    bias: Float[Array, " V"] | None = None,
     mask: Bool[Array, "*B"] | None = None,
 ) -> Float[Array, "*B"]:
     """Computes the negative log-likelihood of classes under the softmax of a linear layer.
@@ -35,16 +43,16 @@ def linear_cross_entropy(
     One product makes the logits of all positions; no one-hot vector is formed.
 
         >>> states, kernel, bias = jnp.ones((2, 3)), jnp.zeros((3, 4)), jnp.zeros(4)
-        >>> nll = linear_cross_entropy(states, kernel, bias, jnp.array([0, 3]))
+        >>> nll = linear_cross_entropy(states, kernel, jnp.array([0, 3]), bias=bias)
         >>> print(jnp.exp(nll).round(2))
         [4. 4.]
 
     Args:
       states: h.
       kernel: W.
-      bias: b.
       targets: y, each in [0, V). No number means "ignore", unlike -100 in other libraries: use the
         mask. Under `jit`, where no value is known, a target outside gives NaN and no gradient.
+      bias: b; None means 0.
       mask: True at positions that count; None means all. Masked positions have the value 0 and no
         gradient, whatever their targets and states are.
 
@@ -60,8 +68,11 @@ def linear_cross_entropy(
         counts, values = np.asarray(mask), np.asarray(targets)
         targets = cast(Array, np.where(counts, values, 0))
     check_integers(targets=targets)
-    states, kernel, bias, targets = map(jnp.asarray, (states, kernel, bias, targets))
-    check_floating(states=states, kernel=kernel, bias=bias)
+    states, kernel, targets = map(jnp.asarray, (states, kernel, targets))
+    check_floating(states=states, kernel=kernel)
+    if bias is not None:
+        bias = jnp.asarray(bias)
+        check_floating(bias=bias)
     fits = kernel.ndim == 2 and states.ndim > 0 and states.shape[-1] == kernel.shape[0]
     check_that(fits, "kernel must be [H, V] for states [..., H]", kernel, states)
     if kernel.shape[1] == 0:
@@ -93,14 +104,16 @@ def _check_range(targets: Array, classes: int, mask: Array | None) -> None:
         )
 
 
-def _nll(states: Array, kernel: Array, bias: Array, targets: Array) -> Array:
+def _nll(states: Array, kernel: Array, bias: Array | None, targets: Array) -> Array:
     # A custom backward pass from stored exponentials was slower: 1.10 times this one at N 400,
     # H 200, V 10,000 (medians of 25 turns on 2 idle cores of an AMD EPYC), because the three
     # products take 0.9 of the time.
     wide = wide_dtype(states)
     # The logits are float32 also for bfloat16 states, because 8 bits would drop each term below
     # 1/256 of the sum over V classes.
-    logits = jnp.matmul(states, kernel, preferred_element_type=wide) + bias.astype(wide)[None]
+    logits = jnp.matmul(states, kernel, preferred_element_type=wide)
+    if bias is not None:
+        logits = logits + bias.astype(wide)[None]
     valid = (targets >= 0) & (targets < kernel.shape[1])
     # A target outside [0, V) reads the logit of class 0, and `where` replaces the result by NaN,
     # which has no gradient.

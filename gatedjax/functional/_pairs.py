@@ -101,7 +101,6 @@ def append_to_cache(
     key: Float[Array, "B M n H"],
     value: Float[Array, "B M n H"],
     selector_key: Float[Array, "B M n H"] | None = None,
-    *,
     mask: Bool[Array, "B n"] | None = None,
 ) -> AttentionCache:
     """Returns the cache with n more tokens, for a loop over time.

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Key
 
+from gatedjax._utils.old_calls import accepts_positional
 from gatedjax.functional._checks import (
     check_axis,
     check_choice,
@@ -252,12 +253,13 @@ def gumbel_softmax(
     return _straight_through(hard.astype(soft.dtype), soft) if straight_through else soft
 
 
-def sample_gates(logits: Float[Array, "..."], key: Key[Array, ""]) -> Float[Array, "..."]:
+@accepts_positional("key", 1)
+def sample_gates(logits: Float[Array, "..."], *, key: Key[Array, ""]) -> Float[Array, "..."]:
     """Draws hard gates g ~ Bernoulli(sigmoid(a)) as [a + L > 0].
 
     `gumbel_sigmoid` relaxes this draw: with the same key the draw is its limit at tau -> 0.
 
-        >>> print(sample_gates(jnp.array([9.0, -9.0, -jnp.inf]), jax.random.key(0)))
+        >>> print(sample_gates(jnp.array([9.0, -9.0, -jnp.inf]), key=jax.random.key(0)))
         [1. 0. 0.]
 
     Args:
@@ -386,7 +388,7 @@ def hard_gates(
     logits = lax.stop_gradient(jnp.asarray(logits))
     if mask is None:
         mask = jnp.ones(logits.shape, bool)
-    gates = threshold_gates(logits) if key is None else sample_gates(logits, key)
+    gates = threshold_gates(logits) if key is None else sample_gates(logits, key=key)
     with_one_open, closed = ensure_open(gates, logits, mask)
     if empty == "max_gate":
         return with_one_open

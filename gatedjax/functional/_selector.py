@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from gatedjax._utils.old_calls import accepts_old_name
 from gatedjax.functional._checks import (
     check_broadcasts,
     check_floating,
@@ -130,11 +131,12 @@ def selection_counts(
     return _sum_over_keys(jnp.asarray(gates, wide_dtype(gates)), mask, pair_mask)
 
 
+@accepts_old_name("keys", "num_keys")
 def selection_statistics(
     counts: Float[Array, "B M Q"],
     mask: Bool[Array, "B Q"] | None = None,
     *,
-    keys: Float[Array, "B M Q"] | None = None,
+    num_keys: Float[Array, "B M Q"] | None = None,
 ) -> SelectionStatistics:
     """Averages `selection_counts` over real queries.
 
@@ -145,7 +147,7 @@ def selection_statistics(
     Args:
       counts: the number of selected keys per query.
       mask: True at real queries.
-      keys: the number of keys that each query could select (the axis of heads may be 1). None
+      num_keys: the number of keys that each query could select (the axis of heads may be 1). None
         requires as many queries as keys and means the real positions of the mask.
 
     Returns:
@@ -157,7 +159,7 @@ def selection_statistics(
     # NaN == 0 is False and would hide that a network diverged.
     none = jnp.where(jnp.isnan(counts), counts, (counts == 0).astype(counts.dtype))
     none = _mean_over_queries(none.astype(selected.dtype), mask)
-    rate = jnp.divide(*promote(selected, _keys_of_a_query(counts, mask, keys)))
+    rate = jnp.divide(*promote(selected, _keys_of_a_query(counts, mask, num_keys)))
     return SelectionStatistics(rate=rate, empty=none, selected=selected)
 
 
@@ -221,11 +223,12 @@ def selection_log_prob(
     return _sum_over_keys(jax.nn.log_sigmoid(signed), mask, pair_mask)
 
 
+@accepts_old_name("keys", "num_keys")
 def mean_over_pairs(
     sums: Float[Array, "B M Q"],
     mask: Bool[Array, "B Q"] | None = None,
     *,
-    keys: Float[Array, "B M Q"] | None = None,
+    num_keys: Float[Array, "B M Q"] | None = None,
 ) -> Float[Array, " B"]:
     """Averages sums over keys to a mean per pair, over heads, real queries and their keys.
 
@@ -234,12 +237,12 @@ def mean_over_pairs(
 
     Args:
       sums: sums over keys, per head and query.
-      mask, keys: as for `selection_statistics`.
+      mask, num_keys: as for `selection_statistics`.
 
     Returns:
       The mean of each example, in float32 or wider; 0 for an example without pairs.
     """
-    means, counts = _mean_over_queries(sums, mask), _keys_of_a_query(sums, mask, keys)
+    means, counts = _mean_over_queries(sums, mask), _keys_of_a_query(sums, mask, num_keys)
     per_head = jnp.divide(*promote(means, counts))
     return jnp.mean(per_head, axis=1)
 

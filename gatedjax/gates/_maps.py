@@ -7,6 +7,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from gatedjax._utils.old_calls import accepts_positional, is_mask
 from gatedjax.functional._checks import (
     check_axis,
     check_broadcasts,
@@ -187,12 +188,16 @@ def budget(
     return _map_to_sum(CAPPED, *_move_axis_last(scores, mask, axis), k, None, scores, axis)
 
 
+@accepts_positional(
+    "temperature", 2, lambda args, options: jnp.ndim(args[2]) == 0 and not is_mask(args[2])
+)
 def soft_top_k(
     scores: Float[Array, "..."],
     k: ArrayLike,
-    temperature: float | Float[Array, ""] = 1.0,
     mask: Bool[Array, "..."] | None = None,
     axis: int = -1,
+    *,
+    temperature: float | Float[Array, ""] = 1.0,
 ) -> Float[Array, "..."]:
     """Computes a smooth top-k whose gates sum to k: g_i = F((z_i - theta) / tau).
 
@@ -207,11 +212,11 @@ def soft_top_k(
     Args:
       scores: z, as for `budget`.
       k: as for `budget`.
+      mask: True at real positions, as for `sparsemax`.
+      axis: the axis that sums to k.
       temperature: tau > 0, a number or an array of shape (). As tau -> 0 the gates approach
         `hard_top_k`, or 1/2 each where two scores tie for the last place. A traced tau of 0 or
         less (or below 1e-15) returns the hard gates, without a gradient, for rounded k.
-      mask: True at real positions, as for `sparsemax`.
-      axis: the axis that sums to k.
 
     Returns:
       Gates in [0, 1] in the dtype of scores, computed in float32 or wider. A row with k = 0 or
@@ -270,7 +275,7 @@ def hard_top_k(
     Reference: Bengio et al. 2013 (straight-through); Struski et al. 2025 (the soft gates).
     """
     check_integers(k=k)
-    soft = soft_top_k(scores, k, temperature, mask, axis)
+    soft = soft_top_k(scores, k, mask, axis, temperature=temperature)
     axis = _check_arguments(scores, mask, axis)
     z, keep = _move_axis_last(scores, mask, axis)
     hard = _move_axis_back(_open_best(z, keep, _check_counts(k, scores, axis)), scores, axis)

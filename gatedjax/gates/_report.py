@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
+from gatedjax._utils.old_calls import accepts_positional, is_key
 from gatedjax._utils.types import Json
 from gatedjax.analysis import render_table
 from gatedjax.functional._checks import wide_dtype
@@ -240,12 +241,13 @@ def rounding_tolerance(size: float, dtype: Dtype) -> float:
     return size * max(_LEAST, _ROUNDINGS * float(jnp.finfo(dtype).eps))
 
 
+@accepts_positional("key", 3, lambda args, options: is_key(args[3]))
 def report(
     loss: Loss,
     logits: Float[Array, " n"],
     estimators: Sequence[Estimator],
-    key: Key[Array, ""],
     *args: Any,
+    key: Key[Array, ""],
     draws: int = 4096,
     mask: Bool[Array, " n"] | None = None,
     chunks: int | None = None,
@@ -257,8 +259,8 @@ def report(
     are computed in float64 on the host, so this function cannot be used inside `jit`.
 
         >>> measured = report(
-        ...     lambda gates: jnp.sum(gates) ** 2, jnp.zeros(2), [MeanField()], jax.random.key(0),
-        ...     draws=2,
+        ...     lambda gates: jnp.sum(gates) ** 2, jnp.zeros(2), [MeanField()],
+        ...     key=jax.random.key(0), draws=2,
         ... )
         >>> row = measured.rows[0]
         >>> print(measured.truth.gradient, row.bias, row.variance, row.shown_biased)
@@ -268,8 +270,8 @@ def report(
       loss: loss(gates, *args) -> scalar.
       logits: a [n]; estimates are computed in float32 or wider.
       estimators: the estimators, which must be hashable.
-      key: the PRNG key of all draws.
       *args: further arguments of the loss.
+      key: the PRNG key of all draws.
       draws: the number of estimates per estimator, at least 2.
       mask: True at real gates; None means all.
       chunks: the number of chunks in which `enumerate` computes the exact gradient.

@@ -78,7 +78,7 @@ def _sample_losses(
     loss: Callable[..., Any], logits: Array, parameter: Array, keys: Key[Array, " draws"]
 ) -> Float[Array, " draws"]:
     """Evaluates the loss at a draw of hard gates for each key."""
-    return jax.vmap(lambda key: loss(sample_gates(logits, key), parameter))(keys)
+    return jax.vmap(lambda key: loss(sample_gates(logits, key=key), parameter))(keys)
 
 
 def _make_mode_rows(truth: Truth, losses: np.ndarray) -> tuple[ModeRow, ...]:

@@ -110,7 +110,7 @@ def read_into_slots(
     """
     values, is_open, closed = _select_words(net, encoded, gates)
     size = is_open.shape[-1]
-    indices, valid, excess = F.open_indices(is_open, min(capacity, size))
+    indices, valid, excess = F.open_indices(is_open, capacity=min(capacity, size))
 
     def pool(net: Any, words: Array, valid: Array) -> tuple[Array, Array]:
         words = jnp.where(valid[..., None], words, 0)

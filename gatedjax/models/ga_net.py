@@ -247,7 +247,7 @@ class GANet(nn.Module):
                 encoded.scores,
                 self.position(encoded.last, lengths),
                 config.local_half_width,
-                lengths,
+                lengths=lengths,
                 renormalise=config.local_renormalise,
             )
         pooled = pool_states(config, encoded.states, weights)

@@ -124,7 +124,7 @@ class RAULanguageModel(nn.Module):
         kernel = self.kernel.astype(states.dtype)
         targets = batch["targets"]
         mask = F.length_mask(batch["lengths"], targets.shape[1])
-        return F.linear_cross_entropy(states, kernel, self.bias, targets, mask=mask), carry
+        return F.linear_cross_entropy(states, kernel, targets, bias=self.bias, mask=mask), carry
 
     def _run(self, batch: Batch, carry: Carry, train: bool) -> tuple[Array, Tree]:
         config = self.config

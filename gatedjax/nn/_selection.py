@@ -206,15 +206,15 @@ def selection_of(record: dict[str, Array], mask: Bool[Array, "B Q"] | None) -> S
     if "counts" not in record:
         return Selection(weights=record.get("weights"))
     keys = record.get("keys")
-    statistics = F.selection_statistics(record["counts"], mask, keys=keys)
+    statistics = F.selection_statistics(record["counts"], mask, num_keys=keys)
     return Selection(
         weights=record.get("weights"),
         gates=record.get("gates"),
         logits=record.get("logits"),
         **statistics._asdict(),
-        entropy=F.mean_over_pairs(record["entropies"], mask, keys=keys),
-        log_prob=F.mean_over_pairs(record["log_probs"], mask, keys=keys),
-        probability=F.mean_over_pairs(record["probabilities"], mask, keys=keys),
+        entropy=F.mean_over_pairs(record["entropies"], mask, num_keys=keys),
+        log_prob=F.mean_over_pairs(record["log_probs"], mask, num_keys=keys),
+        probability=F.mean_over_pairs(record["probabilities"], mask, num_keys=keys),
         score=_sum_over_queries(record.get("score"), mask),
     )
 

@@ -130,6 +130,10 @@ def calls() -> dict[str, Call]:
             plainly(F.local_attention_weights, half_width=1.5),
             {"scores": scores, "position": uniform(ROWS), "lengths": lengths},
         ),
+        "local_attention_weights of a mask": Call(
+            plainly(F.local_attention_weights, half_width=1.5),
+            {"scores": scores, "position": uniform(ROWS), "mask": mask},
+        ),
         "scaled_dot_product": Call(
             plainly(F.scaled_dot_product), {name: heads[name] for name in ("query", "key")}
         ),
@@ -170,7 +174,7 @@ def calls() -> dict[str, Call]:
         "open_indices": Call(plainly(F.open_indices, capacity=2), {"gates": gates, "mask": mask}),
         "linear_cross_entropy": Call(
             lambda shared, rows: F.linear_cross_entropy(
-                rows["h"], *shared, rows["y"], mask=rows["mask"]
+                rows["h"], shared[0], rows["y"], bias=shared[1], mask=rows["mask"]
             ),
             {"h": sequence["xs"], "y": rng.integers(0, 6, (ROWS, STEPS), np.int32), "mask": mask},
             (normal(WIDTH, 6), normal(6)),
@@ -278,7 +282,7 @@ def calls() -> dict[str, Call]:
             {"logits": scores, "uniform": uniform(ROWS, STEPS)},
             np.float32(0.7),
         ),
-        "sample_gates": Call(lambda key, _: F.sample_gates(jnp.zeros(4), wrap(key)), {}, key),
+        "sample_gates": Call(lambda key, _: F.sample_gates(jnp.zeros(4), key=wrap(key)), {}, key),
         "score_function_loss": Call(
             plainly(F.score_function_loss),
             {"log_prob": uniform(ROWS), "reward": uniform(ROWS), "baseline": uniform(ROWS)},
@@ -325,7 +329,7 @@ def calls() -> dict[str, Call]:
         ),
         "mean_over_pairs": Call(
             plainly(F.mean_over_pairs),
-            {"sums": normal(ROWS, 2, STEPS), "mask": mask, "keys": uniform(ROWS, 1, STEPS)},
+            {"sums": normal(ROWS, 2, STEPS), "mask": mask, "num_keys": uniform(ROWS, 1, STEPS)},
         ),
         "selection_counts": Call(
             plainly(F.selection_counts),

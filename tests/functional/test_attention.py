@@ -1,5 +1,7 @@
 """Pooling and local attention against loops written from GA-Net, sections 2.1 and 4."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,7 +44,9 @@ def test_local_value_and_gradients_equal_the_loop(half_width, renormalise, np_rn
     scores, cotangent = np_rng.normal(size=(2, *MASK.shape))
 
     def objective(e, p):
-        weights = local_attention_weights(e, p, half_width, LENGTHS, renormalise=renormalise)
+        weights = local_attention_weights(
+            e, p, half_width, lengths=LENGTHS, renormalise=renormalise
+        )
         return jnp.sum(weights * cotangent), weights
 
     run = jax.jit(jax.grad(objective, argnums=(0, 1), has_aux=True))
@@ -73,10 +77,10 @@ def test_nearest_token_is_in_a_window_too_narrow_for_any(half_width):
     nearest = np.array([2, 3, 2, 0, 0])
     want = np.eye(T)[nearest]
     # Renormalised, the weight is 1 even where the Gaussian is below the least float32.
-    got = local(jnp.zeros((5, T)), positions, half_width, lengths, renormalise=True)
+    got = local(jnp.zeros((5, T)), positions, half_width, lengths=lengths, renormalise=True)
     np.testing.assert_allclose(got, want, **F32)
     distance = (nearest - positions.astype(float)) / half_width
-    got = local(jnp.zeros((5, T)), positions, half_width, lengths)
+    got = local(jnp.zeros((5, T)), positions, half_width, lengths=lengths)
     np.testing.assert_allclose(got, want * np.exp(-2 * distance**2)[:, None], **F32)
 
 
@@ -84,16 +88,17 @@ def test_renormalised_rows_sum_to_one_and_the_others_to_at_most_one(np_rng):
     scores = (np_rng.normal(size=MASK.shape) * 5).astype(np.float32)
     positions = POSITIONS.astype(np.float32)
     for half_width in (0.01, 2.0):
-        ones = np.sum(local(scores, positions, half_width, LENGTHS, renormalise=True), axis=-1)
+        run = functools.partial(local, scores, positions, half_width, lengths=LENGTHS)
+        ones = np.sum(run(renormalise=True), axis=-1)
         np.testing.assert_allclose(ones, (LENGTHS > 0).astype(float), **F32)
-        less = np.sum(local(scores, positions, half_width, LENGTHS), axis=-1)
+        less = np.sum(run(), axis=-1)
         assert np.all(less <= 1 + 1e-6)
         assert less[-1] == 0.0
 
 
 def test_wide_window_is_the_plain_softmax_over_the_sentence(np_rng):
     scores = np_rng.normal(size=(1, T)).astype(np.float32)
-    got = local(scores, np.array([1.7], np.float32), 1e6, np.array([5]))
+    got = local(scores, np.array([1.7], np.float32), 1e6, lengths=np.array([5]))
     np.testing.assert_allclose(got[0, :5], jax.nn.softmax(scores[0, :5]), **F32)
     np.testing.assert_array_equal(got[0, 5:], 0.0)
 
@@ -119,7 +124,7 @@ def test_local_padding_changes_nothing_even_as_nan(renormalise, np_rng):
     @jax.jit
     def run(e, p):
         def objective(e, p):
-            weights = local_attention_weights(e, p, 2.0, LENGTHS, renormalise=renormalise)
+            weights = local_attention_weights(e, p, 2.0, lengths=LENGTHS, renormalise=renormalise)
             return jnp.sum(weights * cotangent[:, : e.shape[-1]]), weights
 
         return jax.grad(objective, argnums=(0, 1), has_aux=True)(e, p)
@@ -138,7 +143,7 @@ def test_local_extreme_scores_have_finite_weights_and_gradients(renormalise, np_
     scores = np_rng.choice([-1e4, 0.0, 1e4], size=MASK.shape).astype(np.float32)
 
     def objective(e, p):
-        weights = local_attention_weights(e, p, 2.0, LENGTHS, renormalise=renormalise)
+        weights = local_attention_weights(e, p, 2.0, lengths=LENGTHS, renormalise=renormalise)
         return jnp.sum(weights * jnp.arange(7.0)[None, :]), weights
 
     grads, weights = jax.jit(jax.grad(objective, argnums=(0, 1), has_aux=True))(
@@ -151,7 +156,7 @@ def test_local_extreme_scores_have_finite_weights_and_gradients(renormalise, np_
 def test_local_bfloat16_is_computed_in_float32(np_rng):
     scores = jnp.asarray(np_rng.normal(size=(1, 400)), jnp.bfloat16)
     # bfloat16 cannot tell token 300 from 301: the positions must not be rounded to it.
-    got = local(scores, np.array([301.0], np.float32), 3.0, np.array([400]))
+    got = local(scores, np.array([301.0], np.float32), 3.0, lengths=np.array([400]))
     assert got.dtype == jnp.bfloat16
     want = local_rows(np.asarray(scores, np.float64), np.array([301.0]), 3.0, [400])
     np.testing.assert_allclose(got.astype(jnp.float32), want, **BF16)
@@ -159,7 +164,9 @@ def test_local_bfloat16_is_computed_in_float32(np_rng):
 
 def test_local_long_row_sums_to_one(np_rng):
     scores = np_rng.normal(size=(1, 5000)).astype(np.float32)
-    got = local(scores, np.array([2500.5], np.float32), 4000.0, np.array([5000]), renormalise=True)
+    got = local(
+        scores, np.array([2500.5], np.float32), 4000.0, lengths=np.array([5000]), renormalise=True
+    )
     np.testing.assert_allclose(np.sum(np.asarray(got, np.float64)), 1.0, atol=1e-5)
 
 
@@ -168,13 +175,117 @@ def test_local_takes_leading_axes_vmap_and_a_traced_width(np_rng):
     positions = POSITIONS.astype(np.float32)
     want = local_rows(scores.astype(float), POSITIONS, 2.0, LENGTHS)
     folded = jax.jit(local_attention_weights)(
-        scores.reshape(2, 4, T), positions.reshape(2, 4), 2.0, LENGTHS.reshape(2, 4)
+        scores.reshape(2, 4, T), positions.reshape(2, 4), 2.0, lengths=LENGTHS.reshape(2, 4)
     )
     np.testing.assert_allclose(folded.reshape(-1, T), want, **F32)
     mapped = jax.jit(jax.vmap(local_attention_weights, in_axes=(0, 0, None, 0)))(
-        scores, positions, 2.0, LENGTHS
+        scores, positions, 2.0, MASK
     )
     np.testing.assert_allclose(mapped, want, **F32)
+
+
+# ---- local attention under a mask
+
+# Rows: padding in front, holes, the position in a hole, a single token, no token, far outside.
+HOLES = np.array(
+    [
+        [0, 0, 1, 1, 1, 1, 1],
+        [1, 0, 1, 1, 0, 1, 0],
+        [1, 1, 0, 0, 0, 1, 1],
+        [0, 0, 0, 0, 1, 0, 0],
+        [0, 0, 0, 0, 0, 0, 0],
+        [0, 1, 1, 1, 1, 0, 0],
+        [1, 1, 0, 1, 1, 0, 0],
+    ],
+    bool,
+)
+CENTRES = np.array([0.3, 2.6, 3.2, 0.0, 0.0, 9.0, -5.0])
+
+
+def masked_local_loop(scores, positions, half_width, mask, renormalise):
+    """The formula of `local_rows` with the real tokens of each row in place of a length."""
+    out = np.zeros(scores.shape, np.result_type(scores, positions))
+    for b, (p, real) in enumerate(zip(positions, mask, strict=True)):
+        tokens = [t for t in range(len(real)) if real[t]]
+        if not tokens:
+            continue
+        nearest = min(tokens, key=lambda t: abs(t - np.clip(p.real, tokens[0], tokens[-1])))
+        window = [t for t in tokens if abs(t - p.real) <= half_width or t == nearest]
+        top = max(scores[b, t].real for t in window)
+        total = sum(np.exp(scores[b, t] - top) for t in window)
+        squares = {t: -((t - p) ** 2) / (2 * (half_width / 2) ** 2) for t in window}
+        shift = max(value.real for value in squares.values()) if renormalise else 0
+        for t in window:
+            out[b, t] = np.exp(scores[b, t] - top) / total * np.exp(squares[t] - shift)
+        if renormalise:
+            out[b] = out[b] / out[b].sum()
+    return out
+
+
+@pytest.mark.parametrize("renormalise", [False, True])
+@pytest.mark.parametrize("half_width", [0.25, 2.0, 20])
+def test_local_mask_value_and_gradients_equal_the_loop(half_width, renormalise, np_rng, x64):
+    scores, cotangent = np_rng.normal(size=(2, *HOLES.shape))
+    positions = CENTRES
+
+    def run(e, p, mask, c):
+        def objective(e, p):
+            weights = local_attention_weights(e, p, half_width, mask, renormalise=renormalise)
+            return jnp.sum(weights * c), weights
+
+        return jax.grad(objective, argnums=(0, 1), has_aux=True)(e, p)
+
+    hidden = np.where(HOLES, scores, np.nan)
+    (d_scores, d_positions), weights = jax.jit(run)(hidden, positions, HOLES, cotangent)
+
+    def oracle(e, p):
+        return masked_local_loop(e, p, half_width, HOLES, renormalise)
+
+    np.testing.assert_allclose(weights, oracle(scores, positions), **F64)
+    np.testing.assert_array_equal(np.asarray(weights)[~HOLES], 0.0)
+    want = complex_step(lambda e: oracle(e, positions), scores, cotangent)
+    np.testing.assert_allclose(d_scores, want, **F64)
+    np.testing.assert_array_equal(np.asarray(d_scores)[~HOLES], 0.0)
+    want = complex_step(lambda p: oracle(scores, p), positions, cotangent)
+    np.testing.assert_allclose(d_positions, want, **F64)
+    mapped = jax.jit(jax.vmap(run))(hidden, positions, HOLES, cotangent)
+    np.testing.assert_allclose(mapped[1], weights, **F64)
+    np.testing.assert_allclose(mapped[0][1], d_positions, **F64)
+
+
+def test_local_of_far_positions_has_the_nearest_real_token_only(np_rng):
+    scores = np_rng.normal(size=HOLES.shape).astype(np.float32)
+    for centre, far in ((1e9, -1), (-1e9, 0)):
+        got = local(scores, np.full(len(HOLES), centre, np.float32), 0.5, HOLES, renormalise=True)
+        for row, real in zip(np.asarray(got), HOLES, strict=True):
+            want = np.zeros(T)
+            if real.any():
+                want[np.flatnonzero(real)[far]] = 1.0
+            np.testing.assert_array_equal(row, want)
+
+
+@pytest.mark.parametrize("half_width", [0.25, 0.5, 2.0])
+def test_local_lengths_and_their_mask_have_the_same_bits(half_width, np_rng):
+    """Also where two tokens are equally near and only the rounded position is in the window."""
+    scores = np_rng.normal(size=MASK.shape).astype(np.float32)
+    for positions in (POSITIONS, np.full(8, 1.5), np.full(8, 2.5), np.full(8, 6.5)):
+        positions = positions.astype(np.float32)
+        want = local(scores, positions, half_width, lengths=LENGTHS)
+        np.testing.assert_array_equal(local(scores, positions, half_width, MASK), want)
+
+
+def test_local_without_mask_and_lengths_takes_all_tokens_and_masks_broadcast(np_rng):
+    scores = np_rng.normal(size=MASK.shape).astype(np.float32)
+    positions = POSITIONS.astype(np.float32)
+    every = np.full(8, T)
+    np.testing.assert_array_equal(
+        local(scores, positions, 2.0), local(scores, positions, 2.0, lengths=every)
+    )
+    np.testing.assert_array_equal(
+        local(scores, positions, 2.0, MASK[3:4]),
+        local(scores, positions, 2.0, np.broadcast_to(MASK[3:4], MASK.shape)),
+    )
+    assert local(scores[:, :0], positions, 2.0, MASK[:, :0]).shape == (8, 0)
 
 
 # ---- pooling

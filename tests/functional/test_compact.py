@@ -99,12 +99,15 @@ def run(params, states, gates=GATES, mask=MASK, overflow="dense", **options):
     return jax.tree.map(np.asarray, found)
 
 
+find_open = jax.jit(open_indices, static_argnames="capacity")
+
+
 # ---- the indices
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 3, 4, 6, 7])
 def test_indices_equal_the_loop(capacity):
-    got = jax.jit(open_indices, static_argnums=1)(GATES, capacity, MASK)
+    got = find_open(GATES, MASK, capacity=capacity)
     for mine, want in zip(got, open_loop(OPEN, capacity), strict=True):
         np.testing.assert_array_equal(mine, want)
     assert [a.dtype for a in got] == [jnp.int32, jnp.bool_, jnp.int32]
@@ -113,21 +116,21 @@ def test_indices_equal_the_loop(capacity):
 def test_random_indices_equal_the_loop(np_rng):
     for size, capacity, density in [(1, 1, 0.5), (64, 16, 0.2), (65, 40, 0.8), (33, 32, 1.0)]:
         is_open = np_rng.random((9, size)) < density
-        got = jax.jit(open_indices, static_argnums=1)(is_open, capacity)
+        got = find_open(is_open, capacity=capacity)
         for mine, want in zip(got, open_loop(is_open, capacity), strict=True):
             np.testing.assert_array_equal(mine, want)
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int32, np.float32, jnp.bfloat16])
 def test_indices_are_the_same_for_every_kind_of_gate(dtype):
-    got = jax.jit(open_indices, static_argnums=1)(GATES.astype(dtype), 4, MASK)
+    got = find_open(GATES.astype(dtype), MASK, capacity=4)
     for mine, want in zip(got, open_loop(OPEN, 4), strict=True):
         np.testing.assert_array_equal(mine, want)
 
 
 def test_nan_and_negative_gates_are_closed():
     gates = np.float32([[np.nan, 1.0, -1.0, 0.25]])
-    indices, valid, overflow = open_indices(gates, 3)
+    indices, valid, overflow = open_indices(gates, capacity=3)
     np.testing.assert_array_equal(indices, [[1, 3, 0]])
     np.testing.assert_array_equal(valid, [[True, True, False]])
     np.testing.assert_array_equal(overflow, [0])
@@ -139,9 +142,9 @@ def test_indices_take_any_leading_axes_and_vmap():
     @jax.jit
     def each(gates, mask):
         return (
-            open_indices(gates.reshape(2, 3, T), 4, mask.reshape(2, 3, T)),
-            jax.vmap(lambda g, m: open_indices(g, 4, m))(gates, mask),
-            open_indices(gates[0], 4, mask[0])[0],
+            open_indices(gates.reshape(2, 3, T), mask.reshape(2, 3, T), capacity=4),
+            jax.vmap(lambda g, m: open_indices(g, m, capacity=4))(gates, mask),
+            open_indices(gates[0], mask[0], capacity=4)[0],
         )
 
     folded, mapped, first = jax.tree.map(np.asarray, each(GATES, MASK))
@@ -152,7 +155,7 @@ def test_indices_take_any_leading_axes_and_vmap():
 
 
 def test_capacity_beyond_the_row_means_the_row():
-    indices, valid, overflow = open_indices(GATES, 100)
+    indices, valid, overflow = open_indices(GATES, capacity=100)
     assert indices.shape == valid.shape == (B, T)
     np.testing.assert_array_equal(valid.sum(axis=-1), GATES.sum(axis=-1))
     np.testing.assert_array_equal(overflow, 0)

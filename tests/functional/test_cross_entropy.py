@@ -8,10 +8,15 @@ import optax
 import pytest
 from jax.test_util import check_grads
 
-from gatedjax.functional import linear_cross_entropy
+from gatedjax.functional import linear_cross_entropy as cross_entropy
 from tests.tolerances import BF16, F32, F64
 
 N, H, V = 6, 4, 7
+
+
+def linear_cross_entropy(states, kernel, bias, targets):
+    """The function with its differentiable arguments first."""
+    return cross_entropy(states, kernel, targets, bias=bias)
 
 
 @jax.jit

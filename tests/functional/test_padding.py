@@ -27,10 +27,11 @@ PADDED = {
     "hard_gates": {"logits": (1,)},
     "linear_cross_entropy": {"h": (1,)},
     "local_attention_weights": {"scores": (1,)},
+    "local_attention_weights of a mask": {"scores": (1,)},
     "lstm": {"xs": (1,)},
     "masked_scan": {"xs": (1,)},
     "masked_softmax": {"scores": (1,)},
-    "mean_over_pairs": {"sums": (2,), "keys": (2,)},
+    "mean_over_pairs": {"sums": (2,), "num_keys": (2,)},
     "open_indices": {"gates": (1,)},
     "pointer_sum": {"logits": (1,)},
     "pointer_sum_indexed": {"logits": (1,)},
@@ -99,11 +100,14 @@ def test_what_stands_at_padding_has_no_effect_on_values_or_gradients(name):
         chex.assert_trees_all_equal(other, ((slopes, of_shared), found))
 
 
-def test_a_row_without_a_token_has_no_position_of_local_attention():
-    scores, lengths = np.zeros((2, 3), np.float32), np.array([2, 0])
+@pytest.mark.parametrize(
+    "real", [{"lengths": np.array([2, 0])}, {"mask": np.array([[True, True, False], 3 * [False]])}]
+)
+def test_a_row_without_a_token_has_no_position_of_local_attention(real):
+    scores = np.zeros((2, 3), np.float32)
 
     def value(position):
-        weights = F.local_attention_weights(scores, position, 2.0, lengths)
+        weights = F.local_attention_weights(scores, position, 2.0, **real)
         return jnp.sum(weights), weights
 
     positions = np.array([0.25, np.nan], np.float32)
@@ -178,7 +182,7 @@ def seen(tau):
     }
     return pairs | {
         "threshold_gates": F.threshold_gates(LOGITS),
-        "sample_gates": F.sample_gates(LOGITS, key),
+        "sample_gates": F.sample_gates(LOGITS, key=key),
         "gumbel_sigmoid": F.gumbel_sigmoid(LOGITS, NOISE, **soft),
         "gumbel_sigmoid cold": F.gumbel_sigmoid(LOGITS, NOISE, temperature=tau),
         "log_gumbel_sigmoid cold": F.log_gumbel_sigmoid(LOGITS, NOISE, temperature=tau),
@@ -202,7 +206,7 @@ def seen(tau):
         ).pooled,
         "selection_log_prob": F.selection_log_prob(HEALTHY[:, None, None], HARD[:, None, None]),
         "selection_statistics": F.selection_statistics(HARD[:, None])._asdict(),
-        "mean_over_pairs": F.mean_over_pairs(HEALTHY[:, None], keys=keys * LOGITS[:, None]),
+        "mean_over_pairs": F.mean_over_pairs(HEALTHY[:, None], num_keys=keys * LOGITS[:, None]),
     }
 
 

@@ -38,8 +38,8 @@ def change(name, *shared, **rows):
     return lambda: call.function(shared[0] if shared else call.shared, call.rows | rows)
 
 
-def local(scores=FLOATS, position=ONE, half_width=2.0, lengths=LENGTHS):
-    return lambda: F.local_attention_weights(scores, position, half_width, lengths)
+def local(scores=FLOATS, position=ONE, half_width=2.0, mask=None, lengths=LENGTHS):
+    return lambda: F.local_attention_weights(scores, position, half_width, mask, lengths=lengths)
 
 
 def compact(score=lambda h: jnp.sum(h, axis=-1), states=STEPS[:2, :3], gates=FLOATS, **options):
@@ -130,6 +130,9 @@ TABLE = {
         (local(half_width=np.nan), "half_width|nan"),
         (local(half_width=FLOATS[0]), "half_width|()|(3,)"),
         (local(lengths=LENGTHS[:1]), "lengths (1,)"),
+        (local(mask=BOOLS), "mask and lengths"),
+        (local(mask=BOOLS[:1, :2], lengths=None), "mask|(1, 2)"),
+        (local(mask=FLOATS, lengths=None), "mask|float32", TypeError),
         (local(lengths=np.full(2, TOO_BIG)), "lengths|int32|4294967297"),
         (local(position=ONE[:1], lengths=LENGTHS[:1]), "position|(1,)"),
     ],
@@ -161,11 +164,19 @@ TABLE = {
         (compact(lambda h: jnp.sum(h, -1).astype(jnp.int32)), "scores|int32", TypeError),
     ],
     "open_indices": [
-        (lambda: open_indices(FLOATS, 0), "capacity|0"),
-        (lambda: open_indices(FLOATS, 1.5), "capacity|float", TypeError),
-        (lambda: jax.jit(open_indices)(FLOATS, 2), "capacity|known while tracing", TypeError),
-        (lambda: open_indices(np.float32(1), 1), "gates|scalar"),
-        (lambda: open_indices(ones(2, 3, kind=np.complex64), 1), "gates|complex64", TypeError),
+        (lambda: open_indices(FLOATS, capacity=0), "capacity|0"),
+        (lambda: open_indices(FLOATS, capacity=1.5), "capacity|float", TypeError),
+        (
+            lambda: jax.jit(open_indices)(FLOATS, capacity=2),
+            "capacity|known while tracing",
+            TypeError,
+        ),
+        (lambda: open_indices(np.float32(1), capacity=1), "gates|scalar"),
+        (
+            lambda: open_indices(ones(2, 3, kind=np.complex64), capacity=1),
+            "gates|complex64",
+            TypeError,
+        ),
     ],
     "plan_capacity": [
         (lambda: F.plan_capacity([]), "open_counts"),
@@ -294,7 +305,7 @@ TABLE = {
     ],
     "gates": [
         (lambda: F.gumbel_softmax(FLOATS, FLOATS, axis=2), "axis|2"),
-        (lambda: F.sample_gates(INTS, KEYS[0]), "logits|int32", TypeError),
+        (lambda: F.sample_gates(INTS, key=KEYS[0]), "logits|int32", TypeError),
         (lambda: F.threshold_gates(INTS), "logits|int32", TypeError),
         (lambda: F.ensure_open(FLOATS, FLOATS, INTS), "mask|bool|int32", TypeError),
         (lambda: F.ensure_open(FLOATS, FLOATS[:1], BOOLS), "logits (1, 3)"),

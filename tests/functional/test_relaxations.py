@@ -143,7 +143,7 @@ def test_gradient_of_the_relaxed_gate_is_that_of_the_formula(relax, tau, np_rng,
 def test_gate_approaches_its_bernoulli_draw_as_temperature_falls(rng):
     logits = (np.random.default_rng(1).normal(size=500) * 2).astype(np.float32)
     noise = draw_logistic(rng, (500,))
-    hard = np.asarray(draw_gates(logits, rng))
+    hard = np.asarray(draw_gates(logits, key=rng))
     np.testing.assert_array_equal(hard, np.asarray(logits) + np.asarray(noise) > 0)
     assert 0 < np.mean(hard) < 1
     # |sigmoid(x / tau) - [x > 0]| <= exp(-|x| / tau)
@@ -176,7 +176,7 @@ def test_minus_infinity_closes_a_gate_with_finite_gradients():
         np.testing.assert_array_equal(value[0], closed)
         assert all(np.all(np.isfinite(g)) for g in gradients)
     surely = np.array([-np.inf, 1e4], np.float32)
-    np.testing.assert_array_equal(draw_gates(surely, jax.random.key(0)), [0, 1])
+    np.testing.assert_array_equal(draw_gates(surely, key=jax.random.key(0)), [0, 1])
     np.testing.assert_array_equal(threshold_gates(logits), [0, 1])
 
 
@@ -281,7 +281,7 @@ def test_gates_open_with_probability_sigmoid_of_the_logit(logit):
     n, p = 40_000, sigmoid(logit)
     logits = np.full(n, logit, np.float32)
     bound = 5 * np.sqrt(p * (1 - p) / n)
-    assert abs(np.mean(np.asarray(draw_gates(logits, jax.random.key(7)))) - p) < bound
+    assert abs(np.mean(np.asarray(draw_gates(logits, key=jax.random.key(7)))) - p) < bound
     noise = draw_logistic(jax.random.key(8), (n,))
     hard, soft = (np.asarray(x) for x in draw_both(logits, noise))
     assert abs(np.mean(hard) - p) < bound
@@ -290,10 +290,10 @@ def test_gates_open_with_probability_sigmoid_of_the_logit(logit):
 
 def test_sampled_gates_repeat_with_the_key_and_keep_the_dtype(rng):
     logits = np.zeros((3, 40), jnp.bfloat16)
-    got = np.asarray(draw_gates(logits, rng))
+    got = np.asarray(draw_gates(logits, key=rng))
     assert got.dtype == jnp.bfloat16
-    np.testing.assert_array_equal(got, sample_gates(logits, rng))
-    assert np.any(np.asarray(got) != np.asarray(draw_gates(logits, jax.random.key(1))))
+    np.testing.assert_array_equal(got, sample_gates(logits, key=rng))
+    assert np.any(np.asarray(got) != np.asarray(draw_gates(logits, key=jax.random.key(1))))
     assert set(np.unique(got.astype(np.float32))) == {0.0, 1.0}
 
 
@@ -433,7 +433,7 @@ def test_hard_gates_equal_the_rule_row_by_row_for_every_kind_of_empty_row(np_rng
                 weights = gated_softmax(jnp.zeros_like(logits), gates, mask)
                 slope = jax.grad(lambda a, make=make: jnp.sum(make(a)))(logits)
                 found[empty, name] = gates, jnp.sum(weights, axis=-1), slope
-        return found, sample_gates(logits, key)
+        return found, sample_gates(logits, key=key)
 
     found, drawn = jax.tree.map(np.asarray, run(logits))
     for (empty, name), (gates, total, slope) in found.items():

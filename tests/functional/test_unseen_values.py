@@ -41,7 +41,9 @@ def test_a_masked_target_may_be_any_integer():
     @jax.jit
     def both():
         zeroed = np.where(mask, targets, 0)
-        return [F.linear_cross_entropy(h, kernel, bias, t, mask=mask) for t in (targets, zeroed)]
+        return [
+            F.linear_cross_entropy(h, kernel, t, bias=bias, mask=mask) for t in (targets, zeroed)
+        ]
 
     np.testing.assert_array_equal(*both())
 
@@ -66,7 +68,7 @@ def test_positions_that_do_not_count_cost_nothing_whatever_their_target():
     counts = targets >= 0
 
     def cost(h, kernel):
-        nll = F.linear_cross_entropy(h, kernel, bias, targets, mask=counts)
+        nll = F.linear_cross_entropy(h, kernel, targets, bias=bias, mask=counts)
         return jnp.sum(nll), nll
 
     spoiled = np.where(counts[..., None], h, np.nan)

@@ -51,7 +51,7 @@ def test_so_do_those_of_estimators_by_derivatives(estimator, x64):
 def test_one_row_of_noise_is_that_of_sample_gates_and_of_gumbel_sigmoid(x64):
     for key in keys(3):
         noise = functional.logistic_noise(key, (4,))
-        hard = functional.sample_gates(LOGITS, key)
+        hard = functional.sample_gates(LOGITS, key=key)
         soft = functional.gumbel_sigmoid(LOGITS, noise, temperature=0.5)
         for estimator, drawn in [
             (gates.STGumbel(), hard), (gates.SoftGumbel(), soft), (gates.Reinforce(), hard)

@@ -41,7 +41,7 @@ def test_what_is_no_estimator_is_refused(estimator, words):
     with pytest.raises(ValueError, match=f"^estimator must .*{words}"):
         gates.expectation(total, estimator)
     with pytest.raises(ValueError, match=f"^estimator must .*{words}"):
-        gates.report(total, ZEROS, [estimator], KEY)
+        gates.report(total, ZEROS, [estimator], key=KEY)
 
 
 class Own:
@@ -83,7 +83,7 @@ def test_an_estimate_that_is_no_scalar_is_refused():
 
 def test_estimators_may_come_from_a_generator():
     estimators = (one for one in [gates.Reinforce(), gates.DisARM()])
-    assert len(gates.report(total, ZEROS, estimators, KEY, draws=2).rows) == 2
+    assert len(gates.report(total, ZEROS, estimators, key=KEY, draws=2).rows) == 2
 
 
 def test_options_without_such_a_value_are_refused():
@@ -97,7 +97,7 @@ def test_options_without_such_a_value_are_refused():
     with pytest.raises(ValueError, match="chunks must be at least 1, got 0"):
         gates.enumerate(total, ZEROS, chunks=0)
     with pytest.raises(ValueError, match="draws must be at least 2, got 1"):
-        gates.report(total, ZEROS, [], KEY, draws=1)
+        gates.report(total, ZEROS, [], key=KEY, draws=1)
 
 
 def test_more_than_twenty_gates_say_what_they_would_cost():
@@ -108,7 +108,7 @@ def test_more_than_twenty_gates_say_what_they_would_cost():
     with pytest.raises(ValueError, match="got 22 gates"):
         traced(total, gates.Enumerate(), np.zeros(22, np.float32))
     with pytest.raises(ValueError, match="got 21 gates"):
-        gates.report(total, np.zeros(21, np.float32), [], KEY)
+        gates.report(total, np.zeros(21, np.float32), [], key=KEY)
     # real gates count, and chunks are consent
     mask = np.arange(40) < 3
     found = gates.enumerate(total, np.zeros(40, np.float32), mask=mask)
@@ -127,7 +127,7 @@ def test_so_it_is_by_the_oracle_and_the_report():
     with pytest.raises(ValueError, match=r"the loss must return a scalar, got \(3,\)"):
         gates.enumerate(lambda g: 2 * g, ZEROS)
     with pytest.raises(ValueError, match=r"the loss must return a scalar, got \(3,\)"):
-        gates.report(lambda g: 2 * g, ZEROS, ESTIMATORS, KEY)
+        gates.report(lambda g: 2 * g, ZEROS, ESTIMATORS, key=KEY)
     with pytest.raises(TypeError, match="the loss must return a real number, got dtype complex64"):
         gates.enumerate(lambda g: jnp.sum(g) * 1j, ZEROS)
 
@@ -143,7 +143,7 @@ def test_a_loss_that_is_not_finite_at_one_pattern_names_it(value):
     ):
         gates.enumerate(broken, np.zeros(4, np.float32), mask=mask)
     with pytest.raises(ValueError, match=r"at gates \[1, 0, 0, 1\]"):
-        gates.report(broken, np.zeros(4, np.float32), [gates.DisARM()], KEY, mask=mask)
+        gates.report(broken, np.zeros(4, np.float32), [gates.DisARM()], key=KEY, mask=mask)
     hidden = jax.jit(lambda a: gates.enumerate(broken, a).expectation)(np.zeros(4, np.float32))
     assert not np.isfinite(hidden)
 
@@ -178,7 +178,7 @@ def test_logits_and_masks_of_another_kind_are_refused_by_name():
     for call in (
         lambda *a, **b: traced(total, gates.DisARM(), *a, **b),
         lambda *a, **b: gates.enumerate(total, *a, **b),
-        lambda *a, **b: gates.report(total, a[0], [], KEY, **b),
+        lambda *a, **b: gates.report(total, a[0], [], key=KEY, **b),
         lambda *a, **b: gates.HardConcrete().penalty(*a, **b),
     ):
         with pytest.raises(ValueError, match=r"one common shape, got logits \(3,\), mask \(4,\)"):

@@ -69,7 +69,7 @@ MAPS = {
     },
     **{
         f"soft {k}, {tau}": (
-            lambda z, m, axis=-1, k=k, tau=tau: soft_top_k(z, k, tau, m, axis),
+            lambda z, m, axis=-1, k=k, tau=tau: soft_top_k(z, k, m, axis, temperature=tau),
             *laplace(tau),
             k,
         )
@@ -208,11 +208,11 @@ def test_hard_and_cold_top_k_and_traced_options_show_nan():
     def run(scores, cold, per_row):
         hard = lambda s: hard_top_k(s, 1, mask)  # noqa: E731
         slopes = jax.grad(lambda s: jnp.sum(hard(s) ** 2))(scores)
-        cold = soft_top_k(scores, 1, cold, mask)
+        cold = soft_top_k(scores, 1, mask, temperature=cold)
         healthy = jnp.where(jnp.isnan(scores), 0, scores)
         of_options = (
             budget(healthy, per_row, mask),
-            soft_top_k(healthy, per_row, 1.0, mask),
+            soft_top_k(healthy, per_row, mask),
             entmax(healthy, 1.0 + per_row, mask),
         )
         return (hard(scores), cold), slopes, of_options
@@ -403,6 +403,11 @@ def test_alpha_one_is_softmax_and_two_sparsemax_traced_or_not(np_rng):
         np.testing.assert_array_equal(a, b)
 
 
+def soft_top_k_at(scores, k, temperature):
+    """The gates with all arguments that have a derivative as positional arguments."""
+    return soft_top_k(scores, k, temperature=temperature)
+
+
 @functools.partial(jax.jit, static_argnums=0)
 def pulled(function, arguments, cotangent):
     value, pull = jax.vjp(function, *arguments)
@@ -416,13 +421,13 @@ def test_every_row_has_its_own_alpha_and_its_own_k(np_rng, x64):
     got, _ = pulled(entmax, (scores, alpha), cotangent)
     for row, a in enumerate(("1.2", "1.8", "2.5")):
         np.testing.assert_allclose(got[row], oracle(f"entmax {a}", scores, full)[0][row], **F64)
-    soft, (_, by_k, by_tau) = pulled(soft_top_k, (scores, k, tau), cotangent)
+    soft, (_, by_k, by_tau) = pulled(soft_top_k_at, (scores, k, tau), cotangent)
     np.testing.assert_allclose(soft.sum(axis=-1), k[:, 0], **F64)
     np.testing.assert_array_equal(soft[2], 1.0)
-    up = pulled(soft_top_k, (scores, k, tau + 1e-6), cotangent)[0]
-    down = pulled(soft_top_k, (scores, k, tau - 1e-6), cotangent)[0]
+    up = pulled(soft_top_k_at, (scores, k, tau + 1e-6), cotangent)[0]
+    down = pulled(soft_top_k_at, (scores, k, tau - 1e-6), cotangent)[0]
     np.testing.assert_allclose(by_tau, np.sum(cotangent * (up - down)) / 2e-6, rtol=1e-6)
-    up, down = (pulled(soft_top_k, (scores, k + e, tau), cotangent)[0] for e in (1e-6, -1e-6))
+    up, down = (pulled(soft_top_k_at, (scores, k + e, tau), cotangent)[0] for e in (1e-6, -1e-6))
     want = np.sum(cotangent * (up - down), axis=-1, keepdims=True)[:2] / 2e-6
     np.testing.assert_allclose(by_k[:2], want, rtol=1e-6)
     gates, (_, by_k) = pulled(budget, (scores, k), cotangent)
@@ -478,10 +483,10 @@ def test_a_traced_temperature_of_zero_is_hard_with_zero_gradient(np_rng):
     full = np.ones(scores.shape, bool)
     for tau in (0.0, -1.0):
         arguments = scores, np.float32(2), np.float32(tau)
-        got, gradients = pulled(soft_top_k, arguments, np.ones_like(scores))
+        got, gradients = pulled(soft_top_k_at, arguments, np.ones_like(scores))
         np.testing.assert_array_equal(got, best(scores, full, 2))
         assert all(np.all(np.asarray(g) == 0) for g in gradients)
-    got, _ = pulled(soft_top_k, (scores, np.float32(2), np.float32(1e-3)), np.ones_like(scores))
+    got, _ = pulled(soft_top_k_at, (scores, np.float32(2), np.float32(1e-3)), np.ones_like(scores))
     np.testing.assert_allclose(got, best(scores, full, 2), atol=1e-3)
 
 
@@ -530,10 +535,14 @@ BAD = [
     (lambda: budget(X, 1, axis=3), ValueError, "axis.*3"),
     (lambda: budget(X, 1, M[:, :2]), ValueError, "mask"),
     (lambda: soft_top_k(X, 4), ValueError, r"k must be in \[0, 3\], got 4"),
-    (lambda: soft_top_k(X, 1, 0.0), ValueError, r"temperature.*positive.*0\.0"),
-    (lambda: soft_top_k(X, 1, -1.0), ValueError, "temperature"),
-    (lambda: soft_top_k(X, 1, np.ones(2)), ValueError, r"temperature must have shape \(\).*\(2,\)"),
-    (lambda: soft_top_k(X, 1, 1.0, X), TypeError, "mask must be bool"),
+    (lambda: soft_top_k(X, 1, temperature=0.0), ValueError, r"temperature.*positive.*0\.0"),
+    (lambda: soft_top_k(X, 1, temperature=-1.0), ValueError, "temperature"),
+    (
+        lambda: soft_top_k(X, 1, temperature=np.ones(2)),
+        ValueError,
+        r"temperature must have shape \(\).*\(2,\)",
+    ),
+    (lambda: soft_top_k(X, 1, X), TypeError, "mask must be bool"),
     (lambda: hard_top_k(X, 1.0), TypeError, "k must be integers"),
     (lambda: hard_top_k(X, 4), ValueError, r"k must be in \[0, 3\], got 4"),
     (lambda: hard_top_k(X, 1, temperature=0.0), ValueError, "temperature"),

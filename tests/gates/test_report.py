@@ -37,7 +37,9 @@ def squared(g, target):
 
 @pytest.mark.parametrize("which", range(5))
 def test_unbiased_estimators_are_within_four_standard_errors(which, x64):
-    found = gates.report(one_of_five, LOGITS, UNBIASED, jax.random.key(which), which, draws=8192)
+    found = gates.report(
+        one_of_five, LOGITS, UNBIASED, which, key=jax.random.key(which), draws=8192
+    )
     for row in found.rows:
         assert row.z < 4, row
     noisy = {name(row.estimator): row.variance for row in found.rows}
@@ -46,7 +48,7 @@ def test_unbiased_estimators_are_within_four_standard_errors(which, x64):
 
 
 def test_biased_estimators_are_shown_biased_at_theta_1(x64):
-    found = gates.report(quartic, np.array([1.0]), BIASED, jax.random.key(0), draws=16_384)
+    found = gates.report(quartic, np.array([1.0]), BIASED, key=jax.random.key(0), draws=16_384)
     assert len(found.rows) == 7
     for row in found.rows:
         assert row.z > 10, row
@@ -58,7 +60,7 @@ def test_the_biases_of_the_table_are_found_by_draws(x64):
         gates.SoftGumbel(0.5): 2.95e-2,
     }  # fmt: skip
     found = gates.report(
-        squared, np.array([1.0]), list(table), jax.random.key(1), 0.49, draws=16_384
+        squared, np.array([1.0]), list(table), 0.49, key=jax.random.key(1), draws=16_384
     )
     for row, bias in zip(found.rows, table.values(), strict=True):
         assert row.z > 10
@@ -68,7 +70,7 @@ def test_the_biases_of_the_table_are_found_by_draws(x64):
 def test_the_columns_are_the_statistics_of_the_draws(x64):
     draws, key = 512, jax.random.key(5)
     estimator, mask = gates.LeaveOneOut(3), np.array([1, 1, 0, 1], bool)
-    found = gates.report(one_of_five, LOGITS, [estimator], key, 1, draws=draws, mask=mask)
+    found = gates.report(one_of_five, LOGITS, [estimator], 1, key=key, draws=draws, mask=mask)
     gradient = jax.grad(gates.expectation(one_of_five, estimator))
     each = jax.jit(jax.vmap(lambda k: gradient(LOGITS, k, 1, mask=mask)))
     sample = np.asarray(each(jax.random.split(key, draws)))
@@ -93,7 +95,7 @@ def test_an_infinite_gradient_is_no_unbiased_one():
         lambda b: jnp.sqrt(jnp.sum(b)),
         np.float32([0.4, -0.2]),
         [gates.StraightThrough(), gates.DisARM()],
-        jax.random.key(0),
+        key=jax.random.key(0),
         draws=64,
     )
     assert report.rows[0].z == np.inf
@@ -103,7 +105,7 @@ def test_an_infinite_gradient_is_no_unbiased_one():
 def test_float32_and_bfloat16_logits_are_measured_in_float32():
     low = jnp.asarray([1.0], jnp.bfloat16)
     found = gates.report(
-        squared, low, [gates.DisARM(), gates.MeanField()], jax.random.key(0), 0.49, draws=2048
+        squared, low, [gates.DisARM(), gates.MeanField()], 0.49, key=jax.random.key(0), draws=2048
     )
     exact, biased = found.rows
     assert found.truth.gradient.dtype == jnp.float32
@@ -114,7 +116,7 @@ def test_float32_and_bfloat16_logits_are_measured_in_float32():
 
 def test_the_report_is_a_table_and_plain_json():
     found = gates.report(
-        quartic, np.ones(2, np.float32), ESTIMATORS[:3], jax.random.key(0), draws=16
+        quartic, np.ones(2, np.float32), ESTIMATORS[:3], key=jax.random.key(0), draws=16
     )
     lines = str(found).splitlines()
     assert len(lines) == 2 + 3
@@ -127,7 +129,7 @@ def test_the_report_is_a_table_and_plain_json():
 
 
 def test_the_oracle_is_the_truth_of_the_report(x64):
-    found = gates.report(quartic, LOGITS, [gates.Enumerate()], jax.random.key(0), draws=4)
+    found = gates.report(quartic, LOGITS, [gates.Enumerate()], key=jax.random.key(0), draws=4)
     want = _oracles.truth(lambda g: np.sum((g - 0.1) ** 4), LOGITS)
     np.testing.assert_allclose(found.truth.gradient, want[2], **F64)
     assert found.rows[0].mse < 1e-20

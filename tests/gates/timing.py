@@ -23,7 +23,7 @@ MAPS = {
     "entmax15": _maps.entmax15,
     "entmax(1.3)": lambda z: _maps.entmax(z, 1.3),
     "budget": lambda z: _maps.budget(z, z.shape[-1] // 4),
-    "soft_top_k": lambda z: _maps.soft_top_k(z, z.shape[-1] // 4, 0.5),
+    "soft_top_k": lambda z: _maps.soft_top_k(z, z.shape[-1] // 4, temperature=0.5),
 }
 
 

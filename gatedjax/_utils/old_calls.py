@@ -1,0 +1,94 @@
+"""Calls in the form of the release before, with a DeprecationWarning that names the new form."""
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Positional = tuple[Any, ...]
+
+
+def accepts_positional(
+    name: str,
+    index: int,
+    is_old: Callable[[Positional, Mapping[str, Any]], bool] = lambda args, options: True,
+) -> Callable[[Function], Function]:
+    """Makes a function accept a keyword-only argument in its former position.
+
+    Args:
+      name: the keyword-only argument.
+      index: its former position.
+      is_old: is_old(args, options) is True if a call with an argument at `index`, and without the
+        keyword `name`, has the old form. It must be False for all valid calls of the new form.
+
+    Returns:
+      A decorator. An old call gives a DeprecationWarning and the result of the new call.
+    """
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            if len(args) > index and name not in options and is_old(args, options):
+                _warn(function, f"{name} as a positional argument")
+                options[name] = args[index]
+                args = (*args[:index], *args[index + 1 :])
+            return function(*args, **options)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def accepts_old_name(old: str, new: str) -> Callable[[Function], Function]:
+    """Makes a function accept a keyword argument under its former name."""
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            if old in options:
+                if new in options:
+                    raise TypeError(
+                        f"{function.__name__}() takes {new} once, got it also as {old}, its former "
+                        "name"
+                    )
+                _warn(function, f"the argument {new} under its former name {old}")
+                options[new] = options.pop(old)
+            return function(*args, **options)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def is_mask(value: object) -> bool:
+    """Whether an argument is None or has the dtype bool."""
+    if value is None:
+        return True
+    dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
+    return bool(dtype == np.bool_)
+
+
+def is_key(value: object) -> bool:
+    """Whether an argument has the dtype of a PRNG key, of the new or of the raw form."""
+    dtype = getattr(value, "dtype", None)
+    return dtype is not None and (
+        jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key) or dtype == np.uint32
+    )
+
+
+def _warn(function: Callable[..., Any], old_form: str) -> None:
+    """Warns the caller of the decorated function."""
+    signature = inspect.signature(function)
+    parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    plain = signature.replace(parameters=parameters, return_annotation=signature.empty)
+    warnings.warn(
+        f"{function.__name__} accepts {old_form} only until the next release; the call is now "
+        f"{function.__name__}{plain}",
+        DeprecationWarning,
+        stacklevel=3,
+    )
