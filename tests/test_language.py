@@ -8,33 +8,42 @@ the noun that the reader looks for.
 import ast
 import collections
 import functools
+import importlib
+import inspect
 import io
 import re
 import tokenize
+
+import pytest
 
 from tests.conftest import ROOT
 
 PACKAGES = ("gatedjax", "experiments")
 RARE = {
-    "what": 10.0,
-    "one": 11.0,
-    "every": 6.5,
-    **dict.fromkeys(("says", "tells", "those", "others", "whose", "beside", "alone"), 3.0),
-    **dict.fromkeys(("nothing", "own", "made", "kept", "held", "together"), 3.0),
+    "what": 0.2,
+    "one": 1.5,
+    "every": 0.2,
+    **dict.fromkeys(("those", "whose", "together"), 0.5),
+    **dict.fromkeys(("says", "tells", "others", "beside", "alone"), 0.2),
+    **dict.fromkeys(("nothing", "own", "made", "kept", "held"), 0.2),
 }
 """Word -> its limit per 1,000 words."""
 OPENINGS = re.compile(r"(What|How|Where|Of|As|That|Those|Whether|Who|Which|Whatever|Beside|Both)\b")
-MOST_OPENINGS = 434
+MOST_OPENINGS = 5
 """Docstrings that open with such a word instead of a verb or a noun."""
-LEAST_VERBS = 0.47
+LEAST_VERBS = 0.94
 """Share of the docstrings of functions that open with a verb in the third person."""
 BARE = re.compile(
     r"(one|found|kept|given|held|what|read|wanted|known|made|said|told|asked|begun|taken|chosen|left"
     r"|drawn|tried|opened|own|apart|strange|nothing|unseen|ended|near|usual|later|more|others|rest"
     r"|whole|there|here|each|listed)"
 )
-MOST_BARE_NAMES = 0.054
+MOST_BARE_NAMES = 0.002
 """Share of names that are a participle, a pronoun or an adverb, and so name no thing."""
+
+LEAST_COMMENTS = 0.02
+"""Share of the lines with text that are comments of their own."""
+WITHOUT_EXAMPLE = {"gate_modes", "measure", "plot_studies"}
 
 
 @functools.cache
@@ -97,3 +106,24 @@ def test_names_are_verbs_nouns_or_claims():
     names = [name.strip("_") for tree in trees().values() for name in _names(tree)]
     bare = [name for name in names if BARE.fullmatch(name)]
     assert len(bare) <= MOST_BARE_NAMES * len(names), collections.Counter(bare)
+
+
+def test_comments_give_reasons_as_often_as_now():
+    lines = [line.strip() for path in trees() for line in path.read_text("utf-8").splitlines()]
+    code = [line for line in lines if line]
+    assert sum(line.startswith("#") for line in code) >= LEAST_COMMENTS * len(code)
+
+
+@pytest.mark.parametrize("package", ["functional", "gates", "models", "nn", "text", "training"])
+def test_public_functions_have_an_example_that_the_test_of_the_docs_runs(package):
+    module = importlib.import_module(f"gatedjax.{package}")
+    functions = {
+        name: value
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and inspect.isfunction(value)
+        # gate_modes and measure take a trained network, plot_studies their results
+        and name not in WITHOUT_EXAMPLE
+    }
+    assert len(functions) > 3 or package in ("models", "nn", "text")
+    assert [name for name, value in functions.items() if ">>> " not in value.__doc__] == []

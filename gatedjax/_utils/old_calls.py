@@ -66,7 +66,7 @@ def accepts_old_name(old: str, new: str) -> Callable[[Function], Function]:
 
 
 def is_mask(value: object) -> bool:
-    """Whether an argument is None or has the dtype bool."""
+    """Returns whether an argument is None or has the dtype bool."""
     if value is None:
         return True
     dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
@@ -74,7 +74,7 @@ def is_mask(value: object) -> bool:
 
 
 def is_key(value: object) -> bool:
-    """Whether an argument has the dtype of a PRNG key, of the new or of the raw form."""
+    """Returns whether an argument has the dtype of a PRNG key, of the new or of the raw form."""
     dtype = getattr(value, "dtype", None)
     return dtype is not None and (
         jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key) or dtype == np.uint32

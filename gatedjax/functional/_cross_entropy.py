@@ -23,7 +23,7 @@ from gatedjax.functional._tracing import is_known
 
 
 def _bias_is_third(args: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
-    """Whether a call has the old order (states, kernel, bias, targets)."""
+    """Returns whether a call has the old order (states, kernel, bias, targets)."""
     return len(args) == 4 or (len(args) == 3 and "targets" in options)
 
 
