@@ -18,7 +18,7 @@ from gatedjax._commands import train
 from gatedjax._utils.cli import parse, parse_command
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import UNREAD
-from gatedjax.text._options import Options as ModelOptions
+from gatedjax.text._options import TextOptions as ModelOptions
 from gatedjax.text._options import train_config
 from tests._streams import unread
 from tests.experiments._commands import plain

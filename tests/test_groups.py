@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from experiments.agt.config import Config as AGTRun
+from experiments.agt.config import AGTRunConfig as AGTRun
 from experiments.core.cli import parse
 from experiments.core.config import public_config, with_changes
 from experiments.ga_net.config import PRESETS, START
@@ -17,7 +17,7 @@ from gatedjax import models
 from gatedjax._utils.groups import grouped_names, groups_of, option_names, with_groups
 from gatedjax._utils.json import to_json_values
 from gatedjax.text._model import networks
-from gatedjax.text._options import Options, network_config
+from gatedjax.text._options import TextOptions, network_config
 
 CONFIGS = {
     name: value
@@ -149,7 +149,7 @@ def test_a_dict_of_a_group_changes_only_its_options():
 
     options = {"gates": {"temperature": 0.5}, "dropouts.pool_dropout": 0.1, "penalty": 3e-3}
     entry = networks("text")["ganet"]
-    made = network_config(Options(network=options, density=0.3), entry, 8)
+    made = network_config(TextOptions(network=options, density=0.3), entry, 8)
     expected = dataclasses.replace(entry.width(entry.config, 8), temperature=0.5, pool_dropout=0.1,
                                    penalty=3e-3, density=0.3)  # fmt: skip
     assert made == expected

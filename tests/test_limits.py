@@ -21,7 +21,7 @@ from gatedjax.text import _corpus, _lines, _tagging
 from gatedjax.text._corpus import split_words
 from gatedjax.text._formats import _parse
 from gatedjax.text._model import TrainedModel
-from gatedjax.text._options import Options, check_options
+from gatedjax.text._options import TextOptions, check_options
 from gatedjax.text._read import open_table
 from gatedjax.text._translator import SearchConfig
 from gatedjax.training import OptimizerConfig, TrainConfig
@@ -65,7 +65,7 @@ def test_configurations_state_their_limits(name):
 )
 def test_options_of_training_state_their_limits(name):
     with pytest.raises(ValueError, match=rf"^{name} must be at most [\d,]+, got"):
-        check_options(Options(**{name: HUGE}), "text")
+        check_options(TextOptions(**{name: HUGE}), "text")
 
 
 def test_optimizers_state_their_limits():

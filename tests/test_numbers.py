@@ -16,7 +16,7 @@ from gatedjax._utils.groups import option_names
 from gatedjax._utils.json import to_json, to_json_values
 from gatedjax._utils.numbers import make_plain, plain
 from gatedjax.text import PairClassifier, Tagger, TextClassifier, _estimator
-from gatedjax.text._options import Options, check_options, train_config
+from gatedjax.text._options import TextOptions, check_options, train_config
 from gatedjax.text._translator import SearchConfig
 from gatedjax.training.identity import settings_of
 from gatedjax.training.log import read_json, write_json
@@ -26,7 +26,7 @@ CONFIGS = {
     for module in (models, training)
     for name in dir(module)
     if name.endswith("Config")
-} | {"Options": Options, "SearchConfig": SearchConfig}
+} | {"TextOptions": TextOptions, "SearchConfig": SearchConfig}
 
 
 def as_numpy(value):
@@ -90,14 +90,14 @@ def test_a_number_that_is_no_integer_is_refused_by_its_name(bad):
         (training.TrainConfig, "num_steps"),
         (training.OptimizerConfig, "warmup_steps"),
         (models.RAUConfig, "hidden"),
-        (Options, "max_len"),
+        (TextOptions, "max_len"),
     ):
         with pytest.raises(TypeError, match=f"^{name} must be an integer, got "):
             make(**{name: bad})
     with pytest.raises(TypeError, match=r"^seed must be an integer, got "):
         TextClassifier(seed=bad).fit(["a", "b"], ["x", "y"])
     assert repr(training.TrainConfig(num_steps=1e3).num_steps) == "1000"
-    assert repr(Options(min_count=np.float64(3)).min_count) == "3"
+    assert repr(TextOptions(min_count=np.float64(3)).min_count) == "3"
 
 
 @pytest.mark.parametrize("kind", [TextClassifier, PairClassifier, Tagger])
@@ -178,13 +178,13 @@ def test_a_length_may_be_a_number_of_numpy():
 
 def test_only_fields_are_made_plain():
     @dataclasses.dataclass
-    class Options:
+    class TextOptions:
         count: int | None = None
         share: float = 0.5
         names: dict = dataclasses.field(default_factory=dict)
 
     names = {"a": np.int64(1)}
-    made = Options(np.uint8(3), np.int64(2), names)
+    made = TextOptions(np.uint8(3), np.int64(2), names)
     make_plain(made)
     assert (repr(made.count), repr(made.share)) == ("3", "2")
     assert made.names is names

@@ -57,7 +57,7 @@ class DataConfig(Files):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(RunConfig):
+class AGTRunConfig(RunConfig):
     """Options of a training run: data, network, training."""
 
     preset: str = "sst1"
@@ -91,7 +91,7 @@ def changes_of(optimizer: str) -> Changes:
     return {"optimizer_preset": optimizer, "train.optimizer": OPTIMIZERS[optimizer]}
 
 
-def presets_for(args: list[str], presets: Mapping[str, Config]) -> Mapping[str, Config]:
+def presets_for(args: list[str], presets: Mapping[str, AGTRunConfig]) -> Mapping[str, AGTRunConfig]:
     """Returns the presets changed by --optimizer-preset, before other options change them."""
     name = option_value(args, "--optimizer-preset")
     if name is None:
@@ -102,7 +102,7 @@ def presets_for(args: list[str], presets: Mapping[str, Config]) -> Mapping[str, 
 
 def _preset(
     preset: PresetName, name: DataName, num_steps: int, every: int, changes: Changes | None = None
-) -> Config:
+) -> AGTRunConfig:
     """Returns the configuration of a preset.
 
     Args:
@@ -112,7 +112,7 @@ def _preset(
       every: steps between two evaluations.
       changes: further changes.
     """
-    config = Config(preset=preset, data=DataConfig(name=name, embeddings=GLOVE))
+    config = AGTRunConfig(preset=preset, data=DataConfig(name=name, embeddings=GLOVE))
     defaults = {"train.early_stop_patience": 10, "train.optimizer": OPTIMIZERS["adam_5e-4"]}
     settings = {**evaluate_every(num_steps, every), **defaults, **BY_LOSS, **(changes or {})}
     return with_changes(config, settings)
@@ -131,7 +131,7 @@ _PHRASES: Changes = {
     "train.optimizer.learning_rate": 2e-4,
     "train.optimizer.ema_decay": 0.999,
 }
-PRESETS: dict[str, Config] = {
+PRESETS: dict[str, AGTRunConfig] = {
     "sst1": _preset("sst1", "sst1", 30_000, 1_000, _PHRASES),
     "sst1_sentences": _preset("sst1_sentences", "sst1", 5_130, 171),
     "sst2": _preset("sst2", "sst2", 4_170, 139),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from experiments.agt import layers
-from experiments.agt.config import PAPER_DIM, Config
+from experiments.agt.config import PAPER_DIM, AGTRunConfig
 from experiments.core.config import with_changes
 from experiments.core.experiment import Experiment
 from experiments.core.origins import join_remarks
@@ -11,7 +11,7 @@ from experiments.core.text import Texts, find_embeddings, for_training, read_tex
 from gatedjax.models import AGT, AGTTask
 
 
-def resolve_width(config: Config) -> Config:
+def resolve_width(config: AGTRunConfig) -> AGTRunConfig:
     """Returns the configuration with the width of the file of word vectors.
 
     A width other than the paper's 300 is an explicit option and does not change; the loader then
@@ -24,7 +24,7 @@ def resolve_width(config: Config) -> Config:
     return config if width is None else with_changes(config, {"model.embedding_dim": width})
 
 
-def texts_of(config: Config) -> Texts:
+def texts_of(config: AGTRunConfig) -> Texts:
     """Returns the texts of a run; only the training texts may be phrases."""
     data = config.data
     path = find_embeddings(data.embeddings, data.manual_dir)
@@ -38,7 +38,7 @@ def texts_of(config: Config) -> Texts:
     return read_texts((train, data.name, data.name), data, config.model.embedding_dim)
 
 
-def experiment(config: Config) -> Experiment:
+def experiment(config: AGTRunConfig) -> Experiment:
     """Returns the experiment of a configuration."""
     texts = texts_of(config)
     model = texts.classifier(AGT, config.model)
@@ -58,7 +58,7 @@ def experiment(config: Config) -> Experiment:
     )
 
 
-def substitute(config: Config, texts: Texts) -> str | None:
+def substitute(config: AGTRunConfig, texts: Texts) -> str | None:
     """Returns the differences from the paper's data and word vectors; None without a difference."""
     width, vectors = config.model.embedding_dim, None
     name = Path(config.data.embeddings).name

@@ -17,7 +17,17 @@ from experiments.core import columns as c
 from experiments.core.columns import print_metrics, print_parameters, print_time
 from experiments.core.comparison import ONE_SEED, SHOWN
 from experiments.core.kinds import Json
-from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.paper import (
+    Claim,
+    Column,
+    Figure,
+    Job,
+    Paper,
+    Table,
+    TableOptions,
+    TableRow,
+    Variant,
+)
 from experiments.core.paper import variants as by_name
 from experiments.core.records import Records, Store, alive, format_average
 from gatedjax._utils.options import Unset
@@ -75,7 +85,7 @@ VARIANTS = by_name(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AGTOptions(Options):
+class AGTOptions(TableOptions):
     """Options of the tables of this paper."""
 
     optimizers: tuple[OptimizerName, ...] = get_args(OptimizerName)
@@ -213,7 +223,7 @@ HEADS = comparison_table(
 )
 
 
-def winners(store: Store, rows: Sequence[Row]) -> Iterator[str]:
+def winners(store: Store, rows: Sequence[TableRow]) -> Iterator[str]:
     """Yields a line per data set with the optimiser preset that is best in validation."""
     lines = []
     for label in dict.fromkeys(row.label for row in rows):

@@ -12,11 +12,11 @@ from experiments.core.comparison import sentence
 from experiments.core.config import value_at
 from experiments.core.kinds import Json
 from experiments.core.origins import origin_of, other_data, substitute_of
-from experiments.core.paper import Column, Row, Table
+from experiments.core.paper import Column, Table, TableRow
 from experiments.core.records import LAST, NOT_RUN, Record, Records, Store, format_average
 from gatedjax import analysis
 
-Numbers = Mapping[str, Any] | Callable[[Row], Any]
+Numbers = Mapping[str, Any] | Callable[[TableRow], Any]
 """Numbers of a paper, by variant or data set, or a function that returns the number of a row."""
 
 
@@ -34,7 +34,7 @@ def figure_links(store: Store, titles: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def everywhere(row: Row) -> bool:
+def everywhere(row: TableRow) -> bool:
     """Returns True: the column has a value in all rows."""
     del row
     return True
@@ -60,7 +60,7 @@ def paper_number(
     numbers: Numbers,
     spec: str = ".4f",
     *,
-    where: Callable[[Row], bool] = everywhere,
+    where: Callable[[TableRow], bool] = everywhere,
 ) -> Column:
     """Returns a column with a number of the paper, or a dash.
 
@@ -71,7 +71,7 @@ def paper_number(
       where: returns True for rows that have a number.
     """
 
-    def text(row: Row) -> str:
+    def text(row: TableRow) -> str:
         number = None
         if where(row):
             number = numbers(row) if callable(numbers) else numbers.get(row.variant, numbers)
@@ -108,7 +108,7 @@ def metric(
     digits: int = 4,
     *,
     times: float = 1,
-    where: Callable[[Row], bool] = everywhere,
+    where: Callable[[TableRow], bool] = everywhere,
 ) -> Column:
     """Returns a column with mean, deviation and number of runs of a value of the records.
 
@@ -163,7 +163,7 @@ def with_last(heading: str, digits: int = 4, *, times: float = 1) -> tuple[Colum
     """
     best = metric(heading, "test.accuracy", digits, times=times)
 
-    def last(row: Row) -> str:
+    def last(row: TableRow) -> str:
         return at_last_step(row.records, digits=digits, times=times)
 
     return best, Column(f"{LAST} (%)" if times == 100 else LAST, last)
@@ -198,8 +198,8 @@ def paired_tests(
       missing: the text of the first column if there is no comparison.
     """
 
-    def text(place: int) -> Callable[[Row], str]:
-        def cell(row: Row) -> str:
+    def text(place: int) -> Callable[[TableRow], str]:
+        def cell(row: TableRow) -> str:
             if row.comparison is None:
                 return missing if place == 0 else "-"
             return row.comparison.cells(points=points, seeds=seeds, digits=digits)[place]
@@ -222,7 +222,7 @@ def parameters(
       of: the origin of the cells, see `Column`.
     """
 
-    def text(row: Row) -> str:
+    def text(row: TableRow) -> str:
         # Records of several data sets or vocabularies may have different numbers; equal ones are
         # shown once.
         counts = sorted({record[key] for record in row.records if key in record})
@@ -240,7 +240,7 @@ def each_value(heading: str, path: str, spec: str = "") -> Column:
       spec: the format of the value.
     """
 
-    def text(row: Row) -> str:
+    def text(row: TableRow) -> str:
         values = [value_at(record, path) for record in row.records]
         return ", ".join(format(value, spec) for value in values if value is not None) or "-"
 
@@ -257,7 +257,7 @@ def first(heading: str, path: str | Callable[[Record], Any], spec: str = "") -> 
     """
     value_of = _reader(path)
 
-    def text(row: Row) -> str:
+    def text(row: TableRow) -> str:
         if not row.records:
             return "-"
         value = value_of(row.records[0])
@@ -281,7 +281,7 @@ def milliseconds(heading: str = "ms per step") -> Column:
 def seconds(heading: str = "seconds") -> Column:
     """Returns a column with the mean wall time of a run."""
 
-    def text(row: Row) -> str:
+    def text(row: TableRow) -> str:
         return f"{np.mean([record.get('seconds', 0.0) for record in row.records]):.0f}"
 
     return Column(heading, text)
@@ -290,7 +290,7 @@ def seconds(heading: str = "seconds") -> Column:
 def hardware(heading: str = "hardware") -> Column:
     """Returns a column with the hardware of the first run."""
 
-    def text(row: Row) -> str:
+    def text(row: TableRow) -> str:
         machine = row.records[0].get("hardware", {})
         device = f"{machine.get('device', '-')} x{machine.get('devices', '-')}"
         return f"{device}, jax {machine.get('jax', '-')}"
@@ -322,15 +322,15 @@ PROGRESS = (
 
 
 def verdicts(
-    systems: Callable[[Row], tuple[str, str] | None],
-) -> Callable[[Store, Sequence[Row]], list[str]]:
+    systems: Callable[[TableRow], tuple[str, str] | None],
+) -> Callable[[Store, Sequence[TableRow]], list[str]]:
     """Returns a function for `Table.below` with a sentence per paired test.
 
     Args:
       systems: returns the names of the two systems that a row compares, or None.
     """
 
-    def below(store: Store, rows: Sequence[Row]) -> list[str]:
+    def below(store: Store, rows: Sequence[TableRow]) -> list[str]:
         """Returns the sentences of a table."""
         pairs = [(row, names) for row in rows if (names := systems(row)) is not None]
         lines = (f"- {sentence(row.label, *names, row.comparison)}" for row, names in pairs)

@@ -14,7 +14,7 @@ from experiments.core.experiment import Place, Run, lanes_that_fit, run_lanes
 from experiments.core.experiment import run as run_one
 from experiments.core.kinds import Config, Record, Records
 from experiments.core.origins import origin_of
-from experiments.core.paper import RENDER, Cell, Figure, Job, Options, Paper
+from experiments.core.paper import RENDER, Cell, Figure, Job, Paper, TableOptions
 from experiments.core.records import (
     DIVERGED,
     SEED,
@@ -329,7 +329,7 @@ def run_config(paper: Paper, config: Config) -> int:
     return 0
 
 
-def options_of(paper: Paper) -> type[Options]:
+def options_of(paper: Paper) -> type[TableOptions]:
     """Returns the class of options of a paper's command for tables, with its tables and folders."""
     all_tables = {**paper.tables, "render": RENDER}
     about = "\n".join(f"{name}: {table.about}" for name, table in all_tables.items())
@@ -344,10 +344,10 @@ def options_of(paper: Paper) -> type[Options]:
         ("runs", types["runs"], dataclasses.field(default=Path("runs") / paper.name / "tables")),
     ]
     options_class = dataclasses.make_dataclass(
-        "Options", fields, bases=(paper.options,), frozen=True, kw_only=True
+        "TableOptions", fields, bases=(paper.options,), frozen=True, kw_only=True
     )
     # `make_dataclass` gives the class its signature as docstring, which the help would show.
-    options_class.__doc__ = Options.__doc__
+    options_class.__doc__ = TableOptions.__doc__
     return options_class
 
 

@@ -71,7 +71,7 @@ class Cell:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class TableOptions:
     """Reproduces a table or figure: trains the runs that it lacks and writes RESULTS.md."""
 
     what: str
@@ -118,7 +118,7 @@ class Options:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Row:
+class TableRow:
     """A row of a table.
 
     Attributes:
@@ -158,7 +158,7 @@ class Column:
     """
 
     heading: str
-    text: Callable[[Row], str]
+    text: Callable[[TableRow], str]
     of: Literal["paper", "ours", "data", "both"] = "ours"
 
 
@@ -201,7 +201,7 @@ class Table:
     seen: tuple[str, ...] | None = None
     columns: tuple[Column, ...] = ()
     pair: Callable[[str, str], tuple[str, str] | None] | None = None
-    below: Callable[[Store, Sequence[Row]], Iterable[str]] = lambda store, rows: ()
+    below: Callable[[Store, Sequence[TableRow]], Iterable[str]] = lambda store, rows: ()
     body: Callable[[Store], str] | None = None
     after: "Callable[[Job], None] | None" = None
 
@@ -225,7 +225,7 @@ class Table:
             for variant in self.variants
         ]
 
-    def rows(self, paper: "Paper", store: Store) -> list[Row]:
+    def rows(self, paper: "Paper", store: Store) -> list[TableRow]:
         """Returns the rows with their records and tests."""
         grid = list(self.grid(paper, store))
 
@@ -243,7 +243,7 @@ class Table:
             self.groups,
         )
         return [
-            Row(
+            TableRow(
                 data=data,
                 label=paper.names.get(data, data),
                 variant=variant,
@@ -381,7 +381,7 @@ class Paper:
     level: Callable[[Store], Iterable[tuple[str, str, str]]] = lambda store: ()
     keys: tuple[str, ...] = ("config", "seed", "test", "correct")
     resolve: Callable[[Config], Config] = lambda config: config
-    options: type[Options] = Options
+    options: type[TableOptions] = TableOptions
     twins: bool = False
 
     @property

@@ -13,7 +13,7 @@ from experiments.core.command import check_settings, options_of
 from experiments.core.kinds import Config
 from experiments.core.paper import Cell, Figure, Job, Paper, Table
 from experiments.core.records import alive, differences
-from gatedjax.data._load import Found, looking
+from gatedjax.data._load import FilesFound, looking
 
 VALUES = ("verdict", "second seed", "table", "second seed of a table", "further seed", "figure")
 """The kinds of missing runs, in the order of training. First comes the first run of a system that a
@@ -176,7 +176,7 @@ def missing_data(paper: Paper, config: Config) -> str | None:
             paper.experiment(config)
         return None
     # `Found` means that the files exist and that no part of them was read.
-    except Found:
+    except FilesFound:
         return None
     except (OSError, ValueError, ImportError) as error:
         text = f"no data: {error}"

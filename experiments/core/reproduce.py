@@ -35,7 +35,7 @@ POLL = 0.2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class ReproduceOptions:
     """Trains the runs that the tables lack: comparisons first, then second seeds, more seeds and
     figures. Ctrl-C stops it, and the same command continues. See docs/plan.md."""
 
@@ -66,11 +66,11 @@ class Options:
     """Folder with the work folders, which are below PAPER/tables."""
 
 
-def _parse_options(args: Sequence[str]) -> Options:
+def _parse_options(args: Sequence[str]) -> ReproduceOptions:
     """Reads the options; exits with status 2 if a value cannot be used."""
     if any(arg.partition("=")[0] == "--measure" for arg in args):
         cli.fail("--measure is no longer an option, because no cost is estimated: leave it out")
-    options = cli.parse_many(Options, list(args), "python -m experiments reproduce")
+    options = cli.parse_many(ReproduceOptions, list(args), "python -m experiments reproduce")
     cli.check_counts(options, "workers")
     if not options.hours > 0:
         cli.fail(f"--hours must be above 0, got {options.hours:g}")
@@ -227,7 +227,7 @@ def train(tasks: Sequence[Task], cores: Sequence[int | None], end: float) -> int
     return 1 if count["failed"] or problems else 0
 
 
-def reproduce(options: Options) -> int:
+def reproduce(options: ReproduceOptions) -> int:
     """Prints the plan and makes the runs; returns the exit status."""
     on_cpu = default_platform() == "cpu"
     end = time.monotonic() + 3600 * options.hours

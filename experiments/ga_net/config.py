@@ -47,7 +47,7 @@ class DataConfig(Files):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(RunConfig):
+class GANetRunConfig(RunConfig):
     """Options of a training run: data, network, training."""
 
     preset: str = "polarity"
@@ -70,7 +70,7 @@ BY_ACCURACY: Changes = {"train.best_metric": "accuracy", "train.best_mode": "max
 
 def _preset(
     name: DataName, num_steps: int, every: int, half_width: float, changes: Changes
-) -> Config:
+) -> GANetRunConfig:
     """Returns the configuration of a preset.
 
     Args:
@@ -80,7 +80,7 @@ def _preset(
       half_width: half of the window of local attention, in words.
       changes: further changes.
     """
-    config = Config(preset=name, data=DataConfig(name=name, embeddings=GLOVE))
+    config = GANetRunConfig(preset=name, data=DataConfig(name=name, embeddings=GLOVE))
     defaults = {
         "model.local_half_width": half_width,
         "train.early_stop_patience": 5,
@@ -126,7 +126,7 @@ _PRESETS = (
     _preset("imdb", 1056, 352, 20.0, _IMDB),
     _preset("ag_news", 8450, 1690, 8.0, {"data.min_count": 2}),
 )
-PRESETS: dict[str, Config] = {config.preset: config for config in _PRESETS}
+PRESETS: dict[str, GANetRunConfig] = {config.preset: config for config in _PRESETS}
 
 SWEPT = {
     "learning rate": ("learning_rates", "train.optimizer.learning_rate"),

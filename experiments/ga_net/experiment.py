@@ -5,7 +5,7 @@ import numpy as np
 from experiments.core.experiment import Experiment, Predictions, best, last
 from experiments.core.kinds import Json, Params
 from experiments.core.text import Texts, for_training, read_texts
-from experiments.ga_net.config import Config, DataConfig
+from experiments.ga_net.config import DataConfig, GANetRunConfig
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax.data import for_schedule
@@ -35,7 +35,7 @@ def texts_of(config: DataConfig, embedding_dim: int) -> Texts:
     )
 
 
-def experiment(config: Config) -> Experiment:
+def experiment(config: GANetRunConfig) -> Experiment:
     """Returns the experiment of a configuration."""
     texts = texts_of(config.data, config.model.embedding_dim)
     parts = for_training(texts, config.data)

@@ -15,7 +15,17 @@ from experiments.core import columns as c
 from experiments.core.columns import cell, screen
 from experiments.core.config import Changes, value_at
 from experiments.core.origins import NOT_RUN
-from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.paper import (
+    Claim,
+    Column,
+    Figure,
+    Job,
+    Paper,
+    Table,
+    TableOptions,
+    TableRow,
+    Variant,
+)
 from experiments.core.paper import variants as by_name
 from experiments.core.records import COLLAPSED, LAST, Record, Records, Store, alive, format_average
 from experiments.ga_net import faithfulness, figures, reported, roar
@@ -99,7 +109,7 @@ VARIANTS = by_name(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GANetOptions(Options):
+class GANetOptions(TableOptions):
     """Options of the tables of this paper."""
 
     systems: tuple[SystemName, ...] = tuple(reported.SYSTEMS)
@@ -121,7 +131,7 @@ class GANetOptions(Options):
         roar.check(self)
 
 
-def gated(row: Row) -> bool:
+def gated(row: TableRow) -> bool:
     """Returns True if the row is of a system with gates."""
     return row.variant.startswith("ganet")
 
@@ -192,7 +202,7 @@ BY_GUMBEL = "ganet_by_soft_gumbel"
 def mode(name: str) -> Column:
     """Returns a column with the mean accuracy and density of a kind of gates."""
 
-    def text(row: Row) -> str:
+    def text(row: TableRow) -> str:
         tested = [record["test"] for record in alive(row.records)]
         if not tested:
             return COLLAPSED if row.records else NOT_RUN
@@ -257,7 +267,7 @@ def paper_operations(heading: str, cell: Any) -> Column:
       cell: a function of (operations of soft attention, of GA-Net) that returns the text.
     """
 
-    def text(row: Row) -> str:
+    def text(row: TableRow) -> str:
         if row.data not in reported.DENSITY:
             return "-"
         return cell(*(reported.FLOPS[system][row.data] for system in ("soft", "ganet")))
@@ -285,7 +295,7 @@ def our_operations(heading: str, cell: Any, *, says_why: bool = False) -> Column
       says_why: True shows the reason of a missing number instead of a dash.
     """
 
-    def text(row: Row) -> str:
+    def text(row: TableRow) -> str:
         records = alive(row.records)
         if not records:
             return (COLLAPSED if row.records else NOT_RUN) if says_why else "-"

@@ -12,7 +12,7 @@ from experiments.core.command import run_of
 from experiments.core.config import Files, with_changes
 from experiments.core.kinds import Json, Records
 from experiments.core.records import RESULTS, read_json, write_json, write_text
-from experiments.ga_net.config import PRESETS, SWEPT, Config, DataName, SystemName, swept
+from experiments.ga_net.config import PRESETS, SWEPT, DataName, GANetRunConfig, SystemName, swept
 from experiments.ga_net.paper import PAPER
 from gatedjax import analysis
 from gatedjax._utils.cpu import prepare_cpu
@@ -62,7 +62,7 @@ FILES = ("data_dir", "manual_dir", "embeddings")
 """The options that are also fields of the data."""
 
 
-def trials(options: TuneConfig) -> list[tuple[dict[str, float], Config]]:
+def trials(options: TuneConfig) -> list[tuple[dict[str, float], GANetRunConfig]]:
     """Returns (values that vary, configuration) for each combination of the options' values."""
     changes: Json = {"train.seed": options.seed, "model.system": options.system}
     overrides = {f"data.{name}": getattr(options, name) for name in FILES}

@@ -53,7 +53,7 @@ class DataConfig(Files):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(RunConfig):
+class GAReaderRunConfig(RunConfig):
     """A training run: its data, its network and its training."""
 
     recorded: ClassVar[tuple[str, ...]] = ("epochs", "halve_after", "patience_epochs")
@@ -100,7 +100,7 @@ class Config(RunConfig):
         return with_changes(self.train, changes)
 
 
-def _preset(name: DataName, *, dropout: float, released: bool) -> Config:
+def _preset(name: DataName, *, dropout: float, released: bool) -> GAReaderRunConfig:
     """Returns the preset of a data set of the paper.
 
     It has Adam with a learning rate of 5e-4, gradients clipped at 10, and batches of 32. As in the
@@ -113,7 +113,7 @@ def _preset(name: DataName, *, dropout: float, released: bool) -> Config:
       released: True has the authors' released settings: characters of words, fixed word vectors and
         the qe-comm feature. Otherwise the network is wider, trains its vectors and has no feature.
     """
-    return Config(
+    return GAReaderRunConfig(
         preset=name,
         data=DataConfig(name=name, embeddings=GLOVE),
         model=GAReaderConfig(
@@ -133,8 +133,8 @@ def _preset(name: DataName, *, dropout: float, released: bool) -> Config:
     )
 
 
-PRESETS: dict[str, Config] = {
-    "toy": Config(
+PRESETS: dict[str, GAReaderRunConfig] = {
+    "toy": GAReaderRunConfig(
         preset="toy",
         epochs=None,
         halve_after=None,

@@ -13,7 +13,7 @@ from experiments.core.experiment import Experiment, count_parameters
 from experiments.core.kinds import Json, Params
 from experiments.core.origins import join_remarks
 from experiments.core.records import write_json
-from experiments.ga_reader.config import Config, DataConfig
+from experiments.ga_reader.config import DataConfig, GAReaderRunConfig
 from gatedjax import data as gdata
 from gatedjax.models import GAReader, GAReaderTask
 from gatedjax.text._folders import CHARACTERS
@@ -98,7 +98,7 @@ UNREAD = {"batch_size": 1, "eval_batch_size": 1, "max_shapes": 1, "fraction": 1,
 The cache of `read_questions` sees them as constants."""
 
 
-def experiment(config: Config) -> Experiment:
+def experiment(config: GAReaderRunConfig) -> Experiment:
     """Returns the run of a configuration."""
     data, spelt = config.data, config.model.characters.char_dim > 0
     questions = read_questions(with_changes(data, UNREAD), config.model.embedding_dim)

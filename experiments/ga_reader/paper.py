@@ -20,16 +20,16 @@ from experiments.core.paper import (
     Column,
     Figure,
     Job,
-    Options,
     Paper,
-    Row,
     Table,
+    TableOptions,
+    TableRow,
     Variant,
     variants,
 )
 from experiments.core.records import LAST, Record, Records, Store
 from experiments.ga_reader import figures, reported, statistics
-from experiments.ga_reader.config import START, Config, base_of, feature_of
+from experiments.ga_reader.config import START, GAReaderRunConfig, base_of, feature_of
 from experiments.ga_reader.experiment import experiment
 from gatedjax import analysis
 from gatedjax._utils.options import Several, Unset
@@ -75,7 +75,7 @@ FROM_CORPUS = ("minus", "corpus")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ReaderOptions(Options):
+class ReaderOptions(TableOptions):
     """Options of the tables of this paper."""
 
     variants: Several[str] = ()
@@ -100,7 +100,7 @@ class ReaderOptions(Options):
     """Steps between evaluations, and between checkpoints."""
     random_vectors: ClassVar = ("toy",)
 
-    def changes(self, preset: Config) -> Changes:
+    def changes(self, preset: GAReaderRunConfig) -> Changes:
         """Returns the changes that the options make to a preset."""
         every = self.eval_every
         changes = {
@@ -218,7 +218,7 @@ def accuracies(
     )
 
 
-def paper_accuracy(part: int) -> Callable[[Row], float | None]:
+def paper_accuracy(part: int) -> Callable[[TableRow], float | None]:
     """Returns the column of the paper's accuracy of its readers: 0 in validation, 1 in the test."""
     return lambda row: reported.OWN.get(row.variant, {}).get(row.data, (None, None))[part]
 
@@ -238,10 +238,10 @@ def comparison_table(store: Store, table: Table, data: str) -> Table:
         pairs["helps"] = records[feature], records[base]
     single = statistics.one_sided_texts(pairs)
 
-    def one_sided(row: Row) -> str:
+    def one_sided(row: TableRow) -> str:
         return "-" if row.comparison is None else single[row.variant]
 
-    def below(store: Store, rows: Sequence[Row]) -> Iterator[str]:
+    def below(store: Store, rows: Sequence[TableRow]) -> Iterator[str]:
         lines = [
             sentence(row.label, VARIANTS[base].title, row.title, row.comparison)
             for row in rows

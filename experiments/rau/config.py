@@ -39,7 +39,7 @@ class DataConfig(Files):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(RunConfig):
+class RAURunConfig(RunConfig):
     """Options of a training run: data, network, training."""
 
     preset: str = "digits"
@@ -68,7 +68,7 @@ PTB_ROW = 46_480
 
 def _classifier(
     preset: str, name: DataName, changes: Changes, epochs: int, every: int = 1, batch: int = 128
-) -> Config:
+) -> RAURunConfig:
     """Returns the preset of a classifier, which is evaluated and saved after each `every` epochs.
 
     Args:
@@ -87,7 +87,7 @@ def _classifier(
         "train.optimizer.clip_norm": 1.0,
     }
     data = DataConfig(name=name, batch_size=batch)
-    return with_changes(Config(preset=preset, data=data), {**steps, **changes})
+    return with_changes(RAURunConfig(preset=preset, data=data), {**steps, **changes})
 
 
 # Settings of SGD from the paper's Table 4; the settings that it leaves open are usual for these
@@ -101,7 +101,7 @@ _PTB = {
 }
 
 
-def _language_model(size: str) -> Config:
+def _language_model(size: str) -> RAURunConfig:
     """Returns the preset of a language model, which is evaluated and saved after each epoch."""
     hidden, scale, window, epochs, full_rate, decay, dropout, clip_norm = _PTB[size]
     epoch = -(-PTB_ROW // window)
@@ -126,7 +126,7 @@ def _language_model(size: str) -> Config:
         "train.optimizer.clip_norm": clip_norm,
     }
     data = DataConfig(name="ptb", batch_size=20, eval_batch_size=20, window=window)
-    return with_changes(Config(preset=f"ptb_{size}", data=data), changes)
+    return with_changes(RAURunConfig(preset=f"ptb_{size}", data=data), changes)
 
 
 # Images are trained by Adam on a cosine schedule to 0, in batches of 128, for 6 or 8 epochs of
@@ -148,7 +148,7 @@ _PRESETS = (
     _classifier("imdb_100", "imdb", {"model.hidden": 100, **_IMDB}, epochs=10, batch=32),
     *map(_language_model, _PTB),
 )
-PRESETS: dict[str, Config] = {config.preset: config for config in _PRESETS}
+PRESETS: dict[str, RAURunConfig] = {config.preset: config for config in _PRESETS}
 
 START = Start(
     name="rau",

@@ -20,7 +20,7 @@ from experiments.core.text import (
     vocabulary_parts,
     write_words,
 )
-from experiments.rau.config import Config, DataConfig
+from experiments.rau.config import DataConfig, RAURunConfig
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax.models import RAUClassifier, RAULanguageModel, RAULanguageTask, RAUTask
@@ -58,7 +58,7 @@ def _image_parts(config: DataConfig) -> Json:
     }
 
 
-def _texts(config: Config) -> Texts:
+def _texts(config: RAURunConfig) -> Texts:
     """Returns the reviews of a run; the vocabulary has only words of the training text."""
     data = config.data
     return read_texts(
@@ -73,7 +73,7 @@ def _texts(config: Config) -> Texts:
     )
 
 
-def experiment(config: Config) -> Experiment:
+def experiment(config: RAURunConfig) -> Experiment:
     """Returns the experiment of a configuration."""
     data = config.data
     if data.name == "ptb":
@@ -91,7 +91,7 @@ def experiment(config: Config) -> Experiment:
     return Experiment(task=RAUTask(model), facts=facts, count=count_parameters, **parts)
 
 
-def language_model(config: Config) -> Experiment:
+def language_model(config: RAURunConfig) -> Experiment:
     """Returns the experiment of a language model.
 
     The best parameters are those of the lowest validation loss after an epoch, measured on

@@ -16,7 +16,7 @@ from experiments.core.paper import Job, Variant
 from experiments.core.records import Store
 from experiments.core.text import load_splits
 from experiments.rau import reported
-from experiments.rau.config import PRESETS, PTB_ROW, TRAIN_EXAMPLES, CellName, Config
+from experiments.rau.config import PRESETS, PTB_ROW, TRAIN_EXAMPLES, CellName, RAURunConfig
 from experiments.rau.experiment import count_parameters
 from experiments.rau.images import plot_images
 from gatedjax import analysis
@@ -186,7 +186,7 @@ def table2() -> str:
     return analysis.render_table([*headings, *reported.CELLS.values()], rows)
 
 
-def _classifier(config: Config) -> list[str]:
+def _classifier(config: RAURunConfig) -> list[str]:
     """Returns the cells of a preset in Table 2."""
     name, model, optimizer = config.data.name, config.model, config.train.optimizer
     epochs = config.train.num_steps * config.data.batch_size / TRAIN_EXAMPLES[name]
@@ -208,7 +208,7 @@ def table4() -> str:
     return analysis.render_table(["preset", "", *reported.PTB_COLUMNS], rows)
 
 
-def _language(config: Config) -> list[str]:
+def _language(config: RAURunConfig) -> list[str]:
     """Returns the cells of a preset in Table 4."""
     model, train, data = config.model, config.train, config.data
     epoch = -(-PTB_ROW // data.window)

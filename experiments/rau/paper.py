@@ -13,7 +13,17 @@ from experiments.core.columns import print_metrics, print_time
 from experiments.core.comparison import SHOWN, WINDOW_SAMPLES
 from experiments.core.config import Changes
 from experiments.core.origins import NOT_RUN
-from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.paper import (
+    Claim,
+    Column,
+    Figure,
+    Job,
+    Paper,
+    Table,
+    TableOptions,
+    TableRow,
+    Variant,
+)
 from experiments.core.records import LAST, Records, Store
 from experiments.rau import figures, reported
 from experiments.rau.config import START, CellName
@@ -59,7 +69,7 @@ RATES = [at_rate(cell, rate) for rate in reported.LEARNING_RATES.values() for ce
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RAUOptions(Options):
+class RAUOptions(TableOptions):
     """Options of the tables of this paper."""
 
     cells: tuple[CellName, ...] = ("rau", "gru", "lstm")
@@ -118,7 +128,7 @@ def matched_cells(job: Job, data: str) -> Iterable[Variant | str]:
 def result(heading: str, part: str) -> Column:
     """Returns a column with accuracy or perplexity of "validation", "test" or "test_last"."""
 
-    def text(row: Row) -> str:
+    def text(row: TableRow) -> str:
         name, digits = ("perplexity", 2) if row.data in LANGUAGE else ("accuracy", 4)
         if part == "test_last":
             return c.at_last_step(row.records, name, digits, times=1)
@@ -155,7 +165,7 @@ TABLE1 = Table(
 )
 
 
-def better(row: Row) -> str:
+def better(row: TableRow) -> str:
     """Returns the name of the better system of a row, or the reason why none is better."""
     if row.comparison is None:
         return "-"

@@ -31,7 +31,17 @@ from experiments.core.config import Changes, with_changes
 from experiments.core.kinds import Array, Json
 from experiments.core.origins import NOT_RUN, beside, other_data, substitute_of
 from experiments.core.origins import columns as origins
-from experiments.core.paper import Claim, Column, Figure, Job, Options, Paper, Row, Table, Variant
+from experiments.core.paper import (
+    Claim,
+    Column,
+    Figure,
+    Job,
+    Paper,
+    Table,
+    TableOptions,
+    TableRow,
+    Variant,
+)
 from experiments.core.paper import variants as by_name
 from experiments.core.records import (
     COLLAPSED,
@@ -159,7 +169,7 @@ OF_ATTENTION = ("table6", "table7", *analyses.FIGURES)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SSANOptions(Options):
+class SSANOptions(TableOptions):
     """Options of the tables of this paper."""
 
     layers: tuple[int, ...] = reported.LAYERS
@@ -235,7 +245,7 @@ TESTS = (
 STEPS = columns.parameters("steps", "steps")
 
 
-def last_loss(row: Row) -> str:
+def last_loss(row: TableRow) -> str:
     """Returns the mean of the last finite training losses of all runs, collapsed runs included."""
     curves = [record.get("train_curve", ()) for record in row.records]
     finite = [[loss for _, loss, *_ in curve if loss is not None] for curve in curves]
@@ -266,7 +276,7 @@ def pair_with_learning_san(data: str, variant: str) -> tuple[str, str] | None:
     return pair_with_san(data, variant, learning_name(data, BASE))
 
 
-def verdicts(store: Store, rows: Sequence[Row], pair: Pair = pair_with_san) -> Iterator[str]:
+def verdicts(store: Store, rows: Sequence[TableRow], pair: Pair = pair_with_san) -> Iterator[str]:
     """Yields a paragraph for each data set: comparisons with the standard network, and the data.
 
     A line for each network compares it with the standard network; lines with the accuracy of the
@@ -564,7 +574,7 @@ def mean(records: Records, score: Score, times: float = 100) -> str:
       score: the path of the score in a record, or a function of the record.
       times: the factor of the score, 100 for percent.
     """
-    row = Row(data="", label="", variant="", title="", records=records)
+    row = TableRow(data="", label="", variant="", title="", records=records)
     return metric("", score, 2, times=times).text(row)
 
 

@@ -20,7 +20,7 @@ from gatedjax.export import ModelCard
 from gatedjax.export._folder import check_target
 from gatedjax.text._asides import MAX_ASIDE, check_share
 from gatedjax.text._model import check_inputs, networks
-from gatedjax.text._options import Options, check_options
+from gatedjax.text._options import TextOptions, check_options
 from gatedjax.text._read import Columns, infer_task, open_table
 from gatedjax.text._tags import open_sentences
 from gatedjax.text._training import COLUMNS, Data, train_model
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 _ARGUMENTS = {
     f"{field.name} must": f"--{field.name.replace('_', '-')} must"
-    for field in dataclasses.fields(Options)
+    for field in dataclasses.fields(TextOptions)
 } | {
     "overwrite=True": "--overwrite",
     "another workdir": "another folder (--workdir DIR)",
@@ -119,7 +119,7 @@ class TrainingOptions(TrainConfig):
 
 
 @dataclasses.dataclass(kw_only=True)
-class TrainOptions(Options, DataOptions):
+class TrainOptions(TextOptions, DataOptions):
     """Trains a classifier of your texts, or a tagger, and writes it to a folder.
 
     Labelled texts are a .csv, .tsv or .jsonl file with columns text and label (or premise,
@@ -231,7 +231,7 @@ def _infer_task(args: Sequence[str]) -> str:
         return "text"  # because the reader of the data reports the error
 
 
-def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
+def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
     """Parses a command line; returns its options, the task, and the options of training."""
     args = without_removed_options(args)
     for name in _option_names(args, "train"):
@@ -243,7 +243,7 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
     name = _value_of(args, "--model") or next(iter(available))
     if name not in available:
         with refusals(_ARGUMENTS):
-            check_options(Options(name), kind)
+            check_options(TextOptions(name), kind)
     default = available[name].config
     network: Any = Annotated[type(default), tyro.conf.arg(name="model")]
     fields: list[Any] = [("network", network, dataclasses.field(default=default))]
@@ -255,14 +255,16 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, Options]:
     options_class.__doc__ = TrainOptions.__doc__
     args = _with_model_names(args, options_class)
     command: TrainOptions = parse(options_class, args, f"{program()} train")
-    options = {field.name: getattr(command, field.name) for field in dataclasses.fields(Options)}
+    options = {
+        field.name: getattr(command, field.name) for field in dataclasses.fields(TextOptions)
+    }
     options |= {
         "network": {
             option: _at(command.network, option) for option in _option_names(args, "model")
         },
         "training": {option: _at(command.train, option) for option in _option_names(args, "train")},
     }
-    return command, kind, Options(**options)
+    return command, kind, TextOptions(**options)
 
 
 def _print_line(line: str) -> None:
@@ -284,7 +286,7 @@ def _open_data(command: TrainOptions, kind: str, data: str) -> Data:
     return open_table(data, columns, encoding=command.encoding)
 
 
-def _train(command: TrainOptions, kind: str, options: Options) -> int:
+def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
     check_options(options, kind)
     check_share(command.max_aside)
     out = command.out.expanduser()
@@ -328,7 +330,7 @@ def _train(command: TrainOptions, kind: str, options: Options) -> int:
     return 0
 
 
-def _card(command: TrainOptions, kind: str, report: Any, options: Options) -> ModelCard:
+def _card(command: TrainOptions, kind: str, report: Any, options: TextOptions) -> ModelCard:
     metrics = {
         f"{part} {name}": float(report[part][name])
         for part in ("validation", "test")

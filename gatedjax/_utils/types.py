@@ -8,7 +8,7 @@ Params: TypeAlias = Any
 """The parameters of a network: nested dicts of arrays."""
 Output: TypeAlias = Any
 """The output of a network: a struct with `logits` and with arrays for analysis."""
-Options: TypeAlias = dict[str, Any]
+Keywords: TypeAlias = dict[str, Any]
 """Keyword arguments for another function."""
 Json: TypeAlias = dict[str, Any]
 """A JSON object as a dict."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gatedjax._utils.terminal import clean
-from gatedjax._utils.types import Options
+from gatedjax._utils.types import Keywords
 from gatedjax.analysis._figure import DASHES, MARKERS, PALETTE, new_figure, save, style
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def plot_learning_curves(
             axes.set(xlabel="step", ylabel=clean(metric))
             for (name, split), points in lines.items():
                 i = names.index(name)
-                look: Options = {"color": PALETTE[i % len(PALETTE)]}
+                look: Keywords = {"color": PALETTE[i % len(PALETTE)]}
                 if split == "train":
                     look |= {"linewidth": 0.9, "alpha": 0.55}
                 else:
@@ -194,7 +194,7 @@ def _draw_line_with_bars(axes: "Axes", i: int, points: Points) -> None:
         axes.plot(*zip(*single, strict=True), **look | hollow, zorder=3)
 
 
-def _line_style(i: int) -> Options:
+def _line_style(i: int) -> Keywords:
     """Returns Matplotlib's options for the line with index i."""
     return {
         "color": PALETTE[i % len(PALETTE)],

@@ -251,7 +251,7 @@ def faithfulness(
     used = np.flatnonzero((lengths > 0) & (np.asarray(batch.get("weight", 1.0)) > 0))
     if not used.size:
         raise ValueError("batch must have a text with words and a weight above 0")
-    network = _passes.Network(model)
+    network = _passes.StaticNetwork(model)
     runner = _Runner(_passes, network, params, rows, deletion, unk)
     shape = tokens.shape
     tokens, lengths, real = tokens[used], lengths[used], real[used]
@@ -367,7 +367,7 @@ def rationale_scores(
     if source not in get_args(Source):
         raise ValueError(f"source must be one of {get_args(Source)}, got {source!r}")
     tokens, lengths, real = texts_of(batch)
-    runner = _Runner(_passes, _passes.Network(model), params, rows, "remove", 1)
+    runner = _Runner(_passes, _passes.StaticNetwork(model), params, rows, "remove", 1)
     scores = runner.compute_scores(source, tokens, lengths, runner.predict(tokens, lengths))
     return np.where(real, scores, 0)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gatedjax._utils.terminal import clean
-from gatedjax._utils.types import Options
+from gatedjax._utils.types import Keywords
 from gatedjax.analysis._figure import INK, PALETTE, largest_of, new_figure, save, style
 from gatedjax.analysis._heatmap import (
     _add_sheet,
@@ -144,7 +144,7 @@ def _draw(
     height = bottom + (0.74 if grids else 0.15)
     axes = _add_sheet(figure, (width, height), _MARGIN, heading)
     for n, name in enumerate(names):
-        look: Options = {"color": INK}
+        look: Keywords = {"color": INK}
         if bold[n]:
             look = {"weight": "bold", "color": PALETTE[1]}
         axes.text(x_left - 0.07, top + (n + 0.5) * _CELL, name, fontsize=_SIZE, ha="right",

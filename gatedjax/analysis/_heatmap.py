@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gatedjax._utils.terminal import clean
-from gatedjax._utils.types import Options
+from gatedjax._utils.types import Keywords
 from gatedjax.analysis._figure import INK, largest_of, new_figure, save, style
 from gatedjax.analysis._text import check_word_values
 
@@ -176,7 +176,7 @@ def _draw_box(
     x, width = x + 0.015, width - 0.03
     y, height = y + 0.02, height - 0.04
     if is_open is None:
-        look: Options = {"edgecolor": _CELL_EDGE, "linewidth": 0.6, "zorder": 2}
+        look: Keywords = {"edgecolor": _CELL_EDGE, "linewidth": 0.6, "zorder": 2}
     elif is_open:
         look = {"edgecolor": _OPEN_EDGE, "linewidth": 1.5, "zorder": 3}
     else:

@@ -20,7 +20,7 @@ from gatedjax._utils.types import Params, Tree
 Arrays = dict[str, np.ndarray]
 
 
-class Network(ByIdentity):
+class StaticNetwork(ByIdentity):
     """A network as a static argument of compiled functions."""
 
     def output(
@@ -51,7 +51,7 @@ def _take_word_values(output: Tree, name: str, shape: tuple[int, ...]) -> Tree:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def predict(network: Network, params: Params, tokens: Tree, lengths: Tree) -> Tree:
+def predict(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree) -> Tree:
     """Computes "logits", and "attention", "gates" and "gate_logits" [B, T] if there are any."""
     output = network.output(params, tokens, lengths)
     names = ["attention"]
@@ -62,14 +62,14 @@ def predict(network: Network, params: Params, tokens: Tree, lengths: Tree) -> Tr
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def force(network: Network, params: Params, tokens: Tree, lengths: Tree, gates: Tree) -> Tree:
+def force(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree, gates: Tree) -> Tree:
     """Computes "logits" and "attention" with the gates set to `gates` [B, T]."""
     output = network.output(params, tokens, lengths, gates[None], method="with_gates")
     return {"logits": output.logits[0], "attention": output.attention[0]}
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def gradient(network: Network, params: Params, tokens: Tree, lengths: Tree) -> Tree:
+def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree) -> Tree:
     """Computes gradient times input [B, T]: sum_e x_te d log p_j / d x_te, j the predicted class.
 
     The vectors x are the output of the first layer that maps the tokens [B, T] to [B, T, E].

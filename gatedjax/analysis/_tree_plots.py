@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gatedjax._utils.terminal import clean
-from gatedjax._utils.types import Options
+from gatedjax._utils.types import Keywords
 from gatedjax.analysis._figure import PALETTE, new_figure, save, style
 from gatedjax.analysis._heatmap import Ruler, _add_sheet, _break_lines, _make_ruler, _shorten
 from gatedjax.analysis._trees import Span, SpanTree
@@ -144,7 +144,7 @@ def _draw_branches(
         color = PALETTE[0] if gold is None or node in gold_spans else _PLAIN
         # A node is a bar over its parts with a vertical line down to each part, because lines from
         # a point to many parts would cross the lines of deeper nodes.
-        look: Options = {"color": color, "linewidth": 1.2, "solid_capstyle": "round", "zorder": 2}
+        look: Keywords = {"color": color, "linewidth": 1.2, "solid_capstyle": "round", "zorder": 2}
         axes.plot([at[children[0]], at[children[-1]]], [y, y], **look)
         for child in children:
             axes.plot([at[child]] * 2, [y, ground - level * heights.get(child, 0)], **look)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from gatedjax.data.files import _unpack
-from gatedjax.data.files._lines import Rows
+from gatedjax.data.files._lines import FileRows
 from gatedjax.data.files._source import Source, SourceInfo
 from gatedjax.data.sets._all import check_known, not_there, resolve, resolve_config
 from gatedjax.data.sets._all import names as names
@@ -24,13 +24,13 @@ _LOG = logging.getLogger("gatedjax.data")
 _LOOKING: contextvars.ContextVar[bool] = contextvars.ContextVar("looking", default=False)
 
 
-class Found(Exception):
+class FilesFound(Exception):
     """Raised by `load` inside `looking` if the files of the data set exist."""
 
 
 @contextlib.contextmanager
 def looking() -> Iterator[None]:
-    """Makes `load` check for files only: it raises `Found`, or an error for missing files.
+    """Makes `load` check for files only: it raises `FilesFound`, or an error for missing files.
 
     A command that reads many files can check in milliseconds that its first data set exists.
     """
@@ -168,7 +168,7 @@ def load(
     if _LOOKING.get():
         if isinstance(declared, DataSet):
             _look(declared, data_dir, manual_dir)
-        raise Found(name)
+        raise FilesFound(name)
     if isinstance(declared, Embedded):
         return declared.source(split)
 
@@ -195,7 +195,7 @@ def load(
     return declared.source(examples, info, report, read_part)
 
 
-def _substitute(declared: DataSet, part: str, rows: Rows) -> str | None:
+def _substitute(declared: DataSet, part: str, rows: FileRows) -> str | None:
     """Returns a description of how the rows differ from the official data, or None."""
     official = declared.official[part]
     # Raw lines are counted and not examples, because the official numbers count the lines of the
@@ -206,7 +206,9 @@ def _substitute(declared: DataSet, part: str, rows: Rows) -> str | None:
     return counts if rows.note is None else f"{rows.note}: {counts}"
 
 
-def _check(declared: DataSet, part: str, rows: Rows, substitute: str | None, strict: bool) -> None:
+def _check(
+    declared: DataSet, part: str, rows: FileRows, substitute: str | None, strict: bool
+) -> None:
     """Raises ValueError for rows that cannot be used; logs the number of rows set aside."""
     name, unit, aside = declared.name, declared.unit, rows.quarantine
     if strict and (aside or substitute):
@@ -233,7 +235,7 @@ def _read_part(
     data_dir: str | Path | None,
     manual_dir: str | Path | None,
     unpack_limit: int | None,
-) -> Rows:
+) -> FileRows:
     """Reads an official part: raw files if manual_dir has them, else the TFDS set."""
     name = declared.name
     if manual_dir is not None:

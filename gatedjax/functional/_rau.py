@@ -11,8 +11,8 @@ from gatedjax.functional._devices import compile_outside_jit, run_core
 from gatedjax.functional._masked_scan import scan_steps
 from gatedjax.functional._rau_step import (
     AnyRAUWeights,
-    Options,
     RAUAttention,
+    RAUOptions,
     RAUTimeState,
     RAUWeights,
     advance,
@@ -158,7 +158,7 @@ def rau_attention(
 
 
 def _attention(
-    options: Options,
+    options: RAUOptions,
     weights: Weights,
     xs: Array,
     mask: Array | None,
@@ -174,7 +174,7 @@ def _attention(
 
 def _plain(
     reverse: bool,
-    options: Options,
+    options: RAUOptions,
     weights: Weights,
     xs: Array,
     mask: Array | None,
@@ -212,7 +212,7 @@ def _join_blocks(early: Array, late: Array) -> Array:
 
 
 def _gate_sums(
-    form: Form, options: Options, weights: RAUWeights, dtype: jnp.dtype, wide: jnp.dtype
+    form: Form, options: RAUOptions, weights: RAUWeights, dtype: jnp.dtype, wide: jnp.dtype
 ) -> tuple[GateSums, Array]:
     """Returns the sums of all blocks, with the candidate's block last, and the bias of U_c h."""
     size = weights.recurrent.shape[0]
@@ -239,7 +239,7 @@ def _gate_sums(
 def _forward(
     form: Form,
     reverse: bool,
-    options: Options,
+    options: RAUOptions,
     weights: RAUWeights,
     xs: Array,
     mask: Array | None,
@@ -289,11 +289,11 @@ def _forward(
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _rau(form: Form, reverse: bool, options: Options, *arguments: Tree) -> tuple[Array, Array]:
+def _rau(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> tuple[Array, Array]:
     return _forward(form, reverse, options, *arguments)[0]
 
 
-def _rau_fwd(form: Form, reverse: bool, options: Options, *arguments: Tree) -> Tree:
+def _rau_fwd(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> Tree:
     result, saved = _forward(form, reverse, options, *arguments)
     return result, (arguments, saved)
 
@@ -301,7 +301,7 @@ def _rau_fwd(form: Form, reverse: bool, options: Options, *arguments: Tree) -> T
 def _loop_back(
     form: Form,
     reverse: bool,
-    options: Options,
+    options: RAUOptions,
     residuals: Tree,
     cotangents: Tree,
     blocks: tuple[Array, Array],
@@ -365,7 +365,7 @@ def _loop_back(
 
 @compile_outside_jit(*range(3))
 def _rau_bwd(
-    form: Form, reverse: bool, options: Options, residuals: Tree, cotangents: Tree
+    form: Form, reverse: bool, options: RAUOptions, residuals: Tree, cotangents: Tree
 ) -> Tree:
     (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype

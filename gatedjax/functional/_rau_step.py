@@ -119,7 +119,7 @@ def initial_state(attention: str, rows: int, size: int, dtype: Dtype) -> Tree:
     return RAUTimeState(hidden, column - jnp.inf, column)
 
 
-class Options(NamedTuple):
+class RAUOptions(NamedTuple):
     """The static options of a step."""
 
     attention: RAUAttention
@@ -194,14 +194,14 @@ def rau_step(
 
 
 def advance(
-    options: Options, weights: Weights, carry: Carry, x: Array, dropout: Array | None
+    options: RAUOptions, weights: Weights, carry: Carry, x: Array, dropout: Array | None
 ) -> Tree:
     """Computes `rau_step` without its checks."""
     return advance_and_attend(options, weights, carry, x, dropout)[0]
 
 
 def advance_and_attend(
-    options: Options, weights: Weights, carry: Carry, x: Array, dropout: Array | None
+    options: RAUOptions, weights: Weights, carry: Carry, x: Array, dropout: Array | None
 ) -> tuple[Tree, Array]:
     """Returns the result of `advance` and the attention weights p of the step."""
     timed = isinstance(carry, RAUTimeState)
@@ -307,7 +307,7 @@ _FORMS: dict[str, Callable[[Any, _Inputs, bool], tuple[Array, Array]]] = {
 }
 
 
-def check_options(attention: Any, rescale: Any, reset_after: Any) -> Options:
+def check_options(attention: Any, rescale: Any, reset_after: Any) -> RAUOptions:
     """Checks the options of a step and returns them together."""
     if attention == "time":
         raise ValueError(
@@ -321,11 +321,11 @@ def check_options(attention: Any, rescale: Any, reset_after: Any) -> Options:
             raise TypeError(f"{name} must be True or False, got {value!r}")
     if rescale and attention == "sigmoid":
         raise ValueError("rescale must be False for attention='sigmoid': there is no softmax axis")
-    return Options(attention, rescale, reset_after)
+    return RAUOptions(attention, rescale, reset_after)
 
 
 def check_rau_weights(
-    weights: AnyRAUWeights, xs: Any, xs_axes: str, options: Options
+    weights: AnyRAUWeights, xs: Any, xs_axes: str, options: RAUOptions
 ) -> tuple[int, int]:
     """Checks type, shapes and dtypes of weights against xs [..., D]; returns (D, H)."""
     kinds: dict[str, tuple[type[AnyRAUWeights], ...]] = {
@@ -352,7 +352,7 @@ def check_rau_weights(
 
 
 def _shapes_of(
-    weights: Weights, options: Options
+    weights: Weights, options: RAUOptions
 ) -> Callable[[int, int], dict[str, tuple[int, ...]]]:
     def shapes(features: int, hidden: int) -> dict[str, tuple[int, ...]]:
         both = features + hidden
@@ -373,7 +373,7 @@ def _shapes_of(
     return shapes
 
 
-def check_carry(name: str, carry: Carry, shape: tuple[int, int], options: Options) -> None:
+def check_carry(name: str, carry: Carry, shape: tuple[int, int], options: RAUOptions) -> None:
     """Raises unless the carry has the type of the attention form and the shape [B, H]."""
     timed = options.attention == "time_causal"
     if timed != isinstance(carry, RAUTimeState):

@@ -21,7 +21,7 @@ from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.numbers import make_plain
-from gatedjax._utils.types import Options
+from gatedjax._utils.types import Keywords
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import (
     check_at_least,
@@ -161,8 +161,8 @@ class AGT(nn.Module):
     def setup(self) -> None:
         """Creates the layers."""
         c = self.config
-        types: Options = {"dtype": jnp.dtype(c.dtype)}
-        dense: Options = types | {"kernel_init": nn.initializers.glorot_uniform()}
+        types: Keywords = {"dtype": jnp.dtype(c.dtype)}
+        dense: Keywords = types | {"kernel_init": nn.initializers.glorot_uniform()}
         self.embed = word_vectors(self)
         if c.system != "average":
             self.projection = nn.Dense(c.hidden, **dense)

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, Key
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.removed import removed_from
-from gatedjax._utils.types import Options, Output
+from gatedjax._utils.types import Keywords, Output
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._relaxations import binarize
 from gatedjax.gates import Estimator, SoftGumbel
@@ -103,7 +103,7 @@ class GANet(nn.Module):
     def setup(self) -> None:
         """Creates the layers that the system needs."""
         c = self.config
-        types: Options = {"dtype": jnp.dtype(c.dtype)}
+        types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         self.embed = word_vectors(self)
         self.backbone = gnn.LSTM(
             c.hidden,

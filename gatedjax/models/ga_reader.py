@@ -21,7 +21,7 @@ from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.numbers import make_plain
-from gatedjax._utils.types import Options, Tree
+from gatedjax._utils.types import Keywords, Tree
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._export import exportable
@@ -121,7 +121,7 @@ class GAReaderConfig:
 
     def gru_options(self) -> dict[str, Tree]:
         """Returns the options of all `nn.GRU` of the network."""
-        options: Options = {
+        options: Keywords = {
             "reset_after": self.reset_after,
             # Lasagne, the library of the authors, has no second bias in its GRU.
             "recurrent_bias": False,
@@ -204,7 +204,7 @@ class GAReader(nn.Module):
     def setup(self) -> None:
         """Creates the layers."""
         c = self.config
-        types: Options = {"dtype": jnp.dtype(c.dtype)}
+        types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         gru = c.gru_options()
         if bool(c.characters.char_dim) != bool(self.num_characters):
             raise ValueError(

@@ -21,7 +21,7 @@ from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.numbers import make_plain
-from gatedjax._utils.types import Options, Tree
+from gatedjax._utils.types import Keywords, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_finite, check_rates
@@ -152,7 +152,7 @@ def recurrent_layers(config: RAUConfig) -> Tree:
     Returns:
       An `nn.RAU`, `nn.GRU` or `nn.LSTM`.
     """
-    options: Options = {
+    options: Keywords = {
         "num_layers": config.num_layers,
         "dropout": config.dropouts.layer_dropout,
         "recurrent_dropout": config.dropouts.recurrent_dropout,
@@ -205,7 +205,7 @@ class RAUClassifier(nn.Module):
     def setup(self) -> None:
         """Creates the layers."""
         c = self.config
-        types: Options = {"dtype": jnp.dtype(c.dtype)}
+        types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         if self.vocab_size is not None:
             self.embed = word_vectors(self)
         self.recurrent = recurrent_layers(c)

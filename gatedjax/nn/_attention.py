@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
-from gatedjax._utils.types import Options
+from gatedjax._utils.types import Keywords
 from gatedjax.functional._checks import check_mask, wide_dtype
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._recurrent import LSTM
@@ -177,7 +177,7 @@ class GatePredictor(nn.Module):
         """
         check_mask(mask, xs.shape[:-1])
         xs = jnp.where(mask[..., None], xs, jnp.zeros_like(xs))
-        types: Options = {"dtype": self.dtype, "param_dtype": self.param_dtype}
+        types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         if self.kind == "lstm":
             _, hidden = LSTM(self.features, bidirectional=True, **types)(xs, mask)
         elif self.kind == "fnn":
@@ -197,7 +197,7 @@ class GatePredictor(nn.Module):
         # Log-odds of -inf close the gates of padding under all relaxations.
         return jnp.where(mask, logits, -jnp.inf)
 
-    def _self_attention(self, xs: Array, mask: Array, types: Options) -> Array:
+    def _self_attention(self, xs: Array, mask: Array, types: Keywords) -> Array:
         if self.positions:
             # Self-attention does not see the order of the words without positions.
             xs = xs + F.sinusoids(np.arange(xs.shape[1]), xs.shape[2], xs.dtype)[None]
@@ -240,7 +240,7 @@ class LocalPosition(nn.Module):
         Returns:
           Real-valued positions inside the sequences, in float32 or wider; 0 for a length of 0.
         """
-        types: Options = {"dtype": self.dtype, "param_dtype": self.param_dtype}
+        types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         hidden = jnp.tanh(nn.Dense(last.shape[-1], use_bias=False, **types)(last))
         share = nn.Dense(1, use_bias=False, **types)(hidden)[..., 0]
         share = share.astype(wide_dtype(share))
@@ -289,7 +289,7 @@ class SourceToToken(nn.Module):
         check_mask(mask, states.shape[:-1])
         if mask is not None:
             states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
-        types: Options = {
+        types: Keywords = {
             "kernel_init": self.kernel_init,
             "dtype": self.dtype,
             "param_dtype": self.param_dtype,

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
-from gatedjax._utils.types import Options, Tree
+from gatedjax._utils.types import Keywords, Tree
 from gatedjax.functional._checks import check_positive, check_rate
 from gatedjax.functional._devices import rows_like
 from gatedjax.functional._rau_step import initial_state
@@ -132,7 +132,7 @@ class _Recurrent(nn.Module):
 
     def _initializers(self) -> tuple[Initializer, Initializer]:
         """Returns the initialisers of input kernels and of recurrent kernels, for a single gate."""
-        distributions: Options = {"uniform": _uniform, "normal": _normal}
+        distributions: Keywords = {"uniform": _uniform, "normal": _normal}
         if self.init_distribution not in distributions:
             names = tuple(distributions)
             raise ValueError(
@@ -168,7 +168,7 @@ class _Recurrent(nn.Module):
         keys: Array | None,
     ) -> tuple[Tree, Array]:
         initial, reset_to = carries
-        options: Options = {"initial": initial, "reverse": reverse}
+        options: Keywords = {"initial": initial, "reverse": reverse}
         options |= {"resets": resets, "reset_to": reset_to}
         if keys is not None and self.recurrent_dropout > 0:
             # The keys are folded so that the two directions drop different units.

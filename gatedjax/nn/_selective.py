@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
-from gatedjax._utils.types import Options, Tree
+from gatedjax._utils.types import Keywords, Tree
 from gatedjax.functional._checks import check_that
 from gatedjax.functional._pairs import both_allow, causal_pairs, check_key_mask, pair_mask_of
 from gatedjax.functional._selective import Empty, attention_scores, weighted_values
@@ -306,7 +306,7 @@ class SelectiveSelfAttention(nn.Module):
 
     def _linear(self, name: str, inputs: Array, shape: Any, axis: Any = -1) -> Array:
         """Applies the linear projection `name`."""
-        types: Options = {"dtype": self.dtype, "param_dtype": self.param_dtype}
+        types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         return self._create(
             lambda: nn.DenseGeneral(
                 shape, axis=axis, kernel_init=self.kernel_init, name=name, **types

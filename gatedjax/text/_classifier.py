@@ -10,7 +10,7 @@ import numpy as np
 
 from gatedjax._utils.types import Json
 from gatedjax.text._asides import MAX_ASIDE
-from gatedjax.text._estimator import Estimator, explains_unknown_parameters
+from gatedjax.text._estimator import TextEstimator, explains_unknown_parameters
 from gatedjax.text._evaluation import evaluate_model
 from gatedjax.text._explanation import explain_texts
 from gatedjax.text._labels import Classes, array_of
@@ -58,7 +58,7 @@ class Predictions(Sequence[Prediction]):
         return f"Predictions({self._items!r})"
 
 
-class _Classifier(Estimator):
+class _Classifier(TextEstimator):
     """The methods that both classifiers have."""
 
     _estimator_type = "classifier"

@@ -12,7 +12,7 @@ from gatedjax._utils.types import Json
 from gatedjax.export import ModelCard
 from gatedjax.text._labels import array_of
 from gatedjax.text._model import TrainedModel
-from gatedjax.text._options import Options, check_options, suggestion
+from gatedjax.text._options import TextOptions, check_options, suggestion
 from gatedjax.text._training import Data, train_model
 from gatedjax.text._work_folder import WorkFolder
 
@@ -48,8 +48,8 @@ def _unknown_parameter(estimator: Any, params: Iterable[str]) -> str | None:
 
 @explains_unknown_parameters
 @dataclasses.dataclass(eq=False, repr=False)
-class Estimator(Options):
-    """A model with the interface of scikit-learn; its parameters are the fields of `Options`."""
+class TextEstimator(TextOptions):
+    """A model with the interface of scikit-learn; its parameters are those of `TextOptions`."""
 
     _kind: ClassVar[str]
 
@@ -86,9 +86,9 @@ class Estimator(Options):
         return self
 
     @property
-    def options(self) -> Options:
-        """The parameters as `Options`."""
-        return Options(**self.get_params())
+    def options(self) -> TextOptions:
+        """The parameters as `TextOptions`."""
+        return TextOptions(**self.get_params())
 
     def save(
         self, folder: str | Path, *, card: ModelCard | None = None, overwrite: bool = False

@@ -22,7 +22,7 @@ from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANet
 from gatedjax.text._buckets import FINE, group_texts, pad_texts, shape_of, sizes_of, width_of
 from gatedjax.text._corpus import split_words
-from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, Network, Reading
+from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, NetworkEntry, Reading
 from gatedjax.text._read import Columns, Label
 
 T = TypeVar("T")
@@ -149,7 +149,7 @@ class TrainedModel:
     report: Json = dataclasses.field(default_factory=dict)
 
     @property
-    def entry(self) -> Network:
+    def entry(self) -> NetworkEntry:
         """The entry of the network in `networks`."""
         return networks(self.kind)[self.network]
 
@@ -400,7 +400,7 @@ def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
         yield result
 
 
-def networks(kind: str) -> dict[str, Network]:
+def networks(kind: str) -> dict[str, NetworkEntry]:
     """Returns the networks for a kind of model, by name."""
     return {"text": TEXT, "pair": PAIR, "tags": TAGS}[kind]
 

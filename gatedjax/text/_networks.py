@@ -28,7 +28,7 @@ that each gate is open, if it has gates."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Network:
+class NetworkEntry:
     """A network of `gatedjax train --model NAME`, with defaults and the functions that use it."""
 
     about: str
@@ -275,12 +275,14 @@ _GA_NET: Tree = {
     },
 }
 _RAU: Tree = {"kind": models.RAUClassifier, "task": models.RAUTask, "summarize": _all}
-TEXT: dict[str, Network] = {
-    "ganet": Network(about="a BiLSTM whose gates choose the words", config=_ga("ganet"), **_GA_NET),
-    "soft": Network(about="a BiLSTM with soft attention", config=_ga("soft"), **_GA_NET),
-    "local": Network(about="a BiLSTM with local attention", config=_ga("local"), **_GA_NET),
-    "bilstm": Network(about="a BiLSTM's last states", config=_ga("bilstm"), **_GA_NET),
-    "agt": Network(
+TEXT: dict[str, NetworkEntry] = {
+    "ganet": NetworkEntry(
+        about="a BiLSTM whose gates choose the words", config=_ga("ganet"), **_GA_NET
+    ),
+    "soft": NetworkEntry(about="a BiLSTM with soft attention", config=_ga("soft"), **_GA_NET),
+    "local": NetworkEntry(about="a BiLSTM with local attention", config=_ga("local"), **_GA_NET),
+    "bilstm": NetworkEntry(about="a BiLSTM's last states", config=_ga("bilstm"), **_GA_NET),
+    "agt": NetworkEntry(
         about="an attention gated transformation of the words",
         config=models.AGTConfig(
             num_layers=6, hidden=64, attention_hidden=64, embedding_dim=100, head_hidden=()
@@ -289,10 +291,10 @@ TEXT: dict[str, Network] = {
         task=models.AGTTask,
         summarize=_agt,
     ),
-    "rau": Network(about="recurrent attention units", config=_rau("rau"), **_RAU),
-    "gru": Network(about="a GRU", config=_rau("gru"), **_RAU),
-    "lstm": Network(about="an LSTM", config=_rau("lstm"), **_RAU),
-    "ssan": Network(
+    "rau": NetworkEntry(about="recurrent attention units", config=_rau("rau"), **_RAU),
+    "gru": NetworkEntry(about="a GRU", config=_rau("gru"), **_RAU),
+    "lstm": NetworkEntry(about="an LSTM", config=_rau("lstm"), **_RAU),
+    "ssan": NetworkEntry(
         about="a Transformer encoder that selects whom words attend to",
         config=models.SSANProbeConfig(
             gates=_selector((1,)),
@@ -310,8 +312,8 @@ TEXT: dict[str, Network] = {
 """The networks for single texts, by their names for `--model`."""
 
 _NLI: Tree = {"kind": models.SSANNLI, "task": models.SSANNLITask, "summarize": _nli}
-PAIR: dict[str, Network] = {
-    name: Network(
+PAIR: dict[str, NetworkEntry] = {
+    name: NetworkEntry(
         about=about,
         config=models.SSANNLIConfig(gates=_selector(layers), hidden=100, embedding_dim=100),
         starts_from_counts=False,
@@ -344,8 +346,8 @@ def _halves(config: Config, width: int) -> Config:
     return _heads(dataclasses.replace(config, embedding_dim=width, hidden=2 * width), 2 * width)
 
 
-TAGS: dict[str, Network] = {
-    name: Network(
+TAGS: dict[str, NetworkEntry] = {
+    name: NetworkEntry(
         about=about,
         config=models.SSANTaggerConfig(
             gates=_selector(layers),

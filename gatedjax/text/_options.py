@@ -1,8 +1,8 @@
 """The options of a model for texts: names, defaults, limits and descriptions in a single place.
 
-`TextClassifier`, `PairClassifier`, `Tagger` and `gatedjax train` inherit the fields of `Options`.
-A new field becomes a parameter of the classes and an option of the command, with its description in
-`help()` and `--help`.
+`TextClassifier`, `PairClassifier`, `Tagger` and `gatedjax train` inherit the fields of
+`TextOptions`. A new field becomes a parameter of the classes and an option of the command, with its
+description in `help()` and `--help`.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from gatedjax._utils.limits import (
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Json
 from gatedjax.text._model import networks
-from gatedjax.text._networks import Config, Network
+from gatedjax.text._networks import Config, NetworkEntry
 from gatedjax.training import OptimizerConfig, TrainConfig
 
 C = TypeVar("C")
@@ -68,7 +68,7 @@ def with_arguments(cls: type[C]) -> type[C]:
       The same class.
     """
     lines = ["Args:"]
-    for field in dataclasses.fields(Options):
+    for field in dataclasses.fields(TextOptions):
         lines += textwrap.wrap(
             f"{field.name}: {field.metadata['text']}",
             _WIDTH - 4,
@@ -82,7 +82,7 @@ def with_arguments(cls: type[C]) -> type[C]:
 
 
 @dataclasses.dataclass(eq=False)
-class Options:
+class TextOptions:
     """Options of a model for texts. The defaults work without changes for most data."""
 
     model: str = _option(
@@ -161,10 +161,10 @@ class Options:
         make_plain(self)
 
 
-with_arguments(Options)
+with_arguments(TextOptions)
 
 
-def check_options(options: Options, kind: str) -> None:
+def check_options(options: TextOptions, kind: str) -> None:
     """Checks the options for a kind of model before files are read.
 
     Args:
@@ -181,7 +181,7 @@ def check_options(options: Options, kind: str) -> None:
             f"model must be one of {', '.join(available)}, got {options.model!r}."
             f"{suggestion(options.model, available)}"
         )
-    for field in dataclasses.fields(Options):
+    for field in dataclasses.fields(TextOptions):
         value, check = getattr(options, field.name), field.metadata["check"]
         if check is not None and (value is not None or field.default is not None):
             check(field.name, value)
@@ -194,7 +194,7 @@ def check_options(options: Options, kind: str) -> None:
     train_config(options, 1)
 
 
-def network_config(options: Options, entry: Network, width: int) -> Config:
+def network_config(options: TextOptions, entry: NetworkEntry, width: int) -> Config:
     """Builds the configuration of the network from the options.
 
     Args:
@@ -215,7 +215,7 @@ def network_config(options: Options, entry: Network, width: int) -> Config:
     return _change_options(config, {**overrides, **(options.network or {})}, "network")
 
 
-def train_config(options: Options, epoch: int) -> TrainConfig:
+def train_config(options: TextOptions, epoch: int) -> TrainConfig:
     """Builds the configuration of the training from the options.
 
     Args:

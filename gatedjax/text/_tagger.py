@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from gatedjax._utils.types import Json
 from gatedjax.text._asides import MAX_ASIDE
-from gatedjax.text._estimator import Estimator, explains_unknown_parameters
+from gatedjax.text._estimator import TextEstimator, explains_unknown_parameters
 from gatedjax.text._model import usable
 from gatedjax.text._options import with_arguments
 from gatedjax.text._tagging import Tagging, evaluate_tags, tag_sentences
@@ -18,7 +18,7 @@ from gatedjax.text._training import Say
 @with_arguments
 @explains_unknown_parameters
 @dataclasses.dataclass(eq=False, repr=False)
-class Tagger(Estimator):
+class Tagger(TextEstimator):
     """A model that predicts a tag for each word of a sentence, such as a part of speech.
 
         model = Tagger.train("ner.conll")

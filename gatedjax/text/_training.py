@@ -34,8 +34,8 @@ from gatedjax.text._corpus import Corpus, Labels, Numbers, Rows
 from gatedjax.text._leak import Ids, Sample, measure_leak, render_leak
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import TrainedModel, check_inputs, networks
-from gatedjax.text._networks import Config, Network, held_at
-from gatedjax.text._options import Options, check_options, network_config, train_config
+from gatedjax.text._networks import Config, NetworkEntry, held_at
+from gatedjax.text._options import TextOptions, check_options, network_config, train_config
 from gatedjax.text._read import Columns, Table
 from gatedjax.text._shapes import is_unknown
 from gatedjax.text._tagged import (
@@ -102,7 +102,7 @@ class _Part:
 def train_model(
     kind: str,
     table: Data,
-    options: Options,
+    options: TextOptions,
     folder: Path,
     *,
     validation: Data | None = None,
@@ -276,7 +276,7 @@ def _rare(texts: int, tagged: bool) -> int:
 
 
 def _words(
-    kind: str, corpus: Corpus, excluded: np.ndarray, numbers: Numbers, options: Options
+    kind: str, corpus: Corpus, excluded: np.ndarray, numbers: Numbers, options: TextOptions
 ) -> tuple[Vocabulary, np.ndarray, np.ndarray | None, str]:
     """Returns (vocabulary, id for each number, vectors of a file or None, coverage as a text)."""
     min_count = options.min_count or _rare(len(corpus), corpus.is_tagged)
@@ -343,7 +343,7 @@ def _select_texts(part: _Part, numbers: np.ndarray) -> _Part:
 
 def _start(
     vectors: np.ndarray | None,
-    entry: Network,
+    entry: NetworkEntry,
     config: Config,
     vocabulary: Vocabulary,
     train: _Part,

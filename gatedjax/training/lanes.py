@@ -34,8 +34,8 @@ from gatedjax.training.config import TrainConfig, eval_params, make_optimizer
 from gatedjax.training.identity import metadata_of, settings_of
 from gatedjax.training.loop import (
     FitResult,
-    Run,
     StoppedBySignal,
+    TrainingRun,
     report_finished,
     results_of,
     train,
@@ -288,7 +288,7 @@ def _begin(
     settings: object,
     metadata: object,
     devices: Sequence[jax.Device],
-) -> Run:
+) -> TrainingRun:
     """Checks the arguments of `fit_lanes`, then restores the lanes or initialises them."""
     config, compared = work.config, settings_of(settings, work.config)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen_parameters(task))
@@ -324,7 +324,7 @@ def _begin(
     ]
     pending = jax.tree.map(lambda x: x[engine.rows], from_json(run["pending"]))
     meter = Meter(work, records_of(run["lanes"], run["step"], config), names, pending)
-    lanes_run = Run(engine, work, meter, shared, run["step"], restored is not None)
+    lanes_run = TrainingRun(engine, work, meter, shared, run["step"], restored is not None)
     lanes_run.reach = Reach.begin(task, tx, of_one, unreached, lanes_run.step < config.log_every)
     return lanes_run
 

@@ -143,7 +143,7 @@ class Engine(Protocol):
 
 
 @dataclasses.dataclass
-class Run:
+class TrainingRun:
     """The variables of the training loop.
 
     Attributes:
@@ -179,7 +179,7 @@ class Run:
         return not self.meter.running()
 
 
-def train(run: Run, signals: Signals) -> int | None:
+def train(run: TrainingRun, signals: Signals) -> int | None:
     """Trains until all runs have ended or a signal comes.
 
     The order in a round is: step, log, evaluate, decide about the end, check for a signal, save. A
@@ -220,7 +220,7 @@ def train(run: Run, signals: Signals) -> int | None:
     return _find_signal(run, signals)
 
 
-def _step(run: Run, batches: list[Batch]) -> None:
+def _step(run: TrainingRun, batches: list[Batch]) -> None:
     first, view, meter = batches[0], run.work.view, run.meter
     check_batch(first, f"the batch of step {run.step}")
     if run.work.several:
@@ -250,7 +250,7 @@ def _step(run: Run, batches: list[Batch]) -> None:
     view.step(run.step)
 
 
-def _evaluate(run: Run) -> None:
+def _evaluate(run: TrainingRun) -> None:
     work, meter, step = run.work, run.meter, run.step
     work.view.phase("evaluate")
     work.event("evaluate", step)
@@ -273,11 +273,11 @@ def _evaluate(run: Run) -> None:
     work.view.phase("train")
 
 
-def _is_last_step(run: Run) -> bool:
+def _is_last_step(run: TrainingRun) -> bool:
     return run.stop_when is not None and run.stop_when(run.step)
 
 
-def _decide(run: Run, at_end: bool) -> None:
+def _decide(run: TrainingRun, at_end: bool) -> None:
     for record in run.meter.records:
         # A lane that has ended keeps the step at which it ended.
         if record.finished is None:
@@ -287,14 +287,14 @@ def _decide(run: Run, at_end: bool) -> None:
                 record.finished = "done"
 
 
-def _should_stop(run: Run, signals: Signals) -> bool:
+def _should_stop(run: TrainingRun, signals: Signals) -> bool:
     """Returns True if a signal came; several processes agree on it at the steps where they log."""
     if run.work.several and run.step % run.work.config.log_every:
         return False
     return _find_signal(run, signals) is not None
 
 
-def _find_signal(run: Run, signals: Signals) -> int | None:
+def _find_signal(run: TrainingRun, signals: Signals) -> int | None:
     """Returns the number of a signal to any of the processes; None without a signal.
 
     All processes must call it at the same point, because all of them stop together.
@@ -304,7 +304,7 @@ def _find_signal(run: Run, signals: Signals) -> int | None:
     return max_over_processes(signals.received or 0) or None
 
 
-def _save(run: Run) -> None:
+def _save(run: TrainingRun) -> None:
     engine, work, meter = run.engine, run.work, run.meter
     # The record of the checkpoint has the number of updates that were skipped in a row.
     meter.check_skipped()
@@ -324,7 +324,7 @@ def _save(run: Run) -> None:
     work.view.phase("train")
 
 
-def report_finished(run: Run) -> None:
+def report_finished(run: TrainingRun) -> None:
     """Prints a notice if the workdir has a finished run, because no step will be trained."""
     if run.over and run.resumed and run.work.writes:
         config, last = run.work.config, max(record.step for record in run.meter.records)
@@ -337,7 +337,7 @@ def report_finished(run: Run) -> None:
         )
 
 
-def results_of(run: Run, number: int | None) -> list[FitResult]:
+def results_of(run: TrainingRun, number: int | None) -> list[FitResult]:
     """Returns the result of each run; all processes must call it.
 
     Args:
@@ -443,7 +443,7 @@ def _begin(
     parallel: Parallel,
     optimizer: optax.GradientTransformation | None,
     eval_params: Callable[[Any, Any], Any] | None,
-) -> Run:
+) -> TrainingRun:
     """Checks the arguments of `fit`, then restores the run or initialises it."""
     config, frozen = work.config, frozen_parameters(task)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen)
@@ -486,7 +486,7 @@ def _begin(
     records = records_of([initial.run], initial.run["step"], config)
     engine = _Single(task, tx, train_data, eval_data, config, parallel, initial, rows, point)
     meter = Meter(work, records, [{}], from_json(records[0].pending))
-    run = Run(engine, work, meter, shared, records[0].step, restored is not None)
+    run = TrainingRun(engine, work, meter, shared, records[0].step, restored is not None)
     run.reach = Reach.begin(task, tx, like, unreached, run.step < config.log_every)
     return run
 

@@ -185,7 +185,7 @@ def test_the_check_fails_where_the_loader_loses_a_line(questions, capsys, monkey
 
     def lossy(path, part):
         rows = whole(path, part)
-        return _files.Rows(rows.rows[:-1], rows.quarantine, rows.counted)
+        return _files.FileRows(rows.rows[:-1], rows.quarantine, rows.counted)
 
     monkeypatch.setitem(SETS, "trec", dataclasses.replace(SETS["trec"], read_rows=lossy))
     status, out, _ = run(capsys, "check", "trec", "--manual-dir", questions)

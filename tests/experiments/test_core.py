@@ -13,7 +13,7 @@ import pytest
 from experiments.core import clock, command, text
 from experiments.core.config import value_at, with_changes
 from experiments.core.experiment import Run, lanes_that_fit, last
-from experiments.core.paper import Job, Options, Variant
+from experiments.core.paper import Job, TableOptions, Variant
 from gatedjax import data as gdata
 from gatedjax.training import NonFiniteError, TrainConfig
 from gatedjax.training._run_files import mark_run
@@ -27,7 +27,7 @@ from tests.training._tiny import Data
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MoreOptions(Options):
+class MoreOptions(TableOptions):
     """An option of the toy paper alone."""
 
     rows: int | None = None

@@ -9,7 +9,7 @@ from experiments.core.config import with_changes
 from experiments.core.paper import Job
 from experiments.ga_reader import reported, tables
 from experiments.ga_reader.__main__ import main
-from experiments.ga_reader.config import PRESETS, Config, base_of, feature_of
+from experiments.ga_reader.config import PRESETS, GAReaderRunConfig, base_of, feature_of
 from experiments.ga_reader.paper import FROM_CORPUS, PAPER, readers
 from gatedjax.training import make_optimizer
 from tests.experiments._commands import refused
@@ -167,7 +167,7 @@ def test_table_options_reach_the_run():
         manual_dir="m",
     )
     config = Job(PAPER, options).config("cbt_ne", "sum", 2)
-    assert isinstance(config, Config)
+    assert isinstance(config, GAReaderRunConfig)
     assert (config.train.num_steps, config.train.seed, config.train.eval_every) == (7, 2, 3)
     assert config.train.checkpoint_every == config.train.log_every == 3
     assert (config.model.hidden, config.model.gating, config.model.feature) == (16, "sum", False)

@@ -14,7 +14,7 @@ from gatedjax.models import GANet
 from gatedjax.text._buckets import CELLS, FINE, rows_of, sizes_of, width_of
 from gatedjax.text._model import Failure, TrainedModel
 from gatedjax.text._networks import PAIR, TAGS, TEXT, held_at, likeliest
-from gatedjax.text._options import Options
+from gatedjax.text._options import TextOptions
 from gatedjax.text._read import open_table
 from gatedjax.text._training import COLUMNS, train_model
 from tests._programs import Plugin
@@ -24,7 +24,7 @@ from tests.tolerances import F32
 
 
 def train(kind, rows, folder, **changes):
-    return train_model(kind, open_table(rows, COLUMNS[kind]), Options(**changes), folder)
+    return train_model(kind, open_table(rows, COLUMNS[kind]), TextOptions(**changes), folder)
 
 
 @pytest.fixture(scope="module")
@@ -296,7 +296,7 @@ def test_columns_must_be_as_many_as_the_model_reads(kind, tmp_path, model):
     rows = PAIRS if kind == "text" else TEXTS
     table = open_table(rows, COLUMNS["pair" if kind == "text" else "text"])
     with pytest.raises(ValueError, match=r"columns.inputs must name"):
-        train_model(kind, table, Options(**options("ssan", kind=kind)), tmp_path)
+        train_model(kind, table, TextOptions(**options("ssan", kind=kind)), tmp_path)
 
 
 @pytest.mark.parametrize("name", slow_but(sorted(set(TEXT) - {"ganet"}), "agt", "soft", "ssan"))

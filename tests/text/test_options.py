@@ -8,9 +8,9 @@ import pytest
 
 from gatedjax.__main__ import main
 from gatedjax.text import PairClassifier, Tagger, TextClassifier
-from gatedjax.text._options import Options
+from gatedjax.text._options import TextOptions
 
-FIELDS = dataclasses.fields(Options)
+FIELDS = dataclasses.fields(TextOptions)
 
 
 @pytest.mark.parametrize("cls", [TextClassifier, PairClassifier, Tagger])

@@ -14,7 +14,7 @@ from gatedjax.data.account._compare import (
     describe,
     read_texts,
 )
-from gatedjax.data.files._lines import Row, Rows
+from gatedjax.data.files._lines import FileRow, FileRows
 from gatedjax.data.files._paths import AnyPath
 from gatedjax.data.files._source import Quarantined, ReadReport
 from gatedjax.data.sets._all import resolve
@@ -169,10 +169,10 @@ class _Reader:
             f"{declared.where}; name their folder with --manual-dir."
         )
 
-    def read_part(self, part: str) -> tuple[FileAccount, Rows]:
+    def read_part(self, part: str) -> tuple[FileAccount, FileRows]:
         """Reads a part; the account contains the error if it cannot be read."""
         declared, file_name = self._declared, f"{self._name}, {part}"
-        rows, lines, missing, error = Rows((), ()), 0, False, None
+        rows, lines, missing, error = FileRows((), ()), 0, False, None
         if not self._raw:
             rows = _prepared.read_prepared(self._name, part, data_dir=self._data_dir)
             lines = rows.lines
@@ -194,7 +194,7 @@ class _Reader:
             except (ValueError, OSError) as failure:
                 error = f"{part}: {failure}"
                 fault = Quarantined(file_name, 0, str(failure).removeprefix(f"{file_name}: "))
-                rows, lines = Rows((), (fault,)), 0
+                rows, lines = FileRows((), (fault,)), 0
         account = FileAccount(
             part=part,
             file=file_name,
@@ -206,9 +206,9 @@ class _Reader:
             missing=missing,
             error=error,
         )
-        return account, rows if error is None else Rows((), ())
+        return account, rows if error is None else FileRows((), ())
 
-    def place(self, account: FileAccount, row: Row) -> str:
+    def place(self, account: FileAccount, row: FileRow) -> str:
         """Returns the location of a text for the report."""
         if row.file:
             return row.file
@@ -216,7 +216,7 @@ class _Reader:
         return f"{name}:{row.index + 1}"
 
 
-def _recount(path: AnyPath, rows: Rows, declared: DataSet) -> int:
+def _recount(path: AnyPath, rows: FileRows, declared: DataSet) -> int:
     """Counts the lines of a raw file again, and checks that no line is counted twice."""
     if not declared.by_line:
         return declared.count(path)

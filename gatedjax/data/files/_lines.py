@@ -22,7 +22,7 @@ class LineError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class FileRow:
     """A well-formed line: its position in the official part (from 0), class and content."""
 
     index: int
@@ -33,10 +33,10 @@ class Row:
 
 
 @dataclasses.dataclass(frozen=True)
-class Rows:
+class FileRows:
     """An official part of a data set: rows by index, lines set aside, and the number of lines."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[FileRow, ...]
     quarantine: tuple[Quarantined, ...]
     counted: int | None = None
     """The number of lines that the reader counted before parsing; None if it did not count."""
@@ -70,7 +70,7 @@ def decode(data: bytes, encoding: str = "utf-8") -> str:
 
 def read_lines(
     path: AnyPath, parse: Callable[[str], tuple[int, Any]], encoding: str = "utf-8"
-) -> Rows:
+) -> FileRows:
     r"""Parses a file line by line; "\n" and "\r\n" end a line.
 
     Args:
@@ -85,10 +85,12 @@ def read_lines(
     lines = split_lines(path)
     for index, line in enumerate(lines):
         try:
-            rows.append(Row(index, *parse(check_text(decode(line.removesuffix(b"\r"), encoding)))))
+            rows.append(
+                FileRow(index, *parse(check_text(decode(line.removesuffix(b"\r"), encoding))))
+            )
         except LineError as error:
             quarantine.append(Quarantined(str(path), index + 1, str(error)))
-    return Rows(tuple(rows), tuple(quarantine), counted=len(lines))
+    return FileRows(tuple(rows), tuple(quarantine), counted=len(lines))
 
 
 def check_text(text: str) -> str:

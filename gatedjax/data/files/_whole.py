@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gatedjax.data.files._lines import LineError, Row, Rows
+from gatedjax.data.files._lines import FileRow, FileRows, LineError
 from gatedjax.data.files._source import Quarantined
 
 File = tuple[str, bytes | None]
@@ -24,7 +24,7 @@ def read_files(
     *,
     noun: str,
     ends: tuple[str, ...],
-) -> Rows:
+) -> FileRows:
     """Parses the files of a part; files with other endings are set aside.
 
     Args:
@@ -50,14 +50,14 @@ def read_files(
         try:
             if data is None:
                 raise LineError("not a regular file")
-            rows.append(Row(index, *parse(name, data), file=name))
+            rows.append(FileRow(index, *parse(name, data), file=name))
         except LineError as error:
             quarantine.append(Quarantined(f"{path}/{name}", error.line, str(error)))
     for name, _ in ordered:
         if not is_text(name):
             reason = f"not a {noun}: no {ends[0]} file"
             quarantine.append(Quarantined(f"{path}/{name}", 0, reason))
-    return Rows(tuple(rows), tuple(quarantine), counted=len(ordered))
+    return FileRows(tuple(rows), tuple(quarantine), counted=len(ordered))
 
 
 def stamp(path: Path) -> tuple[int, int]:

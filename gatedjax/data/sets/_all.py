@@ -22,7 +22,7 @@ from gatedjax.data.sets import (
     _treebank,
     _two_facts,
 )
-from gatedjax.data.sets._declaration import DataSet, Embedded, Options
+from gatedjax.data.sets._declaration import DataSet, Embedded, SetOptions
 
 _FILES = (
     *(_sst, _trec, _imdb, _ag_news, _ptb, _images, _two_facts, _polarity, _cbt, _question_files),
@@ -70,7 +70,7 @@ def check_known(noun: str, name: object, names: Sequence[str]) -> None:
     raise ValueError(f"unknown {noun} {name!r}{hint} Known: {', '.join(names)}.")
 
 
-def resolve(name: str, options: Options | None = None) -> tuple[DataSet | Embedded, Options]:
+def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Embedded, SetOptions]:
     """Returns the data set of a name, with the values of all its options."""
     check_known("data set", name, names())
     options = dict(options or {})

@@ -12,7 +12,7 @@ nouns.
 from collections.abc import Iterator
 from pathlib import Path
 
-from gatedjax.data.files._lines import LineError, Row, Rows, decode
+from gatedjax.data.files._lines import FileRow, FileRows, LineError, decode
 from gatedjax.data.files._paths import AnyPath, read_bytes
 from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Quarantined
@@ -97,7 +97,7 @@ def _parse(block: Block) -> _cloze.Question:
     )
 
 
-def read_rows(path: AnyPath, part: str = "") -> Rows:
+def read_rows(path: AnyPath, part: str = "") -> FileRows:
     """Reads a file of questions; a row is a question."""
     rows, quarantine = [], []
     blocks = list(_blocks(read_bytes(path)))
@@ -105,10 +105,12 @@ def read_rows(path: AnyPath, part: str = "") -> Rows:
         try:
             question = _parse(block)
             place = f"{str(path).rpartition('/')[2]}:{block[-1][0]}"
-            rows.append(Row(index, question.status, question, place))
+            rows.append(FileRow(index, question.status, question, place))
         except LineError as error:
             quarantine.append(Quarantined(str(path), error.line, str(error)))
-    return Rows(tuple(rows), tuple(quarantine), counted=len(blocks), note=_describe_rebuilt(path))
+    return FileRows(
+        tuple(rows), tuple(quarantine), counted=len(blocks), note=_describe_rebuilt(path)
+    )
 
 
 def _describe_rebuilt(path: AnyPath) -> str | None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gatedjax.data.files._lines import LineError, Row, Rows
+from gatedjax.data.files._lines import FileRow, FileRows, LineError
 from gatedjax.data.files._source import Example
 from gatedjax.data.sets._declaration import DataSet, Record, TfdsForm, lazily
 
@@ -136,7 +136,7 @@ def _parse_record(record: Record) -> tuple[int, Question, str]:
     return question.status, question, record["place"].decode()
 
 
-def _of_row(row: Row, example_id: int) -> Example:
+def _of_row(row: FileRow, example_id: int) -> Example:
     return example(row.content, example_id)
 
 
@@ -172,7 +172,7 @@ def cloze_set(*, description: str, **declared: Any) -> DataSet:
     )
 
 
-def notes(rows: Rows) -> Mapping[str, int]:
+def notes(rows: FileRows) -> Mapping[str, int]:
     """Counts the unusual questions by reason; a question may have several reasons."""
     counts: collections.Counter[str] = collections.Counter()
     for row in rows.rows:

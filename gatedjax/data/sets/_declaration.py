@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax.data.files._lines import LineError, Row, Rows, read_lines
+from gatedjax.data.files._lines import FileRow, FileRows, LineError, read_lines
 from gatedjax.data.files._paths import AnyPath, count_lines
 from gatedjax.data.files._places import Places
 from gatedjax.data.files._source import (
@@ -19,12 +19,12 @@ from gatedjax.data.files._source import (
     SpanCounts,
 )
 
-Options = Mapping[str, str]
+SetOptions = Mapping[str, str]
 """Option of a data set -> value."""
 Record = Mapping[str, Any]
 """An example in the form in which TFDS stores it."""
 Examples = Sequence[Example]
-ReadPart = Callable[[str], Rows]
+ReadPart = Callable[[str], FileRows]
 """Reads an official part."""
 
 
@@ -37,7 +37,7 @@ class TfdsForm:
     """The description of a set that is a configuration of a builder; see `DataSet.config`."""
     features: Mapping[str, object]
     """Name -> `str`, `[str]` for several texts, the names of classes, or a NumPy type."""
-    record: Callable[[Row], Record]
+    record: Callable[[FileRow], Record]
     row: Callable[[Record], tuple]
     """Maps a result of `record` to (label, content) or (label, content, file) of the row."""
     version: str = "1.0.0"
@@ -57,17 +57,17 @@ class DataSet:
     where: str
     """The address of the files, for messages."""
     files: Places
-    read_rows: Callable[[Any, str], Rows]
+    read_rows: Callable[[Any, str], FileRows]
     """Maps (file, part) to rows; `by_lines` makes such a function from a parser of lines."""
-    examples: Callable[[Rows, int, Options], Examples]
+    examples: Callable[[FileRows, int, SetOptions], Examples]
     """Maps (rows, first id, options) to examples; see `eagerly` and `lazily`."""
-    classes: tuple[str, ...] | Callable[[Options], tuple[str, ...]]
+    classes: tuple[str, ...] | Callable[[SetOptions], tuple[str, ...]]
     tfds: TfdsForm | None = None
     """None for a set that TFDS builds."""
-    tfds_rows: Callable[[Sequence[Record], str], Rows] | None = None
+    tfds_rows: Callable[[Sequence[Record], str], FileRows] | None = None
     """For a set that TFDS builds: maps (records, part) to rows."""
 
-    aliases: Mapping[str, Options] = dataclasses.field(default_factory=dict)
+    aliases: Mapping[str, SetOptions] = dataclasses.field(default_factory=dict)
     """Other names of the set -> their options."""
     family: tuple[str, str, str] | None = None
     """Name of a family of sets, its option, and the value of the option for this set; the set that
@@ -76,7 +76,7 @@ class DataSet:
     """The same for sets that are configurations of a TFDS builder; there is no default."""
     options: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     """Option -> values, the default first."""
-    of_part: Callable[[str, Options], Options] = lambda part, options: options
+    of_part: Callable[[str, SetOptions], SetOptions] = lambda part, options: options
     """Maps (part, options) to the options of that part."""
 
     unit: str = "lines"
@@ -85,13 +85,15 @@ class DataSet:
     """Counts the lines of a raw file independently of `read_rows`, to check it."""
     by_line: bool = True
     """True if row i is line i + 1 of its file."""
-    ids_per_row: Callable[[Options], int] = lambda options: 1
+    ids_per_row: Callable[[SetOptions], int] = lambda options: 1
     """The number of example ids per row: id // ids_per_row is the row."""
-    skipped: Callable[[Rows, Options], dict[str, int]] = lambda rows, options: {}
+    skipped: Callable[[FileRows, SetOptions], dict[str, int]] = lambda rows, options: {}
     """Counts well-formed lines that give no example: reason -> count."""
-    spans: Callable[[Rows, Examples, Options], SpanCounts | None] = lambda rows, examples, o: None
+    spans: Callable[[FileRows, Examples, SetOptions], SpanCounts | None] = (
+        lambda rows, examples, o: None
+    )
     """Maps (rows, examples, options) to the counts of examples that are spans of lines."""
-    notes: Callable[[Rows], Mapping[str, int]] = lambda rows: {}
+    notes: Callable[[FileRows], Mapping[str, int]] = lambda rows: {}
     """Counts the unusual rows: reason -> count."""
     hold_out: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
     """Maps labels of the training part to (train, validation); None: a stratified split."""
@@ -100,7 +102,9 @@ class DataSet:
     )
     """Maps (examples, info, report, reader of parts) to the source that `load` returns."""
 
-    def report(self, rows: Rows, piece: Rows, examples: Examples, options: Options) -> ReadReport:
+    def report(
+        self, rows: FileRows, piece: FileRows, examples: Examples, options: SetOptions
+    ) -> ReadReport:
         """Returns the report of an official part, with the spans of the piece that is used."""
         skipped = self.skipped(rows, options)
         return ReadReport(
@@ -112,7 +116,7 @@ class DataSet:
             notes=self.notes(rows),
         )
 
-    def class_names(self, options: Options) -> tuple[str, ...]:
+    def class_names(self, options: SetOptions) -> tuple[str, ...]:
         """Returns the names of the classes for given options."""
         return self.classes(options) if callable(self.classes) else self.classes
 
@@ -159,19 +163,21 @@ ID_BASE = {"train": 0, "validation": 100_000_000, "test": 200_000_000}
 
 def by_lines(
     parse: Callable[[str], tuple[int, Any]], encoding: str = "utf-8"
-) -> Callable[[AnyPath, str], Rows]:
+) -> Callable[[AnyPath, str], FileRows]:
     """Returns a reader of files in which each line is a row."""
     return lambda path, part: read_lines(path, parse, encoding)
 
 
-def eagerly(make: Callable[[Row, int], Example]) -> Callable[[Rows, int, Options], Examples]:
+def eagerly(
+    make: Callable[[FileRow, int], Example],
+) -> Callable[[FileRows, int, SetOptions], Examples]:
     """Returns a function that makes an example from each row and its id."""
     return lambda rows, base, options: [make(row, base + row.index) for row in rows.rows]
 
 
 def lazily(
-    make: Callable[[Row, int], Example], *, once: bool = False
-) -> Callable[[Rows, int, Options], Examples]:
+    make: Callable[[FileRow, int], Example], *, once: bool = False
+) -> Callable[[FileRows, int, SetOptions], Examples]:
     """Returns a function that makes examples on access; `once` caches them."""
     return lambda rows, base, options: RowExamples(rows, base, make, once=once)
 
@@ -180,7 +186,12 @@ class RowExamples(Sequence[Example]):
     """Examples of rows, made on access."""
 
     def __init__(
-        self, rows: Rows, base: int, make: Callable[[Row, int], Example], *, once: bool = False
+        self,
+        rows: FileRows,
+        base: int,
+        make: Callable[[FileRow, int], Example],
+        *,
+        once: bool = False,
     ) -> None:
         self.rows, self.base, self._make = rows, base, make
         self._examples: list[Example | None] | None = [None] * len(rows.rows) if once else None
@@ -200,12 +211,14 @@ class RowExamples(Sequence[Example]):
         return example
 
 
-def number_records(records: Sequence[Record], content: Callable[[Record], Any], name: str) -> Rows:
+def number_records(
+    records: Sequence[Record], content: Callable[[Record], Any], name: str
+) -> FileRows:
     """Converts records that TFDS prepared to rows, numbered by their position."""
     rows, quarantine = [], []
     for index, record in enumerate(records):
         try:
-            rows.append(Row(index, int(record["label"]), content(record)))
+            rows.append(FileRow(index, int(record["label"]), content(record)))
         except (UnicodeDecodeError, LineError) as error:
             quarantine.append(Quarantined(name, index + 1, str(error)))
-    return Rows(tuple(rows), tuple(quarantine), counted=len(records))
+    return FileRows(tuple(rows), tuple(quarantine), counted=len(records))

@@ -10,11 +10,11 @@ import numpy as np
 
 from gatedjax._utils.missing import missing
 from gatedjax.data.files import _idx
-from gatedjax.data.files._lines import LineError, Row, Rows
+from gatedjax.data.files._lines import FileRow, FileRows, LineError
 from gatedjax.data.files._paths import find
 from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Example, Quarantined, ReadReport, Source, SourceInfo
-from gatedjax.data.sets._declaration import ID_BASE, DataSet, Embedded, Options, Record
+from gatedjax.data.sets._declaration import ID_BASE, DataSet, Embedded, Record, SetOptions
 from gatedjax.data.sets._split import HELD_OUT, SPLIT_SEED, stratified_split
 
 FILES = {"train": "train-images-idx3-ubyte", "test": "t10k-images-idx3-ubyte"}
@@ -95,7 +95,7 @@ class ImageSource(Source):
         return f"ImageSource({which}, {len(self)} images of {rows} x {columns})"
 
 
-def read_rows(path: Path, part: str) -> Rows:
+def read_rows(path: Path, part: str) -> FileRows:
     """Reads the images and, from the same folder, their labels."""
     beside = find([path.parent], LABELS[part])
     if beside is None:
@@ -109,7 +109,7 @@ def read_rows(path: Path, part: str) -> Rows:
     return rows_of(images, labels, str(beside))
 
 
-def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) -> Rows:
+def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) -> FileRows:
     """Pairs images with labels, and sets pairs with an unknown label aside."""
     rows, quarantine = [], []
     for index, (image, value) in enumerate(zip(images, labels, strict=True)):
@@ -117,10 +117,10 @@ def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) ->
             label = int(value)
             if not 0 <= label < len(DIGITS):
                 raise LineError(f"unknown label {label}; labels are 0 to 9")
-            rows.append(Row(index, label, image))
+            rows.append(FileRow(index, label, image))
         except LineError as error:
             quarantine.append(Quarantined(name, index + 1, str(error)))
-    return Rows(tuple(rows), tuple(quarantine), counted=len(images))
+    return FileRows(tuple(rows), tuple(quarantine), counted=len(images))
 
 
 def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -130,7 +130,7 @@ def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(len(labels) - count), np.arange(len(labels) - count, len(labels))
 
 
-def examples(rows: Rows, base: int, options: Options) -> Columns:
+def examples(rows: FileRows, base: int, options: SetOptions) -> Columns:
     """Stacks rows into columns."""
     return Columns(
         np.array([row.content for row in rows.rows], np.uint8).reshape(-1, *SIZE),
@@ -144,7 +144,7 @@ def source(columns: Columns, info: SourceInfo, report: ReadReport, _: object) ->
     return ImageSource(columns.images, columns.labels, columns.example_ids, info, report)
 
 
-def read_records(name: str, records: Sequence[Record], part: str) -> Rows:
+def read_records(name: str, records: Sequence[Record], part: str) -> FileRows:
     """Returns the images of TFDS in the order of the official files, on which the splits depend.
 
     TFDS stores examples by the hash of their key, which here is the position in the file.

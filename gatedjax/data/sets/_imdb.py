@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gatedjax.data.files._archives import members
-from gatedjax.data.files._lines import Rows, decode
+from gatedjax.data.files._lines import FileRows, decode
 from gatedjax.data.files._paths import BOM
 from gatedjax.data.files._places import Places
 from gatedjax.data.files._whole import File, files_of, read_files, stamp
@@ -53,7 +53,7 @@ def _folder_files(path: Path) -> Iterator[File]:
 
 
 @functools.lru_cache(maxsize=1)
-def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, Rows]:
+def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, FileRows]:
     """Reads both parts in a single pass, so that an archive is unpacked once."""
     parts: dict[str, list[File]] = {"train": [], "test": []}
     for name, data in members(path, _is_listed) if path.is_file() else _folder_files(path):
@@ -72,7 +72,7 @@ def _parse(name: str, data: bytes) -> tuple[int, str]:
     return CLASSES.index(match[2]), decode(data.removeprefix(BOM)).strip()
 
 
-def read_rows(path: Path, part: str) -> Rows:
+def read_rows(path: Path, part: str) -> FileRows:
     """Reads the archive or folder; a row is a review, numbered in the order of the file names."""
     # The stamp changes when the file changes, so that the cache does not return an old content.
     return _read_all(path.resolve(), stamp(path))[part]

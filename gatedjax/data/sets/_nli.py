@@ -7,14 +7,14 @@ as in all published results.
 
 import json
 
-from gatedjax.data.files._lines import LineError, Rows, read_lines
+from gatedjax.data.files._lines import FileRows, LineError, read_lines
 from gatedjax.data.files._paths import AnyPath, count_lines, read_bytes
 from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Example
 from gatedjax.data.sets._declaration import (
     DataSet,
-    Options,
     Record,
+    SetOptions,
     TfdsForm,
     by_lines,
     number_records,
@@ -75,11 +75,11 @@ def parse_snli(line: str) -> tuple[int, tuple[str, str]]:
     return CLASSES.index(label), (first, second)
 
 
-def read_sick(path: AnyPath, part: str) -> Rows:
+def read_sick(path: AnyPath, part: str) -> FileRows:
     """Reads a file of SICK without its header."""
     rows = read_lines(path, parse_sick)
     pairs = tuple(row for row in rows.rows if row.content is not None)
-    return Rows(pairs, rows.quarantine, counted=rows.lines - (len(rows.rows) - len(pairs)))
+    return FileRows(pairs, rows.quarantine, counted=rows.lines - (len(rows.rows) - len(pairs)))
 
 
 def count_sick(path: AnyPath) -> int:
@@ -92,13 +92,13 @@ def _sentences(record: Record) -> tuple[str, str]:
     return record["premise"].decode(), record["hypothesis"].decode()
 
 
-def count_skipped(rows: Rows, options: Options) -> dict[str, int]:
+def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
     """Counts the pairs that are left out because they have no gold label."""
     count = sum(row.label == NO_LABEL for row in rows.rows)
     return {"no gold label": count} if count else {}
 
 
-def examples(rows: Rows, base: int, options: Options) -> list[Example]:
+def examples(rows: FileRows, base: int, options: SetOptions) -> list[Example]:
     """Makes examples from pairs: "tokens" is the first sentence, "hypothesis" the second."""
     return [
         {

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from gatedjax.data.files._archives import ArchivePath, TarPath
-from gatedjax.data.files._lines import LineError, Row, Rows, check_text, decode
+from gatedjax.data.files._lines import FileRow, FileRows, LineError, check_text, decode
 from gatedjax.data.files._paths import (
     AnyPath,
     PairPath,
@@ -19,7 +19,7 @@ from gatedjax.data.files._paths import (
 )
 from gatedjax.data.files._places import Fetch, Places
 from gatedjax.data.files._source import Example, Quarantined
-from gatedjax.data.sets._declaration import DataSet, Examples, Options, RowExamples, TfdsForm
+from gatedjax.data.sets._declaration import DataSet, Examples, RowExamples, SetOptions, TfdsForm
 
 CLASSES = ("sentence",)
 """Pairs have no classes, so all examples have label 0."""
@@ -166,7 +166,7 @@ def _kind(path: Path | ArchivePath) -> str:
     return "xml" if name.endswith(".xml") else "tags" if ".tags." in name else "plain"
 
 
-def read_rows(path: PairPath, part: str = "") -> Rows:
+def read_rows(path: PairPath, part: str = "") -> FileRows:
     """Reads two files in parallel; a pair with an unusable side is set aside."""
     sides = [list(_lines(side, _kind(side))) for side in (path.source, path.target)]
     # With different numbers of lines it is unknown where the pairs are shifted, so no pair can be
@@ -187,8 +187,8 @@ def read_rows(path: PairPath, part: str = "") -> Rows:
         else:
             # In plain files the line number follows from the index.
             place = "" if _kind(path.source) == "plain" else f"{path.source}:{source[0]}"
-            rows.append(Row(index, 0, tuple(texts), file=place))
-    return Rows(tuple(rows), tuple(quarantine), counted=len(sides[0]))
+            rows.append(FileRow(index, 0, tuple(texts), file=place))
+    return FileRows(tuple(rows), tuple(quarantine), counted=len(sides[0]))
 
 
 def count(path: PairPath) -> int:
@@ -203,12 +203,12 @@ def count(path: PairPath) -> int:
     return count_lines(path.source)
 
 
-def _examples(rows: Rows, base: int, *, swap: bool = False) -> RowExamples:
+def _examples(rows: FileRows, base: int, *, swap: bool = False) -> RowExamples:
     """Returns examples that are made on access, because a corpus may have millions."""
     return RowExamples(rows, base, functools.partial(_example, swap=swap))
 
 
-def _example(row: Row, example_id: int, *, swap: bool) -> Example:
+def _example(row: FileRow, example_id: int, *, swap: bool) -> Example:
     source, target = row.content[::-1] if swap else row.content
     return {
         "tokens": tuple(source.split()),
@@ -220,7 +220,7 @@ def _example(row: Row, example_id: int, *, swap: bool) -> Example:
 
 
 def _declare(name: str, corpus: Corpus) -> DataSet:
-    def examples(rows: Rows, base: int, options: Options) -> Examples:
+    def examples(rows: FileRows, base: int, options: SetOptions) -> Examples:
         return _examples(rows, base, swap=options["source"] == corpus.languages[1])
 
     return DataSet(

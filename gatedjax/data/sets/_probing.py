@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gatedjax.data.files._lines import LineError, Row
+from gatedjax.data.files._lines import FileRow, LineError
 from gatedjax.data.files._paths import AnyPath, PartPath, find
 from gatedjax.data.files._places import Fetch, Places
 from gatedjax.data.files._source import Example, ReadReport, Source, SourceInfo
@@ -83,7 +83,7 @@ def parse(line: str) -> tuple[int, tuple[str, str]]:
     return 0, (label, sentence)
 
 
-def _example(row: Row, example_id: int, classes: Sequence[str] = ()) -> Example:
+def _example(row: FileRow, example_id: int, classes: Sequence[str] = ()) -> Example:
     """Makes the example of a row; its "label" is -1 until the classes are known."""
     name, sentence = row.content
     return {
@@ -94,7 +94,7 @@ def _example(row: Row, example_id: int, classes: Sequence[str] = ()) -> Example:
     }
 
 
-def classes_of(rows: Iterable[Row]) -> tuple[str, ...]:
+def classes_of(rows: Iterable[FileRow]) -> tuple[str, ...]:
     """Returns the sorted labels of lines, numbers in numeric order before other labels."""
     names = {row.content[0] for row in rows}
     return tuple(sorted(names, key=lambda n: (0, int(n), n) if n.isdigit() else (1, 0, n)))

@@ -7,7 +7,7 @@ end of a line is a token, `<eos>`; with it the training part has 10,000 distinct
 import re
 from collections.abc import Sequence
 
-from gatedjax.data.files._lines import LineError, Row, Rows, read_lines
+from gatedjax.data.files._lines import FileRow, FileRows, LineError, read_lines
 from gatedjax.data.files._paths import AnyPath, read_bytes
 from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Example, ReadReport, Source, SourceInfo
@@ -33,7 +33,7 @@ def parse(line: str) -> tuple[int, tuple[str, ...]]:
     return 0, (*words, EOS)
 
 
-def read_rows(path: AnyPath, part: str = "") -> Rows:
+def read_rows(path: AnyPath, part: str = "") -> FileRows:
     """Reads a file of sentences; raises ValueError for an empty file."""
     rows = read_lines(path, parse)
     if not rows.lines and not read_bytes(path):
@@ -41,7 +41,7 @@ def read_rows(path: AnyPath, part: str = "") -> Rows:
     return rows
 
 
-def _example(row: Row, example_id: int) -> Example:
+def _example(row: FileRow, example_id: int) -> Example:
     return {"tokens": row.content, "label": 0, "example_id": example_id}
 
 

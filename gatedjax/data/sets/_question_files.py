@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from gatedjax.data.files._archives import members
-from gatedjax.data.files._lines import LineError, Rows, decode
+from gatedjax.data.files._lines import FileRows, LineError, decode
 from gatedjax.data.files._paths import BOM, AnyPath
 from gatedjax.data.files._places import Fetch, Places
 from gatedjax.data.files._unpack import Damaged, open_gzip
@@ -111,7 +111,7 @@ def _archive_files(path: Path, part: str) -> Iterator[File]:
 
 
 @functools.lru_cache(maxsize=1)
-def _read_part(path: Path, part: str, _stamp: tuple[int, int]) -> Rows:
+def _read_part(path: Path, part: str, _stamp: tuple[int, int]) -> FileRows:
     def row(name: str, data: bytes) -> tuple[int, _cloze.Question]:
         question = parse(_content(f"{path}/{name}", data))
         return question.status, question
@@ -120,7 +120,7 @@ def _read_part(path: Path, part: str, _stamp: tuple[int, int]) -> Rows:
     return read_files(path, files, row, noun="question", ends=(".question", ".question.gz"))
 
 
-def read_rows(path: Path, part: str) -> Rows:
+def read_rows(path: Path, part: str) -> FileRows:
     """Reads the folder of a part, or an archive; a row is a file, numbered in the order of names.
 
     All rows are in memory: about 4 GiB for the training part of Daily Mail.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gatedjax.data.files._lines import LineError, Row, Rows, read_lines
+from gatedjax.data.files._lines import FileRow, FileRows, LineError, read_lines
 from gatedjax.data.files._paths import PairPath, count_lines, find_pair
 from gatedjax.data.files._places import Places
 from gatedjax.data.files._source import Example, Quarantined, Source, SourceInfo
@@ -65,7 +65,7 @@ def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
     return 0, (int(numbers[0]), int(numbers[1]))
 
 
-def read_rows(path: PairPath, part: str = "") -> Rows:
+def read_rows(path: PairPath, part: str = "") -> FileRows:
     """Reads sentences and labels; a pair that does not fit together is set aside."""
     sentences = read_lines(path.source, lambda line: (0, tuple(line.split())))
     labels = read_lines(path.target, parse_labels)
@@ -87,9 +87,9 @@ def read_rows(path: PairPath, part: str = "") -> Rows:
             number = row.index + 1
             set_aside[number] = Quarantined(str(path.target), number, str(error))
             continue
-        rows.append(Row(row.index, 0, (row.content, *positions[row.index])))
+        rows.append(FileRow(row.index, 0, (row.content, *positions[row.index])))
     quarantine = tuple(set_aside[number] for number in sorted(set_aside))
-    return Rows(tuple(rows), quarantine, counted=sentences.lines)
+    return FileRows(tuple(rows), quarantine, counted=sentences.lines)
 
 
 def _example(tokens: Sequence[str], insert: int, original: int, example_id: int) -> Example:
@@ -102,7 +102,7 @@ def _example(tokens: Sequence[str], insert: int, original: int, example_id: int)
     }
 
 
-def _of_row(row: Row, example_id: int) -> Example:
+def _of_row(row: FileRow, example_id: int) -> Example:
     tokens, insert, original = row.content
     return _example(tokens, insert, original, example_id)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gatedjax.data.files._lines import Rows
+from gatedjax.data.files._lines import FileRows
 from gatedjax.data.sets._declaration import DataSet
 
 SPLITS = ("train", "validation", "test", "train_full")
@@ -11,7 +11,9 @@ SPLIT_SEED = 20_200_820
 """Fixed, so that "validation" has the same examples in all runs."""
 
 
-def hold_out(declared: DataSet, rows: Rows, fraction: float = HELD_OUT) -> tuple[Rows, Rows]:
+def hold_out(
+    declared: DataSet, rows: FileRows, fraction: float = HELD_OUT
+) -> tuple[FileRows, FileRows]:
     """Divides an official training part into (train, validation)."""
     labels = np.array([row.label for row in rows.rows], int)
     if declared.hold_out is None:
@@ -19,7 +21,7 @@ def hold_out(declared: DataSet, rows: Rows, fraction: float = HELD_OUT) -> tuple
     else:
         parts = declared.hold_out(labels)
     # Lines that were set aside belong to the whole part, whose report lists them.
-    train, validation = (Rows(tuple(rows.rows[i] for i in part), ()) for part in parts)
+    train, validation = (FileRows(tuple(rows.rows[i] for i in part), ()) for part in parts)
     return train, validation
 
 

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from gatedjax.data.files._lines import LineError, Row, Rows, decode
+from gatedjax.data.files._lines import FileRow, FileRows, LineError, decode
 from gatedjax.data.files._paths import AnyPath, find, read_bytes
 from gatedjax.data.files._places import Places
 from gatedjax.data.files._source import Example, Quarantined
-from gatedjax.data.sets._declaration import DataSet, Options, TfdsForm
+from gatedjax.data.sets._declaration import DataSet, SetOptions, TfdsForm
 
 FILES = {
     "train": ("conll2012.train.conll", "ewt.train.conll"),
@@ -160,23 +160,23 @@ def _texts(path: AnyPath) -> Iterator[tuple[str, bytes]]:
         yield str(path), read_bytes(path)
 
 
-def read_rows(path: AnyPath, part: str = "") -> Rows:
+def read_rows(path: AnyPath, part: str = "") -> FileRows:
     """Reads the sentences of a file or of a folder of files."""
-    rows: list[Row] = []
+    rows: list[FileRow] = []
     quarantine = []
     index = 0
     for name, data in _texts(path):
         for first, block in _blocks(data):
             try:
                 lines = [decode(line.removesuffix(b"\r")) for line in block]
-                rows.append(Row(index, 0, parse(lines), file=f"{name}:{first}"))
+                rows.append(FileRow(index, 0, parse(lines), file=f"{name}:{first}"))
             except LineError as error:
                 quarantine.append(Quarantined(name, first + error.line, str(error)))
             # Sentences that were set aside are counted too, so that the ids of the remaining
             # sentences do not depend on them.
             index += 1
     note = EWT if Path(str(path)).name.startswith("ewt.") else None
-    return Rows(tuple(rows), tuple(quarantine), counted=count(path), note=note)
+    return FileRows(tuple(rows), tuple(quarantine), counted=count(path), note=note)
 
 
 def count(path: AnyPath) -> int:
@@ -211,13 +211,13 @@ class _Places(Places):
         return FILES[part][0]
 
 
-def count_skipped(rows: Rows, options: Options) -> dict[str, int]:
+def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
     """Counts the sentences without a predicate, which give no example."""
     without = sum(not row.content.predicates for row in rows.rows)
     return {"no predicate": without} if without else {}
 
 
-def examples(rows: Rows, base: int, options: Options) -> list[Example]:
+def examples(rows: FileRows, base: int, options: SetOptions) -> list[Example]:
     """Makes an example from each predicate.
 
     "labels" are the BIO labels of the words (B-V, I-V at the predicate), "predicate" is its first

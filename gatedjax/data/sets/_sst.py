@@ -9,10 +9,10 @@ import collections
 import re
 from collections.abc import Sequence
 
-from gatedjax.data.files._lines import LineError, Row, Rows
+from gatedjax.data.files._lines import FileRow, FileRows, LineError
 from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Example, SpanCounts
-from gatedjax.data.sets._declaration import DataSet, Options, TfdsForm, by_lines
+from gatedjax.data.sets._declaration import DataSet, SetOptions, TfdsForm, by_lines
 from gatedjax.data.text._brackets import BRACKETS
 
 FINE = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -98,7 +98,7 @@ def parse(line: str) -> tuple[int, Tree]:
     return frozen[0][0], (line, tuple(words), frozen)
 
 
-def of_part(part: str, options: Options) -> Options:
+def of_part(part: str, options: SetOptions) -> SetOptions:
     """Returns the options for a part."""
     if options["level"] != "train_phrase":
         return options
@@ -110,24 +110,24 @@ def ids_per_line(level: str) -> int:
     return 1 if level == "sentence" else _MAX_NODES
 
 
-def neutral(rows: Rows, level: str) -> int:
+def neutral(rows: FileRows, level: str) -> int:
     """Counts the trees without a polar node, which the binary form leaves out."""
 
-    def left_out(row: Row) -> bool:
+    def left_out(row: FileRow) -> bool:
         nodes = row.content[2][:1] if level == "sentence" else row.content[2]
         return all(node[0] == NEUTRAL for node in nodes)
 
     return sum(map(left_out, rows.rows))
 
 
-def count_skipped(rows: Rows, options: Options) -> dict[str, int]:
+def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
     """Counts the trees that are left out on purpose: reason -> count."""
     if options["granularity"] != "binary":
         return {}
     return {"neutral": neutral(rows, options["level"])}
 
 
-def examples(rows: Rows, *, base: int, granularity: str, level: str) -> list[Example]:
+def examples(rows: FileRows, *, base: int, granularity: str, level: str) -> list[Example]:
     """Makes examples from trees.
 
     Levels: "sentence" (roots), "phrase" (all nodes, repeated phrases included) or "distinct" (all
@@ -162,7 +162,7 @@ def examples(rows: Rows, *, base: int, granularity: str, level: str) -> list[Exa
 
 
 def spans(
-    rows: Rows, examples: Sequence[Example], *, granularity: str, level: str
+    rows: FileRows, examples: Sequence[Example], *, granularity: str, level: str
 ) -> SpanCounts | None:
     """Counts the labelled spans of trees; returns None for the level "sentence".
 

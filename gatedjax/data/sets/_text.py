@@ -1,11 +1,11 @@
 """Examples of texts that have to be tokenised."""
 
-from gatedjax.data.files._lines import Row
+from gatedjax.data.files._lines import FileRow
 from gatedjax.data.files._source import Example
 from gatedjax.data.text._tokenize import tokenize
 
 
-def text_example(row: Row, example_id: int) -> Example:
+def text_example(row: FileRow, example_id: int) -> Example:
     """Makes an example with the words and the original text of a row."""
     text: str = row.content
     return {"tokens": tokenize(text), "label": row.label, "example_id": example_id, "text": text}

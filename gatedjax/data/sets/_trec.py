@@ -1,6 +1,6 @@
 """TREC questions (Li and Roth 2002): "COARSE:fine question" in Latin-1, six coarse classes."""
 
-from gatedjax.data.files._lines import LineError, Row
+from gatedjax.data.files._lines import FileRow, LineError
 from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Example
 from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, eagerly
@@ -27,7 +27,7 @@ def parse(line: str) -> tuple[int, tuple[str, str]]:
     return CLASSES.index(coarse), (fine, text)
 
 
-def _example(row: Row, example_id: int) -> Example:
+def _example(row: FileRow, example_id: int) -> Example:
     fine, text = row.content
     tokens = tuple(text.split())
     return {"tokens": tokens, "label": row.label, "example_id": example_id, "fine": fine}

@@ -7,7 +7,7 @@ only child of a node, whose label is its part of speech.
 import re
 from typing import NamedTuple
 
-from gatedjax.data.files._lines import LineError, Row
+from gatedjax.data.files._lines import FileRow, LineError
 from gatedjax.data.files._places import Files
 from gatedjax.data.files._source import Example
 from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, eagerly
@@ -82,7 +82,7 @@ def parse(line: str) -> tuple[int, Tree]:
     return 0, Tree(tuple(words), tuple(tags), spans, line)
 
 
-def _example(row: Row, example_id: int) -> Example:
+def _example(row: FileRow, example_id: int) -> Example:
     tree: Tree = row.content
     return {
         "tokens": tree.words,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gatedjax._utils.missing import TFDS, missing
-from gatedjax.data.files._lines import Row, Rows
+from gatedjax.data.files._lines import FileRow, FileRows
 from gatedjax.data.files._source import Quarantined
 from gatedjax.data.sets._all import SETS
 from gatedjax.data.sets._declaration import Record
@@ -75,7 +75,7 @@ def prepare(
     return builder
 
 
-def read_prepared(name: str, part: str, *, data_dir: str | Path | None) -> Rows:
+def read_prepared(name: str, part: str, *, data_dir: str | Path | None) -> FileRows:
     """Reads an official part of a set by index; downloads and prepares the set if necessary."""
     prepared = prepare(name, data_dir=data_dir)
     source = prepared.as_data_source(part)
@@ -85,8 +85,8 @@ def read_prepared(name: str, part: str, *, data_dir: str | Path | None) -> Rows:
         assert declared.tfds_rows is not None
         return declared.tfds_rows(records, part)
     account = (prepared.info.metadata or {}).get(part) or {}
-    rows = [Row(int(record["index"]), *declared.tfds.row(record)) for record in records]
-    return Rows(
+    rows = [FileRow(int(record["index"]), *declared.tfds.row(record)) for record in records]
+    return FileRows(
         tuple(sorted(rows, key=lambda row: row.index)),
         tuple(Quarantined(*aside) for aside in account.get("quarantine", ())),
         counted=account.get("lines"),

@@ -21,7 +21,7 @@ from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.numbers import make_plain
-from gatedjax._utils.types import Options
+from gatedjax._utils.types import Keywords
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_rates
@@ -146,7 +146,7 @@ class SSANNLI(nn.Module):
     def setup(self) -> None:
         """Creates the layers, which both sentences share."""
         c = self.config
-        types: Options = {
+        types: Keywords = {
             "dtype": jnp.dtype(c.dtype),
             "kernel_init": nn.initializers.glorot_uniform(),
         }
@@ -154,7 +154,7 @@ class SSANNLI(nn.Module):
         frozen = c.freeze_embeddings and self.embeddings is not None
         self.embed = word_vectors(self, frozen=frozen)
         self.projection = nn.Dense(c.hidden, **types)
-        options: Options = {
+        options: Keywords = {
             "num_heads": c.num_heads,
             "features": c.hidden,
             "selector": c.gates.selector_of(1),

@@ -17,7 +17,7 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
-from gatedjax._utils.types import Options
+from gatedjax._utils.types import Keywords
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_widths
 from gatedjax.models._types import Batch
@@ -109,7 +109,7 @@ class SSANProbe(nn.Module):
           The class scores, and the states and selections of the encoder.
         """
         c = self.config
-        types: Options = {"dtype": jnp.dtype(c.dtype)}
+        types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         encoded = SSANEncoder(c, self.vocab_size, self.embeddings, name="encoder")(
             batch, train=train
         )
@@ -129,7 +129,7 @@ class SSANProbe(nn.Module):
         )
 
     def _pool(
-        self, states: Float[Array, "B N D"], mask: Array, types: Options
+        self, states: Float[Array, "B N D"], mask: Array, types: Keywords
     ) -> Float[Array, "B D"]:
         """Pools the states of each sentence; 0 for a sentence without words."""
         pool = self.config.pool

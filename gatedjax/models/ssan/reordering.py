@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
-from gatedjax._utils.types import Options
+from gatedjax._utils.types import Keywords
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_batch
 from gatedjax.models._types import Batch, Metrics, Predictions
@@ -96,7 +96,7 @@ class WordReorderingDetector(nn.Module):
           The scores of both positions, and the states and selections of the encoder.
         """
         c = self.config
-        types: Options = {"dtype": jnp.dtype(c.dtype)}
+        types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         encoded = SSANEncoder(c, self.vocab_size, self.embeddings, name="encoder")(
             batch, train=train
         )

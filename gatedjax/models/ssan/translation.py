@@ -19,7 +19,7 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
-from gatedjax._utils.types import Options, Output, Params, Tree
+from gatedjax._utils.types import Keywords, Output, Params, Tree
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_rates
@@ -378,7 +378,7 @@ def translate(
         # Training never has these ids as next words, but the softmax gives them a probability.
         return log_probs.at[..., jnp.array(NEVER)].set(-jnp.inf), cache
 
-    options: Options = {"size": size, "start": START, "stop": STOP}
+    options: Keywords = {"size": size, "start": START, "stop": STOP}
     # The limit of a target depends on its source and not on the padding of the batch.
     limits = batch["lengths"].astype(jnp.int32) + extra
     # A beam of 1 is greedy search, which has less to sort and to copy.

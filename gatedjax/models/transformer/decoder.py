@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
-from gatedjax._utils.types import Options
+from gatedjax._utils.types import Keywords
 from gatedjax.functional._pairs import causal_pairs, put
 from gatedjax.functional._types import Dtype
 from gatedjax.models.transformer.encoder import FeedForward, LayerBytes, Norm
@@ -40,7 +40,7 @@ class DecoderAttention(nn.Module):
 
     def setup(self) -> None:
         """Creates the projections, with the names and shapes of `nn.SelectiveSelfAttention`."""
-        types: Options = {"kernel_init": self.kernel_init, "dtype": self.dtype}
+        types: Keywords = {"kernel_init": self.kernel_init, "dtype": self.dtype}
         heads = (self.num_heads, self.features // self.num_heads)
         self.query = nn.DenseGeneral(heads, **types)
         self.key = nn.DenseGeneral(heads, **types)
@@ -106,7 +106,7 @@ class DecoderLayer(nn.Module):
 
     def setup(self) -> None:
         """Creates the sublayers."""
-        attention: Options = {"dropout": self.attention_dropout, "dtype": self.dtype}
+        attention: Keywords = {"dropout": self.attention_dropout, "dtype": self.dtype}
         self.self_attention = DecoderAttention(self.num_heads, self.features, **attention)
         self.source_attention = DecoderAttention(self.num_heads, self.features, **attention)
         self.feed_forward = FeedForward(self.filter_size, self.relu_dropout, dtype=self.dtype)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._utils.types import Options, Tree
+from gatedjax._utils.types import Keywords, Tree
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._keys import example_keys
 from gatedjax.nn._selective import unit_scaling
@@ -137,7 +137,7 @@ class FeedForward(nn.Module):
         Returns:
           The output, with the width of the inputs.
         """
-        types: Options = {"kernel_init": self.kernel_init, "dtype": self.dtype}
+        types: Keywords = {"kernel_init": self.kernel_init, "dtype": self.dtype}
         hidden = nn.relu(nn.Dense(self.hidden, name="wide", **types)(inputs))
         if deterministic or dropout_bytes is None:
             hidden = dropout_rows(self, hidden, self.dropout, example_id, deterministic)
@@ -162,7 +162,7 @@ class EncoderLayer(nn.Module):
       dtype: dtype of the computation.
     """
 
-    attention: Options
+    attention: Keywords
     filter_size: int
     norm: Norm = "pre"
     feed_forward_first: bool = False
@@ -196,7 +196,7 @@ class EncoderLayer(nn.Module):
           The states, and the weights and selections of the attention.
         """
         layer_bytes = None if deterministic else dropout_bytes
-        options: Options = {"deterministic": deterministic, "example_id": example_id}
+        options: Keywords = {"deterministic": deterministic, "example_id": example_id}
         attend = gnn.SelectiveSelfAttention(
             **dict(self.attention), kernel_init=self.kernel_init, dtype=self.dtype, name="attention"
         )
