@@ -51,7 +51,7 @@ def _positive(name: str, value: float) -> None:
 
 def _share(name: str, value: float) -> None:
     if not 0 < value < 1:
-        raise ValueError(f"{name} must be between 0 and 1, got {value}")
+        raise ValueError(f"{name} must be in (0, 1), got {value}")
 
 
 def _option(default: Any, text: str, check: Check | None = None) -> Any:
@@ -178,7 +178,7 @@ def check_options(options: Options, kind: str) -> None:
     available = networks(kind)
     if options.model not in available:
         raise ValueError(
-            f"model must be one of {', '.join(available)}, got {options.model!r}."
+            f"model must be one of {', '.join(map(repr, available))}, got {options.model!r}."
             f"{_suggestion(options.model, available)}"
         )
     for field in dataclasses.fields(Options):
@@ -244,12 +244,15 @@ def train_config(options: Options, epoch: int) -> TrainConfig:
     changes = options.training or {}
     config: TrainConfig = _change_options(default, changes, "training")
     if config.seeds > 1 or config.sweep:
-        raise ValueError("training: a model is one seed; train it again with another `seed`")
+        raise ValueError(
+            "training: seeds must be 1 and sweep empty for a model, got "
+            f"{config.seeds} and {config.sweep}: train a model for each `seed`"
+        )
     planned = options.num_steps is not None or "num_steps" in changes
     ends = config.optimizer.schedule not in ("constant", "rsqrt", "staircase")
     if options.minutes and not planned and ends:
         raise ValueError(
-            f"minutes needs a schedule without an end, got {config.optimizer.schedule!r}: "
+            f"minutes needs num_steps with the schedule {config.optimizer.schedule!r}: "
             "give num_steps"
         )
     return config
@@ -264,7 +267,7 @@ def _change_options(config: Config, changes: Mapping[str, object], option: str) 
         first, _, remainder = paths.get(name, name).partition(".")
         if first not in fields:
             raise ValueError(
-                f"{option}: there is no option {name!r}.{_suggestion(first, [*fields, *paths])}"
+                f"{option}: unknown option {name!r}.{_suggestion(first, [*fields, *paths])}"
             )
         if remainder:
             parts.setdefault(first, {})[remainder] = value

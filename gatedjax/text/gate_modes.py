@@ -181,13 +181,15 @@ class Network(ByIdentity):
 
 def check_gated(model: object) -> None:
     """Raises ValueError unless this is a GA-Net with gates on attention."""
-    what = f"the system {model.config.system!r}" if isinstance(model, GANet) else type(model)
+    what = (
+        f"the system {model.config.system!r}" if isinstance(model, GANet) else type(model).__name__
+    )
     if not isinstance(model, GANet) or model.config.system != "ganet":
-        raise ValueError(f"model must be a GA-Net with gates, got {what}, which has none")
+        raise ValueError(f"model must be a GA-Net with gates, got {what}")
     if (on := model.config.gates.gates_on) != "attention":
         raise ValueError(
-            f"model must have gates_on='attention', got {on!r}: its encoder "
-            "would run again for each of the 2^n patterns"
+            f"model must have gates_on='attention', got {on!r}, with which the "
+            "encoder would run again for each of the 2^n patterns"
         )
 
 
@@ -263,9 +265,9 @@ class Texts:
         counts = (lengths > 0) & (np.asarray(batch.get("weight", 1.0)) > 0)
         rows = np.flatnonzero(counts & (lengths <= longest))
         if not rows.size:
-            shortest = f", the shortest has {lengths[counts].min()}" if counts.any() else ""
+            shortest = f", the shortest of {lengths[counts].min()} words" if counts.any() else ""
             raise ValueError(
-                f"batch must have a text of 1 to {longest} words, {counts.sum()} have more"
+                f"batch must have a text of 1 to {longest} words, got {counts.sum()} longer texts"
                 + shortest
             )
         width = max(int(lengths[rows].max()), LOWER)

@@ -245,7 +245,9 @@ def test_translate_refuses_the_folder_of_another_run_by_what_it_is(tmp_path, cap
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "config.json").write_text(json.dumps({"config": {"data": "digits"}}))
     message = refused(command("ssan"), ["translate", "--workdir", str(tmp_path)], capsys)
-    assert f"{tmp_path} lacks bpe.json: no run of translation made it" in message
+    assert (
+        f"{tmp_path} is not the work folder of a run of translation: it lacks bpe.json" in message
+    )
     assert "delete" not in message
 
 
@@ -258,7 +260,7 @@ def test_an_export_names_the_option_of_the_command(tmp_path, capsys):
     file = tmp_path / "file"
     file.touch()
     assert library.main(["export", str(tmp_path), "--out", str(file / "x")]) == 2
-    assert plain(capsys.readouterr().err) == f"error: {file} is a file, a folder is wanted"
+    assert plain(capsys.readouterr().err) == f"error: {file} must be a folder, got a file"
 
 
 def test_a_folder_that_verify_resume_would_keep_must_be_new(tmp_path, capsys):

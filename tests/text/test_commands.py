@@ -213,7 +213,7 @@ def test_a_pipe_and_a_link_are_written_to_and_a_folder_is_refused(command, here,
     assert file.read_bytes() == heard[0] != b""
     capsys.readouterr()
     said = refused([*args, str(tmp_path)], capsys)
-    assert f"{tmp_path} is a folder, a file is wanted" in said
+    assert f"{tmp_path} must be a file, got a folder" in said
     assert names(tmp_path) == ["file", "link", "pipe"]
 
 
@@ -548,7 +548,7 @@ def test_pairs_are_known_by_their_columns(here, tmp_path, capsys):
 BAD_DATA = {
     "no column": ("review,sentiment\nx,y\n", "--text review --label sentiment"),
     "one class": ("text,label\n" + "a film,good\n" * 8, "one class, 'good'"),
-    "one example": ("text,label\n" + "a,x\nb,y\n" * 4 + "c,z\n", ":10: the class 'z' has one"),
+    "one example": ("text,label\n" + "a,x\nb,y\n" * 4 + "c,z\n", ":10: the class 'z' must have"),
     "empty": ("", "empty"),
     "header only": ("text,label\n", "no "),
     "no words": ("text,label\n" + "\x01,x\n\x02,y\n" * 4, "a text without a word"),
@@ -585,7 +585,7 @@ def test_bad_data_are_refused_in_one_line_and_nothing_is_written(name, tmp_path,
         (["--encoding", "klingon"], "klingon"),
         (["--text", "a", "b", "--task", "text"], "--text must name one column"),
         (["--text", "text", "--task", "pair"], "--text must name two columns"),
-        (["--train.seeds", "2"], "--train: a model is one seed"),
+        (["--train.seeds", "2"], "--train: seeds must be 1"),
         (["--minutes", "1", "--train.optimizer.schedule", "cosine"], "give --num-steps"),
     ],
 )
@@ -618,7 +618,7 @@ def test_a_label_that_training_has_not_seen(here, tmp_path, capsys):
 @pytest.mark.parametrize("command", ["predict", "evaluate", "explain"])
 def test_a_folder_that_is_no_model(command, here, tmp_path, capsys):
     rest = ["reviews.csv"] if command == "evaluate" else ["a film"]
-    for folder, message in ((tmp_path / "none", "no folder"), (tmp_path, "lacks config.json")):
+    for folder, message in ((tmp_path / "none", "no such folder"), (tmp_path, "lacks config.json")):
         assert message in refused([command, str(folder), *rest], capsys)
     newer = tmp_path / "newer"
     export.save(newer, {"w": np.zeros(1, np.float32)},
@@ -631,7 +631,7 @@ def test_a_folder_that_is_no_model(command, here, tmp_path, capsys):
     [
         (["--file", "nowhere.csv"], "nowhere.csv"),
         (["--file", "nowhere.txt"], "nowhere.txt"),
-        (["--file", "reviews.csv", "text"], "not both"),
+        (["--file", "reviews.csv", "text"], "exclude each other"),
         (["--file", "reviews.csv", "--text", "label", "text"], "--text must name one column"),
         (["--file", "reviews.csv", "--text", "other"], "no column 'other'"),
         (["--file", "lines.txt", "--encoding", "klingon"], "klingon"),
