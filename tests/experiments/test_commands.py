@@ -158,7 +158,7 @@ def test_tables_name_their_own_option_for_word_vectors(paper, data, tmp_path, ca
     args = [what, "--data", data, "--embeddings", str(tmp_path / "no.txt"), "--seeds", "1"]
     folders = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
     message = refused(command(paper, "tables"), [*args, *folders], capsys)
-    assert "no word vectors at" in message
+    assert "there is no such file of word vectors" in message
     assert "--embeddings none" in message
     assert "--data.embeddings" not in message
 
@@ -265,4 +265,4 @@ def test_an_export_names_the_option_of_the_command(tmp_path, capsys):
 
 def test_a_folder_that_verify_resume_would_keep_must_be_new(tmp_path, capsys):
     assert library.main(["verify-resume", "--keep", str(tmp_path), "--", "x"]) == 2
-    assert f"--keep {tmp_path} exists" in capsys.readouterr().err
+    assert f"--keep must be a new folder, got {tmp_path}, which exists" in capsys.readouterr().err

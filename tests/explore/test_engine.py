@@ -138,7 +138,7 @@ def test_padded_lengths_are_few():
         ({"text": 3}, "text must be a string"),
         ({"mode": "x"}, "mode must be one of"),
         ({"mode": []}, "mode must be one of"),
-        ({"threshold": 2}, "threshold must be a number from 0 to 1"),
+        ({"threshold": 2}, "threshold must be a number in"),
         ({"density": float("nan")}, "density must be"),
         ({"seed": True}, "seed must be"),
         ({"seed": -1}, "seed must be"),

@@ -129,7 +129,7 @@ def load_embeddings(
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(
-            f"{path}: there is no such file. GloVe 6B is at "
+            f"{path}: there is no such file of word vectors. GloVe 6B is at "
             "https://nlp.stanford.edu/data/glove.6B.zip "
             f"(the file for this width: glove.6B.{dim}d.txt; it may be gzipped). "
             "random_embeddings makes vectors without a file."
@@ -188,7 +188,7 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
     """
     path = Path(path).expanduser()
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: there is no such file")
+        raise FileNotFoundError(f"{path}: there is no such file of word vectors")
     with limit_unpacking(None):
         allowed = allowance(path)
     lines = (line for _, line in _vectors(path, allowed))
