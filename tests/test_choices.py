@@ -49,6 +49,6 @@ class Options:
 def test_none_is_a_choice_where_the_type_says_so_and_other_types_are_not_looked_at():
     assert choices_of(Options) == {"plain": ("a", "b"), "optional": ("c", None)}
     check_choices(Options(several=("e",)))
-    message = re.escape("plain must be one of ('a', 'b'), got None")
+    message = re.escape("plain must be one of 'a', 'b', got None")
     with pytest.raises(ValueError, match=message):
         check_choices(Options(plain=None))

@@ -306,7 +306,9 @@ def test_one_of_several_commands(capsys):
     with pytest.raises(SystemExit, match="2"):
         parse_command(commands, ["secnd", "m"], "prog", "")
     err = capsys.readouterr().err
-    assert err == "error: no command 'secnd'. Did you mean 'second'? Commands: first, second.\n"
+    assert (
+        err == "error: unknown command 'secnd'. Did you mean 'second'? Commands: first, second.\n"
+    )
 
 
 def test_the_version_needs_no_parser():

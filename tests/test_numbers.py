@@ -163,7 +163,7 @@ def test_settings_and_the_configuration_of_a_folder_may_have_them(tmp_path):
     folder = export.save(tmp_path / "model", {"w": np.zeros(2, np.float32)}, config=given)
     config = export.read_config(folder)
     assert {name: config[name] for name in wanted} == wanted
-    with pytest.raises(TypeError, match="config must be what JSON can hold, got object"):
+    with pytest.raises(TypeError, match="config must be a value that JSON can store, got object"):
         export.save(tmp_path / "other", {"w": np.zeros(2)}, config={"a": object()})
 
 

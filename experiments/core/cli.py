@@ -94,7 +94,7 @@ def check_folder(path: Path | str, option: str, *, exists: bool = False) -> None
     # A folder that does not exist yet can be created unless a parent is a file.
     existing = next((place for place in (path, *path.parents) if place.exists()), path)
     if existing.exists() and not existing.is_dir():
-        fail(f"{option} {path}: {existing} is a file, a folder is wanted")
+        fail(f"{option} {path}: {existing} must be a folder, got a file")
 
 
 def parse(

@@ -62,7 +62,9 @@ def _open(workdir: Path) -> CheckpointStore:
     store = CheckpointStore(workdir / "checkpoints")
     if not store.directory.is_dir():
         hint = f" Did you mean {workdir.parent}?" if workdir.name == "checkpoints" else ""
-        raise FileNotFoundError(f"no work folder of a run: {store.directory} is missing.{hint}")
+        raise FileNotFoundError(
+            f"{workdir} is not the work folder of a run: it lacks checkpoints.{hint}"
+        )
     return store
 
 
@@ -160,7 +162,7 @@ def _diff(stores: list[CheckpointStore], steps: Sequence[int] | None, part: Any)
         steps = newest[0] if len(stores) == 1 else [s for two in newest for s in two[-1:]]
         if len(steps) != 2:
             raise FileNotFoundError(
-                f"two checkpoints are wanted, got {steps} in "
+                f"a comparison needs two checkpoints, got {steps} in "
                 + " and ".join(str(store.directory) for store in stores)
             )
     pairs = list(zip((stores[0], stores[-1]), steps, strict=True))

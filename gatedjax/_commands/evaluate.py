@@ -74,7 +74,7 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     from gatedjax.text._training import COLUMNS
 
     if options.word is not None or options.tag is not None:
-        raise ValueError("--word and --tag are for taggers")
+        raise ValueError("--word and --tag are only for taggers: leave them out")
     inputs = options.text or COLUMNS[model.kind].inputs
     columns = Columns(inputs, options.label)
     table = open_table(options.data, columns, encoding=options.encoding, split=options.split)

@@ -44,7 +44,9 @@ def _run(options: ExplainOptions) -> None:
     check_place(options.html)
     model = TrainedModel.load(options.model, ("text", "pair"))
     if len(options.texts) % model.inputs:
-        raise ValueError(f"wanted premise and hypothesis in turns, got {len(options.texts)} texts")
+        raise ValueError(
+            f"TEXT must be premise and hypothesis in turns, got {len(options.texts)} texts"
+        )
     for number, text in enumerate(options.texts, 1):
         if why := fault(text, "utf-8"):
             raise ValueError(f"text {number}: {why}")
@@ -67,7 +69,7 @@ def main(args: list[str]) -> int:
     if not options.texts:
         fail("TEXT must be given")
     if options.json and options.html is not None:
-        fail("give --html or --json, not both")
+        fail("--html and --json exclude each other: give one of them")
     with refusals({}):
         _run(options)
     return 0

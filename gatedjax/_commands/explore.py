@@ -76,7 +76,7 @@ def _models(options: ExploreOptions) -> tuple[list[Any], list[str]]:
     """Returns the models and their names on the page."""
     folders = [*filter(None, (options.model, options.workdir))]
     if len(folders) != 1:
-        raise ValueError("give the folder of a model, or --workdir with that of a run")
+        raise ValueError("exactly one of MODEL and --workdir must be given")
     if options.against is not None:
         folders.append(options.against)
     elif options.workdir is not None and (options.workdir / SOFT / "checkpoints").is_dir():
@@ -93,11 +93,11 @@ def _models(options: ExploreOptions) -> tuple[list[Any], list[str]]:
 def _check(options: ExploreOptions) -> None:
     check_place(options.html)
     if options.html is not None and options.text is None:
-        raise ValueError("--html shows one sentence: give it with --text")
+        raise ValueError("--html needs --text: give the sentence that the page shows")
     if options.html is not None and options.file is not None:
-        raise ValueError("a page without a server has no --file: leave it out, or --html")
+        raise ValueError("--html and --file exclude each other: give one of them")
     if not 0 <= options.port < 2**16:
-        raise ValueError(f"--port must be from 0 to 65535, got {options.port}")
+        raise ValueError(f"--port must be in [0, 65535], got {options.port}")
     token = options.token
     if token is not None and not (
         len(token) >= TOKEN and token.isascii() and token.replace("-", "").isalnum()

@@ -92,8 +92,8 @@ def _export(options: ExportOptions) -> None:
     steps = store.steps()
     step = (steps[-1] if steps else None) if options.step is None else options.step
     if step not in steps:
-        missing = "a checkpoint" if step is None else f"checkpoint {step}"
-        raise FileNotFoundError(f"{store.directory} does not hold {missing}, only {steps}")
+        which = "" if step is None else f" {step}"
+        raise FileNotFoundError(f"no checkpoint{which} in {store.directory}: it has {steps}")
     record = store.record(step)
     check_single(record, options.workdir)
     about = saved_description(record)
@@ -120,8 +120,8 @@ def _export(options: ExportOptions) -> None:
     if "vocabulary" in about and not {VOCABULARY, BYTE_PAIRS} & files.keys():
         say(
             f"note: {options.workdir} has no vocabulary, so {folder} has none: an older version "
-            "made the run. Its own command, given again, writes the vocabulary and trains nothing "
-            "that is trained; then export again with --overwrite",
+            "wrote the run. Give the command of the run again, which writes the vocabulary without "
+            "more training, and then export again with --overwrite",
             file=sys.stderr,
         )
 
@@ -132,7 +132,7 @@ def _average_count(options: ExportOptions, kind: str, about: dict[str, Tree]) ->
         raise ValueError(f"--average must be at least 1, got {options.average}")
     if options.step is not None:
         if options.average is not None:
-            raise ValueError("--average takes the newest checkpoints: give it, or --step")
+            raise ValueError("--average and --step exclude each other: give one of them")
         return 1
     if options.average is None and kind == "translation":
         return about["config"]["search"].get("average", 1)

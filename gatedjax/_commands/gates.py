@@ -72,7 +72,7 @@ def _check(options: Report) -> None:
     """Raises ValueError for options that do not go together or are out of range."""
     is_given = [options.model is not None, options.workdir is not None, options.toy]
     if sum(is_given) != 1:
-        raise ValueError("give one of: a MODEL folder, --workdir, --toy")
+        raise ValueError("exactly one of MODEL, --workdir and --toy must be given")
     of_run = {"preset": "--preset", "manual_dir": "--manual-dir", "data_dir": "--data-dir"}
     of_own = {"file": "--file", **_OWN}
     wrong: dict[str, str] = {}
@@ -82,10 +82,8 @@ def _check(options: Report) -> None:
         wrong = of_own
     for name, option in wrong.items():
         if getattr(options, name) is not None:
-            source = (
-                "--toy, which reads nothing" if options.toy else "--workdir, the test set of a run"
-            )
-            raise ValueError(f"{option} does not go with {source}")
+            source = "--toy" if options.toy else "--workdir"
+            raise ValueError(f"{source} and {option} exclude each other: give one of them")
     for name, least in (("samples", 2), ("texts", 1), ("draws", 2)):
         value = getattr(options, name)
         if value is not None and value < least:
@@ -98,7 +96,7 @@ def _check(options: Report) -> None:
     if options.tau is not None and not 0 < options.tau < float("inf"):
         raise ValueError(f"--tau must be positive, got {options.tau}")
     if options.out is not None and options.out.exists() and not options.out.is_dir():
-        raise NotADirectoryError(f"--out must be a folder, {options.out} is a file")
+        raise NotADirectoryError(f"--out must be a folder, got the file {options.out}")
 
 
 def _open_network(options: Report) -> tuple[Any, Path]:
@@ -108,7 +106,9 @@ def _open_network(options: Report) -> tuple[Any, Path]:
     (folder,) = filter(None, (options.model, options.workdir))
     if is_run(folder):
         if options.file is not None:
-            raise ValueError(f"--file is for what gatedjax train wrote; {folder} is of a run")
+            raise ValueError(
+                f"--file is only for a model of gatedjax train, got the run {folder}: leave it out"
+            )
         network = open_run(
             folder,
             data=options.preset,
@@ -118,11 +118,16 @@ def _open_network(options: Report) -> tuple[Any, Path]:
         exported = not (folder / "checkpoints").is_dir()
         return network, Path(_PLACE) if exported else folder
     if options.workdir is not None:
-        raise ValueError(f"{folder} is no work folder: give it without --workdir, and --file")
+        raise ValueError(
+            f"--workdir must be the work folder of a run, got {folder}: give a model of gatedjax "
+            "train without --workdir, and with --file"
+        )
     if options.preset is not None:
-        raise ValueError(f"--preset is for a run; {folder} is of gatedjax train")
+        raise ValueError(
+            f"--preset is only for a run, got {folder}, a model of gatedjax train: leave it out"
+        )
     if options.file is None:
-        raise ValueError(f"--file must name labelled texts for {folder}")
+        raise ValueError(f"--file must be given for {folder}: name a file of labelled texts")
     columns = {name: value for name in _OWN if (value := getattr(options, name)) is not None}
     return open_own(folder, options.file, **columns), Path(_PLACE)
 

@@ -85,7 +85,9 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
     if options.texts:
         count = len(inputs)
         if len(options.texts) % count:
-            raise ValueError(f"wanted {' and '.join(inputs)} in turns, got {len(options.texts)}")
+            raise ValueError(
+                f"TEXT must be {' and '.join(inputs)} in turns, got {len(options.texts)} texts"
+            )
         turns = list(in_turns(options.texts, count))
         faults = [filter(None, (fault(x, "utf-8") for x in part)) for part in turns]
         whys = [next(problems, "") for problems in faults]
@@ -96,7 +98,10 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
         table = open_table(options.file, columns, encoding=options.encoding)
         return ((None, row.reason) if isinstance(row, Aside) else (row.inputs, "") for row in table)
     if len(inputs) > 1:
-        raise ValueError("pairs of texts come as arguments, or from a .csv, .tsv or .jsonl --file")
+        raise ValueError(
+            "pairs of texts cannot be read from standard input: give them as TEXT, or in a .csv, "
+            ".tsv or .jsonl --file"
+        )
     return _read_piped(options.encoding)
 
 
@@ -121,11 +126,11 @@ def _run(options: PredictOptions) -> None:
     if options.out is not None and options.out.is_file() and not options.overwrite:
         raise FileExistsError(f"{options.out} exists: --overwrite replaces it")
     if options.texts and options.file is not None:
-        raise ValueError("give texts or --file, not both")
+        raise ValueError("TEXT and --file exclude each other: give one of them")
     model = TrainedModel.load(options.model, ("text", "pair", "tags"))
     tagger = model.kind == "tags"
     if options.word is not None and not tagger:
-        raise ValueError("--word is for taggers")
+        raise ValueError("--word is only for taggers: leave it out")
     lines = iter(_sentences(options) if tagger else _lines(options, model.kind))
     predict: Any = functools.partial(tag_sentences, model) if tagger else model.predict
     began = last_report = time.monotonic()

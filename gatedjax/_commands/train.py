@@ -276,11 +276,14 @@ def _open_data(command: TrainOptions, kind: str, data: str) -> Data:
     if kind == "tags":
         if command.text or command.label != "label":
             raise ValueError(
-                "columns of tags have numbers: --word N --tag N, not --text or --label"
+                "--text and --label are not for files of tags: leave them out, and give --word N "
+                "--tag N"
             )
         return open_sentences(data, word=command.word, tag=command.tag, encoding=command.encoding)
     if command.word is not None or command.tag is not None:
-        raise ValueError("--word and --tag are for files of tags (--task tags)")
+        raise ValueError(
+            "--word and --tag are only for files of tags (--task tags): leave them out"
+        )
     columns = Columns(command.text or COLUMNS[kind].inputs, command.label)
     check_inputs(columns, kind)
     return open_table(data, columns, encoding=command.encoding)
@@ -325,7 +328,7 @@ def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
             out, card=_card(command, kind, trained.report, options), overwrite=command.overwrite
         )
         if command.workdir is None and (why := work.remove()):
-            _print_line(f"kept {run}: {why}")
+            _print_line(f"{run} is not removed: {why}")
     _print_line(f'wrote {out}; try: {program()} predict {shlex.quote(str(out))} "..."')
     return 0
 

@@ -6,7 +6,7 @@ from gatedjax._utils.cli import program
 from gatedjax.text._translate import TranslateOptions, run
 from gatedjax.text._translator import open_translator
 
-CALLED = {" (--search.extra)": "", "average is for": "--average is for"}
+CALLED = {" (--search.extra)": "", "average is only for": "--average is only for"}
 """Words in messages of the library, and the options that replace them."""
 
 

@@ -150,7 +150,7 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
         if status not in (0, -signal.SIGKILL):
             return _report_failure(f"the run killed at {point}", status, log)
         killed += bool(status)
-        outcome = "killed" if status else "came too late, the run was over"
+        outcome = "killed" if status else "too late, because the run was finished"
         say(f"{point}: {outcome}")
         if not status:
             break
@@ -163,7 +163,7 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
     say(f"{killed} kills, {continued} of the starts continued from a checkpoint")
     if not killed or not continued:
         say(
-            "error: nothing was proved, as no start continued from a checkpoint: lower "
+            "error: the test proves nothing, because no start continued from a checkpoint: lower "
             f"checkpoint_every (now {every}), or train longer than {last} steps",
             file=sys.stderr,
         )
@@ -190,7 +190,7 @@ def main(args: list[str]) -> int:
         say(f"error: --kills must be at least 1, got {options.kills}", file=sys.stderr)
         return 2
     if any(part == "--workdir" or part.startswith("--workdir=") for part in command):
-        say("error: COMMAND must not have --workdir; it is added", file=sys.stderr)
+        say("error: COMMAND must not have --workdir, which is added: leave it out", file=sys.stderr)
         return 2
     if command[0] in ("python", "python3"):
         command[0] = sys.executable
@@ -200,7 +200,10 @@ def main(args: list[str]) -> int:
             with tempfile.TemporaryDirectory(prefix="verify-resume-") as folder:
                 return _verify(command, options.kills, options.seed, Path(folder))
         if options.keep.exists():
-            say(f"error: --keep {options.keep} exists; a new folder is wanted", file=sys.stderr)
+            say(
+                f"error: --keep must be a new folder, got {options.keep}, which exists",
+                file=sys.stderr,
+            )
             return 2
         options.keep.mkdir(parents=True)
         return _verify(command, options.kills, options.seed, options.keep)

@@ -32,4 +32,6 @@ def check_choices(config: object) -> None:
     for name, choices in choices_of(kind).items():
         value = getattr(config, name)
         if value not in choices:
-            raise ValueError(f"{name} must be one of {choices}, got {value!r}")
+            raise ValueError(
+                f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}"
+            )

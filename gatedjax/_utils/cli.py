@@ -196,7 +196,7 @@ def choose(commands: Mapping[str, str], args: Sequence[str], prog: str, about: s
         show_version()
     similar = difflib.get_close_matches(name, commands, n=1)
     hint = f" Did you mean {similar[0]!r}?" if similar else ""
-    fail(f"no command {name!r}.{hint} Commands: {', '.join(commands)}.")
+    fail(f"unknown command {name!r}.{hint} Commands: {', '.join(commands)}.")
 
 
 def show_version() -> NoReturn:

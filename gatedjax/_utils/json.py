@@ -47,7 +47,7 @@ def to_json_values(value: Any, name: str = "the value") -> Any:
             return _convert(inner)
         except TypeError:
             kind = type(inner).__name__
-            raise TypeError(f"{name} must be what JSON can hold, got {kind}") from None
+            raise TypeError(f"{name} must be a value that JSON can store, got {kind}") from None
 
     return json.loads(json.dumps(value, default=convert))
 

@@ -50,4 +50,4 @@ def read_limited(path: str | Path, most: int = MOST_JSON_BYTES) -> bytes:
         # The size of a device or a pipe is unknown before it is read.
         if os.fstat(file.fileno()).st_size <= most and len(content := file.read(most + 1)) <= most:
             return content
-    raise ValueError(f"{path}: at most {most:,} bytes are read, and it has more")
+    raise ValueError(f"{path} must have at most {most:,} bytes, got more")

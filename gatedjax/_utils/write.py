@@ -40,7 +40,9 @@ def check_place(path: Path | None) -> None:
     target = _replaceable(path)
     for place in (path, target):
         if place is not None and not place.parent.is_dir():
-            raise FileNotFoundError(f"no folder {place.parent} for {place.name}")
+            raise FileNotFoundError(
+                f"{place.parent}: there is no such folder: create it for {place.name}"
+            )
 
 
 @contextlib.contextmanager
@@ -136,7 +138,7 @@ def _replaceable(path: Path) -> Path | None:
     except FileNotFoundError:
         return target
     if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(f"{path} is a folder, a file is wanted")
+        raise IsADirectoryError(f"{path} must be a file, got a folder")
     if not stat.S_ISREG(status.st_mode) or _standard_stream(status) is not None:
         return None
     # A removed file that is still open can be reached only through /proc, not by its name.

@@ -164,7 +164,7 @@ def load(
         if fixed or (isinstance(declared, DataSet) and declared.hold_out is not None):
             raise ValueError(f"held_out must be None for {name!r}: its validation part is fixed")
         if not 0 < held_out < 1:
-            raise ValueError(f"held_out must be between 0 and 1, got {held_out}")
+            raise ValueError(f"held_out must be in (0, 1), got {held_out}")
     if _LOOKING.get():
         if isinstance(declared, DataSet):
             _look(declared, data_dir, manual_dir)

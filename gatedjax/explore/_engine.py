@@ -55,11 +55,11 @@ class Explorer:
     def __post_init__(self) -> None:
         if not self.models or len(self.models) != len(self.names):
             raise ValueError(
-                f"names must be one for each model, got {len(self.names)} for {len(self.models)}"
+                f"names must have one entry per model ({len(self.models)}), got {len(self.names)}"
             )
         views = [view_of(model, tokenized=self.tokenized) for model in self.models]
         if len({type(view) for view in views}) > 1:
-            raise ValueError("two models must be of one kind to stand side by side")
+            raise ValueError("models must be of the same kind, such as two classifiers of texts")
         self.views = [view for view in views if view is not None]
         self.programs = [] if self.views else [Programs(model) for model in self.models]
         self._parts: list[View | Programs] = [*self.views, *self.programs]
@@ -125,7 +125,7 @@ class Explorer:
     def check_gates(self, name: str) -> None:
         """Raises ValueError, with `name`, unless the models are classifiers of single texts."""
         if self.views:
-            raise ValueError(f"{name} is for classifiers of single texts: leave it out")
+            raise ValueError(f"{name} is only for classifiers of single texts: leave it out")
 
     def check_open(self) -> None:
         """Raises ValueError after `close`."""

@@ -45,8 +45,8 @@ def offline_page(explorer: Explorer, text: str) -> bytes:
     if len(page) > MOST_BYTES:
         classes = max(len(model.classes) for model in explorer.models)
         raise ValueError(
-            f"the page would have {len(page) / 1000:,.0f} kB, and it may have "
-            f"{MOST_BYTES / 1000:,.0f}: every word doubles the patterns of {classes} classes, so "
+            f"the page must have at most {MOST_BYTES / 1000:,.0f} kB, got "
+            f"{len(page) / 1000:,.0f}: each word doubles the patterns of {classes} classes, so "
             "shorten the text, or let `gatedjax explore` serve the page"
         )
     return page
@@ -70,8 +70,8 @@ def payload(explorer: Explorer, text: str) -> Json:
         raise ValueError("the text has no word")
     if len(tokens) > LONGEST:
         raise ValueError(
-            f"a page without a server has every pattern of at most {LONGEST} words, and the text "
-            f"has {len(tokens)}: shorten it, or let `gatedjax explore` serve the page"
+            f"the text must have at most {LONGEST} words for a page without a server, got "
+            f"{len(tokens)}: shorten it, or let `gatedjax explore` serve the page"
         )
     about = explorer.about()
     about["modes"] = [mode for mode in about["modes"] if mode in MODES]
@@ -100,7 +100,10 @@ def patterns_of(words: int) -> np.ndarray:
 def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
     model = programs.model
     if model.max_len < len(tokens):
-        raise ValueError(f"the model reads {model.max_len} words, and the text has {len(tokens)}")
+        raise ValueError(
+            f"the text must have at most the {model.max_len} words that the model reads, got "
+            f"{len(tokens)}: shorten it"
+        )
     is_known = [word in model.vocabulary for word in tokens]
     if not programs.gated:
         (output,) = model.read_tokens([(tokens,)])

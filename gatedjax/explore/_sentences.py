@@ -75,9 +75,11 @@ class Sentences:
           ValueError: for an unknown order, or a begin that is not a number from 0 on.
         """
         if order not in ORDERS:
-            raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {str(order)[:40]!r}")
+            raise ValueError(
+                f"order must be one of {', '.join(map(repr, ORDERS))}, got {str(order)[:40]!r}"
+            )
         if not isinstance(begin, int) or isinstance(begin, bool) or begin < 0:
-            raise ValueError(f"begin must be a whole number from 0 on, got {str(begin)[:40]}")
+            raise ValueError(f"begin must be an integer of at least 0, got {begin!r:.40}")
         rows = [row for row in self.rows if row[order] is not None]
         rows.sort(key=lambda row: -row[order])
         return {"rows": rows[begin : begin + PAGE], "begin": begin, "total": len(rows)}

@@ -151,11 +151,14 @@ class _Handler(BaseHTTPRequestHandler):
         # A page of another site may have a name that leads to 127.0.0.1. Its requests name that
         # site as their host.
         if len(hosts) != 1 or hosts[0].lower() not in self.server.hosts:
-            raise _Refused(HTTPStatus.FORBIDDEN, "this host is not served")
+            raise _Refused(
+                HTTPStatus.FORBIDDEN,
+                "the host must be that of the address that gatedjax explore printed",
+            )
         origin = self.headers.get("Origin")
         # A browser sends the origin with requests that another page makes.
         if origin is not None and origin != f"http://{hosts[0].lower()}":
-            raise _Refused(HTTPStatus.FORBIDDEN, "another page may not ask")
+            raise _Refused(HTTPStatus.FORBIDDEN, "requests must come from the page of this server")
         token, slash, name = self.path.removeprefix("/").partition("/")
         sent, expected = token.encode("utf-8", "replace"), self.server.token.encode()
         # The comparison takes the same time for all tokens, so that its time does not reveal the
@@ -167,26 +170,29 @@ class _Handler(BaseHTTPRequestHandler):
     def _wrong(self, name: str, method: str | None) -> None:
         if method is None:
             raise _Refused(HTTPStatus.NOT_FOUND, "there is no such page")
-        raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"{method} is wanted here")
+        raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"the method must be {method}")
 
     def _body(self) -> Json:
         if self.headers.get_content_type() != "application/json":
-            raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "application/json is wanted")
+            raise _Refused(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the Content-Type must be application/json"
+            )
         length = self.headers.get("Content-Length", "")
         # `int` would also accept signs, spaces and underscores, and a very long number would take
         # time.
         if not (length.isascii() and length.isdigit() and len(length) < 20):
-            raise _Refused(HTTPStatus.LENGTH_REQUIRED, "a Content-Length is wanted")
+            raise _Refused(HTTPStatus.LENGTH_REQUIRED, "Content-Length must be a number of bytes")
         if int(length) > MOST_BYTES:
             raise _Refused(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MOST_BYTES:,} bytes are read"
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"the message must have at most {MOST_BYTES:,} bytes",
             )
         try:
             message = json.loads(self.rfile.read(int(length)))
         except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):
-            raise _Refused(HTTPStatus.BAD_REQUEST, "an object in JSON is wanted")
+            raise _Refused(HTTPStatus.BAD_REQUEST, "the message must be a JSON object")
         return message
 
     def _answer(self, question: Json) -> Json:

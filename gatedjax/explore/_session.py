@@ -54,7 +54,8 @@ class Session:
                 raise ValueError("the sentences are not read yet")
             return self._found.page(message.get("order"), message.get("begin", 0))
         raise ValueError(
-            f"do must be about, answer, layers, sentences or page, got {str(do)[:40]!r}"
+            "do must be one of 'about', 'answer', 'layers', 'sentences', 'page', got "
+            f"{str(do)[:40]!r}"
         )
 
     def close(self, seconds: float = -1) -> bool:

@@ -65,20 +65,21 @@ def check_state(message: Mapping[str, Any]) -> State:
         if not isinstance(text := values.get(name, ""), str):
             raise ValueError(f"{name} must be a string, got {type(text).__name__}")
     if mode not in get_args(Mode):
-        raise ValueError(f"mode must be one of {', '.join(get_args(Mode))}, got {str(mode)[:40]!r}")
+        modes = ", ".join(map(repr, get_args(Mode)))
+        raise ValueError(f"mode must be one of {modes}, got {str(mode)[:40]!r}")
     for name in ("threshold", "density"):
         values[name] = _share(name, values.get(name, 0.5))
     seed = values.get("seed", 0)
     # bool is a subclass of int, but true is no seed.
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
-        raise ValueError(f"seed must be a whole number from 0 to 2^32 - 1, got {str(seed)[:40]}")
+        raise ValueError(f"seed must be an integer in [0, 2^32), got {seed!r:.40}")
     return State(**{**values, "forced": _check_forced(values.get("forced", {}))})
 
 
 def _share(name: str, value: Any) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not 0 <= value <= 1:
-        raise ValueError(f"{name} must be a number from 0 to 1, got {str(value)[:40]}")
+        raise ValueError(f"{name} must be a number in [0, 1], got {value!r:.40}")
     return float(value)
 
 
@@ -92,7 +93,8 @@ def _check_forced(value: Any) -> dict[int, bool]:
         plain = number.isascii() and number.isdigit() and len(number) < 8
         if not plain or not isinstance(is_open, bool):
             raise ValueError(
-                f"forced must hold numbers of words and true or false, got {number[:40]!r}"
+                "forced must map numbers of words to true or false, got "
+                f"{number[:40]!r}: {is_open!r:.40}"
             )
         forced[int(number)] = is_open
     return forced

@@ -648,7 +648,7 @@ def view_of(model: Any, *, tokenized: bool = False) -> View | None:
         return PairView(model)
     if model.kind != "text":
         raise ValueError(
-            "the explorer shows classifiers of texts and pairs, readers and translators, got kind "
+            "model must be a classifier of texts or pairs, a reader or a translator, got kind "
             f"{model.kind!r}"
         )
     return None

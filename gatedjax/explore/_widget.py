@@ -78,7 +78,7 @@ def answer_message(session: Session, content: Any) -> Json:
     number = content.get("id") if isinstance(content, Mapping) else None
     message = content.get("message") if isinstance(content, Mapping) else None
     if not isinstance(message, Mapping):
-        return {"id": number, "error": "a message is wanted"}
+        return {"id": number, "error": "message must be an object"}
     try:
         return {"id": number, "answer": session.ask(message)}
     except ValueError as error:

@@ -193,7 +193,7 @@ def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Tree]], Any]:
 
     folder = _existing(folder)
     if not (folder / INFERENCE).is_file():
-        raise FileNotFoundError(f"{folder} holds no {INFERENCE}: save it with inference=...")
+        raise FileNotFoundError(f"{folder} lacks {INFERENCE}: save it with inference=...")
     _check_digests(folder, (INFERENCE,))
     try:
         inference = load_inference(read_limited(folder / INFERENCE, MOST_BYTES))
@@ -213,8 +213,8 @@ def _existing(folder: str | Path) -> Path:
         # A process may have been killed while it replaced the folder.
         recover(Path(os.path.realpath(folder)))
     if not folder.is_dir():
-        hint = ": load_params reads a single file" if folder.is_file() else ""
-        raise FileNotFoundError(f"no folder {folder}{hint}")
+        hint = "; load_params reads a single file" if folder.is_file() else ""
+        raise FileNotFoundError(f"{folder}: there is no such folder{hint}")
     return folder
 
 
@@ -226,7 +226,7 @@ def _config_text(config: Any) -> str:
     try:
         return json.dumps(values, indent=1, sort_keys=True, allow_nan=False)
     except ValueError as error:
-        raise ValueError(f"config must be what JSON can hold: {error}") from None
+        raise ValueError(f"config must be a value that JSON can store: {error}") from None
 
 
 def _checked_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -261,7 +261,7 @@ def check_target(folder: Path, overwrite: bool, option: str) -> None:
     recover(target)
     for place in (target, *target.parents):
         if place.exists() and not place.is_dir():
-            raise NotADirectoryError(f"{place} is a file, a folder is wanted")
+            raise NotADirectoryError(f"{place} must be a folder, got a file")
     if not folder.exists():
         return
     names = {path.name for path in folder.iterdir()}
@@ -269,7 +269,9 @@ def check_target(folder: Path, overwrite: bool, option: str) -> None:
         raise FileExistsError(f"{folder} exists: {option} replaces it")
     written = {name for name in _FILES if (folder / name).is_file()} | _further(folder)
     if foreign := sorted(names - written):
-        raise FileExistsError(f"{folder} holds what save did not write: {', '.join(foreign[:5])}")
+        raise FileExistsError(
+            f"{folder} holds files that save did not write: {', '.join(foreign[:5])}"
+        )
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -339,7 +341,7 @@ def _read_digests(sums: Path) -> dict[str, str] | None:
         # The format of sha256sum: two spaces, or a space and a star.
         match = re.fullmatch(r"([0-9a-f]{64}) [ *](.+)", line)
         if not match:
-            raise BadFile(f"{sums} is damaged: line {number} is no digest and name")
+            raise BadFile(f"{sums} is damaged: line {number} must be a digest and a name")
         if _NAME.fullmatch(match[2]):
             digests[match[2]] = match[1]
     return digests

@@ -157,9 +157,9 @@ def load_inference(data: bytes) -> Inference:
     """
     if not isinstance(data, bytes | bytearray):
         raise TypeError(f"data must be bytes, got {type(data).__name__}")
-    wrong = "data is no exported inference function"
+    wrong = "data is not an exported inference function"
     if len(data) > MOST_BYTES:
-        raise BadFile(f"{wrong}: at most {MOST_BYTES:,} bytes are read, got {len(data):,}")
+        raise BadFile(f"{wrong}: it must have at most {MOST_BYTES:,} bytes, got {len(data):,}")
     try:
         exported = export.deserialize(bytearray(data))
         fault = "it brings a derivative" if exported.has_vjp() else _field_fault(exported)
@@ -186,7 +186,7 @@ def _field_fault(exported: export.Exported) -> str | None:
     if exported.nr_devices != 1:
         return f"it is a program for {exported.nr_devices} devices, not for one"
     if exported.ordered_effects or exported.unordered_effects:
-        return "it has effects beside its results"
+        return "it has effects besides its results"
     if exported.disabled_safety_checks:
         return "it switches off checks of JAX"
     return None

@@ -34,7 +34,9 @@ _ABOUT: dict[Kind, _About] = {
 def facts_of(kind: Kind) -> dict[str, Tree]:
     """Returns the entry of config.json that `check_kind` reads: {"gatedjax": {...}}."""
     if kind not in get_args(Kind):
-        raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
+        raise ValueError(
+            f"kind must be one of {', '.join(map(repr, get_args(Kind)))}, got {kind!r}"
+        )
     return {KEY: {"kind": kind, "format": FORMAT}}
 
 
@@ -57,13 +59,13 @@ def check_kind(
     facts = config.get(KEY)
     if not isinstance(facts, dict) or "kind" not in facts:
         raise ValueError(
-            f"{folder} does not say what kind of model it holds: write it again with "
+            f"{folder} does not name the kind of its model: write it again with "
             "gatedjax export WORKDIR --out FOLDER, or read it with gatedjax.export.load"
         )
     version, kind = facts.get("format"), facts["kind"]
     # bool is a subclass of int, but true is no version.
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise ValueError(f"{folder}: its format must be a number from 1 on, got {version!r}")
+        raise ValueError(f"{folder}: its format must be an integer of at least 1, got {version!r}")
     if version > FORMAT:
         raise ValueError(
             f"{folder} has format {version}, and gatedjax {__version__} reads formats up to "

@@ -132,4 +132,4 @@ def check_same(got: Mapping[str, Leaf], expected: Mapping[str, Leaf], where: str
         if got.get(name) != expected.get(name)
     ]
     if lines:
-        raise ParamsMismatch(f"{where} does not hold the parameters wanted:\n" + "\n".join(lines))
+        raise ParamsMismatch(f"{where} does not hold the expected parameters:\n" + "\n".join(lines))

@@ -115,7 +115,7 @@ def check_kinds(kinds: Mapping[str, str], where: str) -> None:
         if kind not in _PLAIN:
             at = f" at {name!r}" if name else ""
             raise ValueError(
-                f"{where} holds a {kind[:200]}{at}, and no class is made from what a file says: "
+                f"{where} holds a {kind[:200]}{at}, and a file cannot choose a class: "
                 "pass like=, a tree of the same structure"
             )
 

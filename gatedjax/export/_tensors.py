@@ -171,7 +171,7 @@ def read_header(path: Path) -> dict[str, Leaf]:
 def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
     """Returns the result of `read_header` and the metadata of the file."""
     if not path.is_file():
-        raise FileNotFoundError(f"no file {path}")
+        raise FileNotFoundError(f"{path}: there is no such file")
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         # Eight bytes are the length of the header, and the ninth is its first character.
@@ -189,7 +189,7 @@ def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
         elif start[8:9] != b"{":
             fault = f"its header does not start with '{{' but {start[8:9]!r}"
         if fault:
-            raise BadFile(f"{path} is no safetensors file: {fault}{_other_format(start)}")
+            raise BadFile(f"{path} is not a safetensors file: {fault}{_other_format(start)}")
         file.seek(8)
         text = file.read(length)
     try:
@@ -215,7 +215,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Tree]:
     entries: dict[str, Tree] = {}
     for name, value in pairs:
         if name in entries:
-            raise ValueError(f"the name {_short(name)} comes twice")
+            raise ValueError(f"the name {_short(name)} occurs more than once")
         entries[name] = value
     return entries
 

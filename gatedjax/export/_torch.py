@@ -233,7 +233,9 @@ def _block(
         )
     rows, size = recurrent.shape
     if kernel.ndim != 2:
-        raise ValueError(f"state_dict[{prefix + 'weight_ih_' + end!r}] must have 2 axes")
+        raise ValueError(
+            f"state_dict[{prefix + 'weight_ih_' + end!r}] must have 2 axes, got {kernel.shape}"
+        )
     zeros = np.zeros(rows, kernel.dtype)
     biases = [arrays.get(f"bias_{side}_{end}", zeros) for side in ("ih", "hh")]
     shapes = {
@@ -253,4 +255,7 @@ def _block(
 def _check_pair(blocks: list[Block], name: str) -> None:
     first, last = blocks[0], blocks[-1]
     if first.input.shape != last.input.shape or first.recurrent.shape != last.recurrent.shape:
-        raise ValueError(f"{name}: the two directions must have the same shapes")
+        raise ValueError(
+            f"{name}: the two directions must have the same shapes, got "
+            f"{first.input.shape} and {last.input.shape}"
+        )

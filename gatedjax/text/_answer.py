@@ -83,8 +83,8 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
     (reading,) = reader.answer_questions(source)
     if not reading.places:
         raise ValueError(
-            "none of the candidates occurs in the document (they are compared letter by letter): "
-            + ", ".join(reading.candidates)
+            "candidates must occur in the document letter by letter, got "
+            f"{', '.join(map(repr, reading.candidates))}, and none of them occurs"
         )
     counts = [sum(p.candidate == i for p in reading.places) for i in range(len(reading.candidates))]
     # Candidates of equal probability stay in the order of the command line.

@@ -16,7 +16,7 @@ _KEPT, _SHOWN, _FILES = 5, 3, 3
 def check_share(max_aside: float) -> None:
     """Raises ValueError unless the number is in [0, 1]."""
     if not 0 <= max_aside <= 1:
-        raise ValueError(f"max_aside must be a share from 0 to 1, got {max_aside}")
+        raise ValueError(f"max_aside must be in [0, 1], got {max_aside}")
 
 
 class Asides:
@@ -72,7 +72,7 @@ class Asides:
         share = math.ceil(100 * self._lost / total) / 100
         raise ValueError(
             f"{self._name}: {self._lost:,} of {total:,} {self._unit} cannot be used "
-            f"({self._lost / total:.1%}, where {max_aside:.1%} may be): {reasons}"
+            f"({self._lost / total:.1%}, the limit is {max_aside:.1%}): {reasons}"
             f"{self._hint()}; max_aside={share:.2f} leaves them out"
         )
 

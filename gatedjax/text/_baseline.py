@@ -79,7 +79,9 @@ class LinearBaseline:
         """
         labels = np.asarray(labels)
         if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-            raise TypeError(f"labels must be a list of integers, got {labels.dtype} {labels.shape}")
+            raise TypeError(
+                f"labels must be a list of integers, got {labels.dtype}{list(labels.shape)}"
+            )
         if labels.size and not 0 <= labels.min() <= labels.max() < num_classes:
             raise ValueError(
                 f"labels must be in [0, {num_classes}), got {labels.min()} to {labels.max()}"
@@ -92,7 +94,8 @@ class LinearBaseline:
         self.texts_used = len(numbers)
         if not len(labels) or corpus.seen != len(labels):
             raise ValueError(
-                f"texts must be as many as labels and not none, got {corpus.seen} and {len(labels)}"
+                "texts and labels must have the same length of at least 1, got "
+                f"{corpus.seen} and {len(labels)}"
             )
         # Classes without a text have no coefficients, because their log-ratios are undefined.
         self._num_classes = num_classes

@@ -147,8 +147,8 @@ class _Classifier(TextEstimator):
         changed = next((label for label in texts_of_y if label != compose(label) != ""), None)
         if changed is not None:
             warnings.warn(
-                f"y has {changed!a}, of which the class is {compose(changed)!a}: labels "
-                "have no spaces around them and are in Unicode's form NFC",
+                f"y has {changed!a}, which becomes the class {compose(changed)!a}: labels are "
+                "stored without outer spaces and in Unicode's form NFC",
                 stacklevel=2,
             )
         return self
@@ -313,7 +313,7 @@ class PairClassifier(TextClassifier):
 
 def _check_lengths(texts: Sized, labels: Sized) -> None:
     if len(texts) != len(labels):
-        raise ValueError(f"X and y must be of one length, got {len(texts)} and {len(labels)}")
+        raise ValueError(f"X and y must have the same length, got {len(texts)} and {len(labels)}")
 
 
 def _check_list(values: Any, name: str) -> None:
@@ -321,7 +321,7 @@ def _check_list(values: Any, name: str) -> None:
     if isinstance(values, Mapping) or hasattr(values, "columns"):
         raise TypeError(
             f"{name} must be a list, an array or one column of a frame, got "
-            f"{type(values).__name__}, as which the names of its columns would be read"
+            f"{type(values).__name__}: pass one of its columns"
         )
 
 
@@ -330,14 +330,14 @@ def _values(values: Any, name: str) -> list[Label]:
     items = values.tolist() if hasattr(values, "tolist") else list(values)
     # `tolist` of an array with two dimensions returns a list of lists.
     if items and isinstance(items[0], list):
-        raise ValueError(f"{name} must have one dimension")
+        raise ValueError(f"{name} must have one dimension, got the row {items[0]!r:.40}")
     return items
 
 
 def _list_examples(texts: Any, kind: str) -> list[tuple[str, ...]]:
     """Returns a tuple for each example: its text, or both texts of a pair."""
     if isinstance(texts, str):
-        raise TypeError("X must be a list of texts, got one text")
+        raise TypeError(f"X must be a list of texts, got the text {texts[:40]!r}: pass a list")
     _check_list(texts, "X")
     items = texts.tolist() if hasattr(texts, "tolist") else list(texts)
     if kind == "pair":

@@ -357,24 +357,27 @@ def check_trainable(corpus: Corpus, *, split: bool) -> None:
     Raises:
       ValueError: if there is a single class, or, with `split`, a class with a single example.
     """
-    noun, user = ("tag", "tagger") if corpus.is_tagged else ("class", "classifier")
+    noun, user = ("tags", "tagger") if corpus.is_tagged else ("classes", "classifier")
     if len(corpus.classes) < 2:
         aside = f" ({corpus.aside:,} could not be used)" if corpus.aside else ""
         raise ValueError(
-            f"{corpus.name} has one {noun}, {corpus.classes[0]!r}{aside}: a {user} needs two"
+            f"{corpus.name} must have at least two {noun} for a {user}, got only "
+            f"{corpus.classes[0]!r}{aside}"
         )
     if split and corpus.is_tagged:
         if len(corpus) < 2:
             raise ValueError(
-                f"{corpus.name} has one sentence, which cannot be both learned and checked"
+                f"{corpus.name} must have at least two sentences, for training and validation, got "
+                "one: add a sentence, or give validation data"
             )
     elif split:
         for label, count in corpus.class_counts.items():
             if count < 2:
                 line = int(corpus.lines[list(corpus.labels).index(corpus.classes.index(label))])
                 raise ValueError(
-                    f"{corpus.name}:{line}: the class {label!r} has one example, which cannot be "
-                    "both learned and checked: add one, or leave it out"
+                    f"{corpus.name}:{line}: the class {label!r} must have at least two examples, "
+                    "for training and validation, got one: add an example, leave this one out, or "
+                    "give validation data"
                 )
 
 

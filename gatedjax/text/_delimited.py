@@ -90,7 +90,7 @@ def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
             # Each quote that is not closed reads lines again. The limit keeps the time proportional
             # to the size of the file.
             if lines.reread > 4 * (lines.read + LONGEST):
-                message = f"{file.path}:{line}: the quotes of this file do not add up: {error}"
+                message = f"{file.path}:{line}: the quotes of this file do not match: {error}"
                 raise ValueError(message) from None
             width = width or len(_split(first))
             problem = file.fault(first)
@@ -156,7 +156,7 @@ class Delimited:
                 hint = ""
                 if fields.startswith("not "):
                     hint = suggest_encoding(self.file.path, self.file.encoding)
-                    hint = hint or "; --encoding names another"
+                    hint = hint or "; give its encoding with --encoding"
                 return f"{self.name}:{line}: the header cannot be read: {fields}{hint}"
             if fields:
                 return tuple(name.strip() for name in fields)
@@ -166,7 +166,7 @@ class Delimited:
         """Raises ValueError if the header lacks a column, or there is no line after the header."""
         check_names(self.name, self.names, columns, header=True)
         if next(self.rows(columns), None) is None:
-            raise ValueError(f"{self.name}: there is no line after the header")
+            raise ValueError(f"{self.name}: there is no row after the header")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields the records after the header."""

@@ -130,7 +130,8 @@ def open_folder(path: Path, kind: Kind, *names: str) -> ModelFolder:
     missing = [name for name in (CONFIG, *names) if not (path / name).is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{path} lacks {', '.join(missing)}: no run of {_RUNS[kind]} made it"
+            f"{path} is not the work folder of a run of {_RUNS[kind]}: it lacks "
+            f"{', '.join(missing)}"
         )
     config = read_json(path / CONFIG, "config")
     belongings(path, config)
@@ -201,4 +202,6 @@ def explain_faults(folder: Path) -> Iterator[None]:
         yield
     except (AttributeError, KeyError, TypeError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else error
-        raise ValueError(f"{folder / CONFIG} does not describe such a model: {reason}") from error
+        raise ValueError(
+            f"{folder / CONFIG} does not describe a model of this kind: {reason}"
+        ) from error

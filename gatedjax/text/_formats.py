@@ -26,7 +26,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(value) < len(pairs):
         counts = collections.Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)
-        raise ValueError(f"the name {twice[:40]!r} is there twice")
+        raise ValueError(f"the name {twice[:40]!r} occurs more than once")
     return value
 
 
@@ -110,8 +110,9 @@ class FastText:
             raise ValueError(f"{self.name}: the file is empty")
         if columns.label is not None and not any(PREFIX in text for text in first):
             raise ValueError(
-                f"{self.name}: no {PREFIX}NAME in its first {len(first)} lines, which is how a "
-                ".txt file has labels; a table with a header is .csv or .tsv"
+                f"{self.name}: a .txt file must have labels as {PREFIX}NAME, got none in its first "
+                f"{len(first)} lines: add them, or give a table with a header the ending .csv or "
+                ".tsv"
             )
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
@@ -142,16 +143,18 @@ class Folder:
     def check(self, columns: Columns) -> None:
         """Raises ValueError without folders or texts, or if the folders are named after parts."""
         _one_text(self.name, "a folder", columns)
-        expected = "a folder of texts has a folder per class with .txt files"
+        expected = "a folder of texts must have a folder with .txt files for each class"
         inner = [path.name for path in self.path.iterdir() if _is_class(path)]
         if columns.label is not None and not inner:
-            raise ValueError(f"{self.path}: there is no folder in it; {expected}")
+            raise ValueError(f"{self.path}: {expected}, got no folder")
         # A data set with folders such as train and test would otherwise be learned as two classes.
         if inner and {name.lower() for name in inner} <= _PARTS:
             parts = ", ".join(sorted(inner))
-            raise ValueError(f"{self.path}: its folders are parts, not classes ({parts}): give one")
+            raise ValueError(
+                f"{self.path}: its folders must be classes, got the parts {parts}: give one of them"
+            )
         if not any(isinstance(row, tuple) for row in self.rows(columns)):
-            raise ValueError(f"{self.path}: there is no text that can be used in it; {expected}")
+            raise ValueError(f"{self.path}: {expected}, got no usable text")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields text and label of each file, or the reason why it cannot be used."""
@@ -195,4 +198,4 @@ def _is_class(path: Path) -> bool:
 
 def _one_text(name: str, form: str, columns: Columns) -> None:
     if len(columns.inputs) > 1:
-        raise ValueError(f"{name}: {form} has one text a line, not pairs: use .csv, .tsv or .jsonl")
+        raise ValueError(f"{name}: {form} has single texts, not pairs: use .csv, .tsv or .jsonl")

@@ -58,9 +58,7 @@ def is_run(folder: Path) -> bool:
 
 def _check_gates(system: object, folder: Path) -> None:
     if system != "ganet":
-        raise ValueError(
-            f"{folder} holds the network {system!r}, which has no gates: a GA-Net is wanted"
-        )
+        raise ValueError(f"{folder} must hold a GA-Net with gates, got the network {system!r}")
 
 
 def open_run(
@@ -95,7 +93,9 @@ def open_run(
             or not {"gates", "gates_on"} & model.keys()
             or not isinstance(texts, dict)
         ):
-            raise ValueError(f"{folder} is not of python -m experiments.ga_net: no GA-Net is in it")
+            raise ValueError(
+                f"{folder} is not the work folder of a run of python -m experiments.ga_net"
+            )
         _check_gates(model["system"], folder)
         name, config = texts["name"], GANetConfig(**model)
         cut = {"max_len": texts["max_len"], "truncate_side": texts["truncate_side"]}

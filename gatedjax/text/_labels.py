@@ -49,8 +49,8 @@ class Classes:
             plain = read_label(noun, label)
             if plain in self.places:
                 raise ValueError(
-                    f"the model has two classes for the {noun} {show(plain)}, with spaces or in "
-                    "another Unicode form: train it again"
+                    "classes must differ without outer spaces and in Unicode's form NFC, got "
+                    f"two that are {show(plain)}: train the model again"
                 )
             self._add(plain, "the model")
 
@@ -70,9 +70,11 @@ class Classes:
         """
         mixed = self._truths and isinstance(label, bool) not in self._truths
         if mixed and not isinstance(label, str):  # As keys of a dict, 1 and True are equal.
+            remainder = "numbers" if isinstance(label, bool) else "true and false"
             raise ValueError(
-                f"{where}:{line}: {self._noun}s must not mix numbers with true and false, which "
-                f"equal 1 and 0, got {show(label)} beside others"
+                f"{where}:{line}: {self._noun}s must be only numbers or only true and false, "
+                f"because true equals 1, got {show(label)} where other {self._noun}s are "
+                f"{remainder}"
             )
         place = self.places.get(label)
         if place is None:
@@ -97,8 +99,8 @@ class Classes:
         place = self.find(label, where, line)
         if place is None and self._classes is not None:
             raise ValueError(
-                f"{where}:{line}: the {self._noun} {label!r} is none that the model was trained "
-                f"on: {_list_classes(self._classes)}"
+                f"{where}:{line}: {self._noun} must be a class of the model "
+                f"({_list_classes(self._classes)}), got {label!r}"
             )
         return self._add(label, f"{where}:{line}") if place is None else place
 
@@ -116,18 +118,18 @@ class Classes:
         ours, theirs = show(label), show(other)
         if self._classes is None:
             return (
-                f"the {self._noun} {ours} looks like {theirs} of {first}, but is another one: "
-                "write both in one way"
+                f"{self._noun}s that look the same must be equal, got {ours}, and {theirs} in "
+                f"{first}: write both in the same way"
             )
-        hint = "write it in the same way"
+        hint = "write it like the class"
         if isinstance(label, str) != isinstance(other, str):
             hint = (
-                "give it in that type (.csv, .tsv, .txt and folders have texts alone, .jsonl and "
-                "data in memory have numbers too)"
+                f"give it as {type(other).__name__} (.csv, .tsv, .txt and folders have only texts, "
+                ".jsonl and data in memory also have numbers)"
             )
         return (
-            f"the {self._noun} {ours} is none that the model was trained on: it has {theirs}, "
-            f"which only looks the same: {hint}"
+            f"{self._noun} must be a class of the model, got {ours}, which only looks like the "
+            f"class {theirs}: {hint}"
         )
 
 

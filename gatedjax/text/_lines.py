@@ -42,7 +42,7 @@ def check_encoding(encoding: str) -> str:
         if not getattr(codec, "_is_text_encoding", True):
             raise LookupError
     except (LookupError, ValueError):
-        message = f"encoding must be one that Python knows, as utf-8 or cp1252, got {encoding!r}"
+        message = f"encoding must be a text encoding of Python, such as 'utf-8', got {encoding!r}"
         raise ValueError(message) from None
     return "utf-8-sig" if codec.name == "utf-8" else codec.name
 
@@ -165,7 +165,7 @@ class TextFile:
         bad = len(start) - len(start.translate(None, _CONTROL))
         if bad > 8 and bad * 20 > len(start) and not wide:  # A text may have a few by mistake.
             hint = (
-                " (UTF-16 has such: --encoding utf-16-le or utf-16-be)"
+                "; for UTF-16 give --encoding utf-16-le or utf-16-be"
                 if start.count(0) * 5 > len(start)
                 else ""
             )
@@ -195,7 +195,7 @@ class TextFile:
                     yield number, line
         except UnicodeError as error:
             message = (
-                f"{self.path}: line {number + 1} or one after it is not {self.encoding}: {error}"
+                f"{self.path}: line {number + 1} or a later line is not {self.encoding}: {error}"
             )
             raise ValueError(message) from None
 

@@ -38,7 +38,7 @@ class InColumns:
         lengths = {name: _length(self.name, name, by_name[name]) for name in columns.wanted}
         if len(set(lengths.values())) > 1:
             counts = ", ".join(f"{name!r} {length:,}" for name, length in lengths.items())
-            raise ValueError(f"{self.name}: columns must have one length, got {counts}")
+            raise ValueError(f"{self.name}: columns must have the same length, got {counts}")
         if not all(lengths.values()):
             raise ValueError(f"{self.name}: there is no row")
 
@@ -53,8 +53,8 @@ class InColumns:
 def _length(where: str, name: str, values: object) -> int:
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise ValueError(f"{where}: column {name!r} must be a list or array, got {_kind(values)}")
-    if getattr(values, "ndim", 1) != 1:
-        raise ValueError(f"{where}: column {name!r} must have one dimension")
+    if (axes := getattr(values, "ndim", 1)) != 1:
+        raise ValueError(f"{where}: column {name!r} must have one dimension, got {axes}")
     return len(values)
 
 
@@ -192,12 +192,14 @@ def form_of(data: object, split: str) -> Form:
         if data and all(hasattr(value, "column_names") for value in data.values()):
             if split not in data:
                 names = ", ".join(map(repr, data))
-                raise ValueError(f"the data have no split {split!r}; there are {names}")
+                raise ValueError(f"split must be one of {names}, got {split!r}")
             return form_of(data[split], split)
         return InColumns("columns", tuple((str(name), data[name]) for name in data))
     # A lazy frame of polars. The type is checked, because a column may have the name "collect".
     if hasattr(type(data), "collect"):
-        raise TypeError("data must be a frame with its rows: call .collect() of this lazy one")
+        raise TypeError(
+            f"data must be a frame in memory, got {type(data).__name__}: call .collect()"
+        )
     if hasattr(data, "column_names") and hasattr(data, "features"):
         return dataset_form("rows", cast(Iterable[object], data))
     if hasattr(data, "columns") and hasattr(data, "__getitem__"):

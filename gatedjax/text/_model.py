@@ -288,7 +288,8 @@ class TrainedModel:
 
     def _unusable(self, texts: Sequence[str]) -> str:
         if isinstance(texts, str) or len(texts) != self.inputs:
-            return f"wanted {self.inputs} texts"
+            plural = "s" * (self.inputs > 1)
+            return f"an example must have {self.inputs} text{plural}, got {texts!r:.40}"
         bad = next((text for text in texts if not isinstance(text, str)), None)
         return "" if bad is None else f"a text must be a str, got {type(bad).__name__}"
 
@@ -366,7 +367,9 @@ class TrainedModel:
             *(AttributeError, KeyError, TypeError, ValueError),
             *(OverflowError, RecursionError),
         ) as error:
-            raise export.BadFile(f"{folder} is no model of this version: {error!r}") from error
+            raise export.BadFile(
+                f"{folder} is not a model that this version reads: {error!r}"
+            ) from error
         try:
             params, _ = export.load(folder, like)
         except ParamsMismatch as error:
@@ -421,15 +424,17 @@ def check_inputs(columns: Columns, kind: str) -> None:
 
 def _texts(values: object) -> list[str]:
     if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
-        raise ValueError("words must be a list of texts")
+        raise ValueError(f"words must be a list of texts, got {values!r:.80}")
     return values
 
 
 def _classes(values: object) -> tuple[Label, ...]:
     if not isinstance(values, list) or len(set(values)) < max(len(values), 2):
-        raise ValueError("classes must be a list of different labels, at least two")
+        raise ValueError(
+            f"classes must be a list of at least two different labels, got {values!r:.80}"
+        )
     if not all(isinstance(label, str | int | float) for label in values):
-        raise ValueError("classes must be texts or numbers")
+        raise ValueError(f"classes must be texts or numbers, got {values!r:.80}")
     return tuple(values)
 
 
@@ -441,7 +446,7 @@ def _object(value: object) -> Json:
 
 def _positive(value: object) -> int:
     if not isinstance(value, int) or value < 1:
-        raise ValueError(f"wanted a number from 1 on, got {value!r}")
+        raise ValueError(f"max_len must be an integer of at least 1, got {value!r}")
     check_most("max_len", value, MOST_LENGTH)
     return value
 

@@ -35,7 +35,7 @@ def open_named(name: str, split: str) -> Form | None:
     if name in names():
         source = load(name, split)
         if not isinstance(source, Source) or not source.info.class_names or not _texts(source):
-            raise ValueError(f"{name!r} is not a set of labelled texts")
+            raise ValueError(f"data must be a data set of labelled texts, got {name!r}")
         classes = {"label": source.info.class_names}
         return InRows(name, _Examples(source), classes, (*_texts(source), "label"))
     # All names of TFDS are identifiers, so that a wrong path does not import TFDS.
@@ -74,7 +74,7 @@ class _Examples:
 def _hugging_face(name: str, split: str) -> Form:
     path, _, config = name.removeprefix("hf:").partition(":")
     if not path:
-        raise ValueError(f"a data set of Hugging Face is hf:NAME or hf:NAME:CONFIG, got {name!r}")
+        raise ValueError(f"data of Hugging Face must be hf:NAME or hf:NAME:CONFIG, got {name!r}")
     try:
         import datasets
     except ImportError:

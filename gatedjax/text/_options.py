@@ -51,7 +51,7 @@ def _positive(name: str, value: float) -> None:
 
 def _share(name: str, value: float) -> None:
     if not 0 < value < 1:
-        raise ValueError(f"{name} must be between 0 and 1, got {value}")
+        raise ValueError(f"{name} must be in (0, 1), got {value}")
 
 
 def _option(default: Any, text: str, check: Check | None = None) -> Any:
@@ -178,7 +178,7 @@ def check_options(options: TextOptions, kind: str) -> None:
     available = networks(kind)
     if options.model not in available:
         raise ValueError(
-            f"model must be one of {', '.join(available)}, got {options.model!r}."
+            f"model must be one of {', '.join(map(repr, available))}, got {options.model!r}."
             f"{suggestion(options.model, available)}"
         )
     for field in dataclasses.fields(TextOptions):
@@ -246,14 +246,17 @@ def train_config(options: TextOptions, epoch: int) -> TrainConfig:
     changes = options.training or {}
     config: TrainConfig = _change_options(default, changes, "training")
     if config.seeds > 1 or config.sweep:
-        raise ValueError("training: a model is one seed; train it again with another `seed`")
+        raise ValueError(
+            "training: seeds must be 1 and sweep empty for a model, got "
+            f"{config.seeds} and {config.sweep}: train a model for each `seed`"
+        )
     # With a time limit the last step is unknown, and the rate of such a schedule depends on it.
     planned = options.num_steps is not None or "num_steps" in changes
     # These schedules do not depend on the number of steps.
     ends = config.optimizer.schedule not in ("constant", "rsqrt", "staircase")
     if options.minutes and not planned and ends:
         raise ValueError(
-            f"minutes needs a schedule without an end, got {config.optimizer.schedule!r}: "
+            f"minutes needs num_steps with the schedule {config.optimizer.schedule!r}: "
             "give num_steps"
         )
     return config
@@ -268,7 +271,7 @@ def _change_options(config: Config, changes: Mapping[str, object], option: str) 
         first, _, remainder = paths.get(name, name).partition(".")
         if first not in fields:
             raise ValueError(
-                f"{option}: there is no option {name!r}.{suggestion(first, [*fields, *paths])}"
+                f"{option}: unknown option {name!r}.{suggestion(first, [*fields, *paths])}"
             )
         if remainder:
             parts.setdefault(first, {})[remainder] = value

@@ -29,7 +29,9 @@ def draw(reading: Reading, stem: Path, title: str) -> None:
     """
     places = shown_places(reading.places)
     if not places:
-        raise ValueError("no candidate occurs in the document: there is nothing to draw")
+        raise ValueError(
+            "candidates must occur in the document letter by letter, and none of them occurs"
+        )
     panels = [
         analysis.GridPanel(f"hop {k + 1}", [place.hops[k] for place in places])
         for k in range(len(places[0].hops))

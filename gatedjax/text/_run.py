@@ -32,7 +32,10 @@ def load_run(folder: Path) -> TrainedModel:
         settings = run_folder.config["config"]
         config, data = GANetConfig(**settings["model"]), settings["data"]
         if data.get("truncate_side", "right") != "right" and data.get("max_len") is not None:
-            raise ValueError(f"{folder} reads the ends of long texts: only their beginnings can be")
+            raise ValueError(
+                f"{folder} must be trained with truncate_side='right', got 'left': its model reads "
+                "the ends of long texts"
+            )
         model = TrainedModel(
             kind="text",
             network=config.system,

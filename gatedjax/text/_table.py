@@ -78,7 +78,7 @@ class Columns:
     def __post_init__(self) -> None:
         if isinstance(self.inputs, str) or not self.inputs or len(set(self.wanted)) < self.count:
             raise ValueError(
-                "columns must be different names, a tuple of the texts' and the label's, got "
+                "columns must be a tuple of names of texts and a different name of the label, got "
                 f"{self.inputs!r} and {self.label!r}"
             )
 
@@ -248,20 +248,21 @@ def check_names(
         message suggests options for the likely columns.
     """
     if len(names) > MOST_COLUMNS:
-        raise ValueError(f"{where}: at most {MOST_COLUMNS:,} columns are read, got {len(names):,}")
+        raise ValueError(
+            f"{where}: a table must have at most {MOST_COLUMNS:,} columns, got {len(names):,}"
+        )
     twice = sorted(name for name, n in collections.Counter(names).items() if name and n > 1)
     if twice:
         raise ValueError(
-            f"{where}: columns must have different names, twice: {_quote_names(twice)}"
+            f"{where}: columns must have different names, got these more than once: "
+            f"{_quote_names(twice)}"
         )
     missing = [name for name in columns.wanted if name not in names]
     if missing:
-        available = (
-            f"there are {_quote_names(names)}" if any(names) else "there are none with a name"
-        )
+        available = f"there are {_quote_names(names)}" if any(names) else "no column has a name"
         options = "--text" if columns.label is None else "--text and --label"
         suggestion = suggest(names, columns)
-        hint = suggestion or f"{options} name others" * (len(names) >= columns.count)
+        hint = suggestion or f"give the names with {options}" * (len(names) >= columns.count)
         first = "; the first line must be the header" * (header and not suggestion)
         raise ValueError(
             f"{where}: there is no column {' and no '.join(map(repr, missing))}; {available}"

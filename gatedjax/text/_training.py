@@ -305,7 +305,9 @@ def _words(
     with_vector = float(vectors.found[trained].mean()) if len(trained) else 0.0
     # Vectors of another language or case would otherwise train a network on random vectors.
     if not with_vector:
-        raise ValueError(f"{path} has a vector for none of the words of {corpus.name}")
+        raise ValueError(
+            f"{path} must have a vector for at least one word of {corpus.name}, got none"
+        )
     return (
         vocabulary,
         ids,
@@ -354,8 +356,8 @@ def _start(
     if vectors is not None:
         if vectors.shape[1] != width:
             raise ValueError(
-                f"network: the word vectors of the file have {vectors.shape[1]} numbers, got a "
-                f"width of {width}"
+                f"network: the width must be {vectors.shape[1]}, the width of the word vectors in "
+                f"the file, got {width}"
             )
         return _scale_vectors(vectors, entry.vector_std)
     initial = random_embeddings(vocabulary, width)

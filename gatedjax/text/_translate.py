@@ -81,7 +81,8 @@ def run(
         texts = lines_of(text)
         if references is not None and len(references) != len(texts):
             raise ValueError(
-                f"{options.references} has {len(references):,} lines, the input {len(texts):,}"
+                f"{options.references} must have as many lines as the input ({len(texts):,}), got "
+                f"{len(references):,}"
             )
         translations = translate_texts(dataclasses.replace(translator, search=search), texts)
     # Control characters are replaced only for a terminal, which would obey them.

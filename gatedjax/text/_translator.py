@@ -121,8 +121,9 @@ def translate_texts(translator: Translator, texts: Sequence[str]) -> list[str]:
         longest = max(len(ids[i]) for i in real)
         if longest + search.extra > order.max_length:
             raise ValueError(
-                f"model.max_length {order.max_length}: a text has {longest} pieces, and its "
-                f"translation may have {search.extra} more (--search.extra)"
+                f"a text must have at most {order.max_length - search.extra} pieces, because "
+                f"model.max_length is {order.max_length} and its translation may have "
+                f"{search.extra} more (--search.extra), got {longest}"
             )
     decode = functools.partial(_decode, translator.model, search)
     for batch, rows in one_pass([ids[i] for i in real], search.batch_sentences):
@@ -153,7 +154,7 @@ def open_translator(
     run_folder = open_folder(folder, "translation", BYTE_PAIRS)
     if run_folder.is_export and average is not None:
         raise ValueError(
-            f"{folder} holds one set of parameters: average is for the work folder of a run"
+            f"average is only for the work folder of a run, got the export {folder}: leave it out"
         )
     with explain_faults(folder):
         settings = run_folder.config["config"]

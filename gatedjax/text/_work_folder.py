@@ -35,7 +35,7 @@ class WorkFolder:
             if foreign := foreign_files(self.path):
                 raise FileExistsError(
                     f"{self.path} holds {', '.join(foreign[:5])} and no lock of a run, so no run "
-                    "made it: move it away, or use another workdir"
+                    "wrote them: move them away, or use another workdir"
                 )
             self._lock = WorkdirLock(self.path, TRAIN_LOCK)
             # Another training may have removed the folder before the lock was acquired.

@@ -195,13 +195,15 @@ class StaticGANet(ByIdentity):
 
 def check_gated(model: object) -> None:
     """Raises ValueError unless the model is a GA-Net with gates on attention."""
-    description = f"the system {model.config.system!r}" if isinstance(model, GANet) else type(model)
+    description = (
+        f"the system {model.config.system!r}" if isinstance(model, GANet) else type(model).__name__
+    )
     if not isinstance(model, GANet) or model.config.system != "ganet":
-        raise ValueError(f"model must be a GA-Net with gates, got {description}, which has none")
+        raise ValueError(f"model must be a GA-Net with gates, got {description}")
     if (on := model.config.gates.gates_on) != "attention":
         raise ValueError(
-            f"model must have gates_on='attention', got {on!r}: its encoder "
-            "would run again for each of the 2^n patterns"
+            f"model must have gates_on='attention', got {on!r}, with which the "
+            "encoder would run again for each of the 2^n patterns"
         )
 
 
@@ -293,9 +295,9 @@ class Texts:
         counts = (lengths > 0) & (np.asarray(batch.get("weight", 1.0)) > 0)
         rows = np.flatnonzero(counts & (lengths <= longest))
         if not rows.size:
-            shortest = f", the shortest has {lengths[counts].min()}" if counts.any() else ""
+            shortest = f", the shortest of {lengths[counts].min()} words" if counts.any() else ""
             raise ValueError(
-                f"batch must have a text of 1 to {longest} words, {counts.sum()} have more"
+                f"batch must have a text of 1 to {longest} words, got {counts.sum()} longer texts"
                 + shortest
             )
         # Patterns are split after LOWER words, so a shorter text is padded to as many.

@@ -120,13 +120,11 @@ def check_batch(batch: Any, name: str) -> None:
         raise TypeError(f"{name} must be a dict of arrays, got {type(batch).__name__}")
     if "weight" not in batch:
         raise ValueError(
-            f"batch needs 'weight' (1 = example, 0 = filler), {name} has {sorted(batch)}"
+            f"{name} must have 'weight' (1 = example, 0 = filler), got {sorted(batch)}"
         )
     shape = np.shape(batch["weight"])
     if len(shape) != 1 or shape[0] < 1:
-        raise ValueError(
-            f"{name} must have at least one row, its 'weight' has the shape {list(shape)}"
-        )
+        raise ValueError(f"{name} must have at least one row, got 'weight' of shape {list(shape)}")
 
 
 def first_batch(train_data: Any, num_steps: int) -> Batch:
@@ -145,7 +143,9 @@ def first_batch(train_data: Any, num_steps: int) -> Batch:
     # data of a single pass it limits the steps.
     ends = isinstance(train_data, list | tuple) or getattr(train_data, "one_pass", False)
     if ends and len(train_data) < num_steps:
-        raise ValueError(f"train_data has {len(train_data)} batches for {num_steps} steps")
+        raise ValueError(
+            f"train_data must have at least num_steps = {num_steps} batches, got {len(train_data)}"
+        )
     try:
         batch = train_data[0]
     except (KeyError, IndexError, TypeError) as error:
@@ -166,8 +166,8 @@ def first_evaluation_batch(eval_data: Any) -> Batch | None:
         return None
     if isinstance(eval_data, Iterator):
         raise TypeError(
-            f"eval_data must be something to iterate again for every evaluation, such as a list; "
-            f"a {type(eval_data).__name__} is spent after the first"
+            "eval_data must be a list of batches, or another iterable that each evaluation can "
+            f"read again, got {type(eval_data).__name__}"
         )
     # A dict can be iterated again, but it would yield the names of its arrays.
     if isinstance(eval_data, Mapping):
@@ -179,7 +179,7 @@ def first_evaluation_batch(eval_data: Any) -> Batch | None:
             f"eval_data must be a list of batches, got {type(eval_data).__name__}"
         ) from None
     if batch is None:
-        raise ValueError("eval_data has no batches: give None for a run without evaluations")
+        raise ValueError("eval_data must not be empty: give None for a run without evaluations")
     check_batch(batch, "the first batch of eval_data")
     return batch
 

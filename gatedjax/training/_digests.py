@@ -191,8 +191,8 @@ def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> 
     except Exception as error:  # the run goes on, because the step may still compile
         reason = f"{type(error).__name__}: {error}".split("\n", 1)[0][:200]
         warnings.warn(
-            f"{_TITLES.get(name, name)} cannot be lowered on its own ({reason}): checkpoints of "
-            "this run do not know it, so another one is not refused in this workdir",
+            f"{_TITLES.get(name, name)} cannot be lowered ({reason}): checkpoints of this run do "
+            "not record the program, so that a changed program is not detected in this workdir",
             RuntimeWarning,
             stacklevel=5,
         )

@@ -214,8 +214,8 @@ class Meter:
         if not self.alone:
             raise NonFiniteError(f"seed {self.names[number]['seed']}: {message}", step)
         raise NonFiniteError(
-            f"{message}. The checkpoints in {self._work.path} are from before, or of steps that "
-            "changed nothing. Look for non-finite inputs, or lower the learning rate in another "
-            "workdir.",
+            f"{message}. The checkpoints in {self._work.path} were saved before these steps, or "
+            "after steps that changed no parameter. Look for non-finite inputs, or lower the "
+            "learning rate in another workdir.",
             step,
         )

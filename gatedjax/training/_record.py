@@ -44,10 +44,10 @@ class Record:
             message names the field.
         """
         if not isinstance(saved, dict):
-            raise ValueError(f"wanted an object, got {type(saved).__name__}")
+            raise ValueError(f"it must be an object, got {type(saved).__name__}")
         fields = {field.name for field in dataclasses.fields(cls)}
         if unknown := sorted(saved.keys() - fields):
-            raise ValueError(f"no run writes {unknown}")
+            raise ValueError(f"unknown fields {unknown}")
         for name, value in saved.items():
             expected, fits = _FIELDS[name]
             if not fits(value):

@@ -53,8 +53,8 @@ def check_workdir(workdir: Path, names: Sequence[str] = _OF_FIT) -> None:
         return
     if foreign := [name for name in names if os.path.lexists(workdir / name)]:
         raise FileExistsError(
-            f"{workdir} holds {', '.join(foreign)} and no lock of a run, so no run wrote them: use "
-            "another workdir"
+            f"{workdir} holds {', '.join(foreign)} and no lock of a run, so no run wrote them: "
+            "move them away, or use another workdir"
         )
 
 
@@ -86,8 +86,8 @@ def remove_run(workdir: Path, locks: tuple[str, ...] = (LOCK, TRAIN_LOCK)) -> li
         return []
     if foreign := foreign_files(workdir):
         raise FileExistsError(
-            f"{workdir} holds {', '.join(foreign[:5])} and no lock of a run, so it is not removed: "
-            "move it away"
+            f"{workdir} holds {', '.join(foreign[:5])} and no lock of a run, so it is not "
+            "removed: move it away"
         )
     # All locks are acquired before the first file is removed, so that a busy folder stays whole.
     with contextlib.ExitStack() as stack:

@@ -376,7 +376,7 @@ class CheckpointStore:
             # The list is read twice, because a run may replace all steps while it is read.
             steps = (self.steps() or self.steps())[-count:]
             if not steps:
-                raise FileNotFoundError(f"no checkpoint in {self.directory}: it has []")
+                raise FileNotFoundError(f"no checkpoint in {self.directory}")
             try:
                 return read(steps)
             except (CheckpointDamaged, FileNotFoundError):

@@ -45,19 +45,19 @@ class DistributedConfig:
         is_set = [value is not None for value in explicit]
         if any(is_set) and not all(is_set):
             raise ValueError(
-                "coordinator, num_processes and process_id belong together, got "
+                "coordinator, num_processes and process_id must be given together, got "
                 f"{self.coordinator!r}, {self.num_processes}, {self.process_id}"
             )
         if all(is_set):
             if self.auto:
-                raise ValueError("auto and coordinator exclude each other")
+                raise ValueError("auto and coordinator exclude each other: give one of them")
             host, _, port = str(self.coordinator).rpartition(":")
             if not host or not port.isdigit():
                 raise ValueError(f"coordinator must be HOST:PORT, got {self.coordinator!r}")
             processes, number = int(self.num_processes or 0), int(self.process_id or 0)
             if processes < 1 or not 0 <= number < processes:
                 raise ValueError(
-                    f"process_id must be in [0, num_processes), got {number} of {processes}"
+                    f"process_id must be in [0, num_processes = {processes}), got {number}"
                 )
         for name in ("timeout_s", "heartbeat_s"):
             if getattr(self, name) < 1:
@@ -103,8 +103,8 @@ def initialize(config: DistributedConfig) -> bool:
 
     def give_up() -> None:
         say(
-            f"error: {peers} did not come together within {config.timeout_s} s. Start every one of "
-            "them with the same coordinator and num-processes, and process-id 0, 1, ...",
+            f"error: {peers} did not come together within {config.timeout_s} s. Start all of them "
+            "with the same coordinator and num-processes, and process-id 0, 1, ...",
             file=sys.stderr,
         )
         # The timer runs in a separate thread, where `sys.exit` would end only that thread.

@@ -85,7 +85,7 @@ def evaluate(
         kind = "needs its model state" if has_model_state(task) else "has no model state"
         raise ValueError(
             f"{type(task).__name__} {kind}, got model_state={model_state!r:.80}: give "
-            "result.best_model_state beside result.best_params, and None for a task without one"
+            "result.best_model_state with result.best_params, and None for a task without one"
         )
     placed, model_state = parallel.replicate((params, model_state))
     metrics, predictions = run_evaluation(task, placed, data, parallel, model_state)

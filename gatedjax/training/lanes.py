@@ -156,7 +156,7 @@ def _stack(batches: Sequence[Batch], kind: str = "training") -> Batch:
     shapes = {tuple(sorted((k, np.shape(v)) for k, v in batch.items())) for batch in batches}
     if len(shapes) > 1:
         raise ValueError(
-            f"lanes need {kind} data whose batches have one shape at every step, got "
+            f"the {kind} batches of a step must have the same shapes for all seeds, got "
             + " and ".join(str(dict(shape)) for shape in sorted(shapes)[:2])
         )
     return {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
@@ -394,13 +394,18 @@ def fit_lanes(
     check_task(task, eval_data is not None)
     refuse_parts(task, config.accumulate)
     if config.parallel == "pmap":
-        raise ValueError("several seeds are spread over the devices by sharding, not by pmap")
+        raise ValueError("parallel must be 'sharding' or 'single' for several seeds, got 'pmap'")
     if config.tensorboard or config.profile_steps:
-        raise ValueError("tensorboard and profile_steps are for one seed, not for several")
+        raise ValueError("tensorboard and profile_steps are only for a single seed: leave them out")
     if is_stateful(task):
-        raise ValueError("several seeds need a task that carries nothing from batch to batch")
+        raise ValueError(
+            "task must not carry a state from batch to batch for several seeds, got "
+            f"{type(task).__name__}"
+        )
     if jax.process_count() > 1:
-        raise ValueError("several seeds are trained by one process, not by several")
+        raise ValueError(
+            f"several seeds must be trained by a single process, got {jax.process_count()}"
+        )
     lane_devices = list(devices) if devices is not None else jax.local_devices()
     if config.parallel == "single":
         lane_devices = lane_devices[:1]

@@ -52,7 +52,7 @@ class WorkdirLock:
             if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
                 warnings.warn(
                     f"{self.path.parent} is on a file system without locks ({error.strerror}); "
-                    "nothing keeps a second run out of it",
+                    "a second run in it is not prevented",
                     RuntimeWarning,
                     stacklevel=2,
                 )
@@ -114,7 +114,7 @@ def _describe_holder(holder: bytes) -> str:
         content = json.loads(holder)
         return f"process {int(content['pid'])} on {str(content['host'])!r}"
     except (ValueError, KeyError, TypeError):
-        return "it has not said which"  # it has opened the file and not yet written to it
+        return "its name is not written yet"  # it has opened the file and not yet written to it
 
 
 def _drop_in_child() -> None:

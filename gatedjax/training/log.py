@@ -48,12 +48,14 @@ def read_json(path: Path, *keys: str) -> Any:
     try:
         value = json.loads(read_limited(path).decode())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged ({error}); delete it to have it made again") from error
+        raise ValueError(
+            f"{path} is damaged ({error}): delete it, and it is computed again"
+        ) from error
     missing = [key for key in keys if not isinstance(value, dict) or key not in value]
     if missing:
         raise ValueError(
-            f"{path} is not a record: it has no {', '.join(missing)}; delete it to have it made "
-            "again"
+            f"{path} is not a record: it has no {', '.join(missing)}: delete it, and it is "
+            "computed again"
         )
     return value
 
@@ -173,8 +175,8 @@ def read_lines(path: Path) -> list[tuple[int, str]] | None:
         step = record.get("step") if isinstance(record, dict) else None
         if type(step) is not int:
             raise ValueError(
-                f"{path}, line {number}: wanted an object with a whole number as its 'step', got "
-                f"{text[:80]!r}. Mend or remove that line; nothing was changed"
+                f"{path}, line {number}: a line must be an object with an integer 'step', got "
+                f"{text[:80]!r}: correct or remove the line. The file was not changed"
             )
         lines.append((step, text))
     return lines

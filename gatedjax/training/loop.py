@@ -473,8 +473,8 @@ def _begin(
         agree(collect_shared_values(compared, config, digests, like.params, eval_data, step))
         if rows < jax.process_count():
             raise ValueError(
-                f"a batch has {rows} examples for {jax.process_count()} processes: every process "
-                "needs at least one"
+                f"a batch must have at least one example for each of the {jax.process_count()} "
+                f"processes, got {rows} examples"
             )
     restored = initial = restore_everywhere(work, shared, like)
     if initial is None:
@@ -599,18 +599,23 @@ def fit(
     check_task(task, eval_data is not None)
     refuse_parts(task, config.accumulate)
     if config.seeds > 1 or config.sweep:
-        raise ValueError("fit trains one seed; fit_lanes trains several seeds or a sweep")
+        raise ValueError(
+            "config must have seeds = 1 and an empty sweep for fit, got "
+            f"{config.seeds} and {config.sweep}: call fit_lanes"
+        )
     parallel = parallel or make_parallel(config.parallel, accumulate=config.accumulate)
     # The step would use the number of `parallel`, while the checkpoints record the number of the
     # configuration.
     if parallel.accumulate != config.accumulate:
         raise ValueError(
-            f"parallel was made with accumulate {parallel.accumulate}, the configuration "
-            f"wants {config.accumulate}"
+            f"parallel must have the accumulate of config, {config.accumulate}, got "
+            f"{parallel.accumulate}"
         )
     work = Workdir(workdir, config, on_event, on_log, parallel.several_processes)
     if stop_when is not None and work.several:
-        raise ValueError("stop_when must be None with several processes: they would not agree")
+        raise ValueError(
+            "stop_when must be None with several processes, which could stop at different steps"
+        )
     with work, Signals(work.announce_stop) as signals:
         run = _begin(
             task,

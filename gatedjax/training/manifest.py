@@ -84,7 +84,7 @@ def _walk(folder: Path) -> tuple[dict[str, int], list[str], list[Path]]:
                 elif entry.is_file(follow_symlinks=False):
                     sizes[name] = entry.stat(follow_symlinks=False).st_size
                 else:
-                    problems.append(f"{name} is no plain file")
+                    problems.append(f"{name} is not a plain file")
     return sizes, problems, folders
 
 
@@ -107,7 +107,7 @@ def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> 
     """
     sizes, problems, folders = _walk(folder)
     if problems:
-        raise OSError(f"cannot vouch for {folder}: {'; '.join(problems)}")
+        raise OSError(f"the manifest of {folder} cannot be written: {'; '.join(problems)}")
     content = {
         "format": _FORMAT,
         "step": step,
@@ -178,7 +178,7 @@ def _find_faults(content: dict[str, Any], folder: Path) -> list[str]:
         path = PurePosixPath(name)
         plain = name == path.as_posix() and not path.is_absolute() and ".." not in path.parts
         if not plain or name in (".", NAME) or "\\" in name or "\0" in name:
-            problems.append(f"{NAME} lists {name!r}, which is no file inside the checkpoint")
+            problems.append(f"{NAME} lists {name!r}, which is not a file inside the checkpoint")
         elif path.suffix.lower() in _PICKLES:
             problems.append(f"{name} is a pickle, which no checkpoint of gatedjax has")
         elif not isinstance(entry, dict) or (

@@ -25,7 +25,7 @@ def pad_rows(batch: Batch, multiple: int) -> Batch:
       ValueError: if the batch has no "weight".
     """
     if "weight" not in batch:
-        raise ValueError(f"batch needs 'weight' (1 = example, 0 = filler), got {sorted(batch)}")
+        raise ValueError(f"batch must have 'weight' (1 = example, 0 = filler), got {sorted(batch)}")
     rows = len(batch["weight"])
     extra = -rows % multiple
     if not extra:

@@ -335,7 +335,7 @@ def test_the_sets_of_tfds_say_that_they_need_tensorflow(tmp_path, capsys, monkey
 def test_an_unknown_name_gets_a_suggestion(command, tmp_path, capsys):
     status, _, err = run(capsys, command, "trek", "--manual-dir", tmp_path)
     assert status == 2
-    assert "did you mean 'trec'" in err
+    assert "Did you mean 'trec'" in err
 
 
 def test_list_and_help_name_everything(capsys):

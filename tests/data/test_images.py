@@ -224,7 +224,7 @@ def test_iterate_equals_indexing_and_one_pass_ends(source):
         once[5]
     with pytest.raises(IndexError, match="at least 0, got -1"):
         batches[-1]
-    with pytest.raises(ValueError, match="not in 0 to 5"):
+    with pytest.raises(ValueError, match=r"must be in \[0, 5\]"):
         once.iterate(0, 6)
 
 

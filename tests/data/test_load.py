@@ -237,7 +237,7 @@ def test_another_share_is_held_out_on_request(tmp_path):
     counts = collections.Counter(train.info.class_names[x["label"]] for x in held)
     assert counts == {"NUM": 8, "LOC": 4}
     for share in (0.0, 1.0):
-        with pytest.raises(ValueError, match="held_out must be between 0 and 1"):
+        with pytest.raises(ValueError, match=r"held_out must be in \(0, 1\)"):
             data.load("trec", "train", manual_dir=tmp_path, held_out=share)
 
 

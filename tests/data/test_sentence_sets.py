@@ -228,7 +228,7 @@ def test_texts_of_different_length_are_an_error_that_names_both(raw):
     with pytest.raises(ValueError, match=match):
         data.load("multi30k", "train", manual_dir=raw)
     (raw / "multi30k" / "val.de").unlink()
-    with pytest.raises(FileNotFoundError, match=r"val\.en is there, val\.de is not"):
+    with pytest.raises(FileNotFoundError, match=r"val\.en: there is no val\.de next to it"):
         data.load("multi30k", "validation", manual_dir=raw)
 
 

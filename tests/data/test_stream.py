@@ -290,7 +290,7 @@ def test_one_pass_ends(long):
     assert len(list(batches.iterate())) == len(batches) == 9
     with pytest.raises(IndexError, match="below 9"):
         batches[9]
-    with pytest.raises(ValueError, match="not in 0 to 9"):
+    with pytest.raises(ValueError, match=r"must be in \[0, 9\]"):
         batches.iterate(0, 10)
 
 

@@ -159,7 +159,7 @@ def test_tables_name_their_own_option_for_word_vectors(paper, data, tmp_path, ca
     args = [what, "--data", data, "--embeddings", str(tmp_path / "no.txt"), "--seeds", "1"]
     folders = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
     message = refused(command(paper, "tables"), [*args, *folders], capsys)
-    assert "no word vectors at" in message
+    assert "there is no such file of word vectors" in message
     assert "--embeddings none" in message
     assert "--data.embeddings" not in message
 
@@ -246,7 +246,9 @@ def test_translate_refuses_the_folder_of_another_run_by_what_it_is(tmp_path, cap
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "config.json").write_text(json.dumps({"config": {"data": "digits"}}))
     message = refused(command("ssan"), ["translate", "--workdir", str(tmp_path)], capsys)
-    assert f"{tmp_path} lacks bpe.json: no run of translation made it" in message
+    assert (
+        f"{tmp_path} is not the work folder of a run of translation: it lacks bpe.json" in message
+    )
     assert "delete" not in message
 
 
@@ -259,9 +261,9 @@ def test_an_export_names_the_option_of_the_command(tmp_path, capsys):
     file = tmp_path / "file"
     file.touch()
     assert library.main(["export", str(tmp_path), "--out", str(file / "x")]) == 2
-    assert plain(capsys.readouterr().err) == f"error: {file} is a file, a folder is wanted"
+    assert plain(capsys.readouterr().err) == f"error: {file} must be a folder, got a file"
 
 
 def test_a_folder_that_verify_resume_would_keep_must_be_new(tmp_path, capsys):
     assert library.main(["verify-resume", "--keep", str(tmp_path), "--", "x"]) == 2
-    assert f"--keep {tmp_path} exists" in capsys.readouterr().err
+    assert f"--keep must be a new folder, got {tmp_path}, which exists" in capsys.readouterr().err

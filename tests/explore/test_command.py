@@ -177,21 +177,21 @@ def test_bad_input_is_refused_in_one_line(place, tmp_path, capsys):
     made = place / "ganet"
     cases = {
         "there is no such folder": [tmp_path / "nothing"],
-        "give the folder of a model, or --workdir": [],
-        "with that of a run": [made, "--workdir", place / "run"],
+        "exactly one of MODEL and --workdir must be given": [],
+        "exactly one of MODEL and --workdir": [made, "--workdir", place / "run"],
         "is not a model: it has neither": ["--workdir", tmp_path],
-        "--port must be from 0 to 65535, got 70000": [made, "--port", 70000],
+        "--port must be in [0, 65535], got 70000": [made, "--port", 70000],
         "--token must have at least 16": [made, "--token", "short"],
         "there is no such file": [made, "--file", tmp_path / "no.csv"],
-        "give it with --text": [made, "--html", tmp_path / "x.html"],
+        "--html needs --text": [made, "--html", tmp_path / "x.html"],
         "for x.html": [made, "--html", tmp_path / "no" / "x.html", "--text", "a"],
-        "at most 12 words, and the text has 13": [
+        "at most 12 words for a page without a server, got 13": [
             made, "--html", tmp_path / "x.html", "--text", "a " * 13,
         ],
-        "has no --file": [made, "--html", tmp_path / "x.html", "--text", "a", "--file", "a.csv"],
-        "--file is for classifiers of single texts": [place / "pair", "--file", "a.csv"],
-        "--html is for": [place / "pair", "--html", tmp_path / "x.html", "--text", "a"],
-        "must be of one kind": [made, "--against", place / "pair"],
+        "--html and --file exclude": [made, "--html", "x.html", "--text", "a", "--file", "a.csv"],
+        "--file is only for classifiers of single texts": [place / "pair", "--file", "a.csv"],
+        "--html is only for": [place / "pair", "--html", tmp_path / "x.html", "--text", "a"],
+        "must be of the same kind": [made, "--against", place / "pair"],
     }  # fmt: skip
     for message, args in cases.items():
         error = refused(capsys, *args)
@@ -209,13 +209,15 @@ def test_a_port_in_use_is_refused(place, capsys):
 def test_what_is_no_run_of_ga_net(place, tmp_path, capsys):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "config.json").write_text(json.dumps({"config": {}}))
-    assert "no run of GA-Net over texts made it" in refused(capsys, "--workdir", tmp_path)
+    assert "is not the work folder of a run of GA-Net over texts" in refused(
+        capsys, "--workdir", tmp_path
+    )
     for name in ("vocabulary.json", "classes.json"):
         (tmp_path / name).write_bytes((place / "run" / name).read_bytes())
     record = json.loads((place / "run" / "config.json").read_text())
     record["config"]["model"]["odd"] = 1
     (tmp_path / "config.json").write_text(json.dumps(record))
-    assert "does not describe such a model" in refused(capsys, "--workdir", tmp_path)
+    assert "does not describe a model of this kind" in refused(capsys, "--workdir", tmp_path)
     record["config"]["model"].pop("odd")
     record["vocabulary"] = "0"
     (tmp_path / "config.json").write_text(json.dumps(record))

@@ -138,14 +138,14 @@ def test_padded_lengths_are_few():
         ({"text": 3}, "text must be a string"),
         ({"mode": "x"}, "mode must be one of"),
         ({"mode": []}, "mode must be one of"),
-        ({"threshold": 2}, "threshold must be a number from 0 to 1"),
+        ({"threshold": 2}, "threshold must be a number in"),
         ({"density": float("nan")}, "density must be"),
         ({"seed": True}, "seed must be"),
         ({"seed": -1}, "seed must be"),
         ({"forced": []}, "forced must be an object"),
-        ({"forced": {"-1": True}}, "forced must hold"),
-        ({"forced": {"1": 1}}, "forced must hold"),
-        ({"forced": {"9" * 5000: True}}, "forced must hold"),
+        ({"forced": {"-1": True}}, "forced must map"),
+        ({"forced": {"1": 1}}, "forced must map"),
+        ({"forced": {"9" * 5000: True}}, "forced must map"),
     ],
 )
 def test_what_is_no_state_is_named(message, says):
@@ -165,7 +165,7 @@ def test_draws_follow_their_seed_and_no_length():
 def test_other_models_are_refused():
     with pytest.raises(ValueError, match="got kind 'tags'"):
         Explorer([_Tagger()], ["tagger"])
-    with pytest.raises(ValueError, match="one for each model"):
+    with pytest.raises(ValueError, match="one entry per model"):
         Explorer([], [])
 
 
@@ -282,7 +282,7 @@ def test_messages_of_a_notebook(both):
         "answer": session.ask(message),
     }
     assert "do must be" in answer_message(session, {"id": 5, "message": {}})["error"]
-    assert answer_message(session, {"id": 6})["error"] == "a message is wanted"
+    assert answer_message(session, {"id": 6})["error"] == "message must be an object"
     assert answer_message(session, None)["id"] is None
 
 

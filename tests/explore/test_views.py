@@ -210,7 +210,7 @@ def test_pairs_that_are_not_there_or_too_long():
 
 
 def test_what_only_gates_have_is_refused(readers):
-    with pytest.raises(ValueError, match="of one kind"):
+    with pytest.raises(ValueError, match="of the same kind"):
         Explorer([model(), pair("san")], ["text", "pair"])
     with pytest.raises(ValueError, match="classifiers of single texts"):
         offline_page(readers, "a film")

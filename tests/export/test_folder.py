@@ -142,7 +142,7 @@ def test_a_link_to_a_folder_stays_and_leads_to_the_new_model(tmp_path):
 def test_a_file_and_folders_with_the_names_of_a_model_are_not_removed(tmp_path):
     file = tmp_path / "config.json"
     file.write_text("mine")
-    with pytest.raises(NotADirectoryError, match=r"config\.json is a file, a folder is wanted"):
+    with pytest.raises(NotADirectoryError, match=r"config\.json must be a folder, got a file"):
         export.save(file, PARAMS, config={}, overwrite=True)
     assert file.read_text() == "mine"
     folder = export.save(tmp_path / "model", PARAMS, config={})
@@ -188,8 +188,8 @@ def test_a_failed_save_changes_nothing(tmp_path, monkeypatch, broken, overwrite)
     ("config", "error", "match"),
     [
         ([1], TypeError, "config must be a dict, got list"),
-        ({"a": object()}, TypeError, "JSON can hold, got object"),
-        ({"a": float("nan")}, ValueError, "JSON can hold"),
+        ({"a": object()}, TypeError, "JSON can store, got object"),
+        ({"a": float("nan")}, ValueError, "JSON can store"),
     ],
 )
 def test_configs_that_json_cannot_hold_are_refused(tmp_path, config, error, match):
@@ -253,5 +253,5 @@ def test_files_that_cannot_be_saved_are_refused(tmp_path, files, error, match):
 
 def test_a_kind_is_what_was_written():
     assert check_kind(facts_of("pair"), ("text", "pair"), "model") == "pair"
-    with pytest.raises(ValueError, match="kind must be one of text"):
+    with pytest.raises(ValueError, match="kind must be one of 'text'"):
         facts_of("poem")

@@ -242,7 +242,7 @@ FILES = {
         (saved({"~a": ones(1)}), "params|'~a'|path"),
     ],
     "header": [
-        (header_of(lambda size: size - 7), f"{NAME}|no safetensors file", BAD_FILE),
+        (header_of(lambda size: size - 7), f"{NAME}|not a safetensors file", BAD_FILE),
         (header_of(lambda size: 10**9), f"{NAME}|1000000000|100000000", BAD_FILE),
     ],
     "SHA256SUMS": [

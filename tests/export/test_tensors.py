@@ -201,7 +201,7 @@ GOOD = {"a": _entry()}
         (_file(b"[1, 2]"), "does not start with"),
         (_file(b'{"a": '), "not JSON"),
         (_file(b'{"a":' * 100_000), "not JSON"),
-        (_file(b'{"a": 1, "a": 2}'), "'a' comes twice"),
+        (_file(b'{"a": 1, "a": 2}'), "'a' occurs more than once"),
         (_file({"a": [1]}), "must have the fields"),
         (_file({"a": _entry() | {"more": 1}}), "must have the fields"),
         (_file(GOOD, data=b"\0" * 4), "need 8 bytes, 4 follow"),
@@ -240,8 +240,8 @@ def _many(entry, last):
 @pytest.mark.parametrize(
     ("header", "match"),
     [
-        (_many("1", '"a":1,"a":1'), "the name 'a' comes twice"),
-        (b'{"__metadata__":' + _many("1", '"a":1,"a":1') + b"}", "the name 'a' comes twice"),
+        (_many("1", '"a":1,"a":1'), "the name 'a' occurs more than once"),
+        (b'{"__metadata__":' + _many("1", '"a":1,"a":1') + b"}", "'a' occurs more than once"),
         (b'{"a":{"dtype":"F32","shape":[' + b"9223372036854775807," * 20_000
          + b'1],"data_offsets":[0,0]}}', "20001 axes, NumPy has at most 64"),
         (b'{"' + b"a." * 200_000 + b'a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}',

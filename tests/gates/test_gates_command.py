@@ -178,27 +178,27 @@ def test_ones_own_model_is_measured_on_a_file(here, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([], "give one of: a MODEL folder, --workdir, --toy"),
-        (["model", "--toy"], "give one of"),
-        (["--toy", "--file", "test.csv"], "--file does not go with --toy, which reads nothing"),
-        (["--workdir", "run", "--file", "test.csv"], "--file does not go with --workdir"),
-        (["run", "--file", "test.csv"], "--file is for what gatedjax train wrote; run is of a run"),
+        ([], "exactly one of MODEL, --workdir and --toy must"),
+        (["model", "--toy"], "exactly one of"),
+        (["--toy", "--file", "test.csv"], "--toy and --file exclude each other"),
+        (["--workdir", "run", "--file", "test.csv"], "--workdir and --file exclude each other"),
+        (["run", "--file", "test.csv"], "model of gatedjax train, got the run run: leave"),
         (["--toy", "--draws", "1"], "--draws must be at least 2, got 1"),
         (["--workdir", "run", "--texts", "0"], "--texts must be at least 1, got 0"),
         (["--workdir", "run", "--samples", "1"], "--samples must be at least 2, got 1"),
         (["--workdir", "run", "--tau", "0"], "--tau must be positive, got 0.0"),
         (["--workdir", "run", "--longest", "25"], "--longest must be in [1, 24], got 25"),
-        (["--workdir", "run", "--longest", "1"], "the shortest has "),
+        (["--workdir", "run", "--longest", "1"], "the shortest of "),
         (["--workdir", "run", "--preset", "trec"], "was trained on 'polarity', not on 'trec'"),
-        (["--workdir", "run", "--out", "test.csv"], "--out must be a folder, test.csv is a file"),
+        (["--workdir", "run", "--out", "test.csv"], "a folder, got the file test.csv"),
         (["--workdir", "nowhere"], "nowhere: there is no such folder"),
         (["--workdir", "empty"], "empty is not a model"),
-        (["--workdir", "model", "--preset", "trec"], "model is no work folder"),
-        (["model"], "--file must name labelled texts for model"),
-        (["model", "--preset", "trec", "--file", "test.csv"], "--preset is for a run"),
+        (["--workdir", "model", "--preset", "trec"], "must be the work folder of a run, got model"),
+        (["model"], "--file must be given for model"),
+        (["model", "--preset", "trec", "--file", "test.csv"], "--preset is only for a run"),
         (["model", "--file", "none.csv"], "none.csv: there is no such file"),
-        (["model", "--file", "long.csv"], "1 to 20 words, 1 have more, the shortest has 30"),
-        (["model", "--file", "other.csv"], "the label 'so so' is none that the model was trained"),
+        (["model", "--file", "long.csv"], "words, got 1 longer texts, the shortest of 30 words"),
+        (["model", "--file", "other.csv"], "class of the model ('bad', 'good'), got 'so so'"),
         (["model", "--file", "test.csv", "--text", "words"], "words"),
     ],
 )  # fmt: skip
@@ -221,7 +221,7 @@ def test_networks_without_gates_are_refused(system, here, tmp_path, capsys):
     for args in (["--workdir", tmp_path / "run"], [tmp_path / "model", "--file", "test.csv"]):
         with pytest.raises(SystemExit):
             report(*args)
-        assert f"holds the network {system!r}, which has no gates" in capsys.readouterr().err
+        assert f"with gates, got the network {system!r}" in capsys.readouterr().err
 
 
 def test_other_runs_and_damage_are_refused(here, tmp_path, capsys):
@@ -235,7 +235,7 @@ def test_other_runs_and_damage_are_refused(here, tmp_path, capsys):
         return capsys.readouterr().err.splitlines()[-1]
 
     no_words = refused(lambda folder: (folder / "vocabulary.json").unlink())
-    assert "lacks vocabulary.json: no run of GA-Net over texts made it" in no_words
+    assert "of GA-Net over texts: it lacks vocabulary.json" in no_words
     other = gdata.Vocabulary(["a", "b"])
     assert "is not the vocabulary" in refused(lambda f: other.save(f / "vocabulary.json"))
     assert "no checkpoint in" in refused(
@@ -256,7 +256,9 @@ def test_other_runs_and_damage_are_refused(here, tmp_path, capsys):
     saved(tmp_path, {"w": np.zeros(1, np.float32)}, bare)
     with pytest.raises(SystemExit):
         report("--workdir", tmp_path)
-    assert "no GA-Net is in it" in capsys.readouterr().err
+    assert (
+        "is not the work folder of a run of python -m experiments.ga_net" in capsys.readouterr().err
+    )
 
 
 def test_an_interruption_leaves_nothing(here, tmp_path, monkeypatch, capsys):

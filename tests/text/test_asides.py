@@ -50,7 +50,7 @@ def test_the_first_three_reasons_are_said_and_empty_lines_are_nothing_lost(tmp_p
     with pytest.raises(ValueError) as caught:
         corpus_of(path, tmp_path, 0.01)
     assert str(caught.value) == (
-        f"{path}: 4 of 7 lines cannot be used (57.1%, where 1.0% may be): {path}:5: no text; "
+        f"{path}: 4 of 7 lines cannot be used (57.1%, the limit is 1.0%): {path}:5: no text; "
         f"{path}:6: 1 field where the header has 2; {path}:7: no label; max_aside=0.58 leaves "
         "them out"
     )
@@ -161,7 +161,7 @@ def test_the_command_ends_and_says_what_to_type(tmp_path, monkeypatch, capsys):
     write(tmp_path / "a.csv", ["plain", QUOTES] * 9, "cp1252")
     command = ["train", "a.csv", "--out", "model"]
     said = run(command, capsys)
-    assert said.startswith("error: a.csv: 9 of 18 lines cannot be used (50.0%, where 1.0% may be)")
+    assert said.startswith("error: a.csv: 9 of 18 lines cannot be used (50.0%, the limit is 1.0%)")
     assert "--encoding cp1252" in said
     assert said.endswith("; --max-aside 0.50 leaves them out\n")
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
@@ -171,7 +171,7 @@ def test_the_command_ends_and_says_what_to_type(tmp_path, monkeypatch, capsys):
             ["train", "b.csv", "--out", "m", part, "a.csv"], capsys
         )
     for wrong in ("25", "-1", "nan"):
-        assert "error: --max-aside must be a share from 0 to 1, got" in run(
+        assert "error: --max-aside must be in [0, 1], got" in run(
             [*command, "--max-aside", wrong], capsys
         )
     asked = []

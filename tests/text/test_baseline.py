@@ -136,8 +136,8 @@ def test_words_beyond_the_limit_are_unknown(monkeypatch):
 @pytest.mark.parametrize(
     ("texts", "labels", "error", "message"),
     [
-        ([], [], ValueError, "not none"),
-        ([("a",)], [0, 1], ValueError, "as many as labels and not none, got 1 and 2"),
+        ([], [], ValueError, "the same length of at least 1"),
+        ([("a",)], [0, 1], ValueError, "the same length of at least 1, got 1 and 2"),
         ([("a",)] * 3, [0, 1], ValueError, "got 3 and 2"),
         ([("a",)], [2], ValueError, r"labels must be in \[0, 2\), got 2 to 2"),
         ([("a",)], [0.0], TypeError, "integers"),

@@ -213,7 +213,7 @@ def test_a_pipe_and_a_link_are_written_to_and_a_folder_is_refused(command, here,
     assert file.read_bytes() == heard[0] != b""
     capsys.readouterr()
     said = refused([*args, str(tmp_path)], capsys)
-    assert f"{tmp_path} is a folder, a file is wanted" in said
+    assert f"{tmp_path} must be a file, got a folder" in said
     assert names(tmp_path) == ["file", "link", "pipe"]
 
 
@@ -547,13 +547,13 @@ def test_pairs_are_known_by_their_columns(here, tmp_path, capsys):
 
 BAD_DATA = {
     "no column": ("review,sentiment\nx,y\n", "--text review --label sentiment"),
-    "one class": ("text,label\n" + "a film,good\n" * 8, "one class, 'good'"),
-    "one example": ("text,label\n" + "a,x\nb,y\n" * 4 + "c,z\n", ":10: the class 'z' has one"),
+    "one class": ("text,label\n" + "a film,good\n" * 8, "at least two classes"),
+    "one example": ("text,label\n" + "a,x\nb,y\n" * 4 + "c,z\n", ":10: the class 'z' must have"),
     "empty": ("", "empty"),
     "header only": ("text,label\n", "no "),
     "no words": ("text,label\n" + "\x01,x\n\x02,y\n" * 4, "a text without a word"),
     "numbers": ("text,label\n" + "".join(f"a,{i}\n" for i in range(9)), "are distinct"),
-    "escape": ("text,label\n" + f"a {ESCAPE},{ESCAPE}\n" * 8, "one class"),
+    "escape": ("text,label\n" + f"a {ESCAPE},{ESCAPE}\n" * 8, "at least two classes"),
     "twice": ("text,text,label\na,b,c\n", "'text'"),
 }
 
@@ -574,9 +574,9 @@ def test_bad_data_are_refused_in_one_line_and_nothing_is_written(name, tmp_path,
         (["--model", "ganett"], "--model must be one of"),
         (["--num-steps", "0"], "--num-steps must be at least 1"),
         (["--minutes", "0"], "--minutes must be positive"),
-        (["--density", "1.5"], "--density must be between 0 and 1"),
+        (["--density", "1.5"], "--density must be in (0, 1)"),
         (["--density", "0.2", "--model", "soft"], "--density needs --model 'ganet'"),
-        (["--held-out", "1"], "--held-out must be between"),
+        (["--held-out", "1"], "--held-out must be in (0, 1)"),
         (["--cpu-devices", "0"], "--cpu-devices must be at least 1"),
         (["--cpu-devices", "500"], "--cpu-devices must be at most 128, got 500"),
         (["--seed", "-1"], "--seed must be at least 0, got -1"),
@@ -610,15 +610,15 @@ def test_an_option_that_is_switched_off_arrives(here, tmp_path, capsys, monkeypa
 def test_a_label_that_training_has_not_seen(here, tmp_path, capsys):
     path = write_csv(tmp_path / "test.csv", [("a film", "good"), ("b", ESCAPE)])
     args = ["train", "reviews.csv", "--out", str(tmp_path / "m"), *FAST, "--test", str(path)]
-    assert "test.csv:3: the label " in refused(args, capsys)
-    assert "test.csv:3: the label " in refused(["evaluate", "model", str(path)], capsys)
+    assert "test.csv:3: label must be a class" in refused(args, capsys)
+    assert "test.csv:3: label must be a class" in refused(["evaluate", "model", str(path)], capsys)
     assert names(tmp_path) == ["test.csv"]
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate", "explain"])
 def test_a_folder_that_is_no_model(command, here, tmp_path, capsys):
     rest = ["reviews.csv"] if command == "evaluate" else ["a film"]
-    for folder, message in ((tmp_path / "none", "no folder"), (tmp_path, "lacks config.json")):
+    for folder, message in ((tmp_path / "none", "no such folder"), (tmp_path, "lacks config.json")):
         assert message in refused([command, str(folder), *rest], capsys)
     newer = tmp_path / "newer"
     export.save(newer, {"w": np.zeros(1, np.float32)},
@@ -631,7 +631,7 @@ def test_a_folder_that_is_no_model(command, here, tmp_path, capsys):
     [
         (["--file", "nowhere.csv"], "nowhere.csv"),
         (["--file", "nowhere.txt"], "nowhere.txt"),
-        (["--file", "reviews.csv", "text"], "not both"),
+        (["--file", "reviews.csv", "text"], "exclude each other"),
         (["--file", "reviews.csv", "--text", "label", "text"], "--text must name one column"),
         (["--file", "reviews.csv", "--text", "other"], "no column 'other'"),
         (["--file", "lines.txt", "--encoding", "klingon"], "klingon"),

@@ -136,9 +136,7 @@ def test_encodings(write):
     assert read(wide, encoding="utf-16") == [(2, "café", "pos")]
     assert "not utf-8 but utf-16: --encoding utf-16" in refused(wide)
     bare = write("text,label\ncafé,pos\n".encode("utf-16-le"), "bare.csv")
-    assert "control characters (UTF-16 has such: --encoding utf-16-le or utf-16-be)" in refused(
-        bare
-    )
+    assert "control characters; for UTF-16 give --encoding utf-16-le or utf-16-be" in refused(bare)
     assert read(bare, encoding="utf-16-le") == [(2, "café", "pos")]
     widest = write("text,label\ncafé,pos\n".encode("utf-32"), "widest.csv")
     assert "not utf-8 but utf-32: --encoding utf-32" in refused(widest)
@@ -151,9 +149,9 @@ def test_encodings(write):
         "cp1252: --encoding cp1252"
     )
     header.write_bytes(b"t\x81xt,label\na,b\n")
-    assert refused(header).endswith(": not utf-8: byte 0x81; --encoding names another")
+    assert refused(header).endswith(": not utf-8: byte 0x81; give its encoding with --encoding")
     for wrong in ("utf-9", "hex", "rot13", "a\0b"):
-        assert "encoding must be one that Python knows" in refused(old, encoding=wrong)
+        assert "encoding must be a text encoding of Python" in refused(old, encoding=wrong)
 
 
 @pytest.mark.parametrize(
@@ -168,9 +166,9 @@ def test_encodings(write):
         ("text,verdict", None, "--text text --label verdict"),
         ("sentence1,sentence2,gold", PAIR, "--text sentence1 sentence2 --label gold"),
         ("review,stars", TEXTS, "there are 'review', 'stars': --text review"),
-        ("a,b,c", None, "there are 'a', 'b', 'c': --text and --label name others; the first line "
-         "must be the header"),
-        ("a dull film,0", None, "'a dull film', '0': --text and --label name others; the first"),
+        ("a,b,c", None, "there are 'a', 'b', 'c': give the names with --text and --label; the "
+         "first line must be the header"),
+        ("a dull film,0", None, "'a dull film', '0': give the names with --text and --label; the"),
         ("text", None, "there are 'text'; the first line must be the header"),
     ],
 )  # fmt: skip
@@ -180,7 +178,7 @@ def test_a_column_that_is_not_there_is_named_with_the_likely_one(write, header, 
 
 def test_a_header_names_a_column_once_and_a_long_one_is_not_shown_whole(write):
     assert refused(write("text,label,text, label\na,b,c,d\n")) == (
-        "FILE: columns must have different names, twice: 'label', 'text'"
+        "FILE: columns must have different names, got these more than once: 'label', 'text'"
     )
     assert read(write(",text,,label\n0,a,,b\n")) == [(2, "a", "b")]  # pandas' index, spare commas
     many = refused(write(",".join(f"x{i}" * 40 for i in range(50)) + "\n"))
@@ -219,8 +217,8 @@ def test_nothing_to_read(write):
     assert refused(write("")) == "FILE: the file is empty"
     assert refused(write("\ufeff")) == "FILE: the file is empty"
     assert refused(write("\n\n")) == "FILE: the file is empty"
-    assert refused(write("text,label\n")) == "FILE: there is no line after the header"
-    assert refused(write("text,label")) == "FILE: there is no line after the header"
+    assert refused(write("text,label\n")) == "FILE: there is no row after the header"
+    assert refused(write("text,label")) == "FILE: there is no row after the header"
     for name in ("a.jsonl", "a.txt"):
         assert refused(write("", name)) == "FILE: the file is empty"
         assert refused(write("\ufeff", name)) == "FILE: the file is empty"
@@ -269,7 +267,7 @@ def test_quotes_that_never_add_up_end_and_keep_little(write, monkeypatch):
     monkeypatch.setattr("gatedjax.text._delimited.LONGEST", 1 << 12)
     # every line closes the field of the one before it and opens another
     path = write("text,label\n" + 'x","y\n' * 50_000)
-    assert "the quotes of this file do not add up" in refused(path)
+    assert "the quotes of this file do not match" in refused(path)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
@@ -429,7 +427,7 @@ def test_json_lines_that_cannot_be_used(write):
         '{"text": "a", "label": ["b"]}': "label must be a text or a number, got list ['b']",
         '{"text": "a", "label": NaN}': "no label",
         '{"text": "a", "label": Infinity}': "label must be finite, got inf",
-        '{"text": "a", "text": "b", "label": 1}': "the name 'text' is there twice",
+        '{"text": "a", "text": "b", "label": 1}': "the name 'text' occurs more than once",
         '{"text": "a\\ud800", "label": 1}': "half of a surrogate pair: U+D800",
         '{"text": "a\\u0000", "label": 1}': "NUL character",
         '{"text": "a", "label": 1': "not JSON: Expecting ',' delimiter at character 25",
@@ -468,8 +466,9 @@ def test_lines_of_fasttext(write):
         (2, "no label", None),
         (3, "two", None),
     ]
-    assert "no __label__NAME in its first 2 lines" in refused(write("a\nb\n", "b.txt"))
-    assert "has one text a line, not pairs" in refused(path, PAIR)
+    expected = "must have labels as __label__NAME, got none in its first 2 lines"
+    assert expected in refused(write("a\nb\n", "b.txt"))
+    assert "has single texts, not pairs" in refused(path, PAIR)
 
 
 def test_a_folder_per_class(write, tmp_path, monkeypatch):
@@ -500,17 +499,17 @@ def test_a_folder_per_class(write, tmp_path, monkeypatch):
 
 
 def test_folders_that_are_not_one_per_class(write, tmp_path):
-    wanted = "a folder of texts has a folder per class with .txt files"
+    wanted = "a folder of texts must have a folder with .txt files for each class"
     (tmp_path / "none").mkdir()
-    assert refused(tmp_path / "none") == f"FILE: there is no folder in it; {wanted}"
+    assert refused(tmp_path / "none") == f"FILE: {wanted}, got no folder"
     write("x", "flat/a.txt")
-    assert "there is no folder in it" in refused(tmp_path / "flat")
+    assert "got no folder" in refused(tmp_path / "flat")
     assert read(tmp_path / "flat", TEXTS) == [(1, "x", None)]
     write("x", "images/cats/a.png")
-    assert "there is no text that can be used in it" in refused(tmp_path / "images")
+    assert "got no usable text" in refused(tmp_path / "images")
     for part in ("train", "test"):
         write("x", f"whole/{part}/pos/a.txt")
-    assert "its folders are parts, not classes (test, train)" in refused(tmp_path / "whole")
+    assert "its folders must be classes, got the parts test, train" in refused(tmp_path / "whole")
 
 
 # in memory ---------------------------------------------------------------------------------------
@@ -550,7 +549,7 @@ def test_dicts_and_columns_in_memory():
     found = read({"text": np.array(["a", "b"]), "label": np.array([True, False]), "z": 1})
     assert found == [(1, "a", True), (2, "b", False)]
     assert [type(value) for value in found[0]] == [int, str, bool]
-    assert "columns must have one length, got 'text' 1, 'label' 2" in refused(
+    assert "columns must have the same length, got 'text' 1, 'label' 2" in refused(
         {"text": ["a"], "label": [1, 2]}
     )
     assert "column 'text' must be a list or array, got a str" in refused(
@@ -573,7 +572,7 @@ def test_values_of_no_known_kind_are_refused_at_once():
     for data in (5, None, b"abc"):
         assert "data must be a path, the name of a data set" in refused(data, error=TypeError)
     for wrong in (("text", "label"), ((), "label"), (("a", "a"), None), (("a",), "a")):
-        with pytest.raises(ValueError, match="columns must be different names"):
+        with pytest.raises(ValueError, match="columns must be a tuple of names"):
             Columns(*wrong)
 
 
@@ -622,7 +621,8 @@ def test_frames():
     assert read(frame) == [(1, "a", 1), (2, "no text"), (3, "no label"), (4, "no text")]
     numbered = PandasLike((0, ["a"]), (1, ["b"]))
     assert read(numbered, Columns(("0",), "1")) == [(1, "a", "b")]
-    assert "twice: 'text'" in refused(PandasLike(("text", []), ("text", []), ("label", [])))
+    twice = PandasLike(("text", []), ("text", []), ("label", []))
+    assert "got these more than once: 'text'" in refused(twice)
 
     class Lazy(PandasLike):
         def collect(self):
@@ -639,7 +639,7 @@ def test_data_sets_of_another_package_have_their_classes_by_name():
     assert read(data) == expected
     assert read({"train": data, "test": DatasetLike()}) == expected
     assert "there is no row" in refused({"train": DatasetLike()})
-    assert "no split 'dev'; there are 'train'" in refused({"train": data}, split="dev")
+    assert "split must be one of 'train', got 'dev'" in refused({"train": data}, split="dev")
     streamed = DatasetLike({"text": "a", "label": 1}, names=None)
     streamed.features = None
     assert read(streamed) == [(1, "a", 1)]
@@ -720,7 +720,7 @@ def test_a_set_of_gatedjax_may_be_of_pairs_and_has_lines_aside(monkeypatch):
     ]
     assert "no column 'text'; there are 'premise', 'hypothesis', 'label'" in refused("snli")
     for other in ("cbt_ne", "ewt_trees", "digits"):
-        assert "is not a set of labelled texts" in refused(other)
+        assert "must be a data set of labelled texts" in refused(other)
 
 
 def test_a_set_of_hugging_face_by_name(monkeypatch):
@@ -739,7 +739,7 @@ def test_a_set_of_hugging_face_by_name(monkeypatch):
     assert asked == [("user/imdb", None, "train"), ("glue", "sst2", "test")]
     assert refused("hf:imdb", split="none") == ("FILE, split 'none': RuntimeError: no such split")
     assert infer_task("hf:imdb") == "text"
-    assert "is hf:NAME or hf:NAME:CONFIG, got" in refused("hf:")
+    assert "must be hf:NAME or hf:NAME:CONFIG" in refused("hf:")
     monkeypatch.setitem(sys.modules, "datasets", None)
     assert refused("hf:imdb") == "FILE needs datasets: pip install datasets"
 

@@ -83,7 +83,7 @@ def test_words_stay_and_texts_are_split(tagger):
         tagger.predict(["a", " "])
     with pytest.raises(ValueError, match="sentence 0: a sentence must be a text or a list of word"):
         tagger.predict([[3]])
-    with pytest.raises(TypeError, match="a list of sentences, got one text"):
+    with pytest.raises(TypeError, match="a list of sentences, got the text"):
         tagger.predict("John")
 
 
@@ -220,8 +220,11 @@ def test_unknown_words_are_told_by_their_shape():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([(["a", "b"], ["X", "X"])] * 2, "the data has one tag, 'X': a tagger needs two"),
-        ([(["a", "b", "c", "d"], ["X", "X", "X", "Y"])], "has one sentence, which cannot be both"),
+        (
+            [(["a", "b"], ["X", "X"])] * 2,
+            "the data must have at least two tags for a tagger, got only 'X'",
+        ),
+        ([(["a", "b", "c", "d"], ["X", "X", "X", "Y"])], "must have at least two sentences"),
         ([(["a", "b"], ["X", "Y"]), (["c"], ["Z"])], "3 of the tags of 3 words are distinct"),
         (
             [(["a"], [])],
@@ -242,7 +245,9 @@ def test_what_is_no_data(tagger, tmp_path):
         Tagger.train([("a b", "X Y")])
     path = written(tmp_path / "t.conll", [*sentences(2), (["Rome"], ["B-NEW"])])
     line = sum(len(words) + 1 for words, _ in sentences(2)) + 1
-    with pytest.raises(ValueError, match=f"t.conll:{line}: the tag 'B-NEW' is none that the model"):
+    with pytest.raises(
+        ValueError, match=f"t.conll:{line}: tag must be a class of the model .* got 'B-NEW'"
+    ):
         tagger.evaluate(path)
 
 
@@ -284,7 +289,7 @@ def test_the_commands_agree_with_the_class(tagger, folder, tmp_path, capsys):
     assert json.loads((tmp_path / "m.json").read_text()) == tagger.evaluate(path)
     status, _, error = run(evaluate, capsys, folder, path, "--tag", "1")
     assert status == 2
-    assert "test.conll:1: the tag 'X' is none" in error
+    assert "test.conll:1: tag must be a class of the model" in error
 
 
 def test_train_writes_a_folder_of_a_tagger(tmp_path, capsys):
@@ -315,11 +320,11 @@ def test_train_writes_a_folder_of_a_tagger(tmp_path, capsys):
 def test_train_asks_for_the_columns_of_tags(tmp_path, capsys):
     path = written(tmp_path / "t.conll", sentences(3))
     for args, message in (
-        (["--text", "a"], "columns of tags have numbers: --word N --tag N"),
-        (["--task", "text", "--tag", "1"], "--word and --tag are for files of tags"),
+        (["--text", "a"], "--text and --label are not for files of tags"),
+        (["--task", "text", "--tag", "1"], "--word and --tag are only for files of tags"),
         (["--density", ".2"], "--density needs --model"),
-        (["--model", "gru"], "--model must be one of ssan, san, got 'gru'"),
-        (["--tag", "1"], "has one tag, 'X': a tagger needs two"),
+        (["--model", "gru"], "--model must be one of 'ssan', 'san', got 'gru'"),
+        (["--tag", "1"], "must have at least two tags for a tagger, got only 'X'"),
     ):
         status, _, error = run(train, capsys, path, "--out", tmp_path / "model", *args)
         assert (status, message in error) == (2, True), error

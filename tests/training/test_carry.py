@@ -129,7 +129,7 @@ def test_the_protocols_tell_the_two_kinds_of_task_apart():
 
 
 def test_lanes_refuse_a_carried_state(tmp_path):
-    with pytest.raises(ValueError, match="carries nothing"):
+    with pytest.raises(ValueError, match="must not carry a state"):
         fit_lanes(Memory(), lambda seed: Rows(), None, config(seeds=2), tmp_path)
 
 

@@ -173,7 +173,7 @@ def test_the_lock_is_free_after_an_error_and_after_a_kill(tmp_path):
 def test_a_lock_file_without_a_readable_holder_still_locks(tmp_path):
     lock = WorkdirLock(tmp_path)
     (tmp_path / ".lock").write_text("garbage")
-    with pytest.raises(WorkdirBusy, match="it has not said which"):
+    with pytest.raises(WorkdirBusy, match="its name is not written yet"):
         WorkdirLock(tmp_path)
     lock.release()
 

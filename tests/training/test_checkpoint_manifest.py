@@ -103,10 +103,10 @@ def listed(name):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (listed("../../outside"), r"'../../outside', which is no file inside"),
-        (listed("/etc/passwd"), r"'/etc/passwd', which is no file inside"),
-        (listed("state/./x"), "which is no file inside"),
-        (listed("state\\x"), "which is no file inside"),
+        (listed("../../outside"), r"'../../outside', which is not a file inside"),
+        (listed("/etc/passwd"), r"'/etc/passwd', which is not a file inside"),
+        (listed("state/./x"), "which is not a file inside"),
+        (listed("state\\x"), "which is not a file inside"),
         (listed("state/weights.pkl"), r"state/weights\.pkl is a pickle"),
         (lambda c: c["files"]["_CHECKPOINT_METADATA"].update(size=1 << 60), "saved were 115"),
         (lambda c: c["files"].update(x=7), "has no size and hash for 'x'"),
@@ -142,7 +142,7 @@ def test_links_and_pipes_are_refused_and_never_opened(made, tmp_path):
         store.record(10)
     target.unlink()
     os.mkfifo(target)
-    with pytest.raises(CheckpointDamaged, match="record/metadata is no plain file"):
+    with pytest.raises(CheckpointDamaged, match="record/metadata is not a plain file"):
         store.record(10)
     os.rename(store.folder(5), tmp_path / "5")
     store.folder(5).symlink_to(tmp_path / "5")

@@ -320,7 +320,7 @@ def test_a_task_that_cannot_be_lowered_alone_trains_with_a_warning(tmp_path, mon
     with pytest.warns(RuntimeWarning) as warned:
         assert run(tmp_path).steps == 4
     said = [str(warning.message).partition(":")[0] for warning in warned]
-    reason = "cannot be lowered on its own (NotImplementedError"
+    reason = "cannot be lowered (NotImplementedError"
     assert said == [
         f"the {name} of the task {reason}" for name in ("initialisation", "loss", "evaluation")
     ]

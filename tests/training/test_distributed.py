@@ -118,7 +118,7 @@ def test_two_processes_give_the_losses_of_one_device_after_runs_that_both_refuse
     lock.release()
     for held, few, *_ in found:
         assert "is being written by another run" in held["refused"]
-        assert "a batch has 1 examples for 2 processes" in few["refused"]
+        assert "each of the 2 processes, got 1 examples" in few["refused"]
     for kind, first, other in zip(KINDS, *(own[2:] for own in found), strict=True):
         assert first["devices"] == 8
         assert len(first["losses"]) == 20
@@ -309,9 +309,9 @@ def test_without_options_nothing_happens():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"coordinator": "a:1"}, "belong together"),
+        ({"coordinator": "a:1"}, "must be given together"),
         ({"coordinator": "a", "num_processes": 2, "process_id": 0}, "must be HOST:PORT"),
-        ({"coordinator": "a:1", "num_processes": 2, "process_id": 2}, "got 2 of 2"),
+        ({"coordinator": "a:1", "num_processes": 2, "process_id": 2}, r"= 2\), got 2"),
         ({"coordinator": "a:1", "num_processes": 1, "process_id": 0, "auto": True}, "exclude"),
         ({"timeout_s": 0}, "timeout_s must be at least 1"),
     ],

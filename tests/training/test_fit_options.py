@@ -203,5 +203,5 @@ def test_a_signal_in_the_last_step_is_told(tmp_path):
 
 def test_another_accumulate_than_the_configuration_is_refused(tmp_path):
     config = dataclasses.replace(CONFIG, accumulate=4)
-    with pytest.raises(ValueError, match="accumulate 1, the configuration wants 4"):
+    with pytest.raises(ValueError, match="accumulate of config, 4, got 1"):
         fit(Tiny(), Data(), None, config, tmp_path, parallel=make_parallel("single"))

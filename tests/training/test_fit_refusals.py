@@ -79,19 +79,19 @@ TASKS = {
 }
 
 TRAINING_DATA = {
-    "an empty list": ([], "train_data has 0 batches for 4 steps"),
-    "a short list": ([Data()[0]] * 3, "train_data has 3 batches for 4 steps"),
+    "an empty list": ([], "at least num_steps = 4 batches, got 0"),
+    "a short list": ([Data()[0]] * 3, "at least num_steps = 4 batches, got 3"),
     "a generator": ((b for b in EVALUATION), r"train_data must give .* got generator"),
     "one batch": (Data()[0], r"train_data\[0\] must be the batch of step 0, got KeyError"),
     "no dicts": ([1.0] * 4, r"train_data\[0\] must be a dict of arrays, got float"),
     "no rows": ([rows(0)] * 4, r"train_data\[0\] must have at least one row"),
-    "a weight of all rows": ([rows(8, weight=1.0)] * 4, "'weight' has the shape"),
-    "no weight": ([{"x": np.ones(3)}] * 4, r"batch needs 'weight' .* train_data\[0\] has \['x'\]"),
+    "a weight of all rows": ([rows(8, weight=1.0)] * 4, "got 'weight' of shape"),
+    "no weight": ([{"x": np.ones(3)}] * 4, r"train_data\[0\] must have 'weight' .* got \['x'\]"),
 }
 
 EVALUATION_DATA = {
-    "an empty list": ([], "eval_data has no batches"),
-    "a generator": ((b for b in EVALUATION), "eval_data must .* a generator is spent"),
+    "an empty list": ([], "eval_data must not be empty"),
+    "a generator": ((b for b in EVALUATION), "eval_data must .* read again, got generator"),
     "one batch": (EVALUATION[0], "eval_data must be a list of batches, got one dict"),
     "a number": (3, "eval_data must be a list of batches, got int"),
     "no rows": ([rows(0)], "first batch of eval_data must have at least one row"),

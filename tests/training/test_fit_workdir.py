@@ -122,7 +122,7 @@ def test_a_line_that_no_run_has_written_is_named_and_nothing_is_changed(line, wh
     # a damaged checkpoint is not set aside either
     _store.flip(tmp_path / "run" / "checkpoints" / "12" / "record" / "metadata")
     before = contents(tmp_path / "run")
-    named = re.escape("metrics.jsonl, line 2: wanted an object with a whole number as its 'step'")
+    named = re.escape("metrics.jsonl, line 2: a line must be an object with an integer 'step'")
     with pytest.raises(ValueError, match=rf"{named}, got '{re.escape(line)}'"):
         run(tmp_path / "run", num_steps=16)
     assert contents(tmp_path / "run") == before
@@ -132,7 +132,7 @@ def test_lanes_name_such_a_line_too(two_lanes, tmp_path):
     shutil.copytree(two_lanes[0], tmp_path / "run")
     with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
         file.write("null\n")
-    with pytest.raises(ValueError, match=r"metrics\.jsonl, line \d+: wanted an object"):
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, line \d+: a line must be an object"):
         run(tmp_path / "run", seeds=2, num_steps=16)
 
 
@@ -192,7 +192,7 @@ FORGED = {
     "pending": (change(pending={"loss": [1]}), "pending must be a sum and a count by name"),
     "patience": (change(without_improvement=-1), "without_improvement must be a count, got '-1'"),
     "skipped": (change(skipped_in_a_row=None), "skipped_in_a_row must be a count, got 'None'"),
-    "a field of no run": (change(evil=1), r"no run writes \['evil'\]"),
+    "a field of no run": (change(evil=1), r"unknown fields \['evil'\]"),
     "no object": (lambda record: record.update(run=[12]), "run must be an object, got list"),
 }
 FORGED_LANES = {

@@ -116,7 +116,7 @@ def test_lanes_may_have_evaluation_data_of_their_own(tmp_path):
         )
         assert_lane_is_run(result, alone)
     other = lambda seed: [Data(rows=8 + seed)[1000]]  # noqa: E731
-    with pytest.raises(ValueError, match="evaluation data whose batches have one shape"):
+    with pytest.raises(ValueError, match="the evaluation batches of a step must have the same"):
         fit_lanes(Tiny(), Shifted, other, config, tmp_path / "other")
 
 
@@ -198,11 +198,11 @@ class Longer(Data):
 @pytest.mark.parametrize(
     ("options", "data", "message"),
     [
-        ({"parallel": "pmap"}, Shifted, "by sharding, not by pmap"),
+        ({"parallel": "pmap"}, Shifted, "must be 'sharding' or 'single'"),
         ({"sweep": (1.0,), "sweep_over": "width"}, Shifted, "sweep_over must be one of"),
         ({"sweep": (float("nan"),)}, Shifted, "finite"),
         ({"sweep": (-1.0,)}, Shifted, "learning_rate must be positive"),
-        ({}, Longer, "one shape at every step"),
+        ({}, Longer, "the same shapes for all seeds"),
     ],
 )
 def test_what_cannot_be_trained_side_by_side_is_refused(tmp_path, options, data, message):
@@ -302,7 +302,7 @@ def test_as_many_steps_as_a_stopped_run_has_made_end_it(seeds, tmp_path):
 
 @pytest.mark.parametrize("options", [{"tensorboard": True}, {"profile_steps": 3}])
 def test_what_lanes_do_not_do_is_refused(tmp_path, options):
-    with pytest.raises(ValueError, match="are for one seed"):
+    with pytest.raises(ValueError, match="are only for a single seed"):
         fit_lanes(Tiny(), Shifted, None, dataclasses.replace(CONFIG, **options), tmp_path)
 
 

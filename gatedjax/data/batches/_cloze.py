@@ -53,7 +53,7 @@ def plan_cloze_shapes(
     """
     check_sizes(max_shapes=max_shapes)
     if not parts or not len(parts[0]):
-        raise ValueError("parts: there are no questions to plan for")
+        raise ValueError("parts must not be empty, got no questions")
     documents, queries = parts[0].document_lengths, parts[0].query_lengths
     longest = [
         max(int(lengths.max()) for part in parts if len(lengths := getattr(part, name)))
@@ -129,7 +129,8 @@ def _buckets(encoded: EncodedCloze, shapes: Sequence[ClozeShape]) -> np.ndarray:
     if (bucket < 0).any():
         i = int(np.argmax(bucket < 0))
         raise ValueError(
-            f"shapes: none holds a document of {documents[i]} and a query of {queries[i]} tokens"
+            "shapes must have room for every question, got none for a document of "
+            f"{documents[i]} and a query of {queries[i]} tokens"
         )
     return bucket
 
@@ -185,7 +186,7 @@ class ClozeBatches(PlannedBatches):
         if shapes is None:
             shapes = plan_cloze_shapes([encoded], max_shapes=max_shapes, batch_size=batch_size)
         if not len(encoded):
-            raise ValueError("encoded: there are no texts")
+            raise ValueError("encoded must not be empty, got no texts")
         self.encoded, self.batch_size = encoded, batch_size
         self.shapes = tuple(shapes)
         self.characters, self.dense_cells = characters, dense_cells

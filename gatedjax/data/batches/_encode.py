@@ -96,7 +96,8 @@ def encode(
     for i, example in enumerate(source):
         if not 0 <= example["label"] < classes:
             raise ValueError(
-                f"label {example['label']} of example {example['example_id']}: {classes} classes"
+                f"label of example {example['example_id']} must be in [0, {classes}), got "
+                f"{example['label']}"
             )
         words = example["tokens"]
         if max_len is not None and len(words) > max_len:

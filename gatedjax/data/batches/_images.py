@@ -39,7 +39,7 @@ class ImageBatches(PlannedBatches):
     ) -> None:
         check_sizes(batch_size=batch_size)
         if len(source) == 0:
-            raise ValueError("source: there are no images")
+            raise ValueError("source must not be empty, got no images")
         self.source, self.batch_size = source, batch_size
         super().__init__(
             np.zeros(len(source), int),

@@ -47,7 +47,10 @@ class LanguageModelBatches(StepBatches):
                 f"batch_size and num_steps must be at least 1, got {batch_size} and {num_steps}"
             )
         if stream.num_tokens < batch_size:
-            raise ValueError(f"batch_size {batch_size}: the stream has {stream.num_tokens} tokens")
+            raise ValueError(
+                f"batch_size must be at most {stream.num_tokens}, the tokens of the stream, got "
+                f"{batch_size}"
+            )
         self.stream, self.one_pass = stream, one_pass
         self.batch_size, self.num_steps = batch_size, num_steps
         shortest, longer = divmod(stream.num_tokens, batch_size)

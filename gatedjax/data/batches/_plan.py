@@ -64,7 +64,9 @@ class StepBatches(abc.ABC):
         end = self.steps_per_epoch if self.one_pass else sys.maxsize
         stop = end if stop_step is None else stop_step
         if start_step < 0 or stop < 0 or stop > end:
-            raise ValueError(f"steps {start_step} to {stop} are not in 0 to {end}")
+            raise ValueError(
+                f"start_step and stop_step must be in [0, {end}], got {start_step} and {stop}"
+            )
         return self._iterate(start_step, stop, num_threads)
 
     def _iterate(self, start: int, stop: int, num_threads: int) -> Iterator[Batch]:
@@ -202,7 +204,9 @@ def checked_edges(
     if not edges or not ascending or edges[0] < 1:
         raise ValueError(f"bucket_edges must ascend from at least 1, got {edges}")
     if edges[-1] < lengths.max():
-        raise ValueError(f"bucket_edges: the last is {edges[-1]}, the longest text {lengths.max()}")
+        raise ValueError(
+            f"bucket_edges must end with at least {lengths.max()}, the longest text, got {edges}"
+        )
     return edges
 
 

@@ -56,7 +56,8 @@ class SequenceBatches(PlannedBatches):
     ) -> None:
         if (batch_size is None) == (max_tokens is None):
             raise ValueError(
-                f"give one of batch_size and max_tokens, got {batch_size} and {max_tokens}"
+                "exactly one of batch_size and max_tokens must be given, got "
+                f"{batch_size} and {max_tokens}"
             )
         check_sizes(batch_size=batch_size, max_tokens=max_tokens)
         self.sequences = dict(sequences)

@@ -46,7 +46,7 @@ class Batches(PlannedBatches):
     ) -> None:
         check_sizes(batch_size=batch_size)
         if len(encoded) == 0:
-            raise ValueError("encoded: there are no texts")
+            raise ValueError("encoded must not be empty, got no texts")
         self.encoded, self.batch_size = encoded, batch_size
         self.edges = checked_edges(bucket_edges, encoded.lengths, max_buckets)
         super().__init__(

@@ -81,7 +81,7 @@ def find_pair(folders: Sequence[Path], source: str, target: str) -> PairPath | N
         return PairPath(first, second)
     if first is not None or second is not None:
         missing = source if first is None else target
-        raise FileNotFoundError(f"{first or second} is there, {missing} is not")
+        raise FileNotFoundError(f"{first or second}: there is no {missing} next to it")
     return None
 
 

@@ -66,8 +66,8 @@ def check_known(noun: str, name: object, names: Sequence[str]) -> None:
     if name in names:
         return
     matches = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
-    hint = f"; did you mean {matches[0]!r}?" if matches else ""
-    raise ValueError(f"unknown {noun} {name!r}{hint} Known: {', '.join(names)}.")
+    hint = f" Did you mean {matches[0]!r}?" if matches else ""
+    raise ValueError(f"unknown {noun} {name!r}.{hint} Known: {', '.join(names)}.")
 
 
 def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Embedded, SetOptions]:
@@ -83,7 +83,9 @@ def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Emb
     for option, value in preset.items():
         # An alias fixes the option, so another value would contradict the name.
         if options.setdefault(option, value) != value:
-            raise ValueError(f"{option}={options[option]!r} contradicts the name of the data set")
+            raise ValueError(
+                f"{option} must be {value!r} for this name of the data set, got {options[option]!r}"
+            )
     if name in EMBEDDED:
         for option in options:
             raise ValueError(f"unknown option {option!r}: {name} has none")
@@ -104,7 +106,8 @@ def resolve_config(name: str, options: dict[str, str]) -> tuple[str, dict[str, s
     option, values = CONFIGS[name]
     value = options.get(option)
     if value not in values:
-        raise ValueError(f"{option} of {name!r} must be one of {', '.join(values)}, got {value!r}")
+        known = ", ".join(map(repr, values))
+        raise ValueError(f"{option} of {name!r} must be one of {known}, got {value!r}")
     return values[value], {key: text for key, text in options.items() if key != option}
 
 

@@ -99,7 +99,7 @@ def read_rows(path: Path, part: str) -> FileRows:
     """Reads the images and, from the same folder, their labels."""
     beside = find([path.parent], LABELS[part])
     if beside is None:
-        raise FileNotFoundError(f"{path}: no {LABELS[part]} (or {LABELS[part]}.gz) beside it")
+        raise FileNotFoundError(f"{path}: no {LABELS[part]} (or {LABELS[part]}.gz) next to it")
     images, labels = _idx.read_images(path), _idx.read_labels(beside)
     if images.shape[1:] != SIZE:
         rows, columns = images.shape[1:]

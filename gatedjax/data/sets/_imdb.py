@@ -47,7 +47,9 @@ def _folder_files(path: Path) -> Iterator[File]:
         folders = [path / part / label for label in CLASSES]
         missing = [folder for folder in folders if not folder.is_dir()]
         if len(missing) == 1:  # both missing: the folder has only the other part
-            raise ValueError(f"{missing[0]}: this folder is missing, the other class is there")
+            raise ValueError(
+                f"{missing[0]}: there is no such folder, but a folder of the other class"
+            )
         for folder in folders if not missing else ():
             yield from files_of(folder, f"{part}/{folder.name}/")
 

@@ -49,7 +49,7 @@ def stratified_split(
       ValueError: if `fraction` is outside (0, 1).
     """
     if not 0 < fraction < 1:
-        raise ValueError(f"fraction must be between 0 and 1, got {fraction}")
+        raise ValueError(f"fraction must be in (0, 1), got {fraction}")
     labels = np.asarray(labels)
     generator = np.random.default_rng(seed)
     classes, counts = np.unique(labels, return_counts=True)

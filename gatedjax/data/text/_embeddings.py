@@ -129,7 +129,8 @@ def load_embeddings(
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(
-            f"no word vectors at {path}. GloVe 6B is at https://nlp.stanford.edu/data/glove.6B.zip "
+            f"{path}: there is no such file of word vectors. GloVe 6B is at "
+            "https://nlp.stanford.edu/data/glove.6B.zip "
             f"(the file for this width: glove.6B.{dim}d.txt; it may be gzipped). "
             "random_embeddings makes vectors without a file."
         )
@@ -189,7 +190,7 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
     """
     path = Path(path).expanduser()
     if not path.is_file():
-        raise FileNotFoundError(f"no word vectors at {path}")
+        raise FileNotFoundError(f"{path}: there is no such file of word vectors")
     with limit_unpacking(None):
         allowed = allowance(path)
     lines = (line for _, line in _vectors(path, allowed))
@@ -198,8 +199,8 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
     width = max(widths, key=lambda size: (widths[size], -size), default=0)
     if not width:
         raise ValueError(
-            f"{path}: wanted lines of a word and its numbers, with single spaces between them, got "
-            "none"
+            f"{path}: a line must be a word and its numbers, with single spaces between them, got "
+            "no such line"
         )
     limited_lines = itertools.islice(itertools.chain(start, lines), most)
     words = [line.split(b" ", 1)[0] for line in limited_lines if line.count(b" ") == width]

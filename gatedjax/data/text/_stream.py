@@ -32,10 +32,10 @@ class ClosedVocabulary(Vocabulary):
         self._words = tuple(words)
         self._ids = {word: i for i, word in enumerate(self._words)}
         if not self._words:
-            raise ValueError("words: there are none")
+            raise ValueError("words must not be empty")
         if len(self._ids) != len(self._words):
             twice = [w for w, n in collections.Counter(self._words).items() if n > 1]
-            raise ValueError(f"words: {twice[0]!r} occurs more than once")
+            raise ValueError(f"words must be different, got {twice[0]!r} more than once")
 
     @classmethod
     def build(

@@ -46,7 +46,7 @@ def read_words(path: str | Path) -> tuple[list[str], bool]:
         raise ValueError(f"{path}: not a vocabulary: {error!r}") from error
     valid = isinstance(words, list) and all(isinstance(word, str) for word in words)
     if not valid or not isinstance(lowercase, bool):
-        raise ValueError(f"{path}: not a vocabulary: wanted a list of words, and lowercase")
+        raise ValueError(f"{path}: not a vocabulary: it must have a list of words, and lowercase")
     return words, lowercase
 
 
@@ -71,7 +71,9 @@ class Vocabulary:
         self._ids = {word: i for i, word in enumerate(self._words)}
         if len(self._ids) != len(self._words):
             twice = [w for w, n in collections.Counter(self._words).items() if n > 1]
-            raise ValueError(f"words: {twice[0]!r} occurs more than once or is a special")
+            raise ValueError(
+                f"words must be different, also from special words, got {twice[0]!r} more than once"
+            )
         del self._ids[SPECIALS[PAD]]  # "<pad>" in a text is an unknown word
 
     @classmethod
@@ -150,7 +152,7 @@ class Vocabulary:
         """
         words, lowercase = read_words(path)
         if tuple(words[:2]) != SPECIALS:
-            raise ValueError(f"{path}: not a vocabulary: wanted words from {SPECIALS} on")
+            raise ValueError(f"{path}: not a vocabulary: its words must begin with {SPECIALS}")
         return cls(words[2:], lowercase=lowercase)
 
     def __repr__(self) -> str:
