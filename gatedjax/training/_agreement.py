@@ -75,12 +75,12 @@ class Seen:
         self._hashes: dict[str, Any] = {}
 
     def add(self, batch: Batch) -> None:
-        """Adds the batch of a step."""
+        """Adds the batch of a step, a dict of arrays, to the hashes."""
         for name, digest in array_digests(batch).items():
             self._hashes.setdefault(name, hashlib.sha256()).update(digest.encode())
 
     def digests(self) -> dict[str, str]:
-        """Returns a hash for each array, over all batches that were added."""
+        """Returns a hash of 12 hex digits over all added batches, for the path of each array."""
         return {name: digest.hexdigest()[:12] for name, digest in self._hashes.items()}
 
     def compare(self, step: int, params: Any) -> None:

@@ -110,6 +110,11 @@ def lanes_of(config: TrainConfig) -> list[Lane]:
 def _vary(task: Any, name: str, value: Any) -> Any:
     """Returns a copy of the task with another value for a number.
 
+    Args:
+      task: the task, with the numbers that it can vary in its attribute `sweepable`.
+      name: the name of the number, such as "penalty".
+      value: the new value, a number or a traced scalar.
+
     Raises:
       ValueError: if the task cannot vary that number.
     """
