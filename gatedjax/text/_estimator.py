@@ -139,7 +139,10 @@ class Estimator(Options):
 
 
 def _not_fitted(message: str) -> Exception:
-    """Returns the NotFittedError of scikit-learn, which its tools expect, or an AttributeError."""
+    """Returns the NotFittedError of scikit-learn with a message, which its tools expect.
+
+    Without scikit-learn it returns an AttributeError.
+    """
     try:
         from sklearn.exceptions import NotFittedError
     except ImportError:

@@ -52,6 +52,10 @@ def is_exported(folder: Path) -> bool:
 def kind_of(folder: Path) -> str:
     """Returns the kind of the model in an exported folder or in the work folder of a run.
 
+    The kind of an export is in its configuration: "text", "pair", "tags", "cloze" (a reader),
+    "translation" or "run". A work folder is "cloze" if it has an alphabet, "translation" if it has
+    byte pairs, else "run".
+
     Raises:
       FileNotFoundError: if the folder is neither.
       ValueError: if the configuration of an export does not have the kind.
@@ -192,7 +196,10 @@ def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[s
 
 @contextlib.contextmanager
 def explain_faults(folder: Path) -> Iterator[None]:
-    """Turns errors about the content of config.json into a ValueError that names the file."""
+    """Turns errors about the content of config.json in `folder` into a ValueError.
+
+    AttributeError, KeyError and TypeError in its block are such errors. The message names the file.
+    """
     try:
         yield
     except (AttributeError, KeyError, TypeError) as error:

@@ -49,7 +49,7 @@ class Reading:
 
     @property
     def best(self) -> int:
-        """The number of the most probable candidate."""
+        """The number of the most probable candidate, its position in `candidates`."""
         return int(np.argmax(self.probabilities))
 
 

@@ -92,7 +92,11 @@ class Explanation:
                 )
 
     def to_json(self) -> Json:
-        """Returns a dict for `json.dumps`; classes are a list, because a class may be a number."""
+        """Returns a dict of the fields for `json.dumps`.
+
+        "probabilities" is a list of dicts with "label" and "probability", because a class may be a
+        number.
+        """
         return {
             "text": self.text,
             "label": self.label,
