@@ -112,7 +112,7 @@ def option_names(kind: Any) -> list[str]:
 
 
 def grouped_paths(kind: Any) -> dict[str, str]:
-    """Returns "group.option" for each option in a group of a dataclass, by the name of the option."""
+    """Returns "group.option" for each option in a group of a dataclass, by the option name."""
     groups = groups_of(kind).items()
     return {option: f"{name}.{option}" for name, group in groups for option in option_names(group)}
 

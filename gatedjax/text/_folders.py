@@ -82,15 +82,16 @@ class ModelFolder:
     config: Json
 
     def params(self, like: Tree, average: int = 1) -> Params:
-        """Reads the parameters.
+        """Reads the parameters of the network.
 
         Args:
           like: a tree with the shapes of the parameters.
-          average: for a run, number of the newest checkpoints that are averaged; 1 reads the best
-            parameters.
+          average: the number of the newest checkpoints of a run whose parameters are averaged. With
+            1 they are not averaged: the parameters of the best evaluation are read. An export has a
+            single set of parameters, so that `average` has no effect.
 
         Returns:
-          The parameters.
+          The parameters as NumPy arrays, in the tree of `like`.
 
         Raises:
           ValueError: if the parameters have other shapes, or numbers that are not finite.
