@@ -134,8 +134,8 @@ class LinearBaseline:
     def _rows(self, ids: np.ndarray, ends: np.ndarray) -> csr_matrix:
         """Returns the feature matrix [texts, features]: 1 for each feature that a text has, else 0.
 
-        The features are first all words, then the pairs of adjacent words that occurred twice in
-        training.
+        The features are first all words, then the pairs of adjacent words that occurred at least
+        twice in training.
 
         Args:
           ids: int [words], the ids of the words of all texts, -1 for an unknown word.

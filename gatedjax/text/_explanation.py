@@ -62,7 +62,7 @@ def _flip_gates(
       model: the trained model.
       tokens: the T words of the text.
       is_open: bool [T], True at the words with an open gate.
-      best: the position of the class that is predicted without a flip.
+      best: the position in `model.classes` of the class that is predicted without a flip.
 
     Returns:
       A `Change` for each word, or None for the last open gate if the network would open it again;

@@ -304,7 +304,7 @@ def _reading(e: Explanation) -> str:
 
 
 def _deciding(e: Explanation) -> Iterator[str]:
-    """Yields sentences about the words with the largest effects."""
+    """Yields sentences about the words with the largest effects: of a flipped gate, then of a removal."""
     for entries, deed in ((e.flips or (), "Flipping the gate of"), (e.removed, "Removing")):
         changes = {i: change for i, change in enumerate(entries) if change is not None}
         if len(changes) < len(entries):

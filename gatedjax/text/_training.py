@@ -95,7 +95,10 @@ class _Part:
         )
 
     def words(self, vocabulary: Vocabulary) -> Iterator[list[str]]:
-        """Yields the words of each example; "2:" marks the words of the second text of a pair."""
+        """Yields the words of each example, a list; "2:" marks the words of the second text of a pair.
+
+        `vocabulary` has the word of each id.
+        """
         names = vocabulary.words
         for row in zip(*self.texts, strict=True):
             words = [names[i] for i in row[0]]
@@ -507,7 +510,10 @@ def _worse(ours: Json, theirs: float) -> str:
 
 
 def _shapes(edges: Sequence[int]) -> Callable[[int], Shape]:
-    """Returns a function from a number of words to a batch shape, with the widths of training."""
+    """Returns a function from a number of words to a batch shape, with the widths of training.
+
+    `edges` are these widths in ascending order.
+    """
     return lambda length: (EVALUATED, edges[int(np.searchsorted(edges, length))])
 
 

@@ -349,12 +349,14 @@ class Texts:
 def compute_truths(
     network: StaticGANet, params: Params, inputs: PatternInputs, centres: np.ndarray
 ) -> Iterator[tuple[np.ndarray, TextTruth]]:
-    """Yields the gate logits and the exact results of each text of a batch.
+    """Yields (gate logits, exact results) for each text of a batch.
+
+    The gate logits are float64 [n] for a text of n words; see `TextTruth` for the exact results.
 
     Args:
       network: the network.
       params: its parameters.
-      inputs: the arrays of all texts of the batch.
+      inputs: the arrays of all texts of the batch, with a leading axis over the texts.
       centres: the centre of `text_truth` for each text.
     """
     for i, centre in enumerate(centres):
@@ -486,10 +488,10 @@ class TextLoss(ByIdentity):
     def __call__(
         self, gates: Float[Array, " T"], params: Params, encoded: Tree, label: Array
     ) -> Float[Array, ""]:
-        """Computes the loss of a text under hard or soft gates.
+        """Computes the loss of a text under hard or soft gates, a scalar in nats.
 
         Args:
-          gates: the gates.
+          gates: the gates in [0, 1], a number for each word and each padded position.
           params: the parameters of the model.
           encoded: the result of `GANet.encode` for a batch with this text only.
           label: the true class.

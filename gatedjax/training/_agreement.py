@@ -33,8 +33,9 @@ def collect_shared_values(
 ) -> dict[str, Any]:
     """Returns the values that the processes of a run must share, by name.
 
-    These are settings, versions of packages, digests of programs and of data, and the shapes of
-    the parameters.
+    These are settings, versions of packages, digests of programs and of data, and the shapes of the
+    parameters. Examples of names are "train.seed", "program of loss" and "first batch, tokens". A
+    name has None if its value is unknown.
 
     Args:
       settings: settings of the run, see `settings_of`.

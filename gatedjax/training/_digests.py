@@ -128,9 +128,14 @@ def _constants(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
 def run_digests(
     task: AnyTask, state: TrainState, first: Batch, evaluation: Batch | None, eval_data: Any
 ) -> dict[str, Any]:
-    """Returns digests of the task and of the data of a run, by the names in `_TITLES`.
+    """Returns digests of the task and of the data of a run.
 
-    Python functions that a program calls back are not part of its digest.
+    The dict has a digest of each program, "init", "loss" and "evaluate", the paths of the "frozen"
+    parameters, "software" (versions of packages, and the backend), and the digests of the arrays of
+    the first batches by name, "train_data" and "eval_data". Without evaluation data "eval_data" is
+    {} and "evaluate" is missing. "eval_data" also has the number of batches, -1 if it is unknown. A
+    program that cannot be lowered has the digest None. Python functions that a program calls back
+    are not part of its digest.
 
     Args:
       task: the task.

@@ -33,7 +33,7 @@ _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "remat2"
 def unreached_parameters(
     task: Any, state: Any, batch: Batch, check: Callable[..., None] | None = None
 ) -> frozenset[str]:
-    """Returns the paths of the parameters that have a gradient of 0 for all inputs.
+    """Returns the paths, such as "embed/table", of parameters with a gradient of 0 for all inputs.
 
     The program of the gradient is searched and not computed: no operation leads from such a
     parameter to the loss, or the gradient is multiplied by a constant 0. A gradient that is 0 only
@@ -43,7 +43,8 @@ def unreached_parameters(
       task: the task.
       state: the train state, or its shapes.
       batch: a batch of training.
-      check: called with the results of `call_loss` while it is traced.
+      check: called with the results (loss, metrics, carry, model_state) of `call_loss` while it is
+        traced.
     """
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Any, model_state: Any) -> Any:

@@ -38,7 +38,10 @@ class CheckpointMismatch(ValueError):
 def settings_of(
     source: object, config: TrainConfig, optimizer: str | None = None
 ) -> dict[str, Any]:
-    """Returns the settings that a checkpoint must share with a run.
+    """Returns the settings that a checkpoint must share with a run, nested dicts of JSON values.
+
+    They are the entries of `source`, the training options below "train" and, if given, the digest
+    of an optimizer as "optimizer", which replaces the options of the configured optimizer.
 
     Args:
       source: the argument `settings` of `fit`. Entries of its "train" replace training options.

@@ -168,6 +168,15 @@ class _Lanes:
 
     All devices have equally many lanes. Lanes that are added for this are neither reported nor
     saved, so that a run can continue on another number of devices.
+
+    Args:
+      task: the task.
+      lanes: the runs.
+      train_data: the training data of each run.
+      eval_data: see `fit_lanes`.
+      config: the training options.
+      devices: the devices to use.
+      initial: the state and the best parameters at the start, with a leading axis over the runs.
     """
 
     def __init__(
@@ -284,7 +293,10 @@ def _begin(
     metadata: object,
     devices: Sequence[jax.Device],
 ) -> Run:
-    """Checks the arguments of `fit_lanes`, then restores the lanes or initialises them."""
+    """Checks the arguments of `fit_lanes`, then restores the lanes or initialises them.
+
+    It returns the variables of the training loop.
+    """
     config, compared = work.config, settings_of(settings, work.config)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen_parameters(task))
     data = {lane.seed: train_data(lane.seed) for lane in lanes}

@@ -66,9 +66,9 @@ class FitResult:
     Attributes:
       state: the last train state.
       best_params: the parameters of the best evaluation; without evaluation data the last ones.
-      best_step: the step of the best evaluation.
-      best_metrics: the metrics of the best evaluation.
-      history: the metrics of all evaluations, each with its "step".
+      best_step: the step of the best evaluation; without evaluation data the last step.
+      best_metrics: the metrics of the best evaluation by name; {} without evaluation data.
+      history: the metrics of all evaluations by name, oldest first, each with its "step".
       stopped: "done" after all steps, "early" after early stopping, "signal" after a signal.
       steps: the number of updates, including those before the run was continued.
       compilations: the number of step functions that this call compiled.
@@ -399,7 +399,19 @@ def results_of(run: Run, number: int | None) -> list[FitResult]:
 
 
 class _Single:
-    """The arrays of a run, spread over the devices of a `Parallel`; see `Engine`."""
+    """The arrays of a run, spread over the devices of a `Parallel`; see `Engine`.
+
+    Args:
+      task: the task.
+      tx: the Optax chain.
+      train_data: see `fit`.
+      eval_data: see `fit`.
+      config: the training options.
+      parallel: the devices.
+      initial: the state and the best parameters at the start.
+      rows: the number of rows of a batch without filler rows.
+      point: maps (params, opt_state) to the parameters to evaluate.
+    """
 
     def __init__(
         self,
@@ -474,7 +486,10 @@ def _begin(
     optimizer: optax.GradientTransformation | None,
     eval_params: Callable[[Any, Any], Any] | None,
 ) -> Run:
-    """Checks the arguments of `fit`, then restores the run or initialises it."""
+    """Checks the arguments of `fit`, then restores the run or initialises it.
+
+    It returns the variables of the training loop.
+    """
     config, frozen = work.config, frozen_parameters(task)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen)
     if optimizer is not None:
