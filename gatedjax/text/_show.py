@@ -304,7 +304,10 @@ def _reading(e: Explanation) -> str:
 
 
 def _deciding(e: Explanation) -> Iterator[str]:
-    """Yields sentences about the words with the largest effects: of a flipped gate, then of a removal."""
+    """Yields sentences about the words with the largest effects on the prediction.
+
+    The first is about flipped gates, if there are any, and the last about removed words.
+    """
     for entries, deed in ((e.flips or (), "Flipping the gate of"), (e.removed, "Removing")):
         changes = {i: change for i, change in enumerate(entries) if change is not None}
         if len(changes) < len(entries):

@@ -95,7 +95,7 @@ class _Part:
         )
 
     def words(self, vocabulary: Vocabulary) -> Iterator[list[str]]:
-        """Yields the words of each example, a list; "2:" marks the words of the second text of a pair.
+        """Yields the list of words of each example; "2:" marks words of the second text of a pair.
 
         `vocabulary` has the word of each id.
         """
