@@ -81,15 +81,18 @@ class TextTruth(NamedTuple):
 class _Sums(NamedTuple):
     """The sums over all lower halves for an upper half, weighted by their probabilities.
 
+    `_sums` returns them for all upper halves, with a leading axis over the codes of these. C is the
+    number of classes.
+
     Attributes:
-      loss: the expected loss minus a centre.
-      square: the expected square of the loss minus the centre.
-      right: the probability that the label is predicted.
-      probabilities: the expected probability of each class.
-      effects: the effects of the gates of the lower half on the loss.
-      least: the lowest loss.
-      code: the code of the lower half with the lowest loss.
-      least_right: True if the label is predicted under it.
+      loss: the expected loss minus a centre, a scalar.
+      square: the expected square of the loss minus the centre, a scalar.
+      right: the probability that the label is predicted, a scalar.
+      probabilities: [C], the expected probability of each class.
+      effects: [LOWER], the effects of the gates of the lower half on the loss.
+      least: the lowest loss, a scalar.
+      code: the code of the lower half with the lowest loss, an integer scalar.
+      least_right: True if the label is predicted under it, a boolean scalar.
     """
 
     loss: Array
@@ -156,13 +159,13 @@ def _sums(head: Head, params: Params, inputs: PatternInputs, centre: Float[Array
     """Computes the sums of all upper halves; they are 0 for halves with open gates at padding.
 
     Args:
-      head: maps pooled states to class scores.
-      params: the parameters of the network.
-      inputs: the arrays of the text.
+      head: maps (parameters, pooled states [k, D]) to class scores [k, C].
+      params: the parameters of `head`.
+      inputs: the arrays of the text, padded to T words.
       centre: a number that is subtracted from all losses, for precision.
 
     Returns:
-      The `_Sums` with a leading axis over the codes of the upper half.
+      The `_Sums` with a leading axis over the 2^(T - LOWER) codes of the upper half.
     """
     width = wide_dtype(inputs.states, inputs.scores, inputs.logits)
     states, scores = inputs.states.astype(width), inputs.scores.astype(width)
