@@ -40,7 +40,7 @@ def _escape(character: str) -> str:
 
 
 def in_turns(texts: Sequence[str], count: int) -> list[tuple[str, ...]]:
-    """Splits texts into tuples of `count` texts."""
+    """Splits texts into tuples of `count` texts each, in their order; the last may be shorter."""
     return [tuple(texts[i : i + count]) for i in range(0, len(texts), count)]
 
 

@@ -73,7 +73,7 @@ def _show(headers: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
 
 
 def _gone(store: CheckpointStore, step: int) -> bool:
-    """Returns True if a run has removed the step meanwhile."""
+    """Returns True if the folder of a step no longer exists, because a run has removed it."""
     return not store.folder(step).exists()
 
 

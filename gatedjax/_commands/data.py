@@ -105,7 +105,7 @@ def _unpack_limit(size: str | None) -> Iterator[None]:
 
 
 def prepare(options: Prepare) -> int:
-    """Prepares a data set unless it is prepared already, and prints its contents."""
+    """Prepares a data set unless it is prepared already, and prints its contents; returns 0."""
     from gatedjax.data.sets._all import resolve
     from gatedjax.data.sets._declaration import Embedded
     from gatedjax.data.tfds import _prepared
@@ -151,7 +151,16 @@ def _need_tensorflow(declared: "DataSet", options: Prepare) -> None:
 
 
 def _read_first(declared: "DataSet", folder: Path) -> None:
-    """Raises ValueError or FileNotFoundError if raw files are missing or cannot be read."""
+    """Reads the raw files of all parts of a data set, and refuses them if they cannot be used.
+
+    Args:
+      declared: the data set.
+      folder: the folder of its raw files.
+
+    Raises:
+      FileNotFoundError: if a file is missing.
+      ValueError: if a file cannot be read, or has no usable line.
+    """
     from gatedjax.data.sets._all import not_there
 
     again = f". Get it again from {declared.where}."
@@ -170,7 +179,11 @@ def _read_first(declared: "DataSet", folder: Path) -> None:
 
 @contextlib.contextmanager
 def _no_empty_folders(path: str) -> Iterator[None]:
-    """Removes the new folders that are empty after an error: above `path`, and those of TFDS."""
+    """Removes new folders that are still empty if its block raises an error.
+
+    They are `path`, the folder of the prepared data set, with the folders above it, and the folders
+    of TFDS for downloads.
+    """
     # data_path is data_dir/name/version, because the data sets here have no config of TFDS.
     downloads = Path(path).parents[1] / "downloads"
     folders = (downloads / "extracted", downloads, Path(path), *Path(path).parents)
@@ -228,7 +241,7 @@ def check(options: Check) -> int:
 
 
 def list_sets() -> int:
-    """Prints the names of the data sets for `load`."""
+    """Prints the names of the data sets for `load`, with their requirements; returns 0."""
     from gatedjax.analysis import render_table
     from gatedjax.data.sets._all import ALIASES, EMBEDDED, FAMILIES, SETS
 

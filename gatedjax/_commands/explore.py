@@ -73,7 +73,10 @@ class ExploreOptions:
 
 
 def _models(options: ExploreOptions) -> tuple[list[Any], list[str]]:
-    """Returns the models and their names on the page."""
+    """Opens the models; returns a list of them, and a list of their different names on the page.
+
+    There are two models with --against, or if a run has another run with soft gates in its folder.
+    """
     folders = [*filter(None, (options.model, options.workdir))]
     if len(folders) != 1:
         raise ValueError("exactly one of MODEL and --workdir must be given")
@@ -168,7 +171,10 @@ def _serve(options: ExploreOptions, explorer: Any, table: Any) -> None:
 
 
 def make_fragment(text: str | None) -> str:
-    """Returns the fragment of an address with which the page shows a text first."""
+    """Returns the end of an address with which the page shows a text first.
+
+    An example is "#text=a%20film". It is "" if the text is None.
+    """
     from urllib.parse import quote
 
     return "" if text is None else f"#text={quote(text, safe='')}"

@@ -53,7 +53,12 @@ class ExportOptions:
 
 
 def _results(workdir: Path, best_step: int) -> dict[str, Tree]:
-    """Reads results.json; returns {} if it is missing or belongs to parameters of another step."""
+    """Reads results.json; returns {} if it is missing or belongs to parameters of another step.
+
+    Args:
+      workdir: the work folder of the run.
+      best_step: the step of the best parameters.
+    """
     path = workdir / "results.json"
     if not path.is_file():
         return {}
@@ -127,7 +132,13 @@ def _export(options: ExportOptions) -> None:
 
 
 def _average_count(options: ExportOptions, kind: str, about: dict[str, Tree]) -> int:
-    """Returns the number of checkpoints to average; 1 means the best parameters."""
+    """Returns the number of checkpoints to average; 1 means the best parameters.
+
+    Args:
+      options: the options of the command.
+      kind: the kind of the model; for "translation" the default is in the configuration of the run.
+      about: the facts about the run, with its configuration as "config".
+    """
     if options.average is not None and options.average < 1:
         raise ValueError(f"--average must be at least 1, got {options.average}")
     if options.step is not None:

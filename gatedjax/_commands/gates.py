@@ -100,7 +100,11 @@ def _check(options: Report) -> None:
 
 
 def _open_network(options: Report) -> tuple[Any, Path]:
-    """Opens the network with its texts; returns them and the default folder of the report."""
+    """Opens the network with its texts.
+
+    Returns:
+      A `GatedTexts`, and the default folder of the report: the work folder of a run, else `_PLACE`.
+    """
     from gatedjax.text._gated import is_run, open_own, open_run
 
     (folder,) = filter(None, (options.model, options.workdir))
@@ -133,7 +137,15 @@ def _open_network(options: Report) -> tuple[Any, Path]:
 
 
 def _study(network: Any, options: Report) -> Any:
-    """Measures the gate modes for all texts, and the estimators for some of them."""
+    """Measures the gate modes for all texts, and the estimators for some of them.
+
+    Args:
+      network: a `GatedTexts`.
+      options: the options of the command.
+
+    Returns:
+      A `gatedjax.gates.Study`.
+    """
     import sys
 
     import jax
@@ -186,7 +198,13 @@ def _study(network: Any, options: Report) -> Any:
 
 
 def _write(studies: Sequence[Any], folder: Path, title: str | None) -> None:
-    """Writes the JSON file and the figure, each atomically."""
+    """Writes the JSON file and the figure, each atomically.
+
+    Args:
+      studies: a `gatedjax.gates.Study` for each model or problem.
+      folder: the folder of both files.
+      title: the title of the figure, or None.
+    """
     from gatedjax import analysis
 
     folder.mkdir(parents=True, exist_ok=True)

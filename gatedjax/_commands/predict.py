@@ -62,7 +62,10 @@ Line = tuple[Sequence[str] | None, str]
 
 
 def _sentences(options: PredictOptions) -> Iterable[Line]:
-    """Returns the words of each sentence to tag, or None and a reason."""
+    """Yields (words, "") for each sentence to tag, or (None, reason) if it cannot be used.
+
+    The words are a sequence of texts for a file of tagged sentences; else the sentence is a text.
+    """
     from gatedjax.text._read import Aside, infer_task, open_tags
 
     if options.file is None or infer_task(options.file, encoding=options.encoding) != "tags":
@@ -75,7 +78,12 @@ def _sentences(options: PredictOptions) -> Iterable[Line]:
 
 
 def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
-    """Returns the texts of each line to classify, or None and a reason."""
+    """Returns (texts, "") for each line to classify, or (None, reason) if it cannot be used.
+
+    Args:
+      options: the options of the command.
+      kind: "text" for lines with a text, "pair" for lines with both texts of a pair.
+    """
     from gatedjax.text._model import check_inputs
     from gatedjax.text._read import Aside, Columns, open_table
     from gatedjax.text._table import fault
@@ -106,7 +114,10 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
 
 
 def _read_piped(encoding: str) -> Iterator[Line]:
-    """Yields the lines of standard input, or None and a reason."""
+    """Yields ([text], "") for each line of standard input, or (None, reason).
+
+    The reason says why the line cannot be used.
+    """
     from gatedjax.text._lines import check_encoding, limited_lines, line_fault
 
     codec = check_encoding(encoding)

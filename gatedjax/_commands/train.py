@@ -171,7 +171,11 @@ def _value_of(args: Sequence[str], option: str) -> str | None:
 
 
 def _option_names(args: Sequence[str], prefix: str) -> list[str]:
-    """Returns the dotted names of the options on a command line that begin with a prefix."""
+    """Returns the dotted names of the options on a command line that begin with --PREFIX.
+
+    For the prefix "network", "--network.gates.density=0.3" gives "gates.density". "no-" is removed,
+    and hyphens become underscores.
+    """
     start = f"--{prefix}."
     names = [arg.partition("=")[0].replace("_", "-") for arg in args]
     dotted = [name.removeprefix(start) for name in names if name.startswith(start)]
@@ -198,7 +202,7 @@ def _at(config: Any, name: str) -> Any:
 
 
 def _task(args: Sequence[str]) -> str:
-    """Returns the task: the value of --task, or else a guess from the options and the data."""
+    """Returns the task ("text", "pair" or "tags"): --task, or a guess from options and data."""
     named = _value_of(args, "--task")
     if named in _TASKS:
         return named
@@ -213,9 +217,11 @@ def _task(args: Sequence[str]) -> str:
 
 
 def _infer_task(args: Sequence[str]) -> str:
-    """Infers the task from the first positional argument that exists as a file or folder.
+    """Infers the task ("text", "pair" or "tags") from the data on a command line.
 
-    If none exists, the first positional argument is used, which may be the name of a data set.
+    The data are the first positional argument that exists as a file or folder. If none exists, the
+    first positional argument is used, which may be the name of a data set. If the task is unclear,
+    it is "text".
     """
     words = [
         arg
@@ -232,7 +238,11 @@ def _infer_task(args: Sequence[str]) -> str:
 
 
 def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
-    """Parses a command line; returns its options, the task, and the options of training."""
+    """Parses a command line.
+
+    Returns:
+      The options of the command; the task, "text", "pair" or "tags"; and the options of training.
+    """
     args = without_removed_options(args)
     for name in _option_names(args, "train"):
         if name in _SEVERAL:

@@ -97,7 +97,15 @@ def _report_failure(run_name: str, status: int, log: Path) -> int:
 
 
 def _differences(first: Any, second: Any, name: str = "") -> list[str]:
-    """Returns the names of the leaves in which two JSON values differ."""
+    """Returns the paths of the leaves in which two JSON values differ.
+
+    An example of a path is "record.history[0].loss". Lists of different lengths count as leaves.
+
+    Args:
+      first: a JSON value.
+      second: another JSON value.
+      name: the path of both values; "" for the whole.
+    """
     if isinstance(first, dict) and isinstance(second, dict):
         keys = sorted(first.keys() | second.keys())
         nested = (_differences(first.get(k), second.get(k), f"{name}.{k}".strip(".")) for k in keys)

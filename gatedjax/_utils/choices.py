@@ -7,7 +7,14 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 @functools.cache
 def choices_of(kind: type) -> dict[str, tuple[Any, ...]]:
-    """Returns the allowed values of each field with a `Literal` type, which may also allow None."""
+    """Returns the allowed values of each field with a `Literal` type, by the name of the field.
+
+    A field of type `Literal[...] | None` also has the value None. A field "dtype" also has
+    "float64", for tests.
+
+    Args:
+      kind: a dataclass.
+    """
     choices = {}
     for name, hint in get_type_hints(kind).items():
         parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)

@@ -23,12 +23,18 @@ _HELP = ("-h", "--help", "--help-all")
 
 
 def program() -> str:
-    """Returns the words that the user typed before the name of a command, such as "gatedjax"."""
+    """Returns the words before the name of a command: "gatedjax" or "python -m gatedjax".
+
+    They are the words that the user typed.
+    """
     return "gatedjax" if Path(sys.argv[0]).stem == "gatedjax" else "python -m gatedjax"
 
 
 def reason(error: BaseException) -> str:
-    """Returns the message of an error, for an OSError without the number of the error."""
+    """Returns the message of an error as text.
+
+    For an OSError with a file it is "FILE: message", without the number of the error.
+    """
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         places = [str(p) for p in (error.filename, error.filename2) if p is not None]
         return f"{' and '.join(places)}: {error.strerror}"
@@ -63,7 +69,10 @@ def refusals(options: Mapping[str, str]) -> Iterator[None]:
 
 
 def check_devices(count: int | None) -> None:
-    """Exits with an error for a number of `--cpu-devices` out of range; None is allowed."""
+    """Prints an error and exits if the value `count` of `--cpu-devices` is out of range.
+
+    None, the value without the option, is allowed.
+    """
     if count is not None and count < 1:
         fail(f"--cpu-devices must be at least 1, got {count}")
     if count is not None and count > _MOST_DEVICES:
@@ -206,7 +215,10 @@ def show_version() -> NoReturn:
 
 
 def _split(args: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Splits a command line before "--", after which no word is an option."""
+    """Splits a command line at the first "--"; returns the words before it, and the rest.
+
+    The rest begins with "--". No word after "--" is an option. Without "--" the rest is empty.
+    """
     end = args.index("--") if "--" in args else len(args)
     return list(args[:end]), list(args[end:])
 
@@ -225,7 +237,11 @@ def _on_parse_error(hook: Callable[[Any], None]) -> contextlib.AbstractContextMa
 
 
 def _attach_values(words: Sequence[str]) -> list[str]:
-    """Joins "--text" and "-a film" to "--text=-a film", so that tyro accepts the value."""
+    """Returns a command line in which values that begin with "-" are attached to their options.
+
+    "--text" and "-a film" become "--text=-a film", so that tyro accepts the value. This applies to
+    values with a space.
+    """
     out: list[str] = []
     for word in words:
         # A value with a space cannot be an option, so a dash at its beginning belongs to the text.
@@ -256,7 +272,12 @@ def _with_words_last(text: str, kind: Any) -> str:
 
 
 def _wrap_lines(text: str, indent: int = 0) -> str:
-    """Wraps the lines of a help text that are wider than the terminal."""
+    """Returns a help text with the lines wrapped that are wider than the terminal.
+
+    Args:
+      text: the help text.
+      indent: the number of spaces at the start of the lines that continue a wrapped line.
+    """
     width = shutil.get_terminal_size().columns
     lines: list[str] = []
     # tyro puts two empty lines before a paragraph that does not begin with a letter.

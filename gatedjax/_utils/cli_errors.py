@@ -15,7 +15,10 @@ _TYPES = {"INT": "an integer", "FLOAT": "a number"}
 
 
 def is_option(word: str) -> bool:
-    """Returns True for a word that looks like an option; "-5" and "-a film" are values."""
+    """Returns True for a word that looks like an option, such as "--text" or "-h".
+
+    "-5" and "-a film" are values.
+    """
     return word.startswith("-") and word.lstrip("-")[:1].isalpha() and len(word.split()) == 1
 
 
@@ -132,7 +135,12 @@ def _join_names(names: Sequence[str], conjunction: str) -> str:
 
 
 def _values(args: Sequence[str], option: str) -> list[str]:
-    """Returns the values of the last occurrence of an option on a command line."""
+    """Returns the values of the last occurrence of an option on a command line; [] without it.
+
+    Args:
+      args: the words of the command line.
+      option: the name of the option, such as "--text".
+    """
     values: list[str] = []
     for place, word in enumerate(args):
         if _name_in(word) == option:

@@ -54,16 +54,16 @@ def _field_lines(kind: Any) -> list[str]:
 
 
 def field_docstrings(kind: type) -> dict[str, str]:
-    """Returns the docstring of each field of a dataclass that has a docstring, by name.
+    """Returns the docstring of each field of a dataclass that has one, by the name of the field.
 
     The fields of base classes are included. Without the source, as in a zipped package of compiled
-    files, there are no docstrings.
+    files, the dict is empty.
     """
     return {name: text for base in reversed(kind.__mro__) for name, text in _own(base)}
 
 
 def _own(kind: type) -> Iterator[tuple[str, str]]:
-    """Yields the name and the docstring of the fields that a class itself defines."""
+    """Yields (name, docstring) for the fields that a class itself defines and documents."""
     if not dataclasses.is_dataclass(kind):
         return
     try:

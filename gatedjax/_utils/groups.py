@@ -24,6 +24,8 @@ C = TypeVar("C")
 def with_groups(kind: type[C]) -> type[C]:
     """Lets a dataclass take and read the options of its groups by their ungrouped names.
 
+    The class is changed in place and returned.
+
     A group is a field whose type is a dataclass and that has a default. It may be given as a dict,
     in which options that are left out have their defaults. `dataclasses.replace` refuses such a
     dict, because it would silently set the other options of the group back to their defaults.
@@ -55,7 +57,12 @@ def with_groups(kind: type[C]) -> type[C]:
 
 
 def _gather(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a configuration for options by any of their names.
+    """Returns the fields of a configuration, by name, for options by any of their names.
+
+    Args:
+      kind: the dataclass of the configuration, with groups.
+      options: values by the name of a field, of a group (an instance or a dict of its options), or
+        of an option in a group.
 
     Raises:
       TypeError: for a group of another type, or a dict with some of its options where all fields
@@ -85,30 +92,44 @@ def _gather(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_lists(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options with tuples in place of the lists of JSON."""
+    """Returns the options, by name, with tuples in place of the lists of JSON."""
     return {name: tuple(v) if isinstance(v, list) else v for name, v in options.items()}
 
 
 def groups_of(kind: Any) -> dict[str, Any]:
-    """Returns the classes of the groups of a class by name; one without `with_groups` has none."""
+    """Returns the classes of the groups of a dataclass by the name of their field.
+
+    A class without `with_groups` has none: {}.
+    """
     return getattr(kind, "_groups", {})
 
 
 def option_names(kind: Any) -> list[str]:
-    """Returns the names of all options of a dataclass, with those of a group in its place."""
+    """Returns the names of all options of a dataclass, with those of a group in its place.
+
+    The names of options in a group have no prefix.
+    """
     groups, fields = groups_of(kind), dataclasses.fields(kind)
     inner = (option_names(groups[f.name]) if f.name in groups else [f.name] for f in fields)
     return [name for names in inner for name in names]
 
 
 def grouped_paths(kind: Any) -> dict[str, str]:
-    """Returns "group.option" for the ungrouped name of each option in a group of a dataclass."""
+    """Returns "group.option" for each option in a group of a dataclass, by the option name."""
     groups = groups_of(kind).items()
     return {option: f"{name}.{option}" for name, group in groups for option in option_names(group)}
 
 
 def grouped_names(kind: Any, prefix: str = "--") -> Iterator[tuple[str, str]]:
-    """Yields the ungrouped and the grouped name of each option on the command line of tyro."""
+    """Yields pairs of the ungrouped and the grouped name of each option on a command line.
+
+    An example is ("--density", "--gates.density"). For each option there is also a pair for the
+    flag that turns it off, such as ("--no-density", "--gates.no-density").
+
+    Args:
+      kind: the dataclass of the options; an option that is a dataclass itself is included.
+      prefix: the first part of the names.
+    """
     for name, hint in get_type_hints(kind).items() if dataclasses.is_dataclass(kind) else ():
         yield from grouped_names(hint, f"{prefix}{name}.")
     for path in grouped_paths(kind).values():
@@ -118,7 +139,12 @@ def grouped_names(kind: Any, prefix: str = "--") -> Iterator[tuple[str, str]]:
 
 
 def with_grouped_names(args: Sequence[str], kind: Any) -> list[str]:
-    """Returns a command line with the names of `grouped_names` in place of ungrouped ones."""
+    """Returns a command line with the grouped names of options in place of the ungrouped names.
+
+    Args:
+      args: the words of the command line.
+      kind: the dataclass of its options, see `grouped_names`.
+    """
     names = dict(grouped_names(kind))
     parts = (arg.partition("=") for arg in args)
     return ["".join((names.get(n.replace("_", "-"), n), *rest)) for n, *rest in parts]

@@ -76,7 +76,7 @@ def _convert(value: Any) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    """Returns a copy with None for each number that is not finite."""
+    """Returns a copy of dicts and lists with None for each number that is not finite."""
     if isinstance(value, dict):
         return {name: _finite(inner) for name, inner in value.items()}
     if isinstance(value, list):

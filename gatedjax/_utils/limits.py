@@ -34,13 +34,13 @@ MOST_SEED = 2**32 - 1
 
 
 def check_most(name: str, value: float, most: int) -> None:
-    """Raises ValueError if a value is larger than the limit `most`."""
+    """Raises ValueError if a value is larger than the limit `most`; the message has `name`."""
     if value > most:
         raise ValueError(f"{name} must be at most {most:,}, got {value:,}")
 
 
 def read_limited(path: str | Path, most: int = MOST_JSON_BYTES) -> bytes:
-    """Reads a file of a limited size and returns its content.
+    """Reads a file of at most `most` bytes and returns its content.
 
     Raises:
       OSError: if the file cannot be read.

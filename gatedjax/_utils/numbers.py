@@ -49,7 +49,10 @@ def make_plain(config: object) -> None:
 
 @functools.cache
 def _fields(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """Returns the name of each field, and True if its type is int or `int | None`."""
+    """Returns (name, is_whole) for each field of a dataclass.
+
+    `is_whole` is True if the type of the field is int or `int | None`.
+    """
     hints = get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]
     return tuple((n, {*(get_args(hints[n]) or (hints[n],))} - {type(None)} == {int}) for n in names)

@@ -9,12 +9,22 @@ Kind = TypeVar("Kind", bound=type)
 
 
 def _internal_names(module: str, *names: str) -> dict[str, str]:
-    """Returns the message for names that are internal to a module."""
+    """Returns the same message for each removed name: the name is internal to a module.
+
+    Args:
+      module: the module that now has the names, as the message shows it.
+      names: the removed names.
+    """
     return dict.fromkeys(names, f"it is in {module}")
 
 
 def _paper_names(module: str, *names: str) -> dict[str, str]:
-    """Returns the message for names that only the tables of a single paper use."""
+    """Returns the same message for each removed name: only the tables of a single paper use it.
+
+    Args:
+      module: the module that now has the names, as the message shows it.
+      names: the removed names.
+    """
     return dict.fromkeys(names, f"only one paper uses it, and it is in {module}")
 
 
@@ -183,7 +193,10 @@ def without_removed_fields(kind: str, values: Mapping[str, Any]) -> dict[str, An
 
 
 def accepts_removed_fields(kind: Kind) -> Kind:
-    """Makes a dataclass accept removed fields with their defaults, and explain other values."""
+    """Makes a dataclass accept removed fields with their defaults, and explain other values.
+
+    The class is changed in place and returned. Other values raise an error with the reason.
+    """
     init: Any = kind.__init__  # type: ignore[misc]
 
     @functools.wraps(init)
@@ -210,7 +223,7 @@ def without_removed_options(args: Sequence[str]) -> list[str]:
 
 
 def removed_from(package: str) -> Callable[[str], object]:
-    """Returns a `__getattr__` for a package, for the names in `REMOVED` and `MOVED`.
+    """Returns a `__getattr__` for the package `package`, for its names in `REMOVED` and `MOVED`.
 
     A removed name raises an ImportError with the reason. A moved name is imported on first use.
     A package assigns it outside of type checking, because a type checker would accept any name as

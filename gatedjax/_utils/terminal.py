@@ -24,7 +24,10 @@ _JOINERS = "\u200c\u200d"
 
 
 def clean(word: str) -> str:
-    """Returns the word on a single line, without control characters."""
+    """Returns the word on a single line, with U+FFFD in place of each control character.
+
+    Runs of white space become a space.
+    """
     flat = " ".join(str(word).split())
     return "".join("\ufffd" if _bad(c) else c for c in flat)
 

@@ -119,7 +119,14 @@ def recover(target: Path) -> None:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Removes the hidden files and folders that killed processes left next to a target."""
+    """Removes the hidden files and folders that killed processes left next to a target.
+
+    They are the temporary files of `open_atomic` and folders of `new_folder` for the same target.
+    Files and folders that a process still writes stay.
+
+    Args:
+      target: the file or folder that these processes were going to write.
+    """
     for place in (*_leftovers(target, _PARTIAL), *_leftovers(target, _OLD)):
         with _unless_in_use(place) as is_free:
             if is_free:
@@ -128,6 +135,8 @@ def remove_leftovers(target: Path) -> None:
 
 def _replaceable(path: Path) -> Path | None:
     """Resolves links and returns the file to replace; None for a device, a pipe or an open stream.
+
+    The file need not exist.
 
     Raises:
       IsADirectoryError: if the path is a folder.
@@ -146,7 +155,10 @@ def _replaceable(path: Path) -> Path | None:
 
 
 def _standard_stream(status: os.stat_result) -> int | None:
-    """Returns the descriptor of standard output or standard error if the file is open as it."""
+    """Returns 1 or 2 if the file is open as standard output or standard error; else None.
+
+    `status` is the result of `Path.stat` for the file.
+    """
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(descriptor), status):
@@ -166,7 +178,15 @@ def _open_existing(path: Path) -> BinaryIO:
 
 
 def _new(target: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
-    """Creates a hidden file or folder next to `target`; returns it and its locked descriptor."""
+    """Creates a hidden file or folder next to `target` and locks it.
+
+    Args:
+      target: the file or folder that it is going to replace.
+      make: creates a path and returns an open descriptor of it.
+
+    Returns:
+      The path of the hidden file or folder, and its locked descriptor.
+    """
     while True:
         place = _beside(target, _PARTIAL)
         descriptor = make(place)
@@ -198,7 +218,12 @@ def _open_new_folder(place: Path) -> int:
 
 
 def _lock(descriptor: int, *, wait: bool = False) -> bool:
-    """Locks an open file or folder; returns False if it is locked or cannot be locked."""
+    """Locks an open file or folder; returns False if it is locked or cannot be locked.
+
+    Args:
+      descriptor: the descriptor of the file or folder.
+      wait: True waits until another process releases its lock.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
@@ -215,7 +240,10 @@ def _leads_to(place: Path, descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def _unless_in_use(place: Path) -> Iterator[bool]:
-    """Yields True if no process writes a hidden file or folder, and locks it during the block."""
+    """Yields True if no process writes a hidden file or folder, else False.
+
+    If it yields True, the file or folder is locked during the block.
+    """
     try:
         # O_NONBLOCK is set, because a pipe of this name would block until it has a writer.
         descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -110,7 +110,11 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
 
 
 def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
-    """Returns document, question and candidates, with spaces between the tokens."""
+    """Returns (document, question, candidates) of a question, as the reader expects them.
+
+    Document and question are texts with spaces between the tokens; candidates is a list of such
+    texts.
+    """
     if str(options.document) == "-":
         # A byte more than the limit is read, so that a longer input is noticed and not cut.
         raw = sys.stdin.buffer.read(MOST_TEXT_BYTES + 1)

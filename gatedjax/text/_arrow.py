@@ -17,7 +17,14 @@ _ROWS = 4096
 
 @dataclasses.dataclass(frozen=True)
 class _Rows:
-    """The rows of a `pyarrow.dataset.Dataset` as dicts; a few thousand at a time are in memory."""
+    """The rows of a `pyarrow.dataset.Dataset` as dicts from column to value.
+
+    A few thousand rows at a time are in memory. The rows can be read several times.
+
+    Args:
+      name: the name of the data in messages.
+      source: the `pyarrow.dataset.Dataset`.
+    """
 
     name: str
     data: Any
@@ -30,7 +37,10 @@ class _Rows:
 
 @contextlib.contextmanager
 def _faults(name: str) -> Iterator[None]:
-    """Turns an error of pyarrow into a ValueError with one line that names the file."""
+    """Turns an error of pyarrow in its block into a ValueError with one line.
+
+    The line begins with `name`, the name of the file or of the data.
+    """
     import pyarrow
 
     try:

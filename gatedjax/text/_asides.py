@@ -14,7 +14,7 @@ _KEPT, _SHOWN, _FILES = 5, 3, 3
 
 
 def check_share(max_aside: float) -> None:
-    """Raises ValueError unless the number is in [0, 1]."""
+    """Raises ValueError unless the greatest share of unusable lines is a number in [0, 1]."""
     if not 0 <= max_aside <= 1:
         raise ValueError(f"max_aside must be in [0, 1], got {max_aside}")
 
@@ -39,7 +39,7 @@ class Asides:
         self._encodings: dict[str, str] = {}
 
     def add(self, aside: Aside) -> None:
-        """Counts a line that is set aside, and keeps it if it is among the first."""
+        """Counts a line that is set aside, and stores it in `first` if it is among the first."""
         self.count += 1
         if len(self.first) < _KEPT:
             self.first.append(aside)

@@ -135,7 +135,15 @@ class LinearBaseline:
         return np.concatenate(parts) if parts else np.zeros((0, self._num_classes))
 
     def _rows(self, ids: np.ndarray, ends: np.ndarray) -> csr_matrix:
-        """Returns a matrix with a row per text: 1 for each feature that the text has, else 0."""
+        """Returns the feature matrix [texts, features]: 1 for each feature that a text has, else 0.
+
+        The features are first all words, then the pairs of adjacent words that occurred at least
+        twice in training.
+
+        Args:
+          ids: int [words], the ids of the words of all texts, -1 for an unknown word.
+          ends: int [texts], the position after the last word of each text.
+        """
         width = len(self._words) + len(self._pairs)
         features, sizes = [], []
         for first, last in _spans(ends):
@@ -167,9 +175,17 @@ class _Corpus(NamedTuple):
 def _number_words(
     texts: Iterable[Sequence[str]], most: int
 ) -> tuple[_Corpus, np.ndarray, dict[str, int]]:
-    """Returns the words of texts as numbers, the numbers of these texts, and the ids of words.
+    """Numbers the words of texts in the order in which they first occur.
 
     Each time there are more than `most` words, half of the texts are dropped.
+
+    Args:
+      texts: the words of each text, which are converted to lower case.
+      most: the largest number of words in memory.
+
+    Returns:
+      The ids of the words of the remaining texts, see `_Corpus`; the positions of these texts among
+      all texts, an int array; and the id of each word, from 0.
     """
     words: dict[str, int] = {}
     ids, ends, numbers = array("i"), array("q"), array("q")
@@ -198,7 +214,7 @@ def _number_words(
 
 
 def _is_kept(number: int, halvings: int) -> bool:
-    """Returns whether a text remains after so many halvings.
+    """Returns True if the text at position `number` remains after `halvings` halvings.
 
     The hash of the number spreads the remaining texts evenly, in whatever order the texts come.
     """
@@ -226,7 +242,11 @@ def _chunks(
 
 
 def _spans(ends: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yields ranges (first, end) of texts with about `_CHUNK` words each; at least one range."""
+    """Yields ranges (first, end) of texts with about `_CHUNK` words each; at least one range.
+
+    A range has the texts first, ..., end - 1. `ends` is int [texts], the position after the last
+    word of each text.
+    """
     bounds = np.unique(
         np.searchsorted(ends, np.arange(0, ends[-1] if len(ends) else 0, _CHUNK), "right")
     )
@@ -234,7 +254,16 @@ def _spans(ends: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _pair_keys(ids: np.ndarray, ends: np.ndarray, width: int) -> np.ndarray:
-    """Returns int64 [words]: a number for each word and its successor, -1 if either is missing."""
+    """Returns int64 [words]: a number for each pair of a word and its successor in a text.
+
+    The number is `id * width + id of the successor`. It is -1 if either word is unknown, and at the
+    last word of a text.
+
+    Args:
+      ids: int [words], the ids of the words of all texts, -1 for an unknown word.
+      ends: int [texts], the position after the last word of each text.
+      width: the number of known words.
+    """
     keys = np.full(len(ids), -1, np.int64)
     keys[:-1] = ids[:-1].astype(np.int64) * width + ids[1:]
     gone = ids < 0
@@ -245,7 +274,15 @@ def _pair_keys(ids: np.ndarray, ends: np.ndarray, width: int) -> np.ndarray:
 
 
 def _feature_weights(rows: csr_matrix, classes: np.ndarray) -> np.ndarray:
-    """Returns the weight of each feature: the mean of two parts that both have mean 1."""
+    """Returns float [features], the weight of each feature: the sum of two parts of mean 1.
+
+    They are the inverse document frequency, and the largest absolute log-ratio of the frequencies
+    of the feature inside and outside a class.
+
+    Args:
+      rows: the feature matrix [n, features] of 0 and 1.
+      classes: int [n], the class of each text, from 0.
+    """
     width = rows.shape[1]
     count = np.bincount(rows.indices, minlength=width).astype(float)
     rarity = np.log((1 + len(classes)) / (1 + count)) + 1
@@ -261,7 +298,7 @@ def _feature_weights(rows: csr_matrix, classes: np.ndarray) -> np.ndarray:
 
 
 def _weight_rows(rows: csr_matrix, weights: np.ndarray) -> csr_matrix:
-    """Multiplies the columns by their weights, and scales each row to length 1."""
+    """Multiplies the columns by their weights [features], and scales each row to length 1."""
     values = weights[rows.indices]
     squares = csr_matrix((np.square(values), rows.indices, rows.indptr), shape=rows.shape)
     scale = 1 / np.sqrt(np.maximum(squares.sum(1).A1, 1e-24))
@@ -273,7 +310,12 @@ def _solve(rows: csr_matrix, classes: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """Returns the coefficients [features, K] and the biases [K] of logistic regression.
 
     L-BFGS-B minimises the mean over texts of -log p(class), plus |w|^2 / (2 C n). The bias has no
-    penalty. With two classes the score of the first class is 0, so that K is 1.
+    penalty. K is the number of classes, but 1 for two classes, where the score of the first class
+    is 0.
+
+    Args:
+      rows: the feature matrix [n, features].
+      classes: int [n], the class of each text, from 0.
     """
     # Imported here, because commands that only predict should not wait for it.
     from scipy.optimize import minimize

@@ -47,17 +47,26 @@ def width_of(length: int, longest: int, widths: Sequence[int] = FINE) -> int:
 
 
 def rows_of(width: int) -> int:
-    """Returns the number of texts in a full batch of this width."""
+    """Returns the number of texts in a full batch with `width` words per text, padding included."""
     return max(8, min(256, CELLS // width // 8 * 8))
 
 
 def sizes_of(width: int) -> tuple[int, ...]:
-    """Returns the possible numbers of texts in a batch of a width: 1, 8, and a full batch."""
+    """Returns the possible numbers of texts in a batch of a width, in ascending order.
+
+    They are 1, 8, and the number in a full batch, see `rows_of`.
+    """
     return tuple(sorted({1, 8, rows_of(width)}))
 
 
 def shape_of(length: int, longest: int, widths: Sequence[int] = FINE) -> Shape:
-    """Returns the shape of a full batch of texts with this length; see `width_of`."""
+    """Returns the shape (rows, width) of a full batch of texts with `length` words.
+
+    Args:
+      length: the number of words of a text.
+      longest: the largest number of words of a text, see `width_of`.
+      widths: the widths of batches to choose from, see `width_of`.
+    """
     width = width_of(length, longest, widths)
     return rows_of(width), width
 
@@ -77,7 +86,10 @@ def training_widths(lengths: np.ndarray, longest: int) -> tuple[int, ...]:
 
 
 def training_size(texts: int) -> int:
-    """Returns the number of texts in a training step, by the number of training texts."""
+    """Returns the number of texts in a training step: 32, or 64 for more than 10,000 texts.
+
+    `texts` is the number of training texts.
+    """
     return 32 if texts <= 10_000 else 64
 
 

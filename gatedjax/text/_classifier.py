@@ -51,7 +51,7 @@ class Predictions(Sequence[Prediction]):
 
     @property
     def labels(self) -> np.ndarray:
-        """The most probable class of each text, as an array [n]."""
+        """The most probable class of each text, as an array [n] of labels."""
         return np.asarray(self)
 
     def __repr__(self) -> str:
@@ -335,7 +335,16 @@ def _values(values: Any, name: str) -> list[Label]:
 
 
 def _list_examples(texts: Any, kind: str) -> list[tuple[str, ...]]:
-    """Returns a tuple for each example: its text, or both texts of a pair."""
+    """Returns a tuple of texts for each example: (text,), or (first, second) for a pair.
+
+    Args:
+      texts: the argument X of a method: a list or array of texts, or for pairs a list of pairs of
+        texts or an array [n, 2].
+      kind: "pair" for pairs, else "text".
+
+    Raises:
+      TypeError: if X is a single text or has other values than texts.
+    """
     if isinstance(texts, str):
         raise TypeError(f"X must be a list of texts, got the text {texts[:40]!r}: pass a list")
     _check_list(texts, "X")

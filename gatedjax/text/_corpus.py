@@ -70,7 +70,10 @@ class Rows(Sequence[np.ndarray]):
         return (self[i] for i in range(len(self)))
 
     def pieces(self) -> Iterator[np.ndarray]:
-        """Yields the ids of all texts in large pieces; `max_len` has no effect."""
+        """Yields the ids of all texts, concatenated, in large int arrays.
+
+        `max_len` has no effect.
+        """
         for begin in range(0, len(self._flat), _FLUSH):
             piece = self._flat[begin : begin + _FLUSH]
             yield piece if self._table is None else self._table[piece]
@@ -81,16 +84,27 @@ class Rows(Sequence[np.ndarray]):
         return self._starts
 
     def renumber(self, table: np.ndarray | None, max_len: int | None) -> "Rows":
-        """Returns the same texts, with their ids mapped by a table, cut to `max_len` words."""
+        """Returns the same texts with another table and another limit on their words.
+
+        Args:
+          table: an array that maps the ids of the file to other ids, in place of the present table;
+            None does not change them.
+          max_len: number of words after which a text is cut; None does not cut.
+        """
         return Rows(self._flat, self._starts, table, max_len)
 
     def select(self, positions: np.ndarray) -> "RowSubset":
-        """Returns the texts at the given positions, an int array."""
+        """Returns the texts at the given positions, an int array, in this order."""
         return RowSubset(self, positions)
 
 
 class RowSubset(Sequence[np.ndarray]):
-    """A selection of rows by their positions."""
+    """A selection of rows by their positions, as a sequence of int arrays.
+
+    Args:
+      rows: the rows to choose from.
+      positions: int [n], the position in `rows` of each row of the selection.
+    """
 
     def __init__(self, rows: Sequence[np.ndarray], positions: np.ndarray) -> None:
         self._rows, self._positions = rows, positions
@@ -131,7 +145,7 @@ class Spool:
         self._handle.close()
 
     def add(self, ids: Sequence[int]) -> None:
-        """Appends a row."""
+        """Appends a row, the ids of the words of a text."""
         self._buffer.extend(ids)
         self._starts.append(self._starts[-1] + len(ids))
         if len(self._buffer) >= _FLUSH:
@@ -139,11 +153,15 @@ class Spool:
             del self._buffer[:]
 
     def __len__(self) -> int:
-        """Returns the number of ids that were added."""
+        """Returns the number of ids (not of rows) that were added."""
         return self._starts[-1]
 
     def rows(self, table: np.ndarray | None = None) -> Rows:
-        """Returns the rows in the file, with ids mapped by `table`, after the file is closed."""
+        """Returns the rows in the file; the context must have ended.
+
+        Args:
+          table: an array that maps the ids to other ids; None does not change them.
+        """
         return Rows(self._flat, np.frombuffer(self._starts, np.int64), table)
 
 
@@ -169,7 +187,7 @@ class Numbers:
         self.ids.default_factory = self.ids.__len__
 
     def of(self, tokens: Iterable[str]) -> list[int]:
-        """Returns the number of each word; a new word gets the next number."""
+        """Returns the number of each word, from 0; a new word gets the next number."""
         ids = self.ids
         return (
             [ids[token.lower()] for token in tokens]
@@ -205,7 +223,7 @@ class Corpus:
 
     @property
     def class_counts(self) -> dict[Label, int]:
-        """The number of examples of each class; for tagged sentences the number of words."""
+        """The number of examples by class; for tagged sentences the number of words by tag."""
         counts = np.zeros(len(self.classes), np.int64)
         for piece in self.label_pieces():
             counts += np.bincount(piece, minlength=len(counts))
@@ -217,7 +235,7 @@ class Corpus:
         return isinstance(self.labels, Rows)
 
     def label_pieces(self) -> Iterator[np.ndarray]:
-        """Yields all labels as arrays of positions in `classes`, in large pieces."""
+        """Yields all labels, concatenated, in large int arrays of positions in `classes`."""
         return self.labels.pieces() if isinstance(self.labels, Rows) else iter([self.labels])
 
     def __str__(self) -> str:
@@ -332,7 +350,7 @@ def order_classes(
 
 
 def _sorted(labels: Iterable[Label]) -> tuple[Label, ...]:
-    """Sorts labels by value, or as texts if one of them is a text."""
+    """Returns the labels, sorted by value, or by their text if any of them is a text."""
     labels = list(labels)
     if any(isinstance(label, str) for label in labels):
         return tuple(sorted(labels, key=str))
@@ -408,7 +426,18 @@ def split_texts(labels: Labels, fraction: float) -> tuple[np.ndarray, np.ndarray
 
 
 def _lacking(labels: np.ndarray, part: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Returns, for each class that `part` lacks, the position of an example in `other`."""
+    """Returns the position in `labels` of an example of each class that one part of the data lacks.
+
+    The example is the first of its class in the other part.
+
+    Args:
+      labels: int [n], the class of each example.
+      part: int array, the positions of the examples of the part that may lack classes.
+      other: int array, the positions of the examples of the other part.
+
+    Returns:
+      int64 [number of missing classes].
+    """
     lacking = np.setdiff1d(labels, labels[part])
     return np.array([other[labels[other] == label][0] for label in lacking], np.int64)
 
@@ -462,7 +491,7 @@ def build_vocabulary(
 
 
 def table_of(numbers: Numbers, vocabulary: Vocabulary) -> np.ndarray:
-    """Returns int32 [numbers]: the id in the vocabulary for each number."""
+    """Returns int32 [numbers]: the id in the vocabulary for each number of a word."""
     return np.array(vocabulary.encode(numbers.ids), np.int32).reshape(-1)
 
 

@@ -14,7 +14,16 @@ Fields = tuple[int, list[str] | str]
 
 
 class _Lines:
-    """Lines for `csv.reader`, stored until their record is complete, to be read again if needed."""
+    """Lines for `csv.reader`, stored until their record is complete, to be read again if needed.
+
+    Args:
+      lines: pairs of the number of a line and its text.
+
+    Attributes:
+      pending: the lines, with their numbers, since the last complete record.
+      read: the number of characters that were read from the file.
+      reread: the number of characters that were put back.
+    """
 
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines, self._again = lines, deque[tuple[int, str]]()
@@ -55,10 +64,17 @@ def _split(line: str) -> list[str]:
 
 
 def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
-    """Yields the records of a file.
+    """Yields (line, fields) for each record of a file, the header included.
+
+    `line` is the number of the first line of the record, from 1. `fields` is a list of texts, or a
+    text with the reason why the record cannot be used.
 
     If quotes are not balanced only the first line is set aside, and reading goes on with the next
     line. In files with tabs, quotes that are not balanced are part of the text.
+
+    Args:
+      file: the file.
+      delimiter: ",", ";" or a tab.
     """
     if csv.field_size_limit() < LONGEST:  # The limit of the process, by default 128 KiB.
         csv.field_size_limit(LONGEST)
@@ -98,7 +114,12 @@ def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
 
 
 def _is_record_each(lines: list[tuple[int, str]], width: int) -> bool:
-    """Returns whether each of several lines is a record of `width` fields if quotes are ignored."""
+    """Returns True if each line is a record of `width` fields by its tabs, with quotes as text.
+
+    Args:
+      lines: pairs of the number of a line and its text.
+      width: the number of fields in a record; for 1 the result is False.
+    """
     return width > 1 and all(text.count("\t") == width - 1 for _, text in lines)
 
 
@@ -150,7 +171,7 @@ class Delimited:
         return delimiter, names
 
     def _first(self, delimiter: str) -> tuple[str, ...] | str:
-        """Returns the names in the header by a delimiter, or a message if it cannot be read."""
+        """Returns the names in the header by a delimiter, or a text why it cannot be read."""
         for line, fields in _records(self.file, delimiter):
             if isinstance(fields, str):
                 hint = ""
@@ -169,7 +190,7 @@ class Delimited:
             raise ValueError(f"{self.name}: there is no row after the header")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the records after the header."""
+        """Yields the `Cells` of each record after the header, or an `Aside` with the reason."""
         delimiter, names = self._header()
         places = [names.index(name) for name in columns.wanted]
         header = True

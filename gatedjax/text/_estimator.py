@@ -169,7 +169,10 @@ class TextEstimator(TextOptions):
 
 
 def _not_fitted(message: str) -> Exception:
-    """Returns the NotFittedError of scikit-learn, which its tools expect, or an AttributeError."""
+    """Returns the NotFittedError of scikit-learn with a message, which its tools expect.
+
+    Without scikit-learn it returns an AttributeError.
+    """
     try:
         from sklearn.exceptions import NotFittedError
     except ImportError:

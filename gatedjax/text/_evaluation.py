@@ -87,7 +87,7 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
     # The leak is measured with shapes that were compiled above, because a new shape takes longer
     # than the measurement.
     def read_shape(size: int) -> Shape:
-        """Returns the shape of the largest batch above with texts of this size."""
+        """Returns the shape (rows, width) of the largest batch above with texts of `size` words."""
         rows, width = shape_of(size, model.max_len)
         count = min(fullest[width], rows)
         return next(rows for rows in sizes_of(width) if rows >= count), width
@@ -105,6 +105,11 @@ def _by_mode(
     """Returns for each gate mode the share of draws, [n], in which the prediction is correct.
 
     The seed of the draws is fixed.
+
+    Args:
+      model: a network with gates, see `GANet.gate_modes` for the names of its modes.
+      texts: n examples, each a tuple of its text, or of both texts of a pair.
+      labels: the true class of each example, as a position in `model.classes`.
     """
     right: dict[str, np.ndarray] = {}
     targets = np.array(labels)

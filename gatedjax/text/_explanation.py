@@ -56,7 +56,18 @@ def _change(model: TrainedModel, probabilities: np.ndarray, best: int) -> Change
 def _flip_gates(
     model: TrainedModel, tokens: tuple[str, ...], is_open: np.ndarray, best: int
 ) -> tuple[Change | None, ...] | None:
-    """Returns the prediction after each single gate is flipped, with the same encoder states."""
+    """Returns the prediction after each single gate is flipped, with the same encoder states.
+
+    Args:
+      model: the trained model.
+      tokens: the T words of the text.
+      is_open: bool [T], True at the words with an open gate.
+      best: the position in `model.classes` of the class that is predicted without a flip.
+
+    Returns:
+      A `Change` for each word, or None for the last open gate if the network would open it again;
+      None for a network without gates.
+    """
     if not model.entry.gated:
         return None
     # Row i of the identity flips gate i, so that the patterns of all words run as a batch.
@@ -73,7 +84,16 @@ def _flip_gates(
 def _remove_words(
     model: TrainedModel, tokens: tuple[tuple[str, ...], ...], best: int
 ) -> tuple[Change, ...]:
-    """Returns the prediction of the whole network after each single word is removed."""
+    """Returns the prediction of the whole network after each single word is removed.
+
+    Args:
+      model: the trained model.
+      tokens: the words of the text, or of both texts of a pair.
+      best: the position of the class that is predicted with all words.
+
+    Returns:
+      A `Change` for each word, the words of the first text first.
+    """
     shorter = []
     for place, words in enumerate(tokens):
         for number in range(len(words)):

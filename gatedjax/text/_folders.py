@@ -52,6 +52,10 @@ def is_exported(folder: Path) -> bool:
 def kind_of(folder: Path) -> str:
     """Returns the kind of the model in an exported folder or in the work folder of a run.
 
+    The kind of an export is in its configuration: "text", "pair", "tags", "cloze" (a reader),
+    "translation" or "run". A work folder is "cloze" if it has an alphabet, "translation" if it has
+    byte pairs, else "run".
+
     Raises:
       FileNotFoundError: if the folder is neither.
       ValueError: if the configuration of an export does not have the kind.
@@ -78,15 +82,16 @@ class ModelFolder:
     config: Json
 
     def params(self, like: Tree, average: int = 1) -> Params:
-        """Reads the parameters.
+        """Reads the parameters of the network.
 
         Args:
           like: a tree with the shapes of the parameters.
-          average: for a run, number of the newest checkpoints that are averaged; 1 reads the best
-            parameters.
+          average: the number of the newest checkpoints of a run whose parameters are averaged. With
+            1 they are not averaged: the parameters of the best evaluation are read. An export has a
+            single set of parameters, so that `average` has no effect.
 
         Returns:
-          The parameters.
+          The parameters as NumPy arrays, in the tree of `like`.
 
         Raises:
           ValueError: if the parameters have other shapes, or numbers that are not finite.
@@ -197,7 +202,10 @@ def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[s
 
 @contextlib.contextmanager
 def explain_faults(folder: Path) -> Iterator[None]:
-    """Turns errors about the content of config.json into a ValueError that names the file."""
+    """Turns errors about the content of config.json in `folder` into a ValueError.
+
+    AttributeError, KeyError and TypeError in its block are such errors. The message names the file.
+    """
     try:
         yield
     except (AttributeError, KeyError, TypeError) as error:

@@ -34,7 +34,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object)
 
 
 def _parse(line: str) -> dict[str, object] | str:
-    """Returns the JSON object of a line, or the reason why the line cannot be used."""
+    """Returns the JSON object of a line as a dict, or a text why it cannot be used."""
     try:
         value = _DECODER.decode(line)
     except json.JSONDecodeError as error:
@@ -47,7 +47,11 @@ def _parse(line: str) -> dict[str, object] | str:
 
 
 def _lines(file: TextFile) -> Iterator[tuple[int, str | None, str]]:
-    """Yields the number of each line, the reason if it is unusable or None, and its text."""
+    """Yields (number, reason, text) for each line of a file.
+
+    The number is counted from 1. The reason says why the line cannot be used; it is None for a
+    usable line.
+    """
     for number, line in file.lines():
         text = line.rstrip("\r\n")
         yield number, EMPTY if not text.strip() else file.fault(line), text
@@ -81,7 +85,7 @@ class JsonLines:
             check_names(self.name, names, columns)
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the values of each line, or the reason why it cannot be used."""
+        """Yields the `Cells` of each line, or an `Aside` with the reason why it cannot be used."""
         for number, problem, text in _lines(self.file):
             value = problem or _parse(text)
             if isinstance(value, str):
@@ -116,7 +120,7 @@ class FastText:
             )
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields text and label of each line, or the reason why it cannot be used."""
+        """Yields text and label of each line as `Cells`, or an `Aside` if it cannot be used."""
         for number, problem, text in _lines(self.file):
             labels = _LABEL.findall(text)
             if problem is None and columns.label is not None and len(labels) != 1:
@@ -157,7 +161,7 @@ class Folder:
             raise ValueError(f"{self.path}: {expected}, got no usable text")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields text and label of each file, or the reason why it cannot be used."""
+        """Yields text and label of each file as `Cells`, or an `Aside` if it cannot be used."""
         for path in sorted(self.path.iterdir()):
             if _is_class(path):
                 # The files are sorted, because the order of a file system differs between machines.

@@ -32,6 +32,8 @@ Head = Callable[[Params, Array], Array]
 class PatternInputs(NamedTuple):
     """The arrays of a text that its loss under a pattern depends on, padded to LOWER words or more.
 
+    T is the number of words with padding, D the width of the states, and C the number of classes.
+
     Attributes:
       states: the states h, which are finite at padding too.
       scores: the attention scores e in nats, which are finite at padding too.
@@ -79,15 +81,18 @@ class TextTruth(NamedTuple):
 class _Sums(NamedTuple):
     """The sums over all lower halves for an upper half, weighted by their probabilities.
 
+    `_sums` returns them for all upper halves, with a leading axis over the codes of these. C is the
+    number of classes.
+
     Attributes:
-      loss: the expected loss minus a centre.
-      square: the expected square of the loss minus the centre.
-      right: the probability that the label is predicted.
-      probabilities: the expected probability of each class.
-      effects: the effects of the gates of the lower half on the loss.
-      least: the lowest loss.
-      code: the code of the lower half with the lowest loss.
-      least_right: True if the label is predicted under it.
+      loss: the expected loss minus a centre, a scalar.
+      square: the expected square of the loss minus the centre, a scalar.
+      right: the probability that the label is predicted, a scalar.
+      probabilities: [C], the expected probability of each class.
+      effects: [LOWER], the effects of the gates of the lower half on the loss.
+      least: the lowest loss, a scalar.
+      code: the code of the lower half with the lowest loss, an integer scalar.
+      least_right: True if the label is predicted under it, a boolean scalar.
     """
 
     loss: Array
@@ -101,9 +106,13 @@ class _Sums(NamedTuple):
 
 
 def _factors(p: Any, xp: Any) -> tuple[Any, Any]:
-    """Returns the bits of all codes [2^n, n] and the probability of each bit.
+    """Returns the bits of all codes, bool [2^n, n], and the probability of each bit, [2^n, n].
 
-    The first gate is the lowest bit. `xp` is `numpy` or `jax.numpy`.
+    A code is a pattern of n gates as an integer in [0, 2^n); the first gate is its lowest bit.
+
+    Args:
+      p: the open probabilities [n].
+      xp: the module `numpy` or `jax.numpy`.
     """
     n = p.shape[0]
     bits = (np.arange(1 << n)[:, None] >> np.arange(n)[None]) & 1 > 0
@@ -111,7 +120,7 @@ def _factors(p: Any, xp: Any) -> tuple[Any, Any]:
 
 
 def _weights(p: Any, xp: Any) -> Any:
-    """Computes the probabilities P(b) [2^n] of all codes."""
+    """Computes the probabilities P(b) [2^n] of all codes, see `_factors` for the arguments."""
     return xp.prod(_factors(p, xp)[1], axis=1)
 
 
@@ -119,7 +128,7 @@ def _contrasts(p: Any, xp: Any) -> Any:
     """Computes the coefficients [2^n, n] with which values of all codes sum to effects of gates.
 
     The coefficient of a code and a gate is the probability of the bits of the remaining gates, with
-    a minus sign if the gate is closed.
+    a minus sign if the gate is closed. See `_factors` for the arguments.
     """
     bits, factors = _factors(p, xp)
     remaining = xp.where(np.eye(p.shape[0], dtype=bool)[None], 1, factors[:, None, :])
@@ -148,7 +157,17 @@ def _half(scores: Array, states: Array) -> tuple[Array, Array]:
 
 @functools.partial(jax.jit, static_argnames="head")
 def _sums(head: Head, params: Params, inputs: PatternInputs, centre: Float[Array, ""]) -> _Sums:
-    """Computes the sums of all upper halves; they are 0 for halves with open gates at padding."""
+    """Computes the sums of all upper halves; they are 0 for halves with open gates at padding.
+
+    Args:
+      head: maps (parameters, pooled states [k, D]) to class scores [k, C].
+      params: the parameters of `head`.
+      inputs: the arrays of the text, padded to T words.
+      centre: a number that is subtracted from all losses, for precision.
+
+    Returns:
+      The `_Sums` with a leading axis over the 2^(T - LOWER) codes of the upper half.
+    """
     width = wide_dtype(inputs.states, inputs.scores, inputs.logits)
     states, scores = inputs.states.astype(width), inputs.scores.astype(width)
     p = jax.nn.sigmoid(inputs.logits[:LOWER].astype(width))

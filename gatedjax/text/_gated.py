@@ -32,8 +32,8 @@ class GatedTexts:
       title: names of the model and of the texts.
       model: the `GANet`.
       params: its parameters.
-      batch: "tokens", "lengths", "label" and "example_id" of all texts; tokens are cut after 32
-        words.
+      batch: "tokens" [B, T], "lengths" [B], "label" [B] and "example_id" [B] of all B texts. Tokens
+        are cut after 32 words; lengths count all words.
       aside: number of lines that could not be used.
     """
 
@@ -172,6 +172,6 @@ def _batch(ids: Sequence[np.ndarray], labels: np.ndarray, numbers: np.ndarray) -
 
 
 def _like(network: GANet) -> Tree:
-    """Returns the shapes of the parameters."""
+    """Returns the shapes and dtypes of the parameters of a network, in their tree."""
     batch = {"tokens": np.zeros((1, 2), np.int32), "lengths": np.ones(1, np.int32)}
     return jax.eval_shape(lambda key: network.init(key, batch)["params"], jax.random.key(0))

@@ -134,7 +134,7 @@ class Classes:
 
 
 def _looks(label: Label) -> tuple[str, ...]:
-    """Returns the texts that a reader may see where the label is printed."""
+    """Returns the texts that a reader may see where the label is printed, such as "1" and "1.0"."""
     if isinstance(label, str):
         return (_UNSEEN.sub("", " ".join(label.split())),)
     if isinstance(label, bool):
@@ -145,7 +145,10 @@ def _looks(label: Label) -> tuple[str, ...]:
 
 
 def show(label: Label) -> str:
-    """Returns a label with its type, in ASCII, because other characters may look alike."""
+    """Returns a label with the name of its type, such as "'good' (str)".
+
+    It is in ASCII, because other characters may look alike.
+    """
     return f"{label!a} ({type(label).__name__})"
 
 

@@ -42,7 +42,7 @@ class Sample:
             self._texts, self._step = self._texts[::2], 2 * self._step
 
     def texts(self) -> list[Any]:
-        """Returns at most `TEXTS` texts."""
+        """Returns the sample in the order of the stream, at most `TEXTS` texts."""
         return _spread(self._texts, TEXTS)
 
 
@@ -117,7 +117,7 @@ def render_leak(leak: Json) -> str:
 
 
 def _spread(values: Sequence[Any], count: int) -> list[Any]:
-    """Returns at most `count` of the values, evenly spread."""
+    """Returns a list of at most `count` of the values, evenly spread and in their order."""
     if len(values) <= count:
         return list(values)
     return [values[i] for i in (np.arange(count) * len(values) // count).tolist()]
@@ -129,7 +129,18 @@ def _run(
     sizes: Sequence[int],
     shape_of: Callable[[int], Shape],
 ) -> list[tuple[np.ndarray, list[np.ndarray]]]:
-    """Returns, for each text, its probabilities and the masks of its open words."""
+    """Runs the network on texts.
+
+    Args:
+      run: maps a padded batch to the output of the network, see `TrainedModel.run`.
+      texts: the ids of the words of each text, or of both texts of each pair.
+      sizes: for each example the number of words from which the shape of its batch follows.
+      shape_of: maps this number to the shape of a batch.
+
+    Returns:
+      For each example its probabilities [C], and a list with the mask of the open words, bool [T],
+      of each of its texts.
+    """
     results: dict[int, tuple[np.ndarray, list[np.ndarray]]] = {}
     for numbers, shape in group_texts(sizes, shape_of):
         out = run(pad_texts([texts[i] for i in numbers], shape))

@@ -32,7 +32,9 @@ _CONTROL = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
 
 
 def check_encoding(encoding: str) -> str:
-    """Returns the name by which `open` decodes an encoding without its byte-order mark.
+    """Returns the name by which `open` decodes `encoding` without its byte-order mark.
+
+    For example, it is "utf-8-sig" for "utf-8".
 
     Raises:
       ValueError: if Python does not have the encoding.
@@ -59,7 +61,12 @@ def limited_lines(text: TextIO) -> Iterator[str]:
 
 
 def line_fault(line: str, encoding: str) -> str | None:
-    """Returns why a line of `limited_lines` cannot be used, or None."""
+    """Returns why a line of `limited_lines` cannot be used; None if it can.
+
+    Args:
+      line: the line.
+      encoding: the encoding of the file, for the message.
+    """
     if len(line) >= LONGEST:
         return f"longer than {LONGEST:,} characters"
     return fault(line, encoding)
@@ -200,7 +207,7 @@ class TextFile:
             raise ValueError(message) from None
 
     def fault(self, line: str) -> str | None:
-        """Returns why a line cannot be used, or None."""
+        """Returns why a line of `lines` cannot be used; None if it can."""
         return line_fault(line, self.encoding)
 
     @contextlib.contextmanager

@@ -20,7 +20,7 @@ class InColumns:
 
     Attributes:
       name: name of the data, for messages.
-      headed: pairs of the name of a column and its values.
+      headed: pairs of the name of a column and its values, a list, array or series.
     """
 
     name: str
@@ -43,7 +43,7 @@ class InColumns:
             raise ValueError(f"{self.name}: there is no row")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the values of each row, numbered from 1, or the reason why it cannot be used."""
+        """Yields the `Cells` of each row, numbered from 1, or an `Aside` if it cannot be used."""
         by_name = dict(self.headed)
         values = zip(*(by_name[name] for name in columns.wanted), strict=True)
         for number, row in enumerate(values, 1):
@@ -64,8 +64,9 @@ class InRows:
 
     Attributes:
       name: name of the data, for messages.
-      data: the rows; an `Aside` stands for a row that cannot be used.
-      classes: for a column of class numbers, the names of the classes, which replace the numbers.
+      data: the rows, dicts from column to value; an `Aside` stands for a row that cannot be used.
+      classes: for each column of class numbers, by the name of the column, the names of the
+        classes, which replace the numbers.
       named: names of the columns; None takes the names in the first rows.
     """
 
@@ -89,7 +90,7 @@ class InRows:
         check_names(self.name, self.names, columns)
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the values of each row, numbered from 1, or the reason why it cannot be used."""
+        """Yields the `Cells` of each row, numbered from 1, or an `Aside` if it cannot be used."""
         classes = self.classes.get(columns.label or "")
         for number, row in enumerate(self.data, 1):
             if isinstance(row, Aside):
@@ -130,7 +131,10 @@ class InTuples:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The names of the columns of pairs if the first row has three values, else None."""
+        """The names of the columns of pairs if the first row has three values, else None.
+
+        They are ("premise", "hypothesis", "label").
+        """
         size = _size(self.data[0]) if len(self.data) else 0
         return ("premise", "hypothesis", "label") if size == 3 else None
 
@@ -143,7 +147,7 @@ class InTuples:
             raise ValueError(f"{expected}, a dict of columns or a frame, got {_kind(self.data[0])}")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the values of each row, numbered from 1, or the reason why it cannot be used."""
+        """Yields the `Cells` of each row, numbered from 1, or an `Aside` if it cannot be used."""
         for number, row in enumerate(self.data, 1):
             values = self._values(row, columns)
             if values is None:
@@ -166,7 +170,7 @@ class InTuples:
 
 
 def _size(row: object) -> int:
-    """Returns the number of values in a row; 0 for an object that is not a row of values."""
+    """Returns the number of values in a tuple, list or array with one axis; 0 for other objects."""
     is_row = isinstance(row, tuple | list) or getattr(row, "ndim", 0) == 1
     return len(cast(Sequence[object], row)) if is_row else 0
 
@@ -224,7 +228,14 @@ def _frame_form(frame: Any) -> Form:
 
 
 def dataset_form(name: str, data: Iterable[object]) -> Form:
-    """Returns the rows of a data set of `datasets`, whole or streamed, with names of classes."""
+    """Returns a source that reads the rows of a data set of `datasets`, whole or streamed.
+
+    Class numbers in its columns are replaced by the names of the classes.
+
+    Args:
+      name: the name of the data in messages.
+      data: the data set.
+    """
     features = getattr(data, "features", None) or {}
     classes = {key: getattr(feature, "names", None) for key, feature in features.items()}
     names = getattr(data, "column_names", None)

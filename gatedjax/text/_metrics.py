@@ -123,9 +123,15 @@ def metrics_of(
 
 
 def _bins(confidence: np.ndarray, correct: np.ndarray) -> list[Json]:
-    """Returns the bins of the calibration; bin k is (k / 15, (k + 1) / 15].
+    """Returns the 15 bins of the calibration; bin k is (k / 15, (k + 1) / 15].
 
-    Probabilities slightly above 1, which rounding may cause, are in the last bin.
+    Each bin is a dict with its limits "from" and "to", the number "n" of predictions in it, and
+    their means "confidence" and "accuracy", which are None if n is 0. Probabilities slightly above
+    1, which rounding may cause, are in the last bin.
+
+    Args:
+      confidence: float [n], the probability of the predicted class of each text.
+      correct: bool [n], True if the prediction is right.
     """
     edges = np.linspace(0, 1, _BINS + 1)
     place = np.clip(np.searchsorted(edges, confidence) - 1, 0, _BINS - 1)

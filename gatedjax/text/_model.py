@@ -56,7 +56,7 @@ class Prediction:
     density: float
 
     def to_json(self) -> Json:
-        """Returns the line of `gatedjax predict` as a dict."""
+        """Returns the line of `gatedjax predict`: a dict of the fields."""
         return {
             "label": self.label,
             "probability": round(self.probability, 6),
@@ -76,7 +76,7 @@ class Failure:
     error: str
 
     def to_json(self) -> Json:
-        """Returns the line of `gatedjax predict` as a dict."""
+        """Returns the line of `gatedjax predict`: {"error": the reason}."""
         return {"error": self.error}
 
 
@@ -85,12 +85,12 @@ class TextOutput:
     """The output of the network for a text or a pair of texts, without padding.
 
     Attributes:
-      tokens: the words of each text.
+      tokens: the words of each text; T is the number of words of a text.
       probabilities: float32 [C], the probability of each class.
       masks: for each text a bool [T], True at the words that attention can see.
       density: share of the words that attention can see.
-      attention: [T], the attention to each word of the first text, or None.
-      gates: [T], the probability that each gate is open, or None.
+      attention: [T], the attention to each word of the first text; None without attention.
+      gates: [T], the probability that the gate of each word is open; None without gates.
     """
 
     tokens: tuple[tuple[str, ...], ...]
@@ -130,13 +130,13 @@ class TrainedModel:
 
     Attributes:
       kind: "text", "pair" or "tags".
-      network: name of the network.
+      network: name of the network, such as "gru", see `networks`.
       config: configuration of the network.
       vocabulary: maps words to ids.
       classes: the labels as written in the training data, in the order of the outputs.
       params: the parameters of the network.
       max_len: number of words of a text that the network reads.
-      report: scores of the model on validation and test texts.
+      report: scores of the model on the "validation" and "test" texts, and of its "baseline".
     """
 
     kind: str
@@ -176,12 +176,18 @@ class TrainedModel:
         return inputs_of(self.kind)
 
     def ids(self, tokens: Sequence[str]) -> np.ndarray:
-        """Returns the int32 ids of the first `max_len` words; an empty text is an unknown word."""
+        """Returns the ids of the first `max_len` words of a text, int32 [n].
+
+        A text without words gets the id of an unknown word.
+        """
         words = self.vocabulary.encode(tokens[: self.max_len]) or [UNK]
         return np.array(words, np.int32)
 
     def run(self, batch: Mapping[str, np.ndarray]) -> Json:
-        """Runs the network on a padded batch; returns NumPy arrays, see `Reading`."""
+        """Runs the network on a padded batch; returns a `Reading`, a dict of NumPy arrays.
+
+        `batch` has the arrays of `pad_texts`.
+        """
         return jax.device_get(self._program(self._device_params, batch))
 
     def read_texts(
@@ -202,11 +208,17 @@ class TrainedModel:
             yield from self._read_chunk(part)
 
     def predict(self, examples: Iterable[Sequence[str]]) -> Iterator[Prediction | Failure]:
-        """Yields a `Prediction` for each example, or a `Failure`; see `read_texts`."""
+        """Yields a `Prediction` for each example, or a `Failure` with the reason, in their order.
+
+        An example is a tuple of a text, or for pairs of two texts; see `read_texts`.
+        """
         return (self._prediction(output) for output in self.read_texts(examples))
 
     def probabilities(self, examples: Iterable[Sequence[str]]) -> np.ndarray:
         """Computes the probability of each class for each example: float32 [n, C].
+
+        The examples are tuples of a text, or for pairs of two texts. The classes are in the order
+        of `classes`.
 
         Raises:
           ValueError: if a text has no word.
@@ -249,11 +261,15 @@ class TrainedModel:
         ]
 
     def tokens(self, texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """Returns the first `max_len` words of each text of an example."""
+        """Returns a tuple with the first `max_len` words of each text of an example."""
         return tuple(split_words(text, self.max_len) for text in texts)
 
     def read_tokens(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[TextOutput]:
-        """Runs the network on tokenised texts; a text without words is read as an unknown word."""
+        """Runs the network on examples that are split into words; returns their outputs in order.
+
+        An example is a tuple with the words of its text, or of both texts of a pair. A text without
+        words is read as an unknown word.
+        """
         outputs: dict[int, TextOutput] = {}
         for numbers, batch in self.batches(examples):
             out = self.run(batch)
@@ -264,18 +280,31 @@ class TrainedModel:
     def batches(
         self, examples: Sequence[tuple[tuple[str, ...], ...]]
     ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
-        """Yields (positions of the examples, their padded batch), the shortest texts first."""
+        """Yields (positions of the examples, their padded batch), the shortest texts first.
+
+        An example is a tuple with the words of its text, or of both texts of a pair. The positions
+        are those in `examples`, in the order of the first rows of the batch; filler rows follow.
+        The batch has the arrays of `pad_texts`.
+        """
         lengths = (max(map(len, words)) for words in examples)
         for numbers, (_, width) in group_texts(lengths, lambda n: shape_of(n, self.max_len)):
             yield numbers, self.batch([examples[i] for i in numbers], width)
 
     @functools.cached_property
     def modes(self) -> Any:
-        """A compiled function of (params, batch) that returns logits [draws, B, C] by gate mode."""
+        """A compiled function of (params, batch) that returns logits by gate mode.
+
+        The result is a dict from the names of `GANet.gate_modes` to arrays [draws, B, C].
+        """
         return functools.partial(_modes, self.module)
 
     def with_gates(self, tokens: tuple[str, ...], gates: np.ndarray) -> np.ndarray:
-        """Returns the class probabilities [S, C] of a text with each row of the gates [S, T]."""
+        """Returns the class probabilities [S, C] of a text with each row of the gates [S, T].
+
+        Args:
+          tokens: the T words of the text.
+          gates: S rows of gates in [0, 1], which replace the gates of the network.
+        """
         width = width_of(len(tokens), self.max_len)
         # The number of rows is rounded up to a power of 2, so that few programs are compiled.
         rows = next(size for size in _POWERS if size >= len(gates))
@@ -296,12 +325,26 @@ class TrainedModel:
     def batch(
         self, examples: Sequence[tuple[tuple[str, ...], ...]], width: int
     ) -> dict[str, np.ndarray]:
-        """Pads tokenised texts to a width, in the smallest size of batch in which they fit."""
+        """Pads examples to a width, in the smallest size of batch in which they fit.
+
+        Args:
+          examples: for each example the words of its text, or of both texts of a pair.
+          width: the number of words of a padded text.
+
+        Returns:
+          The arrays of `pad_texts`.
+        """
         rows = next(size for size in sizes_of(width) if size >= len(examples))
         return pad_texts([tuple(map(self.ids, texts)) for texts in examples], (rows, width))
 
     def save(self, folder: str | Path, *, card: ModelCard | None = None, overwrite: bool) -> Path:
-        """Writes the model to a folder and returns its path; see `gatedjax.export.save`."""
+        """Writes the model to a folder and returns its path; see `gatedjax.export.save`.
+
+        Args:
+          folder: the folder of the model.
+          card: the model card, see `gatedjax.export.save`.
+          overwrite: True replaces an earlier model in the folder.
+        """
         config = {
             **facts_of(self.kind),  # type: ignore[arg-type]
             "network": self.network,
@@ -392,7 +435,7 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
-    """Yields the results up to the first failure.
+    """Yields the results of texts up to the first `Failure`.
 
     Raises:
       ValueError: for a failure, with `noun` and the number of the text.
@@ -404,17 +447,17 @@ def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
 
 
 def networks(kind: str) -> dict[str, NetworkEntry]:
-    """Returns the networks for a kind of model, by name."""
+    """Returns the networks for a kind of model ("text", "pair" or "tags"), by name."""
     return {"text": TEXT, "pair": PAIR, "tags": TAGS}[kind]
 
 
 def inputs_of(kind: str) -> int:
-    """Returns the number of texts in an example of a kind of model."""
+    """Returns the number of texts in an example: 2 for the kind "pair", 1 for "text" and "tags"."""
     return 2 if kind == "pair" else 1
 
 
 def check_inputs(columns: Columns, kind: str) -> None:
-    """Raises ValueError unless the number of text columns fits the kind of model."""
+    """Raises ValueError unless there are two text columns for the kind "pair", else one."""
     if len(columns.inputs) != inputs_of(kind):
         expected = "two columns for pairs" if kind == "pair" else "one column for texts"
         raise ValueError(
@@ -452,7 +495,13 @@ def _positive(value: object) -> int:
 
 
 def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> TextOutput:
-    """Returns the output for a row of a batch, without padding."""
+    """Returns the output for a row of a batch, without padding.
+
+    Args:
+      tokens: the words of the text in this row, or of both texts of the pair.
+      out: the output of the network for the batch.
+      row: the number of the row.
+    """
     size = len(tokens[0])
     attention, gates = out.get("attention"), out.get("gates")
     return TextOutput(

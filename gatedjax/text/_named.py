@@ -49,7 +49,10 @@ def open_named(name: str, split: str) -> Form | None:
 
 
 def _texts(source: Source) -> tuple[str, ...]:
-    """Returns the names of the text columns; none if the examples are not classified texts."""
+    """Returns the names of the text columns: ("text",), or ("premise", "hypothesis") for pairs.
+
+    It returns () if the examples are not classified texts.
+    """
     first = source[0]
     if "tokens" not in first or "query" in first:
         return ()

@@ -74,7 +74,11 @@ class NetworkEntry:
         return self.kind(config, vocab_size=words, num_classes=classes, embeddings=vectors)
 
     def reading(self, module: Any) -> Callable[[Params, Batch], Reading]:
-        """Returns a pure function that maps (params, batch) to a `Reading`."""
+        """Returns a pure function that maps (params, batch) to a `Reading`.
+
+        Args:
+          module: the Flax module, see `make`.
+        """
 
         def summarize(params: Params, batch: Batch) -> Reading:
             output = module.apply({"params": params}, batch)
@@ -120,7 +124,17 @@ def _agt(output: Output, batch: Batch) -> Reading:
 
 
 def _pool_selections(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns the words that more than half of the words select, and the share of open pairs."""
+    """Reduces the gates of pairs of words in all layers of SSAN to a gate for each word.
+
+    Args:
+      selections: the selections of the layers, with `gates` [B, M, T, T] over queries and keys, or
+        None; M is the number of heads, or 1 if they share a selector.
+      mask: bool [B, T], True at the words.
+
+    Returns:
+      Bool [B, T], True at the words that more than half of the words select, as a mean over layers
+      and heads; and the share of open pairs [B].
+    """
     gates = [s.gates for s in selections if s.gates is not None]
     if not gates:
         return mask, jnp.ones(len(mask))
@@ -191,7 +205,7 @@ class _Thresholded(models.GANetTask):
     """
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Any, Any]:
-        """Computes the metrics of a batch; see `gatedjax.training.Task`."""
+        """Computes (metrics, predictions) of a batch; see `gatedjax.training.Task.evaluate`."""
         variables, weight = {"params": params}, batch["weight"]
         output: Output = self.model.apply(variables, batch)
         density = self.model.config.gates.density

@@ -263,7 +263,14 @@ def train_config(options: TextOptions, epoch: int) -> TrainConfig:
 
 
 def _change_options(config: Config, changes: Mapping[str, object], option: str) -> Config:
-    """Returns a copy of a configuration with changed options, which have dotted names."""
+    """Returns a copy of a configuration with changed options.
+
+    Args:
+      config: the configuration, a dataclass.
+      changes: new values by the name of the option. The name of an option in a group may be dotted,
+        such as "gates.density".
+      option: the name of the argument that has the changes, for messages.
+    """
     values: Json = {}
     parts: dict[str, Json] = {}
     fields, paths = get_type_hints(type(config)), grouped_paths(type(config))

@@ -49,7 +49,7 @@ class Reading:
 
     @property
     def best(self) -> int:
-        """The number of the most probable candidate."""
+        """The number of the most probable candidate, its position in `candidates`."""
         return int(np.argmax(self.probabilities))
 
 
@@ -65,9 +65,9 @@ class Reader:
 
     Attributes:
       config: the configuration of the network.
-      data: the options with which the data of the run were prepared.
+      data: the options, by name, with which the data of the run were prepared.
       vocabulary: maps words to ids.
-      characters: the alphabet.
+      characters: the alphabet, which maps characters to ids.
       params: the parameters of the network.
     """
 

@@ -49,5 +49,5 @@ def load_run(folder: Path) -> TrainedModel:
 
 
 def data_of(folder: Path) -> str:
-    """Returns the name of the data set of a run."""
+    """Returns the name of the data set of a run, from config.json in its work folder."""
     return str(read_json(folder / "config.json", "config")["config"].get("data", {}).get("name"))

@@ -37,7 +37,7 @@ def shapes(word: str) -> tuple[str, ...]:
 
 
 def common_shapes(words: Iterable[str]) -> list[str]:
-    """Returns the shapes that at least three of the words have, sorted."""
+    """Returns the shapes (see `shapes`) that at least three of the words have, sorted."""
     counts = collections.Counter(shape for word in words for shape in shapes(word))
     return sorted(shape for shape, count in counts.items() if count >= _LEAST)
 

@@ -92,7 +92,11 @@ class Explanation:
                 )
 
     def to_json(self) -> Json:
-        """Returns a dict for `json.dumps`; classes are a list, because a class may be a number."""
+        """Returns a dict of the fields for `json.dumps`.
+
+        "probabilities" is a list of dicts with "label" and "probability", because a class may be a
+        number.
+        """
         return {
             "text": self.text,
             "label": self.label,
@@ -301,7 +305,10 @@ def _reading(e: Explanation) -> str:
 
 
 def _deciding(e: Explanation) -> Iterator[str]:
-    """Yields sentences about the words with the largest effects."""
+    """Yields sentences about the words with the largest effects on the prediction.
+
+    The first is about flipped gates, if there are any, and the last about removed words.
+    """
     for entries, deed in ((e.flips or (), "Flipping the gate of"), (e.removed, "Removing")):
         changes = {i: change for i, change in enumerate(entries) if change is not None}
         if len(changes) < len(entries):

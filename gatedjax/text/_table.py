@@ -112,7 +112,10 @@ class Form(Protocol):
         """Raises ValueError if the columns cannot be read from this source."""
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields all rows, from the first row on."""
+        """Yields all rows, from the first row on: the values as `Cells`, or an `Aside`.
+
+        The values are those of `columns.wanted`, in this order.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,7 +274,14 @@ def check_names(
 
 
 def suggest(names: Sequence[str], columns: Columns) -> str:
-    """Returns the options that select the likely columns, or "" if these are not clear."""
+    """Returns options of the command line that select the likely columns, or "" if unclear.
+
+    An example is "--text review --label stars".
+
+    Args:
+      names: the names of the columns of the file.
+      columns: the columns that were asked for, some of which are missing.
+    """
     unused = [name for name in names if name.strip() and name not in columns.wanted]
     assigned: dict[str, str] = {name: name for name in columns.wanted if name in names}
     roles = ("text",) if len(columns.inputs) == 1 else ("premise", "hypothesis")

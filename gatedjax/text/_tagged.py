@@ -98,8 +98,8 @@ class Sentences(NamedTuple):
     """Sentences as rows of ids, and rows of tags with the same lengths.
 
     Attributes:
-      words: the ids of the words of each sentence.
-      tags: the positions of the tags of each sentence.
+      words: for each sentence of n words an int array [n] of their ids.
+      tags: for each sentence an int array [n] of the positions of its tags among all tags.
     """
 
     words: Sequence[np.ndarray]
@@ -133,12 +133,12 @@ class TagRule:
         self._sure = np.eye(tags)
 
     def probabilities(self, ids: np.ndarray) -> np.ndarray:
-        """Returns float64 [n, C]: 1 at the tag of each word, else 0."""
+        """Returns float64 [n, C] for the ids [n] of words: 1 at the tag of each word, else 0."""
         return self._sure[self._best[ids]]
 
 
 def is_bio(tags: Iterable[Label]) -> bool:
-    """Returns whether the tags mark spans, that is, whether all of them are O, B-X or I-X."""
+    """Returns True if the tags mark spans, that is, if all of them are O, B-X or I-X."""
     names = set(map(str, tags)) - {"O"}
     return bool(names) and all(name[:2] in ("B-", "I-") and len(name) > 2 for name in names)
 
@@ -211,13 +211,22 @@ class Scorer:
 
 
 def render_score(metrics: Json) -> str:
-    """Formats the word accuracy, and the F1 of spans if the tags mark spans."""
+    """Formats the word accuracy, and the F1 of spans if the tags mark spans.
+
+    An example is "0.9512 (span F1 0.8040)". `metrics` is a result of `Scorer.metrics`.
+    """
     spans = metrics["spans"]
     return f"{metrics['accuracy']:.4f}" + (f" (span F1 {spans['f1']:.4f})" if spans else "")
 
 
 def rule_metrics(rule: TagRule, sentences: Sentences, tags: Sequence[Label]) -> Json:
-    """Computes the metrics of the rule on sentences; see `Scorer.metrics`."""
+    """Computes the metrics of the rule on sentences; see `Scorer.metrics`.
+
+    Args:
+      rule: the rule.
+      sentences: the sentences with their true tags.
+      tags: the names of the tags.
+    """
     scorer = Scorer(tags)
     for ids, gold in zip(*sentences, strict=True):
         scorer.add(gold, rule.probabilities(ids), np.zeros(len(ids), bool))

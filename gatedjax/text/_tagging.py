@@ -41,7 +41,7 @@ class Tagging:
     probabilities: tuple[float, ...]
 
     def to_json(self) -> Json:
-        """Returns the line of `gatedjax predict` as a dict."""
+        """Returns the line of `gatedjax predict` as a dict: "words", "tags", "probabilities"."""
         return {
             "words": list(self.words),
             "tags": list(self.tags),
@@ -99,7 +99,14 @@ def _words(sentence: str | Sequence[str]) -> tuple[str, ...] | Failure:
 def word_probabilities(
     model: TrainedModel, sentences: Sequence[tuple[str, ...]]
 ) -> list[np.ndarray]:
-    """Computes the probabilities of the tags, [n, C] for each sentence of n words."""
+    """Computes the probabilities of the tags, [n, C], for each sentence of n words.
+
+    Longer sentences than `model.max_len` are read in overlapping windows.
+
+    Args:
+      model: a model of the kind "tags".
+      sentences: the words of each sentence.
+    """
     places = [windows(len(words), model.max_len) for words in sentences]
     pieces = [
         # Words are converted to form NFC, because the words in training are.

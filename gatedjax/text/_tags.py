@@ -99,12 +99,16 @@ class Tags:
             yield aside or TaggedRecord(first, tuple(words), tuple(tags), self.name)
 
     def _is_comment(self, text: str, first: int) -> bool | None:
-        """Returns whether a line is a comment, or None if it may be a comment or a word.
+        """Returns True if a line is a comment, None if it may be a comment or a word, else False.
 
         "#" may also be a word, and "#film" is a word. Before a sentence "# O" is the word "#" with
         its tag if other lines with the same number of columns have the tag "O". "# newdoc" is a
         comment if no line has the tag "newdoc". Tags rarely have small letters or begin with a
         digit; for other texts, such as "# SYM", without a line with this tag, the result is None.
+
+        Args:
+          text: the line.
+          first: the number of the first line of the present sentence; 0 before a sentence.
         """
         if self.universal:
             return text.startswith("#")
@@ -118,7 +122,10 @@ class Tags:
         return True if any(map(str.islower, last)) or last[0].isdigit() else None
 
     def _kind_of(self, fields: list[str]) -> tuple[int, str]:
-        """Returns the number of columns and the tag of a line; "" if the line has only a word."""
+        """Returns the number of columns and the tag of a line, which is split into `fields`.
+
+        The tag is "" if the line has only a word.
+        """
         column = -1 if self.tag is None else self.tag
         if len(fields) == 1 or not -len(fields) <= column < len(fields):
             return len(fields), ""
@@ -126,7 +133,7 @@ class Tags:
 
     @functools.cached_property
     def _tags_by_columns(self) -> dict[int, set[str]]:
-        """The tags in lines that cannot be comments, by the number of columns.
+        """The set of tags in lines that cannot be comments, by the number of columns.
 
         The whole file is read for them, but only if a line before a sentence begins with "# ".
         """
@@ -203,7 +210,7 @@ class TagRows:
     """Tagged sentences in memory.
 
     Attributes:
-      rows: pairs of a list of words and a list of tags.
+      rows: for each sentence a pair: the list of its words, and the list of their tags.
       name: name of the data, for messages.
     """
 

@@ -64,7 +64,12 @@ neither the hash of the texts nor the configuration of the network."""
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Part:
-    """The texts for a purpose: training, validation or test."""
+    """The texts for a purpose: training, validation or test.
+
+    Attributes:
+      texts: for each text column the ids of each text; two columns for pairs.
+      labels: int32 [n], or a row of tags for each sentence.
+    """
 
     texts: tuple[Sequence[np.ndarray], ...]
     labels: Labels
@@ -73,7 +78,7 @@ class _Part:
         return np.max([[len(row) for row in rows] for rows in self.texts], axis=0)
 
     def ids(self, numbers: Iterable[int]) -> list[Ids]:
-        """Returns the ids of the texts at the given positions."""
+        """Returns a tuple per position in `numbers`: the ids of its text, or of both of a pair."""
         return [tuple(np.asarray(rows[i]) for rows in self.texts) for i in numbers]
 
     def batches(self, size: int, edges: Sequence[int], **options: Any) -> SequenceBatches:
@@ -90,7 +95,10 @@ class _Part:
         )
 
     def words(self, vocabulary: Vocabulary) -> Iterator[list[str]]:
-        """Yields the words of each example; "2:" marks the words of the second text of a pair."""
+        """Yields the list of words of each example; "2:" marks words of the second text of a pair.
+
+        `vocabulary` has the word of each id.
+        """
         names = vocabulary.words
         for row in zip(*self.texts, strict=True):
             words = [names[i] for i in row[0]]
@@ -234,7 +242,10 @@ def train_model(
 
 
 def _knows_options(folder: Path) -> bool:
-    """Returns False for the run of an older version, whose checkpoints do not have `OPTIONS`."""
+    """Returns False if a checkpoint in the work folder lacks `OPTIONS`, as in older versions.
+
+    It returns True if there is no checkpoint or it is damaged.
+    """
     store = CheckpointStore(folder / "checkpoints")
     latest = store.latest()
     if latest is None:
@@ -266,9 +277,13 @@ def _say_cut(corpus: Corpus, max_len: int, say: Say) -> None:
 
 
 def _rare(texts: int, tagged: bool) -> int:
-    """Returns the default of `min_count`.
+    """Returns the default of `min_count`, how often a word must occur to be in the vocabulary.
 
     Rare words, such as names, are dropped because they predict a class only by chance.
+
+    Args:
+      texts: the number of training texts.
+      tagged: True for tagged sentences.
     """
     if tagged or texts <= 5000:
         return 2 if tagged or texts > 1000 else 1
@@ -278,7 +293,19 @@ def _rare(texts: int, tagged: bool) -> int:
 def _words(
     kind: str, corpus: Corpus, excluded: np.ndarray, numbers: Numbers, options: TextOptions
 ) -> tuple[Vocabulary, np.ndarray, np.ndarray | None, str]:
-    """Returns (vocabulary, id for each number, vectors of a file or None, coverage as a text)."""
+    """Builds the vocabulary and reads the file of word vectors, if there is one.
+
+    Args:
+      kind: "text", "pair" or "tags".
+      corpus: the training texts.
+      excluded: int array, the positions of the validation texts in the corpus.
+      numbers: the numbers of the words in the corpus.
+      options: the options of the training.
+
+    Returns:
+      The vocabulary; int32 [numbers], the id for each number; the vectors [V, D] of the file, or
+      None without a file; and the size and coverage of the vocabulary as a text.
+    """
     min_count = options.min_count or _rare(len(corpus), corpus.is_tagged)
     path = None if options.embeddings is None else Path(options.embeddings).expanduser()
     extra_words: Iterable[str] = ()
@@ -323,7 +350,15 @@ def _parts(
     ids: np.ndarray | None = None,
     max_len: int | None = None,
 ) -> dict[str, _Part]:
-    """Returns the texts by purpose, with mapped ids, after the split of the rows."""
+    """Returns the texts by purpose: "train", "validation" and, if given, "test".
+
+    Args:
+      corpora: the texts of each file by purpose.
+      training_rows: int array, the positions of the training texts in `corpora["train"]`.
+      validation_rows: the positions of the validation texts there; empty if they have a file.
+      ids: an array that maps numbers of words to ids; None does not change the numbers.
+      max_len: number of words after which a text is cut; None does not cut.
+    """
     parts = {
         name: _Part(tuple(rows.renumber(ids, max_len) for rows in corpus.texts), corpus.labels)
         for name, corpus in corpora.items()
@@ -351,7 +386,16 @@ def _start(
     train: _Part,
     classes: int,
 ) -> np.ndarray | None:
-    """Returns the initial word vectors: of a file, or random vectors that begin with log-ratios."""
+    """Returns the initial word vectors, [V, D]: of a file, or random with log-ratios in front.
+
+    Args:
+      vectors: the vectors of a file, [V, D], or None.
+      entry: the network, which decides whether the first columns are log-ratios.
+      config: the configuration of the network, with the width D.
+      vocabulary: the vocabulary of V words.
+      train: the training texts, from which log-ratios are counted.
+      classes: the number of classes.
+    """
     width = getattr(config, "embedding_dim", None) or config.hidden
     if vectors is not None:
         if vectors.shape[1] != width:
@@ -384,7 +428,18 @@ def _fit(
     facts: Mapping[str, object],
     minutes: float | None,
 ) -> FitResult:
-    """Trains the network; the time limit includes the time of earlier parts of the run."""
+    """Trains the network and returns the result of `fit`.
+
+    Args:
+      task: the training task.
+      train: the batches of training.
+      validation: the batches of an evaluation.
+      config: the training options.
+      folder: the work folder.
+      facts: the settings that a checkpoint must share with the run.
+      minutes: the time limit, which includes the time of earlier parts of the run; None for no
+        limit.
+    """
     clock = folder / "seconds"
     used = _read_seconds(clock)
     began = time.monotonic()
@@ -412,7 +467,7 @@ def _fit(
 
 
 def _read_seconds(clock: Path) -> float:
-    """Reads the seconds of the earlier parts of a run; a damaged file counts as 0."""
+    """Reads the seconds of the earlier parts of a run from a file; without a good file it is 0."""
     try:
         used = float(clock.read_text())
     except (OSError, ValueError):
@@ -423,7 +478,18 @@ def _read_seconds(clock: Path) -> float:
 def _report(
     model: TrainedModel, parts: Mapping[str, _Part], edges: Sequence[int], say: Say
 ) -> Json:
-    """Returns scores of the model and of the linear baseline on validation and test texts."""
+    """Returns scores of the model and of the linear baseline on validation and test texts.
+
+    The dict has "validation" and "test", each a dict of `classification_metrics` with the density,
+    and "baseline" with its kind and its accuracy on these texts. The gate leak is in the test texts
+    if there are any, else in the validation texts.
+
+    Args:
+      model: the trained model.
+      parts: the texts by purpose, see `_parts`.
+      edges: the widths of batches.
+      say: called with each line of the report.
+    """
     train = parts["train"]
     baseline = LinearBaseline().fit(train.words(model.vocabulary), train.labels, len(model.classes))
     report: Json = {"baseline": {"kind": baseline.kind}}
@@ -457,12 +523,18 @@ def _worse(ours: Json, theirs: float) -> str:
 
 
 def _shapes(edges: Sequence[int]) -> Callable[[int], Shape]:
-    """Returns a function from a length to a batch shape, with the widths of training."""
+    """Returns a function from a number of words to a batch shape, with the widths of training.
+
+    `edges` are these widths in ascending order.
+    """
     return lambda length: (EVALUATED, edges[int(np.searchsorted(edges, length))])
 
 
 def _leak(model: TrainedModel, part: _Part, edges: Sequence[int]) -> Json | None:
-    """Measures the gate leak on a sample of texts, with the batch shapes of `_outputs`."""
+    """Measures the gate leak on a sample of texts, with the batch shapes of `_outputs`.
+
+    The result is that of `measure_leak`: a dict, or None if the leak is undefined.
+    """
     sample = Sample()
     for number in range(len(part.labels)):
         sample.add(number)
@@ -495,7 +567,11 @@ def _probabilities(
 def _outputs(
     model: TrainedModel, part: _Part, edges: Sequence[int]
 ) -> Iterator[tuple[list[int], list[Ids], dict[str, Any]]]:
-    """Yields the positions of the texts in each batch, their ids, and the output of the network."""
+    """Yields (numbers, texts, output) for batches of texts.
+
+    `numbers` is a list of the positions in `part` of the texts in the batch, `texts` are their ids,
+    and `output` is a `Reading`, with filler rows at its end.
+    """
     for numbers, shape in group_texts(part.lengths().tolist(), _shapes(edges)):
         texts = part.ids(numbers)
         yield numbers, texts, model.run(pad_texts(texts, shape))
@@ -509,7 +585,19 @@ def _report_tags(
     edges: Sequence[int],
     say: Say,
 ) -> Json:
-    """Returns the report for a tagger; the baseline has no unknown training words (`numbered`)."""
+    """Returns the report for a tagger: scores on the validation and test sentences by purpose.
+
+    "baseline" has the scores of the most frequent tag of each word.
+
+    Args:
+      model: the trained tagger.
+      parts: the sentences by purpose, with the ids of the vocabulary.
+      numbered: the sentences by purpose, with the numbers of `numbers` as ids, so that the baseline
+        has no unknown words in training.
+      numbers: the numbers of the words.
+      edges: the widths of batches.
+      say: called with each line of the report.
+    """
     classes = model.classes
     rule = TagRule(_sentences(numbered["train"]), len(numbers.ids), len(classes))
     report: Json = {"baseline": {"kind": RULE}}

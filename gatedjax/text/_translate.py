@@ -97,7 +97,7 @@ def run(
 
 
 def lines_of(text: str) -> list[str]:
-    r"""Returns the lines of a text; only "\n" and "\r\n" end a line."""
+    r"""Returns the lines of a text without their ends; only "\n" and "\r\n" end a line."""
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()

@@ -80,17 +80,25 @@ class Translator:
     search: SearchConfig
 
     def decode(self, params: Params, batch: Tree) -> jax.Array:
-        """Returns the best translation of each row of a batch, int [B, L]; a pure function."""
+        """Returns the best translation of each row of a batch; a pure function.
+
+        Args:
+          params: the parameters of the network.
+          batch: the padded sentences of the source language.
+
+        Returns:
+          Int [B, L], the ids of the pieces of the translations.
+        """
         return _decode(self.model, self.search, params, batch)
 
 
 def encode(bpe: gdata.BytePairs, texts: Sequence[str]) -> list[np.ndarray]:
-    """Encodes texts as int32 ids of pieces, with the stop token at the end."""
+    """Encodes each text as an int32 array [n] of ids of pieces, with the stop token at the end."""
     return [np.array([*ids, STOP], np.int32) for ids in bpe.encode_all(texts)]
 
 
 def parameters_like(model: SSANTranslator) -> Tree:
-    """Returns the shapes of the parameters of a network."""
+    """Returns the shapes and dtypes of the parameters of a network, in their tree."""
     stop, length = np.full((1, 1), STOP, np.int32), np.ones(1, np.int32)
     batch: Tree = {"tokens": stop, "targets": stop, "lengths": length, "target_lengths": length}
     return jax.eval_shape(lambda: SSANTranslationTask(model).init(jax.random.key(0), batch))

@@ -52,7 +52,7 @@ class WorkFolder:
         self._leave()
 
     def remove(self) -> str:
-        """Removes the files of the run; returns why the folder still exists, or ""."""
+        """Removes the files of the run; returns a text why the folder still exists, or ""."""
         try:
             foreign = remove_run(self.path, (LOCK,))
         except WorkdirBusy as error:  # Another program calls `fit` with the folder.

@@ -42,7 +42,7 @@ class ModeValues(NamedTuple):
     """The results of N texts under a kind of gate, for S draws; S is 1 if no gates are drawn.
 
     Attributes:
-      loss: the cross-entropy.
+      loss: the cross-entropy in nats.
       right: 1 if the label is predicted, else 0.
       density: the share of open words, or the mean of soft gates.
     """
@@ -83,7 +83,10 @@ class GateModes:
 
     @property
     def one_draw(self) -> tuple[float, float]:
-        """The standard deviations of mean loss and accuracy with one draw per text; exact."""
+        """The standard deviations of mean loss and accuracy with one draw per text; exact.
+
+        They are a pair (loss in nats, accuracy in [0, 1]).
+        """
         share = np.array([truth.right for truth in self.truths])
         sums = sum(truth.variance for truth in self.truths), float(np.sum(share * (1 - share)))
         loss, accuracy = (float(np.sqrt(max(x, 0.0))) / len(self.rows) for x in sums)
@@ -92,7 +95,8 @@ class GateModes:
     def record(self) -> Json:
         """Returns the settings and the results of each text as a dict for JSON.
 
-        Patterns are strings of 0 and 1.
+        "by_text" has a list with an entry per text for each quantity. "one_draw" has the deviations
+        of `one_draw`. Patterns are strings of 0 and 1.
         """
         loss, accuracy = self.one_draw
         truths = self.truths
@@ -176,7 +180,7 @@ def _sigmoid(logits: np.ndarray) -> np.ndarray:
 def _mean(values: np.ndarray) -> tuple[float, float | None]:
     """Returns the mean over draws and texts, and its standard error over draws.
 
-    The standard error is None for a single draw.
+    `values` is [S, N], for S draws and N texts. The standard error is None for a single draw.
     """
     draws = np.mean(values.astype(np.float64), axis=1)
     error = None
@@ -189,7 +193,7 @@ class StaticGANet(ByIdentity):
     """A GA-Net as a static argument of compiled programs. A call classifies pooled states."""
 
     def __call__(self, params: Params, pooled: Array) -> Array:
-        """Computes the class scores of pooled states."""
+        """Computes the class scores [k, C] of pooled states [k, D]."""
         return self.model.apply({"params": params}, pooled, method=GANet.from_pooled)
 
 
@@ -259,15 +263,15 @@ def _encode_batch(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Texts:
-    """The texts of a batch that are short enough, padded to the same length, as NumPy arrays.
+    """The N texts of a batch that are short enough, padded to the same length, as NumPy arrays.
 
     Attributes:
-      rows: the rows of the texts in the batch.
+      rows: int [N], the rows of the texts in the batch.
       left_out: the number of texts with too many words.
-      tokens: the token ids.
-      lengths: the number of words of each text.
-      labels: the true class of each text.
-      ids: the example id of each text, from which its draws derive.
+      tokens: int [N, T], the token ids.
+      lengths: int [N], the number of words of each text.
+      labels: int [N], the true class of each text.
+      ids: int [N], the example id of each text, from which its draws derive.
     """
 
     rows: np.ndarray
@@ -279,7 +283,17 @@ class Texts:
 
     @classmethod
     def of(cls, batch: Mapping[str, ArrayLike], longest: int) -> "Texts":
-        """Checks the batch and selects texts of 1 to `longest` words with a weight above 0."""
+        """Checks the batch and selects texts of 1 to `longest` words with a weight above 0.
+
+        Args:
+          batch: "tokens" [B, T], "lengths" [B] and "label" [B], and optionally "weight" [B] and
+            "example_id" [B].
+          longest: the largest number of words of a text, at most `MOST_WORDS`.
+
+        Raises:
+          ValueError: if `longest` is out of range, an array is missing or has another shape, or no
+            text is short enough.
+        """
         if not 1 <= longest <= MOST_WORDS:
             raise ValueError(f"longest must be in [1, {MOST_WORDS}], got {longest}")
         tokens, lengths = np.asarray(batch["tokens"]), np.asarray(batch["lengths"])
@@ -311,14 +325,15 @@ class Texts:
         return cls(rows, left_out, tokens_of_rows, lengths[rows], labels[rows], ids[rows])
 
     def select(self, indices: np.ndarray) -> "Texts":
-        """Returns the texts with the given indices."""
+        """Returns the texts with the given indices, an int array of positions from 0 to N - 1."""
         names = ("rows", "tokens", "lengths", "labels", "ids")
         return dataclasses.replace(self, **{name: getattr(self, name)[indices] for name in names})
 
     def batches(self) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
-        """Yields batches of the same shape, each with the number of its real texts.
+        """Yields (number of real texts, batch) for batches of the same shape.
 
-        The last batch is filled up with copies of the last text.
+        A batch has "tokens", "lengths", "label" and "example_id". The last batch is filled up with
+        copies of the last text.
         """
         size = min(_ROWS, len(self.rows))
         for begin in range(0, len(self.rows), size):
@@ -341,12 +356,14 @@ class Texts:
 def compute_truths(
     network: StaticGANet, params: Params, inputs: PatternInputs, centres: np.ndarray
 ) -> Iterator[tuple[np.ndarray, TextTruth]]:
-    """Yields the gate logits and the exact results of each text of a batch.
+    """Yields (gate logits, exact results) for each text of a batch.
+
+    The gate logits are float64 [n] for a text of n words; see `TextTruth` for the exact results.
 
     Args:
       network: the network.
       params: its parameters.
-      inputs: the arrays of all texts of the batch.
+      inputs: the arrays of all texts of the batch, with a leading axis over the texts.
       centres: the centre of `text_truth` for each text.
     """
     for i, centre in enumerate(centres):
@@ -363,9 +380,19 @@ def encode_texts(
     key: Key[Array, ""],
     temperature: float,
 ) -> Iterator[tuple[Tree, PatternInputs, dict[str, ModeValues]]]:
-    """Yields the results of `_encode_batch` for each batch of texts, as NumPy arrays.
+    """Yields (encoded, inputs, modes) for each batch of texts, as NumPy arrays.
 
-    Texts that fill up the last batch are removed, except from the result of `GANet.encode`.
+    Args:
+      network: the network.
+      params: its parameters.
+      texts: the texts.
+      draws: the number S of draws.
+      key: the key of the draws, which also depend on the ids of the texts.
+      temperature: the temperature of the relaxed gates.
+
+    Yields:
+      The result of `GANet.encode` for the batch, with the texts that fill it up; the arrays of each
+      text without these; and the values [S, texts] by kind of gate.
     """
     for real, batch in texts.batches():
         results = jax.device_get(
@@ -380,7 +407,7 @@ def encode_texts(
 
 
 def resolve_temperature(model: GANet, temperature: float | None) -> float:
-    """Returns the temperature, or the temperature of the configuration if it is None."""
+    """Returns `temperature`, or the temperature of the configuration of the model if it is None."""
     if temperature is None:
         return float(model.config.gates.temperature)
     check_positive(temperature=temperature)
@@ -468,10 +495,10 @@ class TextLoss(ByIdentity):
     def __call__(
         self, gates: Float[Array, " T"], params: Params, encoded: Tree, label: Array
     ) -> Float[Array, ""]:
-        """Computes the loss of a text under hard or soft gates.
+        """Computes the loss of a text under hard or soft gates, a scalar in nats.
 
         Args:
-          gates: the gates.
+          gates: the gates in [0, 1], a number for each word and each padded position.
           params: the parameters of the model.
           encoded: the result of `GANet.encode` for a batch with this text only.
           label: the true class.

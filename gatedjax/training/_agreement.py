@@ -33,8 +33,9 @@ def collect_shared_values(
 ) -> dict[str, Any]:
     """Returns the values that the processes of a run must share, by name.
 
-    These are settings, versions of packages, digests of programs and of data, and the shapes of
-    the parameters.
+    These are settings, versions of packages, digests of programs and of data, and the shapes of the
+    parameters. Examples of names are "train.seed", "program of loss" and "first batch, tokens". A
+    name has None if its value is unknown.
 
     Args:
       settings: settings of the run, see `settings_of`.
@@ -76,12 +77,12 @@ class Seen:
         self._hashes: dict[str, Any] = {}
 
     def add(self, batch: Batch) -> None:
-        """Adds the batch of a step."""
+        """Adds the batch of a step, a dict of arrays, to the hashes."""
         for name, digest in array_digests(batch).items():
             self._hashes.setdefault(name, hashlib.sha256()).update(digest.encode())
 
     def digests(self) -> dict[str, str]:
-        """Returns a hash for each array, over all batches that were added."""
+        """Returns a hash of 12 hex digits over all added batches, for the path of each array."""
         return {name: digest.hexdigest()[:12] for name, digest in self._hashes.items()}
 
     def compare(self, step: int, params: Any) -> None:

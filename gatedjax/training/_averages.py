@@ -66,7 +66,7 @@ def params_ema(decay: float) -> optax.GradientTransformation:
 
 
 def _wide(dtype: Any) -> Any:
-    """Returns float32 for floating-point dtypes of fewer bits, and other dtypes unchanged."""
+    """Returns float32 for a floating-point dtype of fewer than 32 bits; other dtypes unchanged."""
     is_narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
     return jnp.float32 if is_narrow else dtype
 
@@ -108,7 +108,11 @@ _AVERAGES = (EmaState, *_COMPUTED)
 
 
 def is_computed(opt_state: Any) -> bool:
-    """Returns True if `eval_params` computes its result, and False if it only looks it up."""
+    """Returns True if `eval_params` computes its result, and False if it only looks it up.
+
+    It is computed if a schedule-free or SAM state of Optax is anywhere in the optimiser state
+    `opt_state`.
+    """
     computed = lambda node: isinstance(node, _COMPUTED)  # noqa: E731
     return any(map(computed, jax.tree.leaves(opt_state, is_leaf=computed)))
 
@@ -124,7 +128,7 @@ def _move(node: Any, params: Any, point: Any) -> Any:
     """
 
     def take_unmasked(tree: Any) -> Any:
-        """Returns the parameters of the last step, masked where the tree is masked."""
+        """Returns `params`, with a masked node of Optax where `tree` has such a node."""
         return jax.tree.map(lambda x, p: x if is_masked(x) else p, tree, params, is_leaf=is_masked)
 
     if isinstance(node, EmaState):

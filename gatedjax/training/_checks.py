@@ -34,7 +34,13 @@ def check_config(config: Any) -> None:
 
 
 def check_optimizer(optimizer: Any, config: TrainConfig) -> Any:
-    """Returns the optimizer as an Optax transformation; None stays None.
+    """Returns the optimizer as an Optax transformation, or None if `optimizer` is None.
+
+    Args:
+      optimizer: the argument `optimizer` of `fit`: an Optax transformation, an `optax.MultiSteps`
+        or None.
+      config: the training options. If an optimizer is given, `config.optimizer` must be the
+        default.
 
     Raises:
       TypeError: if the optimizer is no Optax transformation.
@@ -108,14 +114,27 @@ def check_eval_params(point: Callable[..., Any], state: TrainState) -> None:
 
 
 def check_task(task: Any, evaluates: bool) -> None:
-    """Raises TypeError if a task lacks a method that the run calls."""
+    """Raises TypeError if a task lacks a method that the run calls.
+
+    Args:
+      task: the task, which must have the methods `init` and `loss`.
+      evaluates: True if the run has evaluation data; the task must then also have the method
+        `evaluate`.
+    """
     for name in ("init", "loss", "evaluate")[: 3 if evaluates else 2]:
         if not callable(getattr(task, name, None)):
             raise TypeError(f"task must have a method {name!r}, {type(task).__name__} has none")
 
 
 def check_batch(batch: Any, name: str) -> None:
-    """Raises TypeError or ValueError unless `batch` is a batch with at least one row."""
+    """Raises TypeError or ValueError unless `batch` is a dict of arrays with at least one row.
+
+    It must have "weight" [B] with B at least 1. The shapes of the other arrays are not checked.
+
+    Args:
+      batch: the object to check.
+      name: the name of the batch in the message, such as "evaluation batch 3".
+    """
     if not isinstance(batch, Mapping):
         raise TypeError(f"{name} must be a dict of arrays, got {type(batch).__name__}")
     if "weight" not in batch:
@@ -128,7 +147,11 @@ def check_batch(batch: Any, name: str) -> None:
 
 
 def first_batch(train_data: Any, num_steps: int) -> Batch:
-    """Returns the batch of step 0.
+    """Returns the batch of step 0, a dict of arrays, after checking the training data.
+
+    Args:
+      train_data: the training data of `fit`, with `train_data[step]` as the batch of a step.
+      num_steps: the number of steps of the run.
 
     Raises:
       TypeError, ValueError: if the training data cannot be indexed by a step, have fewer batches
@@ -157,7 +180,10 @@ def first_batch(train_data: Any, num_steps: int) -> Batch:
 
 
 def first_evaluation_batch(eval_data: Any) -> Batch | None:
-    """Returns the first batch of the evaluation data; None without evaluation data.
+    """Returns the first batch of the evaluation data, a dict of arrays; None without data.
+
+    Args:
+      eval_data: batches that can be iterated several times, or None.
 
     Raises:
       TypeError, ValueError: if the data can be iterated only once, or have no batches.

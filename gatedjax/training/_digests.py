@@ -49,7 +49,11 @@ _NUM_DEVICES = re.compile(r"sdy\.mesh @.*|mhlo\.num_partitions = \d+")
 
 
 def array_digests(tree: Any) -> dict[str, str]:
-    """Returns dtype, shape and a hash of each array in a batch or in parameters, by its path."""
+    """Returns a text for each array of a tree, by its dotted path.
+
+    The text, such as "float32[3, 4] 0f1e2d3c4b5a", has the dtype, the shape and the first 12 hex
+    digits of a hash of the array.
+    """
     # JAX would treat a mapping of another class than dict as a single leaf.
     leaves = jax.tree_util.tree_leaves_with_path(dict(tree) if isinstance(tree, Mapping) else tree)
     return {
@@ -64,7 +68,7 @@ def _array_digest(value: Any) -> str:
 
 
 def host_array(value: Any) -> np.ndarray:
-    """Copies an array to the host; PRNG keys become arrays of their bits."""
+    """Returns a copy of an array as a NumPy array; PRNG keys become the integers of their bits."""
     if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     return np.asarray(jax.device_get(value))
@@ -104,6 +108,11 @@ def _constants(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
 
     They are hashed separately, because a lowered program may have them as arguments, and its text
     has only the shapes of arguments.
+
+    Args:
+      jaxpr: a jaxpr, open or closed.
+      seen: the ids of the jaxprs that were visited, which the function extends. The caller passes
+        an empty set.
     """
     if id(jaxpr) in seen:
         return
@@ -119,9 +128,14 @@ def _constants(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
 def run_digests(
     task: AnyTask, state: TrainState, first: Batch, evaluation: Batch | None, eval_data: Any
 ) -> dict[str, Any]:
-    """Returns digests of the task and of the data of a run, by the names in `_TITLES`.
+    """Returns digests of the task and of the data of a run.
 
-    Python functions that a program calls back are not part of its digest.
+    The dict has a digest of each program, "init", "loss" and "evaluate", the paths of the "frozen"
+    parameters, "software" (versions of packages, and the backend), and the digests of the arrays of
+    the first batches by name, "train_data" and "eval_data". Without evaluation data "eval_data" is
+    {} and "evaluate" is missing. "eval_data" also has the number of batches, -1 if it is unknown. A
+    program that cannot be lowered has the digest None. Python functions that a program calls back
+    are not part of its digest.
 
     Args:
       task: the task.
@@ -171,9 +185,14 @@ def run_digests(
 
 
 def compared_digests(settings: dict[str, Any], digests: dict[str, Any]) -> dict[str, Any]:
-    """Returns the digests that are compared when a run continues from a checkpoint.
+    """Returns the part of `digests` that is compared when a run continues from a checkpoint.
 
-    A digest is left out if a setting has its name: the setting is compared instead.
+    A digest is left out if `settings` has an entry of its name ("init", "loss", "evaluate",
+    "train_data", ...): that setting is compared instead.
+
+    Args:
+      settings: the settings of the run by name, see `settings_of`.
+      digests: the result of `run_digests`.
     """
     return {k: v for k, v in digests.items() if k not in _TITLES or k not in settings}
 

@@ -42,9 +42,11 @@ class Update(NamedTuple):
 
     Attributes:
       step: the step before the update.
-      skipped: 1 if the update was skipped, else 0; one number per run.
+      skipped: 1.0 if the update was skipped, else 0.0: a scalar for a single run, else an array
+        with a number per run.
       running: the numbers of the runs that took part.
-      example_ids: the ids of the examples in the batch of each run; None without ids.
+      example_ids: for each run the ids of the examples in its batch, an int array [B] with -1 for
+        filler rows, or None if the batch has no ids.
     """
 
     step: int
@@ -54,13 +56,26 @@ class Update(NamedTuple):
 
 
 def _first_ids(ids: list[int], most: int = 8) -> str:
-    """Returns the first ids as text, for a message; metrics.jsonl has all ids."""
+    """Returns the first ids of examples as text for a message, such as "3, 7, 9".
+
+    Args:
+      ids: the ids of the examples of a batch.
+      most: the number of ids in the text. If there are more, the text ends with their number and
+        refers to metrics.jsonl, which has all of them.
+    """
     suffix = f", and {len(ids) - most} more in metrics.jsonl" if len(ids) > most else ""
     return f"{', '.join(map(str, ids[:most]))}{suffix}"
 
 
 def floats_of(metrics: Metrics) -> list[dict[str, float]]:
-    """Returns the values of the metrics of each run as Python floats, by name."""
+    """Returns a list with a dict for each run, from the name of a metric to its mean as a float.
+
+    For a single run the list has one dict.
+
+    Args:
+      metrics: metrics by name. For several runs side by side the sums and counts have an axis over
+        the runs.
+    """
     host = jax.tree.map(np.atleast_1d, jax.device_get(metrics))
     count = max((len(ratio.total) for ratio in host.values()), default=1)
     return [to_floats(jax.tree.map(lambda x, i=i: x[i], host)) for i in range(count)]
@@ -85,7 +100,11 @@ class Interval:
     cells: int = 0
 
     def count(self, batch: Batch) -> None:
-        """Adds a step with the tokens and the cells of its batch."""
+        """Adds a step: the number of real tokens, and of tokens and padding, in its batch.
+
+        They are counted from the arrays "tokens" [B, T] and "lengths" [B], and for questions about
+        documents from "document", "query" and their lengths.
+        """
         self.steps += 1
         for lengths, cells in _TEXTS:
             if lengths in batch and cells in batch:
@@ -93,7 +112,12 @@ class Interval:
                 self.cells += int(np.prod(np.shape(batch[cells])))
 
     def speeds(self) -> dict[str, float]:
-        """Returns steps and tokens per second without compilation, and the share of padding."""
+        """Returns the speeds of the interval and its share of padding, by name.
+
+        The names are "steps_per_s" and "tokens_per_s", without the time of compilation, "compile_s"
+        (seconds of compilation) and "padding" (a share in [0, 1]). Batches without texts have
+        neither "tokens_per_s" nor "padding".
+        """
         # An interval may be shorter than the resolution of the clock, so the divisor has a lower
         # limit.
         seconds = max(time.perf_counter() - self.began - self.compiling, 1e-9)
@@ -128,7 +152,7 @@ class Meter:
         self._updates: list[Update] = []
 
     def running(self) -> list[int]:
-        """Returns the numbers of the runs that have not ended."""
+        """Returns the numbers, from 0, of the runs that have not ended."""
         return [number for number, record in enumerate(self.records) if record.finished is None]
 
     def add(self, step: int, metrics: Metrics, batches: list[Batch]) -> None:
@@ -149,19 +173,33 @@ class Meter:
             self.interval.count(batches[0])
 
     def title(self, number: int) -> str:
-        """Returns the name of a run in messages."""
+        """Returns the part of a message that names run `number`, such as ", seed 1".
+
+        It is ": evaluation" for a single run.
+        """
         if self.alone:
             return ": evaluation"
         values = {k: v if isinstance(v, int) else f"{v:g}" for k, v in self.names[number].items()}
         return "".join(f", {name} {value}" for name, value in values.items())
 
     def write(self, number: int, line: Line) -> None:
-        """Writes a line of metrics.jsonl for a run."""
+        """Writes a line of metrics.jsonl for run `number`.
+
+        The entries in `names` that identify the run are added to the line; for a single run the
+        time is added.
+        """
         alone = {"time": round(time.time(), 3)} if self.alone else {}
         self._work.write(line | self.names[number] | alone)
 
     def log(self, step: int) -> None:
-        """Writes the means of the pending sums for each run, and resets the sums."""
+        """Writes the means of the pending sums for each unfinished run as lines of metrics.jsonl.
+
+        Afterwards the sums are empty. `step` is the number of steps so far, which the lines have as
+        "step".
+
+        Raises:
+          NonFiniteError: see `check_skipped`.
+        """
         self.check_skipped()
         values = floats_of(self.pending)
         speeds = self.interval.speeds() if self.alone else {}

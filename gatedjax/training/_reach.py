@@ -33,7 +33,7 @@ _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "remat2"
 def unreached_parameters(
     task: Any, state: Any, batch: Batch, check: Callable[..., None] | None = None
 ) -> frozenset[str]:
-    """Returns the paths of the parameters that have a gradient of 0 for all inputs.
+    """Returns the paths, such as "embed/table", of parameters with a gradient of 0 for all inputs.
 
     The program of the gradient is searched and not computed: no operation leads from such a
     parameter to the loss, or the gradient is multiplied by a constant 0. A gradient that is 0 only
@@ -43,7 +43,8 @@ def unreached_parameters(
       task: the task.
       state: the train state, or its shapes.
       batch: a batch of training.
-      check: called with the results of `call_loss` while it is traced.
+      check: called with the results (loss, metrics, carry, model_state) of `call_loss` while it is
+        traced.
     """
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Any, model_state: Any) -> Any:
@@ -104,12 +105,15 @@ class Reach:
         return cls(task, state, frozenset(unreached)) if unreached and is_new else None
 
     def look(self, batch: Batch) -> None:
-        """Removes the parameters that the gradient of a batch of another shape reaches."""
+        """Removes the parameters that the gradient of `batch` reaches from `paths`.
+
+        It is called for each batch of another shape, because a new shape may use other parameters.
+        """
         if self.paths:
             self.paths &= unreached_parameters(self.task, self.state, batch)
 
     def refuse(self) -> None:
-        """Raises ValueError if no gradient has reached some parameters by the first line."""
+        """Raises ValueError if `paths` is not empty: no gradient has reached these parameters."""
         paths = sorted(self.paths)
         if not paths:
             return
@@ -125,13 +129,21 @@ class Reach:
 
 
 def _by_path(params: Any) -> dict[str, Any]:
-    """Returns the parameters by path, such as "embed/table"."""
+    """Returns the leaves of the tree `params` by path, such as "embed/table"."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     return {jax.tree_util.keystr(p, simple=True, separator="/"): leaf for p, leaf in leaves}
 
 
 def _not_updated(tx: optax.GradientTransformation, state: Any) -> set[str]:
-    """Returns the paths of the parameters with an update of 0 or equal to the gradient."""
+    """Returns the paths of the parameters that an optimiser does not update.
+
+    Their update is 0 for all inputs, or it is the unchanged gradient, as for arrays that
+    `optax.masked` leaves out.
+
+    Args:
+      tx: the optimiser.
+      state: the train state, or its shapes.
+    """
 
     def update(grads: Any, params: Any, opt_state: Any) -> Any:
         # Some optimisers require a value. It does not change which parameters are updated.
@@ -148,7 +160,15 @@ def _not_updated(tx: optax.GradientTransformation, state: Any) -> set[str]:
 
 
 def _zeros(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[bool]) -> list[bool]:
-    """Returns for each result of a program True if it is 0, given the same for its inputs."""
+    """Returns for each result of a program True if it is 0 for all values of its inputs.
+
+    False means that the result may be nonzero.
+
+    Args:
+      jaxpr: the program.
+      consts: the values of its constants, in the order of `jaxpr.constvars`.
+      inputs: for each input of the program, True if it is known to be 0.
+    """
     zero_of = dict(zip(jaxpr.invars, inputs, strict=True))
     zero_of |= {v: _is_zero(x) for v, x in zip(jaxpr.constvars, consts, strict=True)}
 
@@ -162,7 +182,12 @@ def _zeros(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[bool]) -> list[
 
 
 def _results(equation: Any, zero: list[bool]) -> list[bool]:
-    """Returns for each result of an operation True if it is 0, given the same for its operands."""
+    """Returns for each result of an operation True if it must be 0.
+
+    Args:
+      equation: an equation of a jaxpr.
+      zero: for each operand of the equation, True if it is known to be 0.
+    """
     name, params, count = equation.primitive.name, equation.params, len(equation.outvars)
     if name in _LINEAR:
         return [all(zero)] * count
@@ -197,7 +222,14 @@ def _inner(program: Any, zero: list[bool]) -> list[bool]:
 
 
 def _scan_results(params: dict[str, Any], zero: list[bool]) -> list[bool]:
-    """Returns for each result of a scan True if it is 0; a carry must begin with 0 and stay 0."""
+    """Returns for each result of a `jax.lax.scan` True if it must be 0.
+
+    A carry must begin with 0 and stay 0.
+
+    Args:
+      params: the parameters of the equation of the scan.
+      zero: for each operand (constants, carries, scanned arrays), True if it is known to be 0.
+    """
     consts, carried = params["num_consts"], params["num_carry"]
     # A carry may become nonzero only in a later iteration, so the body is searched until the carry
     # that is known to be 0 does not shrink any more.

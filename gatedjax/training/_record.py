@@ -16,14 +16,14 @@ class Record:
 
     Attributes:
       step: the number of steps so far.
-      best_step: the step of the best evaluation.
+      best_step: the step of the best evaluation; 0 before the first evaluation.
       best_metrics: the metrics of the best evaluation; {} before the first evaluation.
       without_improvement: the number of evaluations since the best one.
       skipped_in_a_row: the number of skipped updates since the last update that was not skipped.
       finished: "done" after all steps, "early" after early stopping, None while the run goes on.
-      history: the metrics of all evaluations, each with its "step".
-      pending: sums and counts of metrics since the last line of metrics.jsonl. They are float32
-        values, which JSON stores exactly.
+      history: the metrics of all evaluations, oldest first, each with its "step".
+      pending: [sum, count] of each metric by name, since the last line of metrics.jsonl. They are
+        float32 values, which JSON stores exactly.
     """
 
     step: int = 0
@@ -37,7 +37,7 @@ class Record:
 
     @classmethod
     def from_json(cls, saved: Any) -> "Record":
-        """Returns the record in the JSON of a checkpoint.
+        """Returns the record for `saved`, the dict of its fields in the JSON of a checkpoint.
 
         Raises:
           ValueError: if a field is unknown, missing or of another form than a run writes it; the
@@ -84,7 +84,12 @@ class Record:
         return False
 
     def find_end_reason(self, step: int, config: TrainConfig) -> Literal["done", "early"] | None:
-        """Returns the reason why a run ends after a step; None if it goes on."""
+        """Returns the reason why a run ends after a step, "done" or "early"; None if it goes on.
+
+        Args:
+          step: the number of steps so far.
+          config: the training options, of which `num_steps` and `early_stop_patience` matter.
+        """
         if step >= config.num_steps:
             return "done"
         patience = config.early_stop_patience
@@ -111,7 +116,10 @@ def _are_evaluations(value: Any) -> bool:
 
 
 def _are_sums(value: Any, lanes: int | None = None) -> bool:
-    """Returns True for [total, count] by name, of a run or, with lists of numbers, of lanes."""
+    """Returns True if `value` is a dict of pairs [total, count] by the name of a metric.
+
+    Total and count are numbers if `lanes` is None, else lists of `lanes` numbers.
+    """
 
     def is_entry(x: Any) -> bool:
         if lanes is None:

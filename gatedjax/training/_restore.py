@@ -29,12 +29,13 @@ from gatedjax.training.step import TrainState, best_of
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """The contents of a checkpoint.
+    """The contents of a checkpoint. All arrays are NumPy arrays.
 
     Attributes:
-      run: the JSON record of the run, see `Record`.
-      state: the train state.
-      best: the best parameters so far, see `best_of`.
+      run: the JSON of the `Record` of a run; for runs side by side {"lanes": a record per run,
+        "step": ..., "pending": ...}.
+      state: the train state. For runs side by side each array has a leading axis over the runs.
+      best: the best parameters so far, see `best_of`, with the same leading axis.
     """
 
     run: dict[str, Any]
@@ -47,9 +48,9 @@ class Shared:
     """Entries that all checkpoints of a run record in addition to its progress.
 
     Attributes:
-      settings: the settings that a checkpoint must share with the run, see `settings_of`.
-      metadata: values that are recorded and not compared, see `fit`.
-      digests: digests of the task and of the data, see `run_digests`; they are compared.
+      settings: the settings that a checkpoint must share with the run, by name, see `settings_of`.
+      metadata: values by name that are recorded and not compared, see `fit`.
+      digests: digests of the task and of the data by name, see `run_digests`; they are compared.
     """
 
     settings: dict[str, Any]
@@ -77,7 +78,12 @@ def records_of(saved: Sequence[dict[str, Any]], step: int, config: TrainConfig) 
 def restore_everywhere(work: Workdir, shared: Shared, like: TrainState) -> Restored | None:
     """Calls `restore_or_begin` in process 0 and sends the result to the other processes.
 
-    The processes therefore need no shared disk. All processes must call it at the same point.
+    The processes therefore need no shared disk. All processes must call it at the same point. The
+    arguments and the result are those of `restore_or_begin`.
+
+    Raises:
+      RuntimeError: in the other processes, if `restore_or_begin` failed in process 0, which raises
+        the error itself.
     """
     if not work.several:
         return restore_or_begin(work, shared, like)

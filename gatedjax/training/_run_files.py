@@ -29,12 +29,19 @@ _FOLDERS = {
 
 
 def is_run(workdir: Path) -> bool:
-    """Returns True if a folder has the lock of a run, the first file that a run creates."""
+    """Returns True if a folder has a lock file of `fit` or of `gatedjax train`.
+
+    It is the first file that a run creates and the last that `remove_run` removes.
+    """
     return any(os.path.lexists(workdir / name) for name in (LOCK, TRAIN_LOCK))
 
 
 def foreign_files(workdir: Path) -> list[str]:
-    """Returns the names of the files in a folder; [] for the folder of a run."""
+    """Returns the sorted names of all entries of a folder that is not the folder of a run.
+
+    The list is empty if the folder has the lock file of a run (see `is_run`), whoever wrote the
+    remaining files, and if there is no such folder.
+    """
     return [] if not workdir.is_dir() or is_run(workdir) else sorted(os.listdir(workdir))
 
 
@@ -127,6 +134,6 @@ def _remove_contents(folder: Path, inside: re.Pattern[str]) -> None:
 
 
 def _unlink(file: Path) -> None:
-    """Removes a file if that is possible."""
+    """Removes a file; a file that is missing or cannot be removed is no error."""
     with contextlib.suppress(OSError):
         file.unlink()

@@ -51,12 +51,12 @@ def train_all_but(
 
 
 def is_masked(leaf: Any) -> bool:
-    """Returns True for the node that Optax puts in the place of a masked array."""
+    """Returns True if `leaf` is the node that Optax puts in the place of a masked array."""
     return isinstance(leaf, optax.MaskedNode)
 
 
 def fill_masked(tree: Any, params: Any) -> Any:
-    """Returns the tree with its masked nodes replaced by parameters."""
+    """Returns `tree` with each masked node of Optax replaced by the array of `params` there."""
     return jax.tree.map(lambda x, p: p if is_masked(x) else x, tree, params, is_leaf=is_masked)
 
 
@@ -97,7 +97,7 @@ def reset_where(
 
 
 def as_transformation(optimizer: Any) -> Any:
-    """Converts an `optax.MultiSteps` to a transformation; returns all else unchanged."""
+    """Converts an `optax.MultiSteps` to a transformation; returns any other object unchanged."""
     if isinstance(optimizer, optax.MultiSteps):
         # The method gradient_transformation() of MultiSteps would drop extra arguments.
         return optax.GradientTransformationExtraArgs(optimizer.init, optimizer.update)
@@ -135,7 +135,7 @@ def call_update(
 
 
 def is_key(leaf: Any) -> bool:
-    """Returns True for an array of typed PRNG keys."""
+    """Returns True if the array `leaf` has typed PRNG keys (`jax.random.key`)."""
     return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 

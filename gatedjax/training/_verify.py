@@ -38,7 +38,11 @@ def note_resume(step: int) -> None:
 
 
 def add_kill(on_event: Callable[[str, int], None] | None) -> Callable[[str, int], None]:
-    """Returns the given callback, extended to kill this process at the event in `KILL_AT`."""
+    """Returns the callback `on_event`, extended to kill this process at the event in `KILL_AT`.
+
+    The callback is called with the name of an event and a step, see `fit`. With `on_event` None it
+    only kills; without `KILL_AT` the given callback is returned.
+    """
     moment = os.environ.get(KILL_AT)
     if not moment:
         return on_event or (lambda name, step: None)
@@ -63,7 +67,10 @@ def add_kill(on_event: Callable[[str, int], None] | None) -> Callable[[str, int]
 
 
 def tree_digests(tree: Any) -> dict[str, str]:
-    """Returns the SHA-256 of dtype, shape and bytes of each leaf, by its dotted name."""
+    """Returns the SHA-256 of dtype, shape and bytes of each array of a tree, by its dotted name.
+
+    The name is a path such as "params.w"; a single array has the name "".
+    """
     return {name: leaf_hash(np.asarray(leaf)) for name, leaf in named_leaves(tree).items()}
 
 

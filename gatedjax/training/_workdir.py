@@ -28,7 +28,10 @@ OnLog = Callable[[Line], None] | None
 
 
 def _tensorboard(workdir: Path) -> Any:
-    """Returns a writer of TensorBoard events; None if no package for it is installed."""
+    """Returns a `SummaryWriter` of events into WORKDIR/tensorboard; None without a package for it.
+
+    The packages are tensorboardX and torch.
+    """
     for module in ("tensorboardX", "torch.utils.tensorboard"):
         try:
             writer = __import__(module, fromlist=["SummaryWriter"]).SummaryWriter
@@ -105,7 +108,12 @@ class Workdir:
         return self._log
 
     def show(self, step: int, resumed: bool) -> None:
-        """Starts the progress display, and TensorBoard events if they are configured."""
+        """Starts the progress display, and TensorBoard events if they are configured.
+
+        Args:
+          step: the step from which the run starts.
+          resumed: True if it continues from a checkpoint, which the display then reports.
+        """
         config = self.config
         self.view = ProgressView(config.num_steps, step, config.progress and self.writes)
         if config.tensorboard and self.writes:
@@ -122,7 +130,11 @@ class Workdir:
         self.view.notice(f"stopping {when}; again to stop now")
 
     def write(self, line: Line) -> None:
-        """Appends a line to metrics.jsonl, and passes it to `on_log` and TensorBoard."""
+        """Appends a line, a dict of JSON values, to metrics.jsonl.
+
+        The line is also passed to `on_log` and, for its floats, to TensorBoard; it needs the
+        entries "split" and "step". Before `take` nothing is written.
+        """
         if self._log is None:
             return
         self._log.write(line)
@@ -150,7 +162,7 @@ class Workdir:
         self.store.save(step, state, best, record)
 
     def report_saved(self) -> None:
-        """Reports the checkpoints that have become complete.
+        """Calls `on_event("saved", step)` for each checkpoint that has become complete.
 
         Raises:
           CheckpointNotSaved: if a save failed.
@@ -159,7 +171,7 @@ class Workdir:
             self.event("saved", step)
 
     def settle(self) -> None:
-        """Waits until all checkpoints are on disk."""
+        """Waits until all checkpoints are on disk, and reports them, see `report_saved`."""
         if self.writes:
             self.store.wait()
             self.check()
@@ -172,7 +184,11 @@ class Workdir:
 
 
 class Profile:
-    """A profiler trace in WORKDIR/profile, if `profile_steps` is set."""
+    """A profiler trace in WORKDIR/profile, if `profile_steps` in the training options is above 0.
+
+    Args:
+      work: the work folder with the training options.
+    """
 
     def __init__(self, work: Workdir) -> None:
         self._work, self._folder = work, work.path / "profile"

@@ -145,7 +145,14 @@ class CheckpointStore:
         self._saving = (step, task)
 
     def _write(self, step: int, trees: dict, leaves: dict, record: dict) -> None:
-        """Writes a step in the background, and removes the steps that it supersedes."""
+        """Writes a step in the background, and removes the steps that it supersedes.
+
+        Args:
+          step: the number of the checkpoint.
+          trees: {"state": ..., "best": ...}, trees of NumPy arrays with None for arrays of size 0.
+          leaves: for each of the two names all arrays by dotted name, arrays of size 0 included.
+          record: the JSON record.
+        """
         partial = self.directory / f"{step}.partial"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -248,7 +255,12 @@ class CheckpointStore:
     # -- reading -------------------------------------------------------------------------------
 
     def manifest(self, step: int) -> dict[str, Any]:
-        """Returns the manifest of a step, without checking the files that it lists."""
+        """Returns the manifest of a step, without checking the files that it lists.
+
+        It is a dict with "step", "time" (in seconds since 1970), "files" ({"size", "sha256"} of
+        each file by path) and "leaves" ([dtype and shape, hash] of each array by name, in "state"
+        and "best").
+        """
         return manifest.read_manifest(self.folder(step))
 
     def verify(self, step: int, *, arrays: bool = False) -> dict[str, Any]:
@@ -267,7 +279,9 @@ class CheckpointStore:
         return content
 
     def record(self, step: int) -> dict[str, Any]:
-        """Returns the JSON record of a step, after checking the hash of its file.
+        """Returns the JSON record of a step, the dict that `save` received.
+
+        The hash of its file is checked.
 
         Raises:
           CheckpointDamaged: if the file differs from the save.
@@ -393,7 +407,20 @@ class CheckpointStore:
 def _read_arrays(
     folder: Path, item: str, leaves: dict[str, Any], names: set[str]
 ) -> dict[str, np.ndarray]:
-    """Reads arrays, and checks their shapes and hashes with the manifest."""
+    """Reads arrays, and checks their shapes and hashes with the manifest.
+
+    Args:
+      folder: the folder of a step.
+      item: "state" or "best".
+      leaves: the entries [dtype and shape, hash] of this item in the manifest, by name.
+      names: the names of the arrays to read.
+
+    Returns:
+      The arrays by name.
+
+    Raises:
+      CheckpointDamaged: if the files cannot be read, or an array differs from the save.
+    """
     empty = {n: x for n, e in leaves.items() if (x := manifest.empty_array(e[0])) is not None}
     stored = {n: e[0] for n, e in leaves.items() if n not in empty}
     try:
@@ -480,7 +507,7 @@ def _orbax_record(folder: Path) -> dict[str, Any]:
 
 
 def _other_codecs(folder: Path) -> list[str]:
-    """Returns a line for each array with another compression than Orbax uses by default.
+    """Returns a line for each array in a folder that is not packed as Orbax packs it by default.
 
     A zstd or uncompressed chunk is unpacked up to the size of the array. A chunk of another codec
     would be unpacked completely, up to 2 GB, before its size is checked.
@@ -504,7 +531,16 @@ def _other_codecs(folder: Path) -> list[str]:
 
 
 def _orbax_arrays(folder: Path, saved: dict[str, str], names: set[str]) -> dict[str, np.ndarray]:
-    """Reads the named arrays; raises ValueError unless names and shapes are as in `saved`."""
+    """Reads the arrays `names` from a folder that Orbax wrote; returns them by dotted name.
+
+    Args:
+      folder: the folder of an item of a step.
+      saved: dtype and shape, such as "float32[3, 4]", of all arrays in the folder by name.
+      names: the names of the arrays to read.
+
+    Raises:
+      ValueError: if the arrays in the folder have other names, dtypes or shapes than in `saved`.
+    """
     from etils import epath
 
     ocp, alone = _orbax()

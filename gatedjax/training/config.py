@@ -246,7 +246,13 @@ TO_ZERO = ("cosine", "linear")
 
 
 def _schedule(config: OptimizerConfig, num_steps: int, learning_rate: Any) -> Any:
-    """Returns the learning rate, as a number or as a function of the step."""
+    """Returns the learning rate: a number, or a function from the number of updates to the rate.
+
+    Args:
+      config: the options of the optimizer.
+      num_steps: the step at which a cosine or linear schedule reaches 0.
+      learning_rate: a peak learning rate in place of the configured one, or None.
+    """
     peak: Any = config.learning_rate if learning_rate is None else learning_rate
     # A number needs no counter of steps in the state of the optimiser, a schedule does.
     if config.schedule == "constant" and not config.warmup_steps:
@@ -274,7 +280,13 @@ def _schedule(config: OptimizerConfig, num_steps: int, learning_rate: Any) -> An
 def _forgetful(
     config: OptimizerConfig, rate: Any, adam: dict[str, Any]
 ) -> optax.GradientTransformation:
-    """Returns Adam or AdamW with moments that are reset at each fall of the staircase."""
+    """Returns Adam or AdamW with moments that are reset at each fall of the staircase.
+
+    Args:
+      config: the options of the optimizer; weight_decay above 0 makes it AdamW.
+      rate: the learning rate, see `_schedule`.
+      adam: keyword arguments of `optax.scale_by_adam`.
+    """
     begin = config.warmup_steps + config.decay_begin
 
     def falls(count: jax.Array) -> jax.Array:

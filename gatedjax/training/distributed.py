@@ -144,12 +144,15 @@ def _wait_for(address: str, timeout_s: float) -> None:
 
 
 def is_main() -> bool:
-    """Returns True in process 0, which writes logs, checkpoints and results."""
+    """Returns True in process 0, which writes logs, checkpoints and results; else False."""
     return jax.process_index() == 0
 
 
 def broadcast_json(text: str) -> str:
-    """Returns the text of process 0; all processes must call it at the same point."""
+    """Returns the `text` of process 0 in all processes.
+
+    All processes must call it at the same point; the texts of the other processes are not used.
+    """
     from jax.experimental import multihost_utils
 
     data = np.frombuffer(text.encode(), np.uint8) if is_main() else np.zeros(0, np.uint8)
@@ -161,9 +164,10 @@ def broadcast_json(text: str) -> str:
 
 
 def gather_text(text: str) -> list[str]:
-    """Returns the texts of all processes in their order; all must call it at the same point.
+    """Returns a list of the `text` of each process, in the order of the process numbers.
 
-    Only digests are sent if all texts are equal.
+    All processes must call it at the same point and get the same list. If all texts are equal, only
+    their digests are sent, because a digest is short.
     """
     from jax.experimental import multihost_utils
 
@@ -181,7 +185,10 @@ def gather_text(text: str) -> list[str]:
 
 
 def max_over_processes(number: int) -> int:
-    """Returns the largest number of all processes; all must call it at the same point."""
+    """Returns the largest `number` of all processes, in all processes.
+
+    All processes must call it at the same point.
+    """
     if jax.process_count() == 1:
         return number
     from jax.experimental import multihost_utils

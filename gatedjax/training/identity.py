@@ -38,7 +38,10 @@ class CheckpointMismatch(ValueError):
 def settings_of(
     source: object, config: TrainConfig, optimizer: str | None = None
 ) -> dict[str, Any]:
-    """Returns the settings that a checkpoint must share with a run.
+    """Returns the settings that a checkpoint must share with a run, nested dicts of JSON values.
+
+    They are the entries of `source`, the training options below "train" and, if given, the digest
+    of an optimizer as "optimizer", which replaces the options of the configured optimizer.
 
     Args:
       source: the argument `settings` of `fit`. Entries of its "train" replace training options.
@@ -60,7 +63,7 @@ def settings_of(
 
 
 def metadata_of(source: object) -> dict[str, Any]:
-    """Returns the argument `metadata` of `fit` as a dict of JSON values.
+    """Returns the argument `metadata` of `fit` as a dict of JSON values; {} for None.
 
     Raises:
       TypeError: if it is neither a mapping nor a dataclass, or has a value that JSON cannot
@@ -77,10 +80,11 @@ def _mapping(name: str, source: object) -> dict[str, Any]:
 
 
 def saved_settings(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings in the record of a checkpoint; {} if another program wrote it.
+    """Returns the settings in the record of a checkpoint, nested dicts by name.
 
-    Before 0.1.0 the settings were in the metadata of the record, and a run of `experiments` had its
-    training options below "config". They are returned in the present layout.
+    The result is {} if another program wrote the record. Before 0.1.0 the settings were in the
+    metadata of the record, and a run of `experiments` had its training options below "config". They
+    are returned in the present layout.
     """
     if "settings" in record:
         return record["settings"]
@@ -93,7 +97,10 @@ def saved_settings(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def saved_description(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings and the metadata in the record of a checkpoint, as in config.json."""
+    """Returns the settings and the metadata in the record of a checkpoint, in one dict by name.
+
+    config.json has the same entries.
+    """
     return saved_settings(record) | record.get("metadata", {})
 
 
@@ -222,17 +229,24 @@ def named_leaves(tree: Any) -> dict[str, Any]:
 
 
 def describe(array: Any) -> str:
-    """Returns dtype and shape as text, such as "float32[3, 4]"."""
+    """Returns dtype and shape of an array, or of an object with both, such as "float32[3, 4]"."""
     return f"{np.dtype(array.dtype)}{list(array.shape)}"
 
 
 def describe_arrays(tree: Any) -> dict[str, str]:
-    """Returns dtype and shape of each array by name, see `describe`."""
+    """Returns dtype and shape of each array of a tree, such as "float32[3, 4]", by dotted name.
+
+    The names are those of `named_leaves`. The leaves may be arrays or their shapes and dtypes.
+    """
     return {name: describe(leaf) for name, leaf in named_leaves(tree).items()}
 
 
 def differences(saved: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
-    """Returns a line for each array that differs between two results of `describe_arrays`."""
+    """Returns a line for each array that differs between two results of `describe_arrays`.
+
+    A line such as "w: saved float32[3], now float32[4]" has the name and both descriptions;
+    "nothing" stands for an array that only the other result has. Lines are sorted by name.
+    """
     return [
         f"{name}: saved {saved.get(name, 'nothing')}, now {current.get(name, 'nothing')}"
         for name in sorted(saved.keys() | current.keys())

@@ -110,6 +110,11 @@ def lanes_of(config: TrainConfig) -> list[Lane]:
 def _vary(task: Any, name: str, value: Any) -> Any:
     """Returns a copy of the task with another value for a number.
 
+    Args:
+      task: the task, with the numbers that it can vary in its attribute `sweepable`.
+      name: the name of the number, such as "penalty".
+      value: the new value, a number or a traced scalar.
+
     Raises:
       ValueError: if the task cannot vary that number.
     """
@@ -167,6 +172,15 @@ class _Lanes:
 
     All devices have equally many lanes. Lanes that are added for this are neither reported nor
     saved, so that a run can continue on another number of devices.
+
+    Args:
+      task: the task.
+      lanes: the runs.
+      train_data: the training data of each run.
+      eval_data: see `fit_lanes`.
+      config: the training options.
+      devices: the devices to use.
+      initial: the state and the best parameters at the start, with a leading axis over the runs.
     """
 
     def __init__(
@@ -289,7 +303,10 @@ def _begin(
     metadata: object,
     devices: Sequence[jax.Device],
 ) -> TrainingRun:
-    """Checks the arguments of `fit_lanes`, then restores the lanes or initialises them."""
+    """Checks the arguments of `fit_lanes`, then restores the lanes or initialises them.
+
+    It returns the variables of the training loop.
+    """
     config, compared = work.config, settings_of(settings, work.config)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen_parameters(task))
     data = {lane.seed: train_data(lane.seed) for lane in lanes}

@@ -40,7 +40,11 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path, *keys: str) -> Any:
-    """Reads a JSON file that a command wrote.
+    """Reads a JSON file that a command wrote, and returns its value.
+
+    Args:
+      path: the file.
+      *keys: names that the value must have at the top, if it has to be a JSON object with them.
 
     Raises:
       ValueError: if the file is damaged or lacks one of the keys; the message names the file.
@@ -84,7 +88,10 @@ def _commit() -> str | None:
 
 
 def _clean() -> bool | None:
-    """Returns True if all tracked Python files are as in the commit; None outside a repository."""
+    """Returns True if all tracked Python files are as in the commit, else False.
+
+    It returns None outside a repository.
+    """
     this_file = Path(__file__)
     if _git(this_file.parent, "ls-files", "--error-unmatch", "--", this_file.name) is None:
         return None
@@ -93,9 +100,9 @@ def _clean() -> bool | None:
 
 
 def versions() -> dict[str, str | None]:
-    """Returns the versions of gatedjax and of the packages that its results depend on.
+    """Returns the versions of Python packages that results depend on, by the name of the package.
 
-    The version of a package that is not installed is None.
+    The first is gatedjax. The version of a package that is not installed is None.
     """
     return {"gatedjax": __version__, **{name: _version(name) for name in PACKAGES}}
 
@@ -144,7 +151,14 @@ def _git(folder: Path, *command: str) -> str | None:
 
 
 def environment(seed: int) -> dict[str, Any]:
-    """Returns the versions, the devices, the code and the seed of this process, as JSON values."""
+    """Returns a dict of JSON values that describes this process, for environment.json.
+
+    It has the keys "versions" (by package), "python", "platform", "devices" (a list of names),
+    "backend", "processor", "commit" and "clean" (see `source`), and "seed".
+
+    Args:
+      seed: the seed of the run.
+    """
     return {
         "versions": versions(),
         "python": platform.python_version(),
@@ -158,7 +172,9 @@ def environment(seed: int) -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> list[tuple[int, str]] | None:
-    """Returns the lines of a metrics.jsonl as pairs (step, line); None without a file.
+    """Returns the lines of a metrics.jsonl as pairs (step, line); None if there is no file.
+
+    The step is the number in the "step" entry of the line, and the line is its text.
 
     Raises:
       ValueError: if a line is JSON that no run has written; the message names file and line.
@@ -224,7 +240,10 @@ class MetricsLog:
         self._file = self.path.open("a", encoding="utf-8")
 
     def write(self, record: dict[str, Any]) -> None:
-        """Appends a line and flushes it; NaN and infinities become null."""
+        """Appends a dict of JSON values as a line and flushes it.
+
+        NaN and infinities become null.
+        """
         assert self._file is not None, "begin() comes first"
         self._file.write(to_json(record) + "\n")
         self._file.flush()

@@ -66,9 +66,9 @@ class FitResult:
     Attributes:
       state: the last train state.
       best_params: the parameters of the best evaluation; without evaluation data the last ones.
-      best_step: the step of the best evaluation.
-      best_metrics: the metrics of the best evaluation.
-      history: the metrics of all evaluations, each with its "step".
+      best_step: the step of the best evaluation; without evaluation data the last step.
+      best_metrics: the metrics of the best evaluation by name; {} without evaluation data.
+      history: the metrics of all evaluations by name, oldest first, each with its "step".
       stopped: "done" after all steps, "early" after early stopping, "signal" after a signal.
       steps: the number of updates, including those before the run was continued.
       compilations: the number of step functions that this call compiled.
@@ -109,34 +109,74 @@ class StoppedBySignal(SystemExit):
 
 
 class Engine(Protocol):
-    """The arrays of a run, or of several runs side by side, and the functions that change them."""
+    """The arrays of a run, or of several runs side by side, and the functions that change them.
+
+    Attributes:
+      state: the train state; for several runs its arrays have a leading axis over the runs.
+      eval_data: the evaluation data, or None.
+    """
 
     state: TrainState
     eval_data: Any
 
     def batches(self, start: int) -> Iterator[list[Batch]]:
-        """Yields for each step, from `start` on, a list with the batch of each run."""
+        """Yields for each step, from `start` on, a list with the batch of each run.
+
+        A single run gives lists of one batch.
+        """
 
     def advance(self, batches: list[Batch], running: list[int]) -> Metrics:
-        """Trains the runs with the numbers `running` for a step and returns its metrics."""
+        """Trains runs for a step and returns the metrics of the step.
+
+        Args:
+          batches: the batch of each run, finished runs included.
+          running: the numbers of the runs that have not ended; the state of the remaining runs does
+            not change.
+
+        Returns:
+          The sums and counts of metrics by name; for several runs side by side with an axis over
+          the runs.
+        """
 
     def evaluate(self) -> tuple[Metrics, bool]:
-        """Returns the metrics on the evaluation data, and True if the evaluation was compiled."""
+        """Evaluates all runs on the evaluation data.
+
+        Returns:
+          The metrics by name, with an axis over the runs if there are several; and True if the
+          evaluation was compiled by this call.
+        """
 
     def keep_best(self, numbers: list[int]) -> None:
-        """Stores the present parameters of these runs as their best ones."""
+        """Stores the present parameters of the runs with these numbers as their best ones."""
 
     def fetch_carry(self) -> Carry:
-        """Returns the carried state as NumPy arrays; all processes must call it."""
+        """Returns the carried state of a `StatefulTask` as NumPy arrays; None for other tasks.
+
+        All processes must call it.
+        """
 
     def fetch(self, carry: Carry, records: list[Record]) -> tuple[TrainState, Params]:
-        """Returns the train state and the best parameters as NumPy arrays.
+        """Returns the train state and the best parameters (see `best_of`) as NumPy arrays.
 
-        Before the first evaluation the best parameters are the last ones.
+        For several runs the arrays have a leading axis over the runs. Before the first evaluation
+        of a run its best parameters are the last ones.
+
+        Args:
+          carry: the result of `fetch_carry`.
+          records: the record of each run.
         """
 
     def to_record(self, step: int, records: list[Record], pending: Metrics) -> Line:
-        """Returns the progress of the runs for the JSON record of a checkpoint."""
+        """Returns the progress of the runs for the JSON record of a checkpoint.
+
+        It is a dict of the fields of the `Record` of a single run. For several runs it is {"lanes":
+        a dict per run, "step": `step`, "pending": sums and counts by name}.
+
+        Args:
+          step: the number of steps so far.
+          records: the record of each run.
+          pending: the sums and counts of metrics since the last line of metrics.jsonl.
+        """
 
     def compilations(self) -> int:
         """Returns the number of step functions that were compiled."""
@@ -288,14 +328,17 @@ def _decide(run: TrainingRun, at_end: bool) -> None:
 
 
 def _should_stop(run: TrainingRun, signals: Signals) -> bool:
-    """Returns True if a signal came; several processes agree on it at the steps where they log."""
+    """Returns True if a signal such as SIGTERM or Ctrl-C came and the run stops after this step.
+
+    Several processes agree on it, and only at the steps where they log; at other steps it is False.
+    """
     if run.work.several and run.step % run.work.config.log_every:
         return False
     return _find_signal(run, signals) is not None
 
 
 def _find_signal(run: TrainingRun, signals: Signals) -> int | None:
-    """Returns the number of a signal to any of the processes; None without a signal.
+    """Returns the number of a signal that came to any of the processes; None without a signal.
 
     All processes must call it at the same point, because all of them stop together.
     """
@@ -367,7 +410,19 @@ def results_of(run: TrainingRun, number: int | None) -> list[FitResult]:
 
 
 class _Single:
-    """The arrays of a run, spread over the devices of a `Parallel`; see `Engine`."""
+    """The arrays of a run, spread over the devices of a `Parallel`; see `Engine`.
+
+    Args:
+      task: the task.
+      tx: the Optax chain.
+      train_data: see `fit`.
+      eval_data: see `fit`.
+      config: the training options.
+      parallel: the devices.
+      initial: the state and the best parameters at the start.
+      rows: the number of rows of a batch without filler rows.
+      point: maps (params, opt_state) to the parameters to evaluate.
+    """
 
     def __init__(
         self,
@@ -444,7 +499,10 @@ def _begin(
     optimizer: optax.GradientTransformation | None,
     eval_params: Callable[[Any, Any], Any] | None,
 ) -> TrainingRun:
-    """Checks the arguments of `fit`, then restores the run or initialises it."""
+    """Checks the arguments of `fit`, then restores the run or initialises it.
+
+    It returns the variables of the training loop.
+    """
     config, frozen = work.config, frozen_parameters(task)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen)
     if optimizer is not None:

@@ -43,7 +43,7 @@ class CheckpointDamaged(ValueError):
 
 
 def leaf_hash(array: np.ndarray) -> str:
-    """Returns the SHA-256 of dtype, shape and bytes of an array."""
+    """Returns the SHA-256 of dtype, shape and bytes of an array as 64 hex digits."""
     digest = hashlib.sha256(f"{describe(array)}\n".encode())
     digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
@@ -66,8 +66,11 @@ def sync_folder(folder: Path) -> None:
 
 
 def _walk(folder: Path) -> tuple[dict[str, int], list[str], list[Path]]:
-    """Returns sizes of the plain files by relative path, a line for each link or other kind of
-    entry, and the folders.
+    """Walks through a folder without following links.
+
+    Returns:
+      The sizes in bytes of the plain files by relative path; a line for each link and each entry of
+      another kind; and the folder and its subfolders.
     """
     sizes, problems, folders = {}, [], [folder]
     if folder.is_symlink():
@@ -136,7 +139,12 @@ def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> 
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Reads the manifest of a step and checks its digest and its form.
+    """Reads the manifest of a step, and checks its digest and its form.
+
+    See `CheckpointStore.manifest` for its keys; it also has "format" and "digest".
+
+    Args:
+      folder: the folder of the step.
 
     Raises:
       CheckpointDamaged: if the manifest is missing or was changed.
@@ -165,7 +173,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _find_faults(content: dict[str, Any], folder: Path) -> list[str]:
-    """Returns the faults in the form of a manifest with a correct digest."""
+    """Returns a line for each fault in the form of a manifest with a correct digest.
+
+    Args:
+      content: the manifest.
+      folder: the folder of the step.
+    """
     if content.get("format") != _FORMAT:
         return [f"{NAME} has format {content.get('format')!r}, wanted {_FORMAT}"]
     if folder.name.isdecimal() and content.get("step") != int(folder.name):
@@ -199,7 +212,10 @@ def _find_faults(content: dict[str, Any], folder: Path) -> list[str]:
 
 
 def empty_array(entry: str) -> np.ndarray | None:
-    """Returns the array of an entry such as "float32[0, 3]"; None if it has numbers."""
+    """Returns an array of size 0 for its description, such as "float32[0, 3]".
+
+    It returns None if the array has elements or the description is wrong.
+    """
     dtype, _, shape = entry.partition("[")
     if not re.fullmatch(r"(\d{1,9}, ){0,63}\d{1,9}\]", shape):
         return None
@@ -211,7 +227,10 @@ def empty_array(entry: str) -> np.ndarray | None:
 
 
 def _count_bytes(entry: str) -> int:
-    """Returns the bytes of an array of an entry such as "float32[3, 4]"; 0 for a wrong entry."""
+    """Returns the size in bytes of the array of a description such as "float32[3, 4]".
+
+    It returns 0 for a wrong description.
+    """
     dtype, _, shape = entry.partition("[")
     if not re.fullmatch(r"(\d{1,18}(, \d{1,18}){0,63})?\]", shape):
         return 0  # a later comparison of the shapes refuses such an entry
@@ -222,7 +241,11 @@ def _count_bytes(entry: str) -> int:
 
 
 def find_excess(content: dict[str, Any]) -> str | None:
-    """Returns a message if the arrays in a manifest are too large for its files; else None."""
+    """Returns a message if the arrays in a manifest are too large for its files; else None.
+
+    `content` is the manifest, see `read_manifest`. The limit is `ROOM` + `PACKED` times the bytes
+    of the files.
+    """
     arrays = [entry for entries in content["leaves"].values() for entry in entries.values()]
     declared = sum(_count_bytes(entry[0]) for entry in arrays)
     file_bytes = sum(entry["size"] for entry in content["files"].values())
@@ -235,7 +258,7 @@ def find_excess(content: dict[str, Any]) -> str | None:
 
 
 def is_complete(folder: Path) -> bool:
-    """Returns True if the manifest is good and all files have the sizes in it."""
+    """Returns True if the folder of a step has a good manifest and files with the sizes in it."""
     try:
         return not _sizes(folder, read_manifest(folder)["files"])
     except (CheckpointDamaged, FileNotFoundError):

@@ -74,7 +74,10 @@ def merge(a: Metrics, b: Metrics) -> Metrics:
 
 
 def to_json(metrics: Mapping[str, Ratio]) -> dict[str, list]:
-    """Returns [total, count] by name, for JSON, which represents float32 values exactly."""
+    """Returns {name: [total, count]}, for JSON, which represents float32 values exactly.
+
+    Total and count are floats, or lists of floats for metrics of several runs side by side.
+    """
     return {
         name: [np.asarray(ratio.total).tolist(), np.asarray(ratio.count).tolist()]
         for name, ratio in jax.device_get(dict(metrics)).items()
@@ -82,7 +85,7 @@ def to_json(metrics: Mapping[str, Ratio]) -> dict[str, list]:
 
 
 def from_json(saved: Mapping[str, list]) -> Metrics:
-    """Returns the metrics from a result of `to_json`."""
+    """Returns the metrics, float32 sums and counts by name, from a result of `to_json`."""
     return {
         name: Ratio(total=jnp.array(total, jnp.float32), count=jnp.array(count, jnp.float32))
         for name, (total, count) in saved.items()

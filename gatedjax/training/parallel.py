@@ -102,7 +102,10 @@ class Parallel:
         )
 
     def replicate(self, tree: Any) -> Any:
-        """Returns the tree with a copy of each array on each device."""
+        """Returns a tree of arrays with a copy of each array on each device.
+
+        With "pmap" the copies are along a new first axis.
+        """
         if self.kind == "single":
             return jax.device_put(tree, self.devices[0])
         if self.kind == "sharding":
@@ -112,11 +115,11 @@ class Parallel:
         return self._put(tree, self._split)
 
     def local(self, tree: Any) -> Any:
-        """Returns replicated arrays as arrays on the first device of this process."""
+        """Returns a tree of replicated arrays as arrays on the first device of this process."""
         return jax.tree.map(lambda x: x.addressable_data(0), tree)
 
     def host(self, tree: Any) -> Any:
-        """Returns replicated arrays as NumPy arrays."""
+        """Returns a tree of replicated arrays as NumPy arrays, see `replicate`."""
         if self.kind == "pmap":
             tree = jax.tree.map(
                 lambda x: np.asarray(x.addressable_data(0)).reshape(x.shape[1:]), tree
@@ -124,11 +127,18 @@ class Parallel:
         return jax.device_get(tree)
 
     def shard(self, batch: Batch) -> Batch:
-        """Splits the rows of a batch over the devices, after adding filler rows if necessary."""
+        """Splits the rows of a batch over the devices, after adding filler rows if necessary.
+
+        The number of rows becomes a multiple of the number of devices times `accumulate`, see
+        `pad_rows`. With "pmap" the arrays have the shape [devices, rows per device, ...].
+        """
         return self._split_rows(pad_rows(batch, len(self.devices) * self.accumulate))
 
     def shard_carry(self, carry: Carry) -> Carry:
-        """Splits the carried state over the devices as `shard` splits the rows of batches."""
+        """Splits the carried state over the devices as `shard` splits the rows of batches.
+
+        Filler rows are 0; None stays None.
+        """
 
         def pad(array: Any) -> np.ndarray:
             array = np.asarray(array)
@@ -150,12 +160,20 @@ class Parallel:
         return self._put(tree, self._split)
 
     def place(self, state: TrainState) -> TrainState:
-        """Puts a train state on the devices: a copy on each, with the carried rows split."""
+        """Puts a train state on the devices.
+
+        The rows of its carry are split, see `shard_carry`; each device gets a copy of all else.
+        """
         replicated = self.replicate(dataclasses.replace(state, carry=None))
         return dataclasses.replace(replicated, carry=self.shard_carry(state.carry))
 
     def fetch_carry(self, carry: Carry, rows: int) -> Carry:
-        """Returns `rows` rows of the carried state as NumPy arrays; all processes must call it."""
+        """Returns the carried state as NumPy arrays with `rows` rows; all processes must call it.
+
+        Args:
+          carry: a carried state on the devices, see `shard_carry`.
+          rows: the number of rows without filler rows.
+        """
         if self.several_processes:
             carry = multihost_utils.process_allgather(carry, tiled=True)
         carry = jax.device_get(carry)
@@ -164,7 +182,12 @@ class Parallel:
         return jax.tree.map(lambda x: np.asarray(x)[:rows], carry)
 
     def fetch(self, state: TrainState, carry: Carry) -> TrainState:
-        """Returns a train state as NumPy arrays, with the result of `fetch_carry` as its carry."""
+        """Returns a train state on the devices as NumPy arrays.
+
+        Args:
+          state: the train state, see `place`.
+          carry: the result of `fetch_carry`, which becomes the carry of the returned state.
+        """
         return dataclasses.replace(self.host(dataclasses.replace(state, carry=None)), carry=carry)
 
     def _pmap(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -172,7 +195,7 @@ class Parallel:
         return jax.pmap(self._count_traces(function), axis_name="data", devices=devices, **options)
 
     def on_copies(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Compiles a function of replicated arrays with a replicated result."""
+        """Compiles a function of replicated trees, see `replicate`, with a replicated result."""
         if self.kind == "single":
             return jax.jit(function)
         if self.kind == "sharding":

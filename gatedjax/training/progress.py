@@ -14,7 +14,12 @@ SHOWN = ("loss", "accuracy", "density")
 
 
 def format_metrics(metrics: dict[str, Any]) -> str:
-    """Returns the most important metrics as text on a line."""
+    """Returns the most important metrics as text, such as "loss 0.5000, 12.0 steps/s, padding 3%".
+
+    Args:
+      metrics: metrics and speeds by name. Those named in `SHOWN`, the speeds of `Interval.speeds`
+        and the share of padding are shown; missing and None values are left out.
+    """
     parts = [f"{name} {metrics[name]:.4f}" for name in SHOWN if metrics.get(name) is not None]
     for name, unit in (("steps_per_s", "steps/s"), ("tokens_per_s", "tokens/s")):
         if metrics.get(name):
@@ -58,19 +63,24 @@ class ProgressView:
             self._bar.start()
 
     def phase(self, name: str) -> None:
-        """Shows the present phase: train, compile, evaluate or save."""
+        """Shows the name of the present phase: "train", "compile", "evaluate" or "save"."""
         if self._bar is not None:
             self._bar.update(self._task, description=name)
 
     def step(self, step: int) -> None:
-        """Moves the bar to a step."""
+        """Moves the bar to a step, the number of steps so far."""
         if self._bar is not None:
             seconds = self._seconds_left(step)
             clock = "" if seconds is None else str(datetime.timedelta(seconds=round(seconds)))
             self._bar.update(self._task, completed=step, left=clock)
 
     def once(self, seconds: float, steps: int = 0) -> None:
-        """Excludes time and steps that do not recur, such as compilation, from the estimate."""
+        """Excludes time that does not recur, such as compilation, from the estimate.
+
+        Args:
+          seconds: the time in seconds.
+          steps: the number of steps in this time.
+        """
         # Moving the start forward removes the time from the mean time of a step.
         self._start += seconds
         self._first += steps
@@ -83,7 +93,12 @@ class ProgressView:
         return (time.monotonic() - self._start) / done * (self._total - step)
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
-        """Shows the metrics of the last interval."""
+        """Shows the metrics of the last interval, on the bar or as a line.
+
+        Args:
+          step: the number of steps so far.
+          metrics: metrics by name, see `format_metrics`.
+        """
         note = format_metrics(metrics)
         if self._bar is not None:
             self._bar.update(self._task, note=note)

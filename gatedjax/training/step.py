@@ -137,6 +137,10 @@ def _with_carry(task: Any, check_loss: bool) -> Callable[..., Any]:
     """Returns the loss of a task of any kind with the same arguments and results for all kinds.
 
     It maps (params, batch, rngs, carry, model_state) to (loss, (metrics, (carry, model_state))).
+
+    Args:
+      task: the task.
+      check_loss: True adds the entry `MEAN_LOSS` to the metrics, see `refuse_mean_loss`.
     """
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Carry, model_state: Any) -> Any:
@@ -149,7 +153,13 @@ def _with_carry(task: Any, check_loss: bool) -> Callable[..., Any]:
 
 
 def _is_mean(total: jax.Array, loss: Ratio, rows: int) -> Ratio:
-    """Returns 1, else 0, as a `Ratio` if a loss is the mean of its metric "loss", not the sum."""
+    """Returns a `Ratio` with total 1 if a loss is the mean of its metric "loss", else with total 0.
+
+    Args:
+      total: the loss that a task returned, a scalar.
+      loss: its metric "loss".
+      rows: the number B of rows of the batch.
+    """
     # With a single row the mean equals the sum, so a total that equals the sum is never refused.
     # The tolerances cover the rounding of float32 sums.
     differs = jnp.abs(total - loss.total) > 0.01 * jnp.abs(loss.total)
@@ -187,7 +197,20 @@ def _summed_gradients(
     model_state: Any,
     parts: int,
 ) -> Any:
-    """(loss, (metrics, new)), and the gradient of the summed loss, in parts of the batch."""
+    """Computes the loss summed over the rows of a batch, and its gradient, in parts of the batch.
+
+    Args:
+      loss: the result of `_with_carry`.
+      params: the parameters.
+      batch: a batch with B rows.
+      rngs: a PRNG key for each stream.
+      carry: the carried state, or None.
+      model_state: the model state, or None.
+      parts: the number of parts, which must divide B.
+
+    Returns:
+      ((loss, (metrics, (carry, model_state))), grads), with the structure of `params` for `grads`.
+    """
     grad_fn = jax.value_and_grad(loss, has_aux=True)
     if parts == 1:
         return grad_fn(params, batch, rngs, carry, model_state)
@@ -221,7 +244,10 @@ def _summed_gradients(
 
 
 def refuse_parts(task: Any, accumulate: int) -> None:
-    """Raises ValueError for several parts of a batch if the task has a model state."""
+    """Raises ValueError if `accumulate`, the number of parts of a batch, is above 1 for this task.
+
+    Only a task with a model state is refused, because its state depends on the whole batch.
+    """
     if accumulate > 1 and has_model_state(task):
         raise ValueError(
             f"accumulate must be 1 for {type(task).__name__}, which has a model state: that is of "
@@ -230,7 +256,12 @@ def refuse_parts(task: Any, accumulate: int) -> None:
 
 
 def _own_rows(tree: Any, axis_name: str) -> Any:
-    """Returns the rows of this device from arrays with the rows of all devices of a mapped axis."""
+    """Returns the rows of this device from arrays with the rows of all devices of a mapped axis.
+
+    Args:
+      tree: a tree of arrays [devices x rows per device, ...].
+      axis_name: the name of the axis of `jax.pmap`.
+    """
     devices, index = jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name)
 
     def take_rows(value: jax.Array) -> jax.Array:

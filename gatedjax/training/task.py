@@ -32,7 +32,12 @@ class Task(Protocol):
     """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters for a PRNG key and batches with these shapes."""
+        """Returns the initial parameters.
+
+        Args:
+          key: a PRNG key.
+          batch: a batch with the names, shapes and dtypes of the batches in training.
+        """
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array]
@@ -49,7 +54,7 @@ class Task(Protocol):
         """
 
     def evaluate(self, params: Any, batch: Batch) -> tuple[dict[str, Ratio], dict[str, jax.Array]]:
-        """Returns metrics and predictions, both by name.
+        """Returns metrics and predictions, both by name, for parameters and a batch.
 
         The metrics must include `TrainConfig.best_metric`. The predictions are arrays with the
         leading axis B.
@@ -79,20 +84,27 @@ class StatefulTask(Protocol):
     """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters for a PRNG key and batches with these shapes."""
+        """Returns the initial parameters, see `Task.init`."""
 
     def init_carry(self, batch: Batch) -> Carry:
-        """Returns the carried state before the first batch, for batches with these shapes."""
+        """Returns the carried state before the first batch, a tree of arrays [B, ...].
+
+        `batch` has the shapes of the batches in training.
+        """
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], carry: Carry
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Carry]]:
-        """Returns the loss summed over the real rows, and (metrics, new carry); see `Task.loss`."""
+        """Returns (loss, (metrics, new carry)), with the loss summed over the real rows.
+
+        The carry is a tree of arrays with the leading axis B. See `Task.loss` for the metrics and
+        the remaining arguments.
+        """
 
     def evaluate(
         self, params: Any, batch: Batch, carry: Carry
     ) -> tuple[dict[str, Ratio], dict[str, jax.Array], Carry]:
-        """Returns metrics and predictions, see `Task.evaluate`, and the new carry."""
+        """Returns (metrics, predictions, new carry); see `Task.evaluate` and `loss`."""
 
 
 @runtime_checkable
@@ -125,23 +137,24 @@ class ModelStateTask(Protocol):
     """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters for a PRNG key and batches with these shapes."""
+        """Returns the initial parameters, see `Task.init`."""
 
     def init_model_state(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the model state before the first step, with the same arguments as `init`."""
+        """Returns the model state before the first step, a tree of arrays; see `Task.init`."""
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], model_state: Any
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Any]]:
-        """Returns the loss summed over the real rows, and (metrics, new model state).
+        """Returns (loss, (metrics, new model state)), with the loss summed over the real rows.
 
-        The new model state has the structure, shapes and dtypes of the old one.
+        The new model state has the structure, shapes and dtypes of the old one. See `Task.loss` for
+        the metrics and the remaining arguments.
         """
 
     def evaluate(
         self, params: Any, batch: Batch, model_state: Any
     ) -> tuple[dict[str, Ratio], dict[str, jax.Array]]:
-        """Returns metrics and predictions, see `Task.evaluate`."""
+        """Returns (metrics, predictions), see `Task.evaluate`; the model state is not changed."""
 
 
 AnyTask = Task | StatefulTask | ModelStateTask
@@ -167,7 +180,8 @@ def call_loss(
 ) -> tuple[jax.Array, dict[str, Ratio], Carry, Any]:
     """Calls the loss of a task of any kind; returns (loss, metrics, carry, model_state).
 
-    For a task without a carry or without a model state the argument of that name is returned.
+    For a task without a carry or without a model state the argument of that name is returned. See
+    `Task.loss` for the arguments.
 
     Raises:
       TypeError: if the result of the loss is not of the form for this kind of task.
@@ -190,6 +204,9 @@ def call_evaluate(
 ) -> tuple[dict[str, Ratio], dict[str, jax.Array], Carry]:
     """Calls `evaluate` of a task of any kind; returns (metrics, predictions, carry).
 
+    For a task without a carry the argument `carry` is returned. See `Task.evaluate` for the
+    arguments.
+
     Raises:
       TypeError: if the result is not of the form for this kind of task.
     """
@@ -202,7 +219,11 @@ def call_evaluate(
 
 
 def _extra(task: Any, carry: Carry, model_state: Any) -> dict[str, Any]:
-    """Returns the arguments of a loss after parameters, batch and random streams, by name."""
+    """Returns the states that the loss of a task takes after its random streams, by name.
+
+    The dict has "carry" if the task carries rows and "model_state" if it has a model state, in this
+    order.
+    """
     return ({"carry": carry} if is_stateful(task) else {}) | (
         {"model_state": model_state} if has_model_state(task) else {}
     )

@@ -142,11 +142,11 @@ def test_a_workdir_that_is_a_file_is_refused_before_the_data_are_read(
     file.touch()
     message = refused(command(paper), ["--workdir", str(file / below)], capsys)
     assert "Errno" not in message
-    assert message.endswith(f"{file} is a file, a folder is wanted")
+    assert message.endswith(f"{file} must be a folder, got a file")
     for option in ("--runs", "--results"):
         args = ["render", option, str(file / below)]
         message = refused(command(paper, "tables"), args, capsys)
-        assert message.endswith(f"{file} is a file, a folder is wanted")
+        assert message.endswith(f"{file} must be a folder, got a file")
     assert file.read_bytes() == b""
 
 

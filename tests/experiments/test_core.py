@@ -497,7 +497,7 @@ def test_a_results_folder_that_cannot_be_made_is_one_line(tmp_path, capsys):
     )
     assert message.startswith("error: ")
     assert str(blocked) in plain(message)
-    assert re.search("is a file, a folder is wanted", message)
+    assert re.search("must be a folder, got a file", message)
 
 
 def test_a_run_that_diverges_has_a_record_and_the_others_go_on(tmp_path, capsys):
