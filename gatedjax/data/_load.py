@@ -29,9 +29,11 @@ class Found(Exception):
 
 @contextlib.contextmanager
 def looking() -> Iterator[None]:
-    """Makes `load` check for files only: it raises `Found`, or an error for missing files.
+    """Makes `load` check for files only, inside a `with` block.
 
-    A command that reads many files can check in milliseconds that its first data set exists.
+    There `load` returns no source: it raises `Found` if the files of the data set exist, or
+    FileNotFoundError if they do not. A command that reads many files can check in milliseconds that
+    its first data set exists.
     """
     token = _LOOKING.set(True)
     try:
@@ -192,7 +194,11 @@ def load(
 
 
 def _substitute(declared: DataSet, part: str, rows: Rows) -> str | None:
-    """Returns a description of how the rows differ from the official data, or None."""
+    """Returns a sentence about the difference between the rows and the official data, or None.
+
+    The difference is the note of the rows, another number of lines than the official part has, or
+    both. None means that the rows are the official data.
+    """
     official = declared.official[part]
     if official is None or rows.lines == official:
         return rows.note
@@ -201,7 +207,11 @@ def _substitute(declared: DataSet, part: str, rows: Rows) -> str | None:
 
 
 def _check(declared: DataSet, part: str, rows: Rows, substitute: str | None, strict: bool) -> None:
-    """Raises ValueError for rows that cannot be used; logs the number of rows set aside."""
+    """Raises ValueError for rows that cannot be used; logs the number of lines set aside.
+
+    Rows cannot be used if there are none, if lines were lost, or, with `strict`, if lines were set
+    aside or the data differ from the official data. `substitute` is the result of `_substitute`.
+    """
     name, unit, aside = declared.name, declared.unit, rows.quarantine
     if strict and (aside or substitute):
         first = aside[0] if aside else f"{name}, {part}: {substitute}"
@@ -228,7 +238,12 @@ def _read_part(
     manual_dir: str | Path | None,
     unpack_limit: int | None,
 ) -> Rows:
-    """Reads an official part: raw files if manual_dir has them, else the TFDS set."""
+    """Reads an official part: raw files if manual_dir has them, else the prepared TFDS set.
+
+    `part` is a key of `declared.official`, for example "train". `data_dir` None is TFDS's own
+    folder, `manual_dir` None skips the raw files. `unpack_limit` is the largest unpacked size in
+    bytes; None does not change the limit.
+    """
     name = declared.name
     if manual_dir is not None:
         folder = Path(manual_dir).expanduser()

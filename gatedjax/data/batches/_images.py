@@ -54,7 +54,7 @@ class ImageBatches(PlannedBatches):
 
     @classmethod
     def eval(cls, source: ImageSource, *, batch_size: int) -> "ImageBatches":
-        """Makes an ordered pass: `len` steps, each image exactly once."""
+        """Returns an ordered pass: `len` batches, each image exactly once."""
         return cls(source, batch_size=batch_size, shuffle=False, one_pass=True)
 
     def __getitem__(self, step: int) -> Batch:

@@ -28,7 +28,7 @@ _LIMIT: contextvars.ContextVar[int | None] = contextvars.ContextVar("unpack_limi
 
 
 class TooLarge(ValueError):
-    """Raised if the unpacked size is larger than the limit."""
+    """Raised if the unpacked size of a file is larger than the limit."""
 
 
 class Damaged(ValueError):
@@ -49,7 +49,10 @@ class Damaged(ValueError):
 
 
 def parse_size(text: str) -> int:
-    """Converts a size such as "1000000", "500MB" or "2GiB" to bytes."""
+    """Returns the number of bytes of a size such as "1000000", "500MB" or "2GiB".
+
+    Raises ValueError for another text or a size of 0.
+    """
     match = re.fullmatch(r"(\d{1,15})\s*(?:([KMGT])(i?)B)?", text.strip(), re.ASCII)
     if not match or int(match[1]) == 0:
         raise ValueError(f"a size must be bytes, as in 500MB or 2GiB, got {text!r}")
@@ -58,7 +61,11 @@ def parse_size(text: str) -> int:
 
 
 def limit() -> int:
-    """Returns the limit: of `limit_unpacking`, else of the environment, else the default."""
+    """Returns the largest allowed unpacked size in bytes.
+
+    It is the limit of `limit_unpacking`, else of the environment variable `VARIABLE`, else the
+    default `LIMIT`.
+    """
     size = _LIMIT.get()
     if size is not None:
         return size
@@ -71,7 +78,10 @@ def limit() -> int:
 
 @contextlib.contextmanager
 def limit_unpacking(size: int | None) -> Iterator[None]:
-    """Sets the limit in bytes inside a `with` block; None does not change the limit."""
+    """Sets the largest allowed unpacked size, in bytes, inside a `with` block.
+
+    None does not change the limit. Raises ValueError for a size below 1.
+    """
     if size is not None and size < 1:
         raise ValueError(f"unpack_limit must be at least 1 byte, got {size}")
     token = _LIMIT.set(_LIMIT.get() if size is None else size)
@@ -82,7 +92,10 @@ def limit_unpacking(size: int | None) -> Iterator[None]:
 
 
 def allowance(path: Path) -> int:
-    """Returns the largest unpacked size of a packed file that is read in pieces."""
+    """Returns the largest allowed unpacked size, in bytes, of a packed file that is read in pieces.
+
+    It is `limit`, or `RATIO` times the packed size if that is more.
+    """
     return max(limit(), RATIO * path.stat().st_size)
 
 
@@ -95,7 +108,7 @@ def too_large(name: object, allowed: int) -> TooLarge:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that raises TooLarge after `allowed` bytes."""
+    """A stream of unpacked bytes that raises TooLarge after `allowed` bytes."""
 
     def __init__(self, file: IO[bytes], name: object, allowed: int) -> None:
         self._file, self._name, self._allowed = file, name, allowed

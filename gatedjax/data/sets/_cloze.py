@@ -50,7 +50,11 @@ class Question(NamedTuple):
 
     @property
     def status(self) -> int:
-        """The status of the answer: OCCURS, ABSENT or FOREIGN."""
+        """The status of the answer: `OCCURS`, `ABSENT` or `FOREIGN`.
+
+        `OCCURS`: a token of the answer is in the document. `ABSENT`: none is. `FOREIGN`: the answer
+        is no candidate.
+        """
         if self.answer not in self.candidates:
             return FOREIGN
         return (
@@ -59,7 +63,10 @@ class Question(NamedTuple):
 
 
 def tokens_of(text: str) -> str:
-    """Puts single spaces between tokens that any run of spaces or tabs separates."""
+    """Returns the text with a single space between tokens, without spaces at its ends.
+
+    In `text` tokens are separated by runs of spaces or tabs.
+    """
     if "\t" in text or "  " in text:
         text = _SPACE.sub(" ", text)
     return text.strip(" ")
@@ -108,7 +115,11 @@ def question(
 
 
 def example(question: Question, example_id: int) -> Example:
-    """Makes the example of a question; "tokens" are the tokens of the document."""
+    """Returns the example of a question.
+
+    "tokens" are the tokens of the document, "query" and "answer" are tuples of tokens, "candidates"
+    is a tuple of tuples of tokens, "label" and "status" are those of `Question`.
+    """
     return {
         "tokens": _split(question.document),
         "query": _split(question.query),
@@ -172,7 +183,10 @@ def cloze_set(*, description: str, **declared: Any) -> DataSet:
 
 
 def notes(rows: Rows) -> Mapping[str, int]:
-    """Counts the unusual questions by reason; a question may have several reasons."""
+    """Counts the unusual questions: reason -> number of questions, without zeros.
+
+    A question may have several reasons. The contents of the rows are `Question`s.
+    """
     counts: collections.Counter[str] = collections.Counter()
     for row in rows.rows:
         question: Question = row.content

@@ -30,7 +30,10 @@ ReadPart = Callable[[str], Rows]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsForm:
-    """The TFDS form of a data set that gatedjax builds without TensorFlow: a record per row."""
+    """The TFDS form of a data set that gatedjax builds without TensorFlow: a record per row.
+
+    A record is a dict with a value for each key of `features`.
+    """
 
     description: str
     config_description: str = ""
@@ -101,7 +104,11 @@ class DataSet:
     """Maps (examples, info, report, reader of parts) to the source that `load` returns."""
 
     def report(self, rows: Rows, piece: Rows, examples: Examples, options: Options) -> ReadReport:
-        """Returns the report of an official part, with the spans of the piece that is used."""
+        """Returns the report of an official part with the given `rows`.
+
+        `piece` are the rows of the part that belong to the split, and `examples` their examples;
+        the account of spans is about them, all other counts are about `rows`.
+        """
         skipped = self.skipped(rows, options)
         return ReadReport(
             lines=rows.lines,
@@ -119,7 +126,10 @@ class DataSet:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Embedded:
-    """A data set that needs no files."""
+    """A data set that needs no files.
+
+    `origin` describes where the data come from; `sizes` is split -> number of examples.
+    """
 
     name: str
     origin: str
@@ -138,7 +148,11 @@ def generate_set(
     *,
     unit: str = "lines",
 ) -> Embedded:
-    """Declares a set whose examples are a function of (split, index), cached per split."""
+    """Declares a data set whose examples `make(split, index)` are computed, once per split.
+
+    `sizes` is split -> number of examples, and `classes` are the names of the classes. The split
+    "train_full" is equal to "train".
+    """
 
     @functools.cache
     def examples(split: str) -> tuple[Example, ...]:
@@ -159,19 +173,28 @@ ID_BASE = {"train": 0, "validation": 100_000_000, "test": 200_000_000}
 def by_lines(
     parse: Callable[[str], tuple[int, Any]], encoding: str = "utf-8"
 ) -> Callable[[AnyPath, str], Rows]:
-    """Returns a reader of files in which each line is a row."""
+    """Returns a function that maps (file, part) to rows, in which each line is a row.
+
+    `parse` maps a line to (label, content) and raises LineError for a malformed line.
+    """
     return lambda path, part: read_lines(path, parse, encoding)
 
 
 def eagerly(make: Callable[[Row, int], Example]) -> Callable[[Rows, int, Options], Examples]:
-    """Returns a function that makes an example from each row and its id."""
+    """Returns a function that maps (rows, first id, options) to a list of examples.
+
+    `make(row, example_id)` returns an example; the id is the first id plus the index of the row.
+    """
     return lambda rows, base, options: [make(row, base + row.index) for row in rows.rows]
 
 
 def lazily(
     make: Callable[[Row, int], Example], *, once: bool = False
 ) -> Callable[[Rows, int, Options], Examples]:
-    """Returns a function that makes examples on access; `once` caches them."""
+    """Returns a function that maps (rows, first id, options) to examples that are made on access.
+
+    `make(row, example_id)` returns an example; with `once` each example is made only once.
+    """
     return lambda rows, base, options: RowExamples(rows, base, make, once=once)
 
 
@@ -200,7 +223,11 @@ class RowExamples(Sequence[Example]):
 
 
 def number_records(records: Sequence[Record], content: Callable[[Record], Any], name: str) -> Rows:
-    """Converts records that TFDS prepared to rows, numbered by their position."""
+    """Converts records that TFDS prepared to rows, numbered by their position from 0.
+
+    The label of a row is `record["label"]`, and its content the result of `content`. Records for
+    which `content` raises LineError or UnicodeDecodeError are set aside, with the file name `name`.
+    """
     rows, quarantine = [], []
     for index, record in enumerate(records):
         try:

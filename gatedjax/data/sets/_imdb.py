@@ -53,7 +53,10 @@ def _folder_files(path: Path) -> Iterator[File]:
 
 @functools.lru_cache(maxsize=1)
 def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, Rows]:
-    """Reads both parts in a single pass, so that an archive is unpacked once."""
+    """Reads both parts in a single pass, so that an archive is unpacked once; part -> rows.
+
+    `path` is the archive or the folder. `_stamp` is its `stamp`, the key of the cache.
+    """
     parts: dict[str, list[File]] = {"train": [], "test": []}
     for name, data in members(path, _is_listed) if path.is_file() else _folder_files(path):
         match = _MEMBER.search(name)
@@ -72,7 +75,10 @@ def _parse(name: str, data: bytes) -> tuple[int, str]:
 
 
 def read_rows(path: Path, part: str) -> Rows:
-    """Reads the archive or folder; a row is a review, numbered in the order of the file names."""
+    """Reads a part from the archive or folder; a row is a review, its content the text.
+
+    Rows are numbered in the order of the file names.
+    """
     return _read_all(path.resolve(), stamp(path))[part]
 
 

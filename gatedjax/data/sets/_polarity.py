@@ -163,7 +163,7 @@ def _render_tree(tree: Tree) -> str:
 
 
 def _home(words: Sequence[str]) -> str:
-    """Returns the split that a text belongs to."""
+    """Returns the split that a text belongs to, by its hash: "train", "validation" or "test"."""
     slot = hashlib.sha256(" ".join(words).encode()).digest()[0] % 8
     return {0: "validation", 1: "test"}.get(slot, "train")
 

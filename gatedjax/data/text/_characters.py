@@ -31,7 +31,10 @@ class Characters:
 
     @classmethod
     def build(cls, vocabulary: Vocabulary) -> "Characters":
-        """Collects the characters of the words of a vocabulary, in the order of their codes."""
+        """Collects the characters of the words of a vocabulary, sorted by their code points.
+
+        Characters after the first `MAX_CHARACTERS` of a word are left out.
+        """
         words = vocabulary.words[PAD + 1 :]
         return cls(sorted({c for word in words for c in word[:MAX_CHARACTERS]} - {" "}))
 
@@ -53,6 +56,9 @@ class Characters:
         return ids, lengths
 
     def table(self, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-        """Spells the words of a vocabulary in the order of ids; padding has no characters."""
+        """Spells the V words of a vocabulary, in the order of ids.
+
+        Returns (character ids int32 [V, L], number of characters [V]); padding has no characters.
+        """
         ids, lengths = self.encode(("", *vocabulary.words[PAD + 1 :]))
         return ids, lengths

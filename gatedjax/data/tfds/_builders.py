@@ -90,7 +90,7 @@ def _feature(kind: object) -> object:
 
 
 def _classes() -> dict[str, type[SetBuilder]]:
-    """Returns the builders by name; a builder has a data set, or several as configurations."""
+    """Returns name -> builder class; a builder has a data set, or several as configurations."""
     sets: dict[str, dict[str, DataSet]] = {}
     for declared in SETS.values():
         if declared.tfds is not None:
