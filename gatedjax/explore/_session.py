@@ -58,13 +58,15 @@ class Session:
         )
 
     def close(self, seconds: float = -1) -> bool:
-        """Ends the computations in the background.
+        """Closes the explorer and waits for its computations in the background.
+
+        These are running programs of the models and the thread that reads the labelled sentences.
 
         Args:
-          seconds: largest time to wait for each of them; -1 sets no limit.
+          seconds: the largest time to wait for each lock and for the thread; -1 sets no limit.
 
         Returns:
-          True if all of them have ended.
+          True if all computations have ended, False if some still run.
         """
         closed = self._explorer.close(seconds)
         if self._thread is not None:

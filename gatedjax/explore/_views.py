@@ -54,7 +54,10 @@ Found = tuple[list[str], Json | None]
 
 
 class View:
-    """The base class of the views of a model; threads may call it, and a lock lets one compute."""
+    """The base class of the views of a model.
+
+    Several threads may call a view; a lock lets one of them compute at a time.
+    """
 
     network: str
     """A description of the network."""
@@ -71,7 +74,7 @@ class View:
         self._lock = threading.Lock()
 
     def about(self, name: str) -> Json:
-        """Returns the constants of the model for the page; see `Explorer.about`."""
+        """Returns the constants of the model for the page; see `Programs.about` for the keys."""
         return {
             "name": name,
             "network": self.network,
@@ -83,23 +86,38 @@ class View:
         }
 
     def answer(self, state: State) -> Found:
-        """Computes the notes and the answer for a state; see the docstring of this module."""
+        """Computes the answer to a state of the page.
+
+        Returns (notes for the user, answer); the answer is a dict for JSON with the keys in the
+        docstring of this module, or None if there is no answer.
+        """
         raise NotImplementedError
 
     def layers(self, state: State) -> list[Json] | None:
-        """Computes the grids of the layers; None if the model has none or there is no answer."""
+        """Returns the attention in the layers for a state, a `grid` per head, for JSON.
+
+        The result is None if the model has no layers or there is no answer.
+        """
         raise NotImplementedError
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles the programs for short texts, unless `closed` returns True."""
+        """Compiles the programs for short texts.
+
+        `closed` returns True when the explorer has been closed; no further program is then
+        compiled.
+        """
 
     def close(self, seconds: float) -> bool:
-        """Acquires the lock and never releases it; returns whether this succeeded."""
+        """Waits for a running computation to end, and lets none start again.
+
+        It acquires the lock and never releases it. `seconds` is the largest time to wait, -1 for no
+        limit. Returns True if the lock was acquired.
+        """
         return self._lock.acquire(timeout=seconds)
 
 
 def floats(values: np.ndarray | None) -> list[float] | None:
-    """Converts an array to a list of Python floats for JSON; None stays None."""
+    """Converts an array [n] to a list of Python floats for JSON; None stays None."""
     return None if values is None else [float(value) for value in values]
 
 
@@ -222,7 +240,10 @@ class PairView(View):
         return notes, tuple(words[:most] for words in texts)
 
     def answer(self, state: State) -> Found:
-        """Computes the notes and the answer for a state; see `View.answer`."""
+        """Computes the class of the pair of texts in a state; see `View.answer`.
+
+        Each text is a line of the answer, with its selected words if the model has a selector.
+        """
         notes, texts = self._texts(state)
         if not all(texts):
             return notes, None
@@ -249,7 +270,7 @@ class PairView(View):
         }
 
     def layers(self, state: State) -> list[Json] | None:
-        """Computes the grids of the layers; see `View.layers`."""
+        """Computes a grid for each text and head: the weights of its words; see `View.layers`."""
         _, texts = self._texts(state)
         if not all(texts):
             return None
@@ -311,7 +332,11 @@ class ReaderView(View):
     def _ask(
         self, document: tuple[str, ...], query_words: tuple[str, ...], candidates: tuple[str, ...]
     ) -> tuple[Reading, np.ndarray, list[np.ndarray]]:
-        """Returns the reading, the attention of the last hop [N], and of the gating hops [N, Q]."""
+        """Runs the reader on a document of N and a query of Q words with the markers.
+
+        Returns (reading, attention of the last hop over the document [N], attention [N, Q] of each
+        gating hop).
+        """
         source = question(" ".join(document), " ".join(query_words), candidates)
         query = add_markers(source[0])
         wide = width_of(len(document), LONGEST, COARSE)
@@ -338,7 +363,11 @@ class ReaderView(View):
         return reading, output.document_attention[0, : len(document)], hops
 
     def _build_table(self, words: Sequence[str], rows: int) -> tuple[Vocabulary, Params]:
-        """Returns a vocabulary of only these words, and parameters with a table of `rows` rows."""
+        """Returns a vocabulary of only the given words, and parameters for it.
+
+        The table of word vectors in the parameters has `rows` rows, zeros after the vectors of the
+        vocabulary.
+        """
         reader = self._reader
         vectors, lowercase = reader.params["embed"]["table"], reader.vocabulary.lowercase
         fold = str.lower if lowercase else str
@@ -360,7 +389,10 @@ class ReaderView(View):
         return small.vocabulary, {**small.params, "embed": embed}
 
     def answer(self, state: State) -> Found:
-        """Computes the notes and the answer for a state; see `View.answer`."""
+        """Computes the answer to the question of a state; see `View.answer`.
+
+        Each gating hop is a line of the answer, and so is the attention of the last hop.
+        """
         words = tuple(self._split(" ".join(state.text.split())))
         query = tuple(self._split(state.question.replace("XXXXX", PLACEHOLDER)))
         names = [" ".join(self._split(text)) for text in state.candidates.splitlines()]
@@ -418,7 +450,11 @@ class ReaderView(View):
     def _find_fault(
         self, document: tuple[str, ...], query: tuple[str, ...], candidates: tuple[str, ...]
     ) -> str:
-        """Returns why there is no answer, or "" if there is an answer."""
+        """Returns a note for the user about missing or unsuitable input, or "".
+
+        The arguments are the words of the document and of the query, and the candidates, each with
+        spaces between its tokens.
+        """
         if not document:
             return "No document yet: paste one."
         if not query:
@@ -521,7 +557,11 @@ class TranslatorView(View):
         return tuple(int(token) for token in tokens[: stops[0] + 1 if len(stops) else len(tokens)])
 
     def _align(self, ids: tuple[int, ...], target: tuple[int, ...]) -> tuple[np.ndarray, Any]:
-        """Returns W [L, M, T, N] without padding, and the selections of the encoder."""
+        """Computes the attention of a translation to its source.
+
+        Returns (W [L, M, T, N] without padding for T pieces of `target` and N pieces of the source
+        `ids`, the selections of the encoder layers).
+        """
         batch = self._batch(ids)
         room = batch["tokens"].shape[1] + self._translator.search.extra
         batch["targets"] = np.zeros((1, room), np.int32)
@@ -532,7 +572,10 @@ class TranslatorView(View):
         return np.stack(weights)[:, :, : len(target), : len(ids)], selections
 
     def _ids(self, state: State) -> tuple[str, tuple[int, ...]]:
-        """Returns why there is no translation, or "", and the ids of the source."""
+        """Returns (note, ids): the ids of the pieces of the source, with the end.
+
+        If there is no translation, the note gives the reason, and there are no ids; else it is "".
+        """
         (ids,) = encode(self._translator.bpe, [" ".join(state.text.split())])
         if len(ids) <= 1:
             return "No word yet: type a sentence.", ()
@@ -545,7 +588,10 @@ class TranslatorView(View):
         return "", tuple(int(piece) for piece in ids)
 
     def answer(self, state: State) -> Found:
-        """Computes the notes and the answer for a state; see `View.answer`."""
+        """Computes the translation of the text of a state; see `View.answer`.
+
+        The translation is the title of the answer.
+        """
         wrong, ids = self._ids(state)
         if wrong:
             return [wrong], None
@@ -564,7 +610,11 @@ class TranslatorView(View):
         }
 
     def layers(self, state: State) -> list[Json] | None:
-        """Computes grids: first the mean of the last layer, then all decoder and encoder layers."""
+        """Computes the grids of attention weights; see `View.layers`.
+
+        The first grid is the mean over the heads of the last decoder layer. Then come all decoder
+        and encoder layers. None if there is no translation.
+        """
         wrong, ids = self._ids(state)
         if wrong:
             return None
@@ -599,7 +649,7 @@ class TranslatorView(View):
         return [piece or "\u2423" for piece in pieces]
 
     def _words(self, ids: Sequence[int]) -> tuple[list[str], list[int]]:
-        """Returns the words of some pieces, and for each piece the position of its word."""
+        """Returns (words of the pieces, for each piece the position of its word)."""
         owner = self._translator.bpe.words(ids)
         words = [""] * (owner[-1] + 1 if owner else 0)
         for number, piece in zip(owner, self._translator.bpe.pieces(ids), strict=True):

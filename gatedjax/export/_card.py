@@ -40,7 +40,7 @@ class ModelCard:
     limitations: str = ""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a name or licence that is not a line of text."""
+        """Raises ValueError for a name or licence that is not a printable line of text."""
         for name in ("name", "licence"):
             value = getattr(self, name)
             if not isinstance(value, str) or not value.isprintable():

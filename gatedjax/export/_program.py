@@ -82,7 +82,10 @@ def program_fault(program: bytes) -> str | None:
 
 
 def _check_module(module: Any) -> None:
-    """Raises ValueError for an operation, a size or a call that is not allowed."""
+    """Raises ValueError for an operation, a size or a call that is not allowed in a program.
+
+    `module` is the MLIR module of an exported program.
+    """
     counts: dict[str, int] = {}
     calls: dict[str, list[str]] = {}
     for function in module.body.operations:
@@ -133,7 +136,7 @@ def _check_size(kind: Any) -> None:
 
 
 def _references(operation: Any) -> list[str]:
-    """Returns the names of the functions that an operation refers to."""
+    """Returns the names of the functions that an MLIR operation refers to."""
     names = []
     attributes = operation.attributes
     # By index, because the iterator yields names in some versions of jaxlib, pairs in others.
@@ -145,7 +148,11 @@ def _references(operation: Any) -> list[str]:
 
 
 def _check_calls(counts: dict[str, int], calls: dict[str, list[str]]) -> None:
-    """Raises ValueError for recursion, and for functions that are too large when inlined."""
+    """Raises ValueError for recursion, and for functions that are too large when inlined.
+
+    `counts` is function name -> number of its operations, `calls` function name -> names of the
+    functions that it calls.
+    """
     sizes: dict[str, int] = {}
     levels: dict[str, int] = {}
     for start in counts:

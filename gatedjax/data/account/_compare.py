@@ -30,7 +30,7 @@ class SplitTexts:
     """The number of distinct texts with more than one label in the split."""
 
     def length_quantiles(self) -> list[int]:
-        """Returns the lengths in tokens at the quantiles `QUANTILES`; each is the length of a text."""
+        """Returns the lengths, in tokens, at `QUANTILES`; each is the length of a text."""
         return [int(q) for q in np.quantile(self.lengths, QUANTILES, method="inverted_cdf")]
 
 
