@@ -182,8 +182,8 @@ def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
 
     Returns:
       (leaves, metadata): name of an array -> its dtype and shape, as from `read_header`; and the
-        dict "__metadata__" of the file, {} if it has none. The values of the metadata are not
-        checked.
+      dict "__metadata__" of the file, {} if it has none. The values of the metadata are not
+      checked.
 
     Raises:
       FileNotFoundError, BadFile: see `read_header`.

@@ -49,7 +49,7 @@ def plan_cloze_shapes(
 
     Returns:
       A tuple of shapes in the order of document, then query length; each question fits into a
-        shape.
+      shape.
 
     Raises:
       ValueError: if max_shapes < 1, or there are no questions.
