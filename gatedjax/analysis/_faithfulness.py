@@ -433,10 +433,20 @@ class _Runner:
         open_words: np.ndarray | None,
         gated: bool,
     ) -> tuple[np.ndarray, np.ndarray, dict[str, Rationale]]:
-        """Measures the rationales of some of the texts.
+        """Measures the rationales of N of the texts.
+
+        Args:
+          tokens: int [N, T].
+          lengths: int [N].
+          ranks: name of a rationale -> the ranks [N, T] of the words, from `_rank_words`, for each
+            draw.
+          shares: the shares of the words.
+          open_words: bool [N, T], True at words with open gates; None without gates.
+          gated: True if the network has `with_gates`, so that the gate leak is measured.
 
         Returns:
-          The predicted classes [N], their probabilities [N] and the measures by rationale.
+          The predicted classes [N], their probabilities [N] and the measures by name of the
+          rationale.
         """
         real = _word_mask(lengths, tokens)
         counts = [np.ceil(np.round(q * lengths, 9)).astype(int) for q in shares]
@@ -505,10 +515,16 @@ class _Runner:
     def _delete_with_mask(
         self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Deletes the words where keep is False.
+        """Deletes the words where `keep` is False, or replaces them with `unk`.
+
+        Args:
+          tokens: int [B, T].
+          lengths: int [B].
+          keep: bool [B, T], False at padding.
 
         Returns:
-          The tokens, the lengths and the mask of the words that were not deleted.
+          The tokens [B, T], the lengths [B] and the mask [B, T] of the words that were not deleted,
+          at their new positions.
         """
         if self.deletion == "unk":
             real = _word_mask(lengths, tokens)

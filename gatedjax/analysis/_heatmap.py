@@ -300,6 +300,10 @@ def _group_rows(rows: list[_Row]) -> list[list[_Row]]:
 def _wrap(sizes: Sequence[float], room: float) -> list[tuple[int, int]]:
     """Breaks cells into lines that fit into `room`, each with at least one cell.
 
+    Args:
+      sizes: the width of each cell, in inches.
+      room: the width of a line, in inches.
+
     Returns:
       (first cell, cell after the last) of each line.
     """

@@ -32,8 +32,8 @@ class Network(ByIdentity):
           params: the parameters of the network.
           tokens: int [B, T].
           lengths: int [B].
-          more: further positional arguments of the method.
-          options: further options of `apply`, such as `method`.
+          *arguments: further positional arguments of the method.
+          **options: further options of `apply`, such as `method`.
         """
         batch = {"tokens": tokens, "lengths": lengths}
         return self.model.apply({"params": params}, batch, *arguments, **options)

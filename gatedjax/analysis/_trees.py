@@ -76,7 +76,8 @@ class SpanTree:
     def children(self) -> dict[Span, tuple[Span, ...]]:
         """Returns the parts of each node with two words or more, including single words.
 
-        The whole sentence is a node here even if it is not in `spans`.
+        A span is (first word, word after the last). The whole sentence is a node here even if it is
+        not in `spans`.
 
         Returns:
           {span of a node: spans of its parts from the left to the right}, parents first.

@@ -146,8 +146,10 @@ class Explorer:
           message: the fields of `State`; a missing field has its default.
 
         Returns:
-          A dict for JSON: "words", the number of words; "notes" for the user; "tokens", the words
-          that are shown; and "models", the result of each model.
+          A dict for JSON: "words", the number of words of the text; "notes", a list of sentences
+          for the user; "tokens", the words that are shown, [] for a model with a view; and
+          "models", a dict per model, the result of `Programs.answer` or `View.answer` (None without
+          an answer).
 
         Raises:
           ValueError: for a message that is not a state; it names the field.
@@ -364,8 +366,8 @@ class Programs:
         """Runs the network on a padded batch with S patterns of gates.
 
         Args:
-          batch: the batch.
-          gates: the patterns, float32 [S, B, T].
+          batch: the batch, with "tokens" int [B, T] and "lengths" int [B].
+          gates: the patterns, float32 [S, B, T], 0 for a closed gate and 1 for an open gate.
 
         Returns:
           The class probabilities [S, B, C], the gates [S, B, T] after the rule for texts without an

@@ -59,7 +59,9 @@ def payload(explorer: Explorer, text: str) -> Json:
       explorer, text: see `offline_page`.
 
     Returns:
-      A dict for JSON: "about", "text", "tokens", and "models" with the results for all patterns.
+      A dict for JSON: "about", the constants of `Explorer.about`; "text"; "tokens", its words; and
+      "models", a dict per model with the results for all patterns of gates, in the order of
+      `patterns_of`.
 
     Raises:
       ValueError: if the models are not classifiers of single texts, or for the number of words.

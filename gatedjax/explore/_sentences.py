@@ -70,11 +70,12 @@ class Sentences:
         """Returns `PAGE` rows, sorted by a column, the largest first.
 
         Args:
-          order: the column, one of `ORDERS`.
+          order: the column: "error", "density" or "leak". Rows without a value in it are left out.
           begin: number of rows to skip.
 
         Returns:
-          {"rows", "begin", "total"}.
+          {"rows", "begin", "total"}: at most `PAGE` rows, `begin`, and the number of rows with a
+          value.
 
         Raises:
           ValueError: for an unknown order, or a begin that is not a number from 0 on.

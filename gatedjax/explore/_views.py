@@ -126,12 +126,13 @@ def grids(name: str, selection: Any, rows: Sequence[str], note: str = "") -> lis
 
     Args:
       name: name of the layer.
-      selection: the output of the layer, with "weights" and "gates" [1, heads, T, T].
-      rows: the words of the text.
+      selection: the output of the layer, with the fields `weights` [1, heads, T', T'] and `gates`
+        [1, heads or fewer, T', T'], T' at least T; a field may be None.
+      rows: the T words of the text.
       note: a note below the grid.
 
     Returns:
-      The grids; none if the layer has no weights.
+      The grids, as from `grid`; none if the layer has no weights.
     """
     weights, gates = selection.weights, selection.gates
     results = []
@@ -163,7 +164,9 @@ def grid(
       note: a note below the grid.
 
     Returns:
-      The grid, for JSON.
+      A dict for JSON: "name", "note", "rows" and "columns", the words; "cut", True if words are
+      left out; "pairs", a list of numbers per row; and "selected", a list of bools per row, or
+      None.
     """
     high, wide = min(len(rows), PAIRED), min(len(columns), PAIRED)
     cut = values[:high, :wide].round(4)
@@ -185,12 +188,14 @@ def line(name: str, tokens: Sequence[str], is_known: Sequence[bool], **entries: 
 
     Args:
       name: title of the line.
-      tokens: the words.
-      is_known: for each word, whether the vocabulary has it.
-      **entries: further entries: "values", "of", "kept", "note".
+      tokens: the T words.
+      is_known: for each word True if the vocabulary has it.
+      **entries: further entries: "values" [T] or [Q, T], the numbers; "of", the Q words that the
+        rows of [Q, T] belong to; "kept" [T], True at words that are emphasised; "note", a text.
+        Missing entries are None, and "" for "note".
 
     Returns:
-      The line, for JSON.
+      A dict for JSON: "name", "tokens", "known" and the entries.
     """
     empty: Json = {"values": None, "of": None, "kept": None, "note": ""}
     return {"name": name, "tokens": list(tokens), "known": list(is_known), **empty, **entries}

@@ -131,6 +131,9 @@ def read_config(folder: str | Path) -> dict[str, Tree]:
     Args:
       folder: see `load`.
 
+    Returns:
+      The content of config.json, a dict.
+
     Raises:
       FileNotFoundError, BadFile: as `load`.
     """

@@ -44,7 +44,7 @@ def name_fault(name: str) -> str | None:
 
 
 def flatten(params: Params, argument: str = "params") -> dict[str, Tree]:
-    """Returns the leaves of nested mappings by dotted name.
+    """Returns the leaves of nested mappings by dotted name: {"a": {"b": x}} becomes {"a.b": x}.
 
     Args:
       params: nested mappings with string keys; the leaves have `dtype` and `shape`.

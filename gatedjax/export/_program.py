@@ -51,6 +51,10 @@ def fault_in_child(program: bytes) -> str | None:
 
     Args:
       program: untrusted bytes.
+
+    Returns:
+      The reason why the program may not be compiled, also if the child process ended or did not
+      finish in time; None if it may be compiled.
     """
     command = [sys.executable, "-P", __file__]
     try:
@@ -66,7 +70,7 @@ def fault_in_child(program: bytes) -> str | None:
 
 
 def program_fault(program: bytes) -> str | None:
-    """Returns the reason why a program may not be compiled, or None.
+    """Returns the reason why a program may not be compiled, or None if it may be compiled.
 
     Args:
       program: a portable artifact of StableHLO, see `jax.export.Exported`.

@@ -100,7 +100,8 @@ def recurrent_params(
       layers: the result of `lstm_from_torch` or `gru_from_torch`. The GRU needs reset_after=True.
 
     Returns:
-      The parameters by name.
+      The parameters by name: "layer_0_input", "layer_0_recurrent", "layer_0_bias", ..., or
+      "layer_0_forward_input" and "layer_0_backward_input", ... for bidirectional layers.
     """
     params: dict[str, Tree] = {}
     for number, layer in enumerate(layers):

@@ -51,7 +51,7 @@ def cloze_vocabulary(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EncodedCloze:
-    """N encoded questions, in the order of their source; n is their number in the shapes below."""
+    """Encoded questions, in the order of their source; n is the number of questions."""
 
     documents: list[np.ndarray]
     """int32 ids of each document (views into a common array)."""
@@ -135,9 +135,13 @@ class EncodedCloze:
 def occurrences(document: Sequence[str], candidates: Sequence[tuple[str, ...]]) -> np.ndarray:
     """Finds the tokens of a document that are equal to a token of a candidate.
 
+    Args:
+      document: the tokens of the document.
+      candidates: the tokens of each candidate.
+
     Returns:
-      int32 [m, 2]: (candidate, index in the document), sorted. A token that two candidates share
-      appears twice.
+      int32 [m, 2]: (index of the candidate, position in the document), sorted by candidate. A token
+      that two candidates share appears twice.
     """
     of_token: dict[str, list[int]] = {}
     for i, candidate in enumerate(candidates):

@@ -56,9 +56,12 @@ class StepBatches(abc.ABC):
         Grain prefetches batches if it is installed; otherwise each batch is made on request.
 
         Args:
-          start_step: the first step.
+          start_step: the first step, from 0.
           stop_step: the step after the last; None means the end of a pass, or no end in training.
           num_threads: threads that prefetch batches; 0 makes each batch on request.
+
+        Yields:
+          The batch of each step, a dict of arrays; see the class.
 
         Raises:
           ValueError: if a step is negative or beyond the end of a pass.

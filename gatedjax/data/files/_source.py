@@ -51,7 +51,7 @@ class SpanCounts:
 
     @property
     def reconciles(self) -> bool:
-        """True if the account contains all spans."""
+        """True if found = used + skipped, so that no span is lost."""
         return self.found == self.used + sum(self.skipped.values())
 
 
@@ -75,7 +75,9 @@ class ReadReport:
 
     @property
     def reconciles(self) -> bool:
-        """True if the account contains all lines and spans."""
+        """True if lines = used + set aside + skipped, and the account of the spans contains all
+        spans.
+        """
         lines = self.used + len(self.quarantine) + sum(self.skipped.values())
         return self.lines == lines and (self.spans is None or self.spans.reconciles)
 

@@ -127,7 +127,7 @@ class _Bounded(io.RawIOBase):
 
 
 def bound_size(file: IO[bytes], name: object, allowed: int) -> BinaryIO:
-    """Returns a stream that raises TooLarge after a number of bytes.
+    """Returns a stream with the same bytes that raises TooLarge after a number of bytes.
 
     Args:
       file: the unpacked stream.
@@ -139,10 +139,10 @@ def bound_size(file: IO[bytes], name: object, allowed: int) -> BinaryIO:
 
 @contextlib.contextmanager
 def open_gzip(file: IO[bytes], name: object, allowed: int | None = None) -> Iterator[BinaryIO]:
-    """Opens a .gz file for reading.
+    """Opens a .gz file for reading, in a `with` block with the unpacked stream.
 
     Args:
-      file: the packed file.
+      file: the packed file, opened for reading bytes.
       name: name of the file, for messages.
       allowed: largest number of unpacked bytes; None uses the limit.
 

@@ -57,7 +57,7 @@ CONFIGS = _groups([(declared.config, declared.name) for declared in SETS.values(
 
 
 def names() -> tuple[str, ...]:
-    """Returns the names of all data sets, aliases and families."""
+    """Returns the names of all data sets, aliases and families, sorted."""
     return tuple(sorted([*EMBEDDED, *SETS, *ALIASES, *FAMILIES]))
 
 

@@ -45,7 +45,7 @@ class Question(NamedTuple):
 
     @property
     def label(self) -> int:
-        """The index of the candidate that is the answer, or -1."""
+        """The index in `candidates` of the candidate that is equal to the answer, or -1."""
         return self.candidates.index(self.answer) if self.answer in self.candidates else -1
 
     @property
@@ -81,15 +81,16 @@ def question(
     placeholder: str = PLACEHOLDER,
     lines: tuple[int, int, int, int] = (0, 0, 0, 0),
 ) -> Question:
-    """Makes a question from the fields of a file.
+    """Returns a question, given the fields of a file.
 
     Args:
       document: tokens between spaces.
-      query: tokens between spaces, one of them the placeholder.
-      answer: one or more tokens.
-      candidates: of one or more tokens each.
-      placeholder: what stands for the answer in this file; becomes `PLACEHOLDER`.
-      lines: where the four fields begin in the file, for the message.
+      query: tokens between spaces, among them the placeholder.
+      answer: the tokens of the answer, between spaces.
+      candidates: the tokens of each candidate, between spaces; repeated candidates are merged.
+      placeholder: the token that stands for the answer in this file; it becomes `PLACEHOLDER`.
+      lines: the line numbers of document, query, answer and first candidate in the file, for
+        messages; 0 if they are not known.
 
     Raises:
       LineError: if nothing can be asked or answered; see the rules of the module.

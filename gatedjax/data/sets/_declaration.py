@@ -120,7 +120,7 @@ class DataSet:
         )
 
     def class_names(self, options: Options) -> tuple[str, ...]:
-        """Returns the names of the classes for given options."""
+        """Returns the names of the classes for given options, option -> value."""
         return self.classes(options) if callable(self.classes) else self.classes
 
 

@@ -79,14 +79,17 @@ def parse_snli(line: str) -> tuple[int, tuple[str, str]]:
 
 
 def read_sick(path: AnyPath, part: str) -> Rows:
-    """Reads a file of SICK without its header."""
+    """Reads a file of SICK without its header; `part` does not matter.
+
+    The content of a row is (first sentence, second sentence), and its label the class.
+    """
     rows = read_lines(path, parse_sick)
     pairs = tuple(row for row in rows.rows if row.content is not None)
     return Rows(pairs, rows.quarantine, counted=rows.lines - (len(rows.rows) - len(pairs)))
 
 
 def count_sick(path: AnyPath) -> int:
-    """Counts the lines below the header, independently of `read_sick`."""
+    """Returns the number of lines below the header, counted independently of `read_sick`."""
     header = read_bytes(path).startswith(_SICK_COLUMNS[0].encode())
     return count_lines(path) - header
 

@@ -72,7 +72,7 @@ Tree = tuple[str, list]
 
 
 class _Draw:
-    """Random choices for a sentence."""
+    """Random choices of words and constructions for a sentence."""
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator
@@ -174,6 +174,10 @@ def make(split: str, index: int) -> Example:
     Args:
       split: "train", "validation" or "test".
       index: from 0.
+
+    Returns:
+      A dict: "tokens"; "label", 0 for negative and 1 for positive; "example_id"; "decides", for
+      each token True if it decides the label; and "tree", the bracketed tree.
     """
     stream = _STREAM[split]
     pair = np.random.default_rng(np.random.SeedSequence([_ROOT_SEED, stream, 0, index // 2]))

@@ -48,7 +48,9 @@ def parse(line: str) -> tuple[int, Tree]:
     """Parses a bracketed tree.
 
     Returns:
-      (label of the root, (the tree as text, words, nodes in order of their opening bracket)).
+      (label of the root, (the tree as text, words, nodes)). Labels are 0 (very negative) to 4. A
+      node is (label, first word, word after the last, first character, character after the last),
+      and nodes are in the order of their opening brackets.
     """
     line = line.strip()
     words: list[str] = []
@@ -179,8 +181,9 @@ def spans(
 ) -> SpanCounts | None:
     """Counts the labelled spans of trees; returns None for the level "sentence".
 
-    All counts are independent of each other: spans are counted by their brackets (words have none),
-    neutral spans by their labels, repeated spans by their texts.
+    `rows` are the trees, and `examples` their examples; `granularity` and `level` are those of the
+    function `examples`. All counts are independent of each other: spans are counted by their
+    brackets (words have none), neutral spans by their labels, repeated spans by their texts.
     """
     if level == "sentence":
         return None

@@ -123,11 +123,15 @@ class BytePairs:
     def encode_words(
         self, words: Sequence[str], glued: Sequence[bool] | None = None
     ) -> tuple[list[int], list[int]]:
-        """Encodes a tokenised text; returns its ids and the word of each id.
+        """Encodes a tokenised text.
 
         Args:
           words: the words of the text.
-          glued: True at words without a space before them, such as most punctuation.
+          glued: True at words without a space before them, such as most punctuation; None puts a
+            space before all words.
+
+        Returns:
+          (ids of the pieces, for each piece the position of its word), lists of equal length.
 
         Raises:
           ValueError: if glued has another length.

@@ -42,7 +42,10 @@ class Characters:
         return len(self.alphabet) + 2
 
     def encode(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Spells words.
+        """Spells words; only the first 10 characters of a word are used.
+
+        Args:
+          words: n words.
 
         Returns:
           (ids int32 [n, 10], right padded with 0; lengths int32 [n], at most 10).

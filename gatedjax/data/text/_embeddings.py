@@ -182,6 +182,9 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
       path: the file, plain or .gz.
       most: the largest number of words to read.
 
+    Returns:
+      (number of values of a vector, words in the order of the file).
+
     Raises:
       FileNotFoundError, ValueError: as in `load_embeddings`.
     """
