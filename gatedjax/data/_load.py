@@ -24,7 +24,7 @@ _LOOKING: contextvars.ContextVar[bool] = contextvars.ContextVar("looking", defau
 
 
 class Found(Exception):
-    """Raised by `load` inside `looking` if the files of the data set exist."""
+    """Raised by `load` inside a `looking` block if the files of the data set exist."""
 
 
 @contextlib.contextmanager
@@ -43,7 +43,11 @@ def looking() -> Iterator[None]:
 
 
 def _look(declared: DataSet, data_dir: str | Path | None, manual_dir: str | Path | None) -> None:
-    """Raises FileNotFoundError unless all official parts can be read without a network."""
+    """Raises FileNotFoundError unless all official parts can be read without a network.
+
+    Parts are raw files below `manual_dir`, or a set that TFDS prepared in `data_dir` (None: TFDS's
+    own folder). With `manual_dir` None only prepared sets count.
+    """
     prepared = _prepared.is_prepared(declared.name, data_dir)
     if manual_dir is None:
         if not prepared:

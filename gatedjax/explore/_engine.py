@@ -100,7 +100,10 @@ class Explorer:
         return {"models": [part.layers(state) for part in self._parts]}
 
     def warm_up(self) -> None:
-        """Compiles the programs for short texts, for all models at the same time."""
+        """Compiles the programs for short texts, for all models at the same time.
+
+        It returns when all are compiled.
+        """
         closed = (lambda: self._closed,)
         # Daemon threads, because the end of the process should not wait for them.
         threads = [

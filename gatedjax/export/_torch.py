@@ -201,7 +201,7 @@ def _own_names(state_dict: Mapping[str, Tree], prefix: str) -> set[str]:
 
     Returns:
       The names without the prefix, such as "weight_ih_l0". Names of submodules, which contain a dot
-      behind the prefix, are left out.
+      after the prefix, are left out.
 
     Raises:
       ValueError: if no name is a parameter of an LSTM or GRU, or a name is of another kind.

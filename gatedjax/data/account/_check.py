@@ -25,7 +25,11 @@ from gatedjax.data.tfds import _prepared
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileAccount(ReadReport):
-    """The account of the lines of a raw file, or of the texts of a part (see `unit`)."""
+    """The account of the lines of a raw file, or of the texts of a part (see `unit`).
+
+    `part` is the official part, such as "train"; `file` its file, for messages; and `official` the
+    published number of lines, None if no number is published.
+    """
 
     part: str
     file: str
@@ -72,7 +76,7 @@ class Report:
 
     @property
     def quarantine(self) -> tuple[Quarantined, ...]:
-        """All lines that were set aside."""
+        """The lines of all files that were set aside, with the reasons."""
         return tuple(q for file in self.files for q in file.quarantine)
 
     @property
@@ -230,7 +234,8 @@ class _Reader:
 def _recount(path: AnyPath, rows: Rows, declared: DataSet) -> int:
     """Returns the number of lines of a raw file, counted independently of the reader.
 
-    Raises ValueError if `rows` and the lines set aside contain a line twice.
+    If the texts of the part are files and not lines, it returns the count of the reader. Raises
+    ValueError if `rows` and the lines set aside contain a line twice.
     """
     if not declared.by_line:
         return declared.count(path)

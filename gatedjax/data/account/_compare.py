@@ -51,7 +51,10 @@ class Overlap:
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """The parts of a text that are compared and shown."""
+    """The fields of a text that are compared and shown.
+
+    `label` is its class and `length` its number of tokens.
+    """
 
     key: bytes
     """Digest of the lower-cased tokens: equal for equal texts."""
@@ -104,7 +107,7 @@ def _labels(texts: Sequence[Text]) -> dict[bytes, set[int]]:
 
 
 def conflicting(texts: Sequence[Text]) -> int:
-    """Counts the distinct texts with more than one label."""
+    """Returns the number of distinct texts that occur with more than one label."""
     return sum(len(labels) > 1 for labels in _labels(texts).values())
 
 

@@ -16,7 +16,7 @@ DENSE_CELLS = 2**22
 
 @dataclasses.dataclass(frozen=True)
 class ClozeShape:
-    """The padded sizes of a bucket."""
+    """The padded sizes of a bucket of cloze questions."""
 
     document: int
     """N."""
@@ -259,7 +259,7 @@ class ClozeBatches(PlannedBatches):
         return batch | self._words(documents, queries, shape)
 
     def _check_shapes(self) -> None:
-        """Raises ValueError if a question is too large for the shape of its bucket."""
+        """Raises ValueError if a question is too large for the shape of its bucket in `shapes`."""
         for row, bucket in enumerate(self._bucket):
             shape = self.shapes[bucket]
             has_positions, has_words = not self._dense(shape), self.characters is not None

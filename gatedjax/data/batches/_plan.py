@@ -93,7 +93,7 @@ class StepBatches(abc.ABC):
 
 
 class _Range:
-    """A range of steps as a random-access source of Grain."""
+    """The batches of the steps from `start` to `stop` - 1 as a random-access source of Grain."""
 
     def __init__(self, batches: StepBatches, start: int, stop: int) -> None:
         self._batches, self._start, self._count = batches, start, stop - start

@@ -66,7 +66,10 @@ class Rows:
 
 
 def decode(data: bytes, encoding: str = "utf-8") -> str:
-    """Decodes a text; raises LineError for invalid UTF-8 and NUL characters."""
+    """Returns the text of the bytes of a line or file.
+
+    Raises LineError for bytes that are invalid in the encoding, and for NUL characters.
+    """
     if b"\0" in data:
         raise LineError("NUL character")
     try:
@@ -99,7 +102,10 @@ def read_lines(
 
 
 def check_text(text: str) -> str:
-    """Returns the text of a line; raises LineError for an empty line or a carriage return."""
+    """Returns `text`, a line, unchanged.
+
+    Raises LineError for an empty line, or a carriage return inside the line.
+    """
     if not text.strip():
         raise LineError("empty line")
     if "\r" in text:

@@ -64,7 +64,10 @@ class Files(Places):
     missing_format: str = "{0} (or {0}.gz)"
 
     def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
-        """Returns (file of a part: unpacked, else in the archive, else None; name for messages)."""
+        """Finds the file of a part: unpacked, else in the archive.
+
+        Returns (path or None, name for messages); see `Places.find`.
+        """
         name = self.names[part]
         tops = [manual_dir / top for top in self.tops]
         path: AnyPath | None = find([top / folder for top in tops for folder in self.inner], name)

@@ -75,9 +75,7 @@ class ReadReport:
 
     @property
     def reconciles(self) -> bool:
-        """True if lines = used + set aside + skipped, and the account of the spans contains all
-        spans.
-        """
+        """True if lines = used + set aside + skipped, and `spans` contains all spans."""
         lines = self.used + len(self.quarantine) + sum(self.skipped.values())
         return self.lines == lines and (self.spans is None or self.spans.reconciles)
 

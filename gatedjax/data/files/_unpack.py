@@ -100,7 +100,7 @@ def allowance(path: Path) -> int:
 
 
 def too_large(name: object, allowed: int) -> TooLarge:
-    """Returns the error for a file or member with more than `allowed` bytes."""
+    """Returns the `TooLarge` error for the file or member `name` with more than `allowed` bytes."""
     return TooLarge(
         f"{name}: unpacks to more than {allowed:,} bytes, the limit. If it is meant to, raise the "
         f"limit: unpack_limit=... (--unpack-limit), or the environment variable {VARIABLE}=8GiB"

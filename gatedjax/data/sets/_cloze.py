@@ -33,7 +33,10 @@ _SPACE = re.compile("[ \t]+")
 
 
 class Question(NamedTuple):
-    """A cloze question; tokens are separated by single spaces."""
+    """A cloze question: a query about a document, with a placeholder for the answer.
+
+    In all texts tokens are separated by single spaces.
+    """
 
     document: str
     query: str

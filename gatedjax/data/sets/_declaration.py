@@ -52,7 +52,11 @@ class TfdsForm:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """The declaration of a data set with files."""
+    """The declaration of a data set with files: its parts, readers, classes and options.
+
+    `name` is the name for `load`, `files` finds and downloads the raw files, and `classes` are the
+    names of the classes.
+    """
 
     name: str
     official: Mapping[str, int | None]
@@ -199,7 +203,14 @@ def lazily(
 
 
 class RowExamples(Sequence[Example]):
-    """Examples of rows, made on access."""
+    """Examples of rows by position, made on access.
+
+    Args:
+      rows: the rows.
+      base: the first example id; the id of an example is base + index of its row.
+      make: maps (row, example id) to an example.
+      once: True to store each example when it is first made.
+    """
 
     def __init__(
         self, rows: Rows, base: int, make: Callable[[Row, int], Example], *, once: bool = False

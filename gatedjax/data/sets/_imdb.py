@@ -22,7 +22,7 @@ _MEMBER = re.compile(r"(?:^|/)(train|test)/(neg|pos)/[^/]+$")
 
 @dataclasses.dataclass(frozen=True)
 class _Folders(Places):
-    """The archive or the unpacked folder, which contain both parts."""
+    """The place of the reviews: the archive or the unpacked folder, which contain both parts."""
 
     url: str | None = "https://ai.stanford.edu"
 

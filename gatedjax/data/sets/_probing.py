@@ -43,7 +43,7 @@ SHIFTED, KEPT = "I", "O"
 
 @dataclasses.dataclass(frozen=True)
 class _OneFile(Places):
-    """The file of a task, which contains all parts."""
+    """The place of the file of a probing task, which contains all parts."""
 
     task: str
     url: str | None = URL

@@ -44,7 +44,7 @@ PARTS = {"train": "training", "validation": "validation", "test": "test"}
 
 @dataclasses.dataclass(frozen=True)
 class _Folders(Places):
-    """The folders of a data set, or an archive of them."""
+    """The places of the folders of a data set, a folder per part, or of an archive of them."""
 
     name: str
     url: str | None

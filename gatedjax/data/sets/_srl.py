@@ -207,7 +207,7 @@ def count(path: AnyPath) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class _Places(Places):
-    """A file for each part, or a folder of files."""
+    """The places of the parts: a file for each part, or a folder of files for each part."""
 
     url: str | None = None
 

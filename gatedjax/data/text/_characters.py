@@ -61,7 +61,8 @@ class Characters:
     def table(self, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
         """Spells the V words of a vocabulary, in the order of ids.
 
-        Returns (character ids int32 [V, L], number of characters [V]); padding has no characters.
+        Returns (character ids int32 [V, 10], number of characters int32 [V]); padding has no
+        characters.
         """
         ids, lengths = self.encode(("", *vocabulary.words[PAD + 1 :]))
         return ids, lengths

@@ -34,7 +34,10 @@ class Embeddings:
 
     @property
     def coverage(self) -> float:
-        """The share of the words (types, without `SPECIALS`) that the file contains."""
+        """The share, in [0, 1], of the words of the vocabulary that the file contains.
+
+        Each word counts once; `SPECIALS` do not count.
+        """
         words = self.found[2:]
         return float(words.mean()) if len(words) else 0.0
 
