@@ -212,7 +212,7 @@ def _draw_box(
 def _draw_legend(
     figure: "Figure", axes: "Axes", y: float, shades: "ScalarMappable", *, gated: bool
 ) -> None:
-    """Draws the legend of the shades, and with `gated` of the gates, y inches below the top."""
+    """Draws the legend of the shades, and of the gates if `gated`, y inches below the top."""
     width, height = figure.get_size_inches()
     if gated:
         x = _MARGIN

@@ -55,7 +55,7 @@ def for_schedule(batches: Any, model: Any) -> Any:
     """Returns `batches`, wrapped in `WithStep` if the temperature of the model has a schedule.
 
     The temperature has a schedule if `final_temperature` of `model.gates`, or of the model itself,
-    is not None. `batches` is any sequence or iterable of batches that `WithStep` takes.
+    is not None. `batches` is training data for `fit`; see `WithStep`.
     """
     gates = getattr(model, "gates", model)
     changes = getattr(gates, "final_temperature", None) is not None

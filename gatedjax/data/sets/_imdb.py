@@ -53,9 +53,10 @@ def _folder_files(path: Path) -> Iterator[File]:
 
 @functools.lru_cache(maxsize=1)
 def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, Rows]:
-    """Reads both parts in a single pass, so that an archive is unpacked once; part -> rows.
+    """Reads both parts in a single pass, so that an archive is unpacked once.
 
-    `path` is the archive or the folder. `_stamp` is its `stamp`, the key of the cache.
+    `path` is the archive or the folder. `_stamp` is its `stamp`, the key of the cache. Returns the
+    rows of "train" and "test" by part.
     """
     parts: dict[str, list[File]] = {"train": [], "test": []}
     for name, data in members(path, _is_listed) if path.is_file() else _folder_files(path):

@@ -52,9 +52,9 @@ class Corpus(Places):
     url: str | None = None
 
     def find(self, manual_dir: Path, part: str) -> tuple[PairPath | None, str]:
-        """Returns (source and target file of a part, or None; their names for messages).
+        """Finds the source and target file of a part, unpacked below manual_dir or in the archive.
 
-        The files are unpacked below manual_dir or in the archive.
+        Returns (the files, or None; their names for messages).
         """
         pair = "{{{},{}}}".format(*self.languages)
         looked_for = " or ".join(self.files[part]).replace("{}", pair)
@@ -68,7 +68,10 @@ class Corpus(Places):
         return None if archive is None else self._inside(archive, part), looked_for
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
-        """Downloads the archive, or a packed file for each part and language; part -> files."""
+        """Downloads the archive, or a packed file for each part and language.
+
+        Returns part -> source and target file; see `Places.download`.
+        """
         if self.archive is not None:
             archive = fetch(f"{self.url}{self.archive[0]}")
             return {part: self._inside(archive, part) for part in self.files}

@@ -45,8 +45,8 @@ class _Pairs(Places):
 def check(tokens: Sequence[str], insert: int, original: int) -> None:
     """Checks the positions of a moved token in a sentence, both from 0.
 
-    `insert` is the position of the moved token in `tokens`, and `original` the position of the
-    token that followed it before the move.
+    `insert` is the position of the moved token in `tokens`, and `original` the position in `tokens`
+    of the token that followed it before the move.
 
     Raises:
       LineError: for a position outside the sentence, or if the token was not moved.
