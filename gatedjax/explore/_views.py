@@ -618,7 +618,7 @@ class TranslatorView(View):
         """Computes the grids of attention weights; see `View.layers`.
 
         The first grid is the mean over the heads of the last decoder layer. Then come all decoder
-        and encoder layers. None if there is no translation.
+        and encoder layers. The result is None if there is no translation.
         """
         wrong, ids = self._ids(state)
         if wrong:
