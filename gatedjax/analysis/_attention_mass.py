@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike
 class DistanceCounts:
     """Attention by the distance of query and key; the counts of parts of a data set can be added.
 
+    The distances are r = 0, ..., R - 1, and W_ij is the attention weight of query i on key j.
+
     Attributes:
       mass: float64 [R], sum of W_ij with |i - j| = r over all sentences.
       pairs: int [R], number of pairs (i, j) with |i - j| = r.
@@ -35,11 +37,11 @@ class DistanceCounts:
         )
 
     def shares(self) -> np.ndarray:
-        """Returns share(r) [R]: the mean weight of a query at distance r, both sides summed."""
+        """Returns float [R]: the mean weight of a query at distance r, both sides summed."""
         return self.mass / max(self.queries, 1)
 
     def per_neighbour(self) -> np.ndarray:
-        """Returns the mean weight of a key at distance r [R].
+        """Returns float [R]: the mean weight of a pair of a query and a key at distance r.
 
         Unlike a share it is not lower because queries near the ends have fewer neighbours.
         """
@@ -83,7 +85,10 @@ def distance_counts(weights: ArrayLike, lengths: ArrayLike) -> DistanceCounts:
 
 
 def check_weights(weights: ArrayLike, lengths: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Checks the shapes and returns W as float64 [B, N, N] and the mask of real words [B, N]."""
+    """Returns W as float64 [B, N, N] and the mask of real words, bool [B, N].
+
+    Raises ValueError for other shapes, and for lengths [B] outside 0 to N.
+    """
     weights, lengths = np.asarray(weights, np.float64), np.asarray(lengths)
     if weights.ndim != 3 or weights.shape[1] != weights.shape[2]:
         raise ValueError(f"weights must be [B, N, N], got {weights.shape}")

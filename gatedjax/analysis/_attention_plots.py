@@ -117,7 +117,11 @@ def plot_distances(
 
 
 def _check_square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
-    """Checks the weights of a panel and returns the part without padding, float64 [size, size]."""
+    """Checks the weights of a panel and returns the part without padding, float64 [size, size].
+
+    `weights` are [N', N'] with N' at least `size`, the number of words; `name` is the name of the
+    panel for messages.
+    """
     values = np.asarray(weights).astype(np.float64)
     if values.ndim != 2 or min(values.shape) < size:
         raise ValueError(
@@ -132,7 +136,11 @@ def _check_square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
 def _draw_maps(
     words: list[str], maps: dict[str, np.ndarray], title: str, marked: set[int]
 ) -> "Figure":
-    """Draws the panels side by side, with a legend below them."""
+    """Draws the panels side by side, with a legend below them.
+
+    `maps` is panel name -> weights [N, N] of the N words, queries in rows. The words at the
+    positions `marked` are bold.
+    """
     from matplotlib import cm, colors
 
     figure = new_figure(1, 1)
@@ -177,7 +185,11 @@ def _draw_maps(
 def _draw_cells(
     page: "Axes", x: float, top: float, cell: float, values: np.ndarray, shades: "ScalarMappable"
 ) -> None:
-    """Draws the cells of a panel whose upper left corner is at (x, top)."""
+    """Draws the cells of a panel with the weights `values` [N, N].
+
+    The upper left corner is at (x, top), and `cell` is the width of a cell, all in inches. `shades`
+    maps a weight to its colour.
+    """
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
@@ -202,7 +214,10 @@ def _draw_cells(
 
 
 def _draw_legend(page: "Axes", height: float) -> None:
-    """Explains the box of the largest weight, and rows and columns, at the lower left."""
+    """Draws the legend at the lower left of a page that is `height` inches high.
+
+    It explains the box of the largest weight, and rows and columns.
+    """
     from matplotlib.patches import Rectangle
 
     y = height - 0.45

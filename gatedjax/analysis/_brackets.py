@@ -13,7 +13,7 @@ PUNCTUATION = frozenset({",", ":", "``", "''", "."})
 
 
 class BracketScores(MatchScores):
-    """Precision, recall and F1 of spans, the result of `BracketCounts.value`."""
+    """Precision, recall and F1 of the spans of trees, the result of `BracketCounts.value`."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -181,7 +181,10 @@ def plot_learning_curves(
 
 
 def _draw_line_with_bars(axes: "Axes", i: int, points: Points) -> None:
-    """Draws a line in the style of index i, with hollow markers where there is no deviation."""
+    """Draws a line in the style of index i, with error bars.
+
+    A point is (x, mean, standard deviation); the marker is hollow where the deviation is None.
+    """
     xs, means, deviations = zip(*points, strict=True)
     # Matplotlib draws no bar for NaN.
     bars = [d or float("nan") for d in deviations]
@@ -195,7 +198,7 @@ def _draw_line_with_bars(axes: "Axes", i: int, points: Points) -> None:
 
 
 def _line_style(i: int) -> Keywords:
-    """Returns Matplotlib's options for the line with index i."""
+    """Returns Matplotlib's options for the line with index i: colour, marker, dashes and sizes."""
     return {
         "color": PALETTE[i % len(PALETTE)],
         "marker": MARKERS[i % len(MARKERS)],
@@ -210,7 +213,11 @@ def _line_style(i: int) -> Keywords:
 def _make_panels(
     measures: Sequence[str], title: str | None, names: Sequence[str], caption: str
 ) -> tuple["Figure", list["Axes"]]:
-    """Creates a figure with panels side by side above the legend of the names and a caption."""
+    """Creates a figure with a panel per measure, side by side.
+
+    `names` are the names of the lines in the legend below the panels, and `caption` the text below
+    the legend, "" for none. Returns the figure and the axes of the panels, in order.
+    """
     count = len(measures)
     width = max(3.4 * count, 4.2)
     columns = _count_columns(names, width)
@@ -243,7 +250,11 @@ def _count_columns(names: Sequence[str], width: float) -> int:
 
 
 def _draw_legend_below(figure: "Figure", names: Sequence[str], columns: int, caption: str) -> None:
-    """Draws the legend of the names and the caption at the bottom of a figure."""
+    """Draws the legend of the lines and the caption at the bottom of a figure.
+
+    Line i has the name `names[i]` and the style of `_line_style(i)`; `columns` is the number of
+    columns of the legend. The caption may be "".
+    """
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], label=clean(name), **_line_style(i)) for i, name in enumerate(names)]
@@ -257,7 +268,7 @@ def _draw_legend_below(figure: "Figure", names: Sequence[str], columns: int, cap
 
 
 def _labels_fit(xs: list[float]) -> bool:
-    """Returns whether tick labels at all of these sorted numbers fit without overlap."""
+    """Returns whether tick labels at all numbers `xs`, in ascending order, fit without overlap."""
     gaps = [b - a for a, b in itertools.pairwise(xs)]
     # An axis has room for about 30 characters.
     room = max(1 / 12, (max(len(f"{x:g}") for x in xs) + 1) / 30)

@@ -44,7 +44,8 @@ MEASURES = {
 class Rationale:
     """Faithfulness of a way to choose words, for N texts and K shares of their words.
 
-    The measures of a random rationale are means over its draws.
+    A rationale is the chosen words of a text. The measures of a random rationale are means over its
+    draws.
 
     Attributes:
       by_share: (comprehensiveness, sufficiency), each [K, N].
@@ -259,7 +260,10 @@ def faithfulness(
     gated = "gates" in first and hasattr(model, "with_gates")
 
     def check_scores(name: str, values: ArrayLike) -> np.ndarray:
-        """Returns an argument for the used rows after checking its shape."""
+        """Returns an argument [B, T] as float64 for the used rows, [N, T].
+
+        Raises ValueError, with `name`, for another shape, or NaN at a word.
+        """
         array = np.asarray(values, np.float64)
         if array.shape != shape:
             raise ValueError(f"{name} must have shape {shape}, that of tokens, got {array.shape}")
@@ -374,7 +378,11 @@ def rationale_scores(
 
 @dataclasses.dataclass(frozen=True)
 class _Runner:
-    """A network with its parameters, and the options of its passes."""
+    """A network with its parameters, and the options of its passes.
+
+    `passes` is the module `_passes`, `network` its `Network`, `rows` the largest number of texts in
+    a pass, `deletion` "remove" or "unk", and `unk` the id that replaces deleted words.
+    """
 
     passes: Any
     network: Any
@@ -384,14 +392,17 @@ class _Runner:
     unk: int
 
     def predict(self, tokens: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
-        """Computes the logits, and gates and attention where the network has them."""
+        """Computes "logits" [B, C]; "attention", "gates", "gate_logits" [B, T] if there are any.
+
+        The arguments are token ids [B, T] and lengths [B].
+        """
         program = lambda *arrays: self.passes.predict(self.network, self.params, *arrays)  # noqa: E731
         return self.passes.over_rows(program, self.rows, tokens, lengths)
 
     def force(
         self, tokens: np.ndarray, lengths: np.ndarray, gates: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Computes the logits and the attention with the gates set to `gates` [B, T]."""
+        """Computes "logits" [B, C] and "attention" [B, T] with the gates set to `gates` [B, T]."""
         program = lambda *arrays: self.passes.force(self.network, self.params, *arrays)  # noqa: E731
         gates = gates.astype(np.float32)
         return self.passes.over_rows(program, self.rows, tokens, lengths, gates)
@@ -399,7 +410,11 @@ class _Runner:
     def compute_scores(
         self, source: str, tokens: np.ndarray, lengths: np.ndarray, first: Mapping[str, np.ndarray]
     ) -> np.ndarray:
-        """Computes the scores of `rationale_scores`; `first` is the result of `predict`."""
+        """Computes the scores of the words, float64 [B, T], as `rationale_scores` does.
+
+        `source` is "gates" (gate logits), "attention" or "gradient", and `first` the result of
+        `predict` for the same texts. Raises ValueError if the network does not have the source.
+        """
         if source == "gradient":
             program = lambda *a: self.passes.gradient(self.network, self.params, *a)  # noqa: E731
             values = self.passes.over_rows(program, self.rows, tokens, lengths)["gradient"]
@@ -421,10 +436,20 @@ class _Runner:
         open_words: np.ndarray | None,
         gated: bool,
     ) -> tuple[np.ndarray, np.ndarray, dict[str, Rationale]]:
-        """Measures the rationales of some of the texts.
+        """Measures the rationales of N of the texts.
+
+        Args:
+          tokens: int [N, T].
+          lengths: int [N].
+          ranks: name of a rationale -> the ranks [N, T] of the words, from `_rank_words`, for each
+            draw.
+          shares: the shares of the words.
+          open_words: bool [N, T], True at words with open gates; None without gates.
+          gated: True if the network has `with_gates`, so that the gate leak is measured.
 
         Returns:
-          The predicted classes [N], their probabilities [N] and the measures by rationale.
+          The predicted classes [N], their probabilities [N] and the measures by name of the
+          rationale.
         """
         real = _word_mask(lengths, tokens)
         # A product such as 0.07 * 100 is slightly above the whole number, and would be rounded up
@@ -471,7 +496,11 @@ class _Runner:
     def _measure_leak(
         self, tokens: np.ndarray, lengths: np.ndarray, is_open: np.ndarray, predicted: np.ndarray
     ) -> np.ndarray:
-        """Computes the gate leak and whether the predicted class changes with it, [2, N]."""
+        """Computes the gate leak and whether the predicted class changes with it (1 or 0), [2, N].
+
+        `is_open` [N, T] is True at words with open gates, and `predicted` [N] is the predicted
+        class.
+        """
         fewer, shorter, moved = self._delete_with_mask(tokens, lengths, is_open)
         both = (
             np.concatenate(pair)
@@ -486,16 +515,26 @@ class _Runner:
     def _delete(
         self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the tokens and lengths of the texts with only the words where keep is True."""
+        """Returns tokens [B, T] and lengths [B] after deleting the words where `keep` is False.
+
+        With the deletion "unk" the words are replaced, and the lengths do not change. A text from
+        which all words are removed becomes a single `unk`.
+        """
         return self._delete_with_mask(tokens, lengths, keep)[:2]
 
     def _delete_with_mask(
         self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Deletes the words where keep is False.
+        """Deletes the words where `keep` is False, or replaces them with `unk`.
+
+        Args:
+          tokens: int [B, T].
+          lengths: int [B].
+          keep: bool [B, T], False at padding.
 
         Returns:
-          The tokens, the lengths and the mask of the words that were not deleted.
+          The tokens [B, T], the lengths [B] and the mask [B, T] of the words that were not deleted,
+          at their new positions.
         """
         if self.deletion == "unk":
             real = _word_mask(lengths, tokens)
@@ -510,7 +549,10 @@ class _Runner:
 
 
 def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the tokens (0 at padding), the lengths and the mask of a batch, after checks."""
+    """Returns "tokens" int32 [B, T] (0 at padding), "lengths" int32 [B] and the mask bool [B, T].
+
+    Raises ValueError or TypeError for a batch with missing or malformed entries.
+    """
     if missing := {"tokens", "lengths"} - batch.keys():
         raise ValueError(f"batch needs {', '.join(sorted(missing))}, got {sorted(batch)}")
     tokens, lengths = np.asarray(batch["tokens"]), np.asarray(batch["lengths"])
@@ -529,12 +571,16 @@ def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np
 
 
 def _word_mask(lengths: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """Returns the mask [B, T] of the words."""
+    """Returns bool [B, T], True at the words of texts with lengths [B] and tokens [B, T]."""
     return np.arange(tokens.shape[1])[None] < lengths[:, None]
 
 
 def _rank_words(scores: np.ndarray, real: np.ndarray) -> np.ndarray:
-    """Returns the rank of each word by its score, 0 for the highest; T at padding."""
+    """Returns int [B, T]: the rank of each word by its score, 0 for the highest; T at padding.
+
+    `scores` are [B, T], and `real` [B, T] is True at words. Of equal scores the first word ranks
+    higher.
+    """
     # The stable order gives earlier words the better rank among equal scores.
     order = np.argsort(np.where(real, -scores, np.inf), axis=1, kind="stable")
     ranks = np.argsort(order, axis=1)
@@ -542,7 +588,7 @@ def _rank_words(scores: np.ndarray, real: np.ndarray) -> np.ndarray:
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:
-    """Computes the softmax of logits in float64."""
+    """Computes the softmax of logits over the last axis in float64."""
     # The measures are small differences of probabilities, which float32 would round.
     wide = logits.astype(np.float64)
     powers = np.exp(wide - wide.max(axis=-1, keepdims=True))
@@ -550,7 +596,7 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def _concatenate(parts: Sequence[Rationale]) -> Rationale:
-    """Concatenates the measures of parts of the texts."""
+    """Returns the measures of all texts, given those of consecutive parts of the texts."""
     fields: dict[str, Any] = {}
     for name in MEASURES:
         values = [getattr(part, name) for part in parts]
@@ -560,7 +606,11 @@ def _concatenate(parts: Sequence[Rationale]) -> Rationale:
 
 
 def _compare(rationales: Mapping[str, Rationale], samples: int) -> tuple[Comparison, ...]:
-    """Tests the model's rationale against each other rationale, by each measure."""
+    """Tests the model's rationale, "own", against each other rationale, by each measure.
+
+    `rationales` is name -> measures; `samples` is the number of bootstrap samples. Measures that
+    are None are left out.
+    """
     own_rationale, tests = rationales["own"], []
     for measure, name in itertools.product(MEASURES, rationales):
         values = getattr(own_rationale, measure)

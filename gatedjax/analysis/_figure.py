@@ -97,7 +97,10 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def save(figure: "Figure", path_stem: str | Path | None) -> None:
-    """Writes path_stem.png and path_stem.svg, each atomically; None writes no files."""
+    """Writes PATH_STEM.png and PATH_STEM.svg, each atomically; None writes no files.
+
+    The endings are appended to the stem, which may contain dots.
+    """
     if path_stem is None:
         return
     stem = Path(path_stem)
@@ -108,7 +111,7 @@ def save(figure: "Figure", path_stem: str | Path | None) -> None:
 
 
 def _render(figure: "Figure", kind: str, dpi: int) -> bytes:
-    """Returns the bytes of a PNG or SVG file, without a date."""
+    """Returns the bytes of an image file without a date; `kind` is "png" or "svg"."""
     buffer = io.BytesIO()
     undated: Any = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
     with style():

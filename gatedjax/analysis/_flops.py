@@ -213,7 +213,10 @@ def flops_report(
 
 
 def _check_integer(name: str, value: SupportsIndex, least: int) -> int:
-    """Returns an argument as an int after checking that it is at least `least`."""
+    """Returns a value as an int after checking that it is at least `least`.
+
+    Raises TypeError or ValueError with `name`, the name of the argument.
+    """
     try:
         number = operator.index(value)
     except TypeError:
@@ -224,7 +227,10 @@ def _check_integer(name: str, value: SupportsIndex, least: int) -> int:
 
 
 def _check_counts(name: str, values: ArrayLike) -> np.ndarray:
-    """Returns an argument as int64 [N] after checking that no count is negative."""
+    """Returns counts as int64 [N] after checking that they are integers and not negative.
+
+    Raises ValueError with `name`, the name of the argument.
+    """
     values = np.asarray(values)
     if values.ndim != 1 or (values.size and not np.issubdtype(values.dtype, np.integer)):
         raise ValueError(
@@ -238,6 +244,6 @@ def _check_counts(name: str, values: ArrayLike) -> np.ndarray:
 
 
 def _check_option(name: str, value: str, names: tuple[str, ...]) -> None:
-    """Raises ValueError unless an option has one of its values."""
+    """Raises ValueError unless `value` is among `names`, the values of the option `name`."""
     if value not in names:
         raise ValueError(f"{name} must be one of {names}, got {value!r}")

@@ -15,14 +15,17 @@ def plot_studies(
 ) -> "Figure":
     """Draws a row of two panels for each study.
 
-    Left: the loss under every kind of gate, with standard errors, beside the exact expectation.
-    Right: bias (hollow where it is not shown, at its standard error) and standard deviation of
-    every estimator, and the norm of the exact gradient.
+    Left: the loss under each kind of gate, with standard errors, and a line at the exact
+    expectation. Right: the bias (hollow where it is not shown, at its standard error) and the
+    standard deviation of each estimator, and the norm of the exact gradient.
 
     Args:
       studies: one or more `gates.Study`.
-      path_stem: writes path_stem.png and path_stem.svg; None writes nothing.
-      title: above the figure.
+      path_stem: path of the files without the suffix; None writes no files.
+      title: a heading above the figure; None draws no heading.
+
+    Returns:
+      The Matplotlib figure.
     """
     if not studies:
         raise ValueError("studies must not be empty")

@@ -128,7 +128,11 @@ def gate_truth(gates: ArrayLike, truth: ArrayLike, lengths: ArrayLike) -> TruthS
 def _check_rows(
     values: ArrayLike, lengths: ArrayLike, name: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Checks the shapes and returns the values [N, T], the mask [N, T] and the lengths [N]."""
+    """Checks the shapes and returns the values [N, T], the mask bool [N, T] and int64 lengths [N].
+
+    The mask is True at the first `lengths` positions of a row. Raises ValueError with `name`, the
+    name of the values.
+    """
     values, lengths = np.asarray(values), np.asarray(lengths)
     if values.ndim != 2:
         raise ValueError(f"{name} must have shape [N, T], got {values.shape}")

@@ -104,7 +104,10 @@ def plot_attention_grid(
 
 
 def _check_weights(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns weights as float64 after checking that they are finite and at least 0."""
+    """Returns weights as float64 after checking that they are finite and at least 0.
+
+    Raises ValueError with `name`, also if the weights do not have `shape`.
+    """
     weights = np.asarray(values).astype(np.float64)
     if weights.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {weights.shape}")
@@ -123,7 +126,18 @@ def _draw(
     bold: list[bool],
     heads: list[str],
 ) -> "Figure":
-    """Draws the panels, the bars at their right and the legend of the shades below them."""
+    """Draws the panels, the bars at their right and the legend of the shades below them.
+
+    Args:
+      names: the names of the R rows.
+      words: the C words of the columns.
+      grids: the weights [R, C] of each panel.
+      last: [R], the final weights, which are drawn as bars.
+      title: title of the figure, "" for none.
+      groups: [R] the number of the group of each row; lines separate the groups.
+      bold: for each row True to emphasise its name and bar.
+      heads: headings of the panels, then of the bars.
+    """
     from matplotlib import cm, colors
 
     figure = new_figure(1, 1)
@@ -176,7 +190,10 @@ def _draw(
 def _draw_cells(
     axes: "Axes", corner: tuple[float, float], grid: np.ndarray, shades: "ScalarMappable"
 ) -> None:
-    """Draws the shaded cells of a panel with its upper left corner at `corner`."""
+    """Draws the shaded cells of a panel with the weights `grid` [R, C].
+
+    `corner` is the upper left corner (x, y) in inches; `shades` maps a weight to its colour.
+    """
     from matplotlib.patches import Rectangle
 
     x, y = corner
@@ -191,7 +208,11 @@ def _draw_cells(
 def _draw_bars(
     axes: "Axes", corner: tuple[float, float], weights: np.ndarray, bold: list[bool]
 ) -> None:
-    """Draws the final weights as bars with numbers."""
+    """Draws the final weights [R] as bars with numbers, a bar per row.
+
+    `corner` is the upper left corner (x, y) in inches; bars where `bold` [R] is True are
+    emphasised.
+    """
     from matplotlib.patches import Rectangle
 
     x, y = corner

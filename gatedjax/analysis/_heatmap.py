@@ -26,7 +26,10 @@ _OPEN_EDGE, _CLOSED_EDGE, _CELL_EDGE = "#000000", "#9a9a9a", "#c9c9c9"
 
 @dataclasses.dataclass(frozen=True)
 class _Row:
-    """A row of the figure: a model's weights and gates for the words of a sentence."""
+    """A row of the figure: a model's weights and gates for the T words of a sentence.
+
+    `weights` and `gates` are float64 [T]; `gates` is None for a model without gates.
+    """
 
     name: str
     words: tuple[str, ...]
@@ -77,7 +80,20 @@ def plot_heatmap(
 def _check_rows(
     rows: Sequence[tuple[str, Sequence[str], ArrayLike, ArrayLike | None]],
 ) -> list[_Row]:
-    """Returns the rows without padding after checking their weights and gates."""
+    """Checks the rows of a heat map and removes their padding.
+
+    Args:
+      rows: (name of the model, the T words, weights [T'], gates [T'] or None) for each row, with T'
+        at least T. The number of words determines which values are padding: all values after the
+        first T.
+
+    Returns:
+      The rows in order, with the first T weights and gates.
+
+    Raises:
+      ValueError: if there are no rows or words, or values that are missing, not finite, or negative
+        weights.
+    """
     models = []
     for i, (name, tokens, weights, gates) in enumerate(rows):
         words = tuple(clean(token) for token in tokens)
@@ -95,7 +111,10 @@ def _check_rows(
 
 
 def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
-    """Draws the lines of words with the cells of the models, and the legend below them."""
+    """Draws the lines of words with the cells of the models, and the legend below them.
+
+    `width` is the width of the figure in inches; long sentences are broken into several lines.
+    """
     from matplotlib import cm, colors
 
     figure = new_figure(width, 1)
@@ -148,7 +167,10 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
 def _draw_cell(
     axes: "Axes", box: tuple[float, float, float, float], row: _Row, i: int, shades: Any
 ) -> None:
-    """Draws the cell of word i in a row, with its weight and the dot of an open gate."""
+    """Draws the cell of word i in a row, with its weight and the dot of an open gate.
+
+    `box` is (x, y, width, height) of the cell in inches; `shades` maps a weight to its colour.
+    """
     x, y, width, height = box
     weight = float(row.weights[i])
     shade = shades.to_rgba(weight)
@@ -169,7 +191,10 @@ def _draw_cell(
 def _draw_box(
     axes: "Axes", box: tuple[float, float, float, float], shade: Any, is_open: bool | None
 ) -> None:
-    """Draws the outline and the shade of a cell; is_open is None for a model without gates."""
+    """Draws the outline and the shade, a colour, of a cell.
+
+    `box` is (x, y, width, height) in inches; `is_open` is None for a model without gates.
+    """
     from matplotlib.patches import Rectangle
 
     x, y, width, height = box
@@ -187,7 +212,7 @@ def _draw_box(
 def _draw_legend(
     figure: "Figure", axes: "Axes", y: float, shades: "ScalarMappable", *, gated: bool
 ) -> None:
-    """Draws the legend of the gates and of the shades at the height y."""
+    """Draws the legend of the shades, and of the gates if `gated`, y inches below the top."""
     width, height = figure.get_size_inches()
     if gated:
         x = _MARGIN
@@ -204,7 +229,11 @@ def _draw_legend(
 def _add_sheet(
     figure: "Figure", size: tuple[float, float], margin: float, heading: list[str]
 ) -> "Axes":
-    """Creates axes in inches from the upper left corner of the figure, and draws the heading."""
+    """Creates axes in inches from the upper left corner of the figure, and draws the heading.
+
+    `size` is (width, height) of the figure and `margin` the margin of the heading, both in inches;
+    `heading` are the lines of the heading.
+    """
     figure.set_size_inches(*size)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, size[0]), ylim=(size[1], 0))
@@ -222,7 +251,11 @@ def _draw_shade_bar(
     label: str,
     size: float,
 ) -> None:
-    """Draws the legend of the shades, a horizontal colour bar."""
+    """Draws the legend of the shades, a horizontal colour bar with a label.
+
+    `place` is (left, bottom, width, height) in shares of the figure; `size` is the font size of the
+    label in points.
+    """
     from matplotlib.ticker import MaxNLocator
 
     bar = figure.colorbar(shades, cax=figure.add_axes(place), orientation="horizontal")
@@ -237,7 +270,10 @@ Ruler = Callable[[str, float], float]
 
 
 def _make_ruler(figure: "Figure", weight: str = "normal") -> Ruler:
-    """Returns a function that computes the width in inches of a text in a font size in points."""
+    """Returns a function that maps (text, font size in points) to the width of the text in inches.
+
+    `weight` is Matplotlib's font weight, "normal" or "bold".
+    """
     from matplotlib.font_manager import FontProperties
 
     canvas: Any = figure.canvas
@@ -252,7 +288,7 @@ def _make_ruler(figure: "Figure", weight: str = "normal") -> Ruler:
 
 
 def _group_rows(rows: list[_Row]) -> list[list[_Row]]:
-    """Groups consecutive rows that have the same words."""
+    """Returns the rows in groups: consecutive rows with the same words are a group."""
     groups: list[list[_Row]] = []
     for row in rows:
         if groups and groups[-1][0].words == row.words:
@@ -264,6 +300,10 @@ def _group_rows(rows: list[_Row]) -> list[list[_Row]]:
 
 def _wrap(sizes: Sequence[float], room: float) -> list[tuple[int, int]]:
     """Breaks cells into lines that fit into `room`, each with at least one cell.
+
+    Args:
+      sizes: the width of each cell, in inches.
+      room: the width of a line, in inches.
 
     Returns:
       (first cell, cell after the last) of each line.
@@ -278,7 +318,10 @@ def _wrap(sizes: Sequence[float], room: float) -> list[tuple[int, int]]:
 
 
 def _break_lines(text: str, room: float, measure: Ruler, size: float) -> list[str]:
-    """Breaks text at spaces into lines that are at most `room` wide, and cuts longer words."""
+    """Breaks text at spaces into lines that are at most `room` inches wide, and cuts longer words.
+
+    `size` is the font size in points. The list is empty for an empty text.
+    """
     lines: list[str] = []
     for word in text.split():
         joined = f"{lines[-1]} {word}" if lines else word
@@ -290,7 +333,10 @@ def _break_lines(text: str, room: float, measure: Ruler, size: float) -> list[st
 
 
 def _shorten(word: str, room: float, measure: Ruler, size: float = _WORD_SIZE) -> str:
-    """Returns the word, or its beginning with an ellipsis if the word is wider than `room`."""
+    """Returns the word, or its beginning with an ellipsis if the word is wider than `room`.
+
+    `room` is in inches, `size` in points.
+    """
     if measure(word, size) <= room:
         return word
     length = len(word)

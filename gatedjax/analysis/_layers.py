@@ -88,7 +88,10 @@ def plot_layer_histograms(
 
 
 def _draw_ridges(axes: "Axes", histogram: LayerHistogram, label: str) -> None:
-    """Draws the distributions of a panel, the first layer at the top."""
+    """Draws the distributions of a panel, a ridge per layer, the first layer at the top.
+
+    `label` is the label of the x axis.
+    """
     shares, edges = histogram.probability, histogram.edges
     highest = float(shares.max(initial=0.0))
     scale = _HIGHEST / highest if highest > 0 else 0.0
@@ -184,7 +187,11 @@ def plot_word_layers(
 def _draw_word_layers(
     words: list[str], weights: np.ndarray, title: str, threshold: float, names: list[str]
 ) -> "Figure":
-    """Draws the cells, the outlines of the runs and the legend below them."""
+    """Draws the cells, the outlines of the runs and the legend below them.
+
+    `weights` are [L, N] in [0, 1] for L layers with the names `names` and N words; words with a
+    weight above `threshold` are selected, and each run of selected words has an outline.
+    """
     from matplotlib import cm, colors
     from matplotlib.patches import Rectangle
 
@@ -229,7 +236,10 @@ def _draw_word_layers(
 def _draw_word_layers_legend(
     figure: "Figure", axes: "Axes", y: float, shades: Any, threshold: float
 ) -> None:
-    """Draws the legend of the outlines and of the shades at the height y."""
+    """Draws the legend of the outlines and of the shades, y inches below the top of the figure.
+
+    `shades` maps a weight to its colour.
+    """
     from matplotlib.patches import Rectangle
 
     width, height = figure.get_size_inches()
@@ -245,7 +255,10 @@ def _draw_word_layers_legend(
 
 
 def _name_layers(layers: Sequence[str] | None, count: int) -> list[str]:
-    """Returns a name for each of `count` layers; L1, L2, ... if layers is None."""
+    """Returns a name for each of `count` layers; L1, L2, ... if layers is None.
+
+    Raises ValueError for another number of names, or no layers.
+    """
     names = [f"L{i + 1}" for i in range(count)] if layers is None else [clean(n) for n in layers]
     if not names:
         raise ValueError("there must be at least one layer")

@@ -21,7 +21,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class StaticNetwork(ByIdentity):
-    """A network as a static argument of compiled functions."""
+    """A network as a static argument of compiled functions; networks are compared by identity."""
 
     def output(
         self, params: Params, tokens: Tree, lengths: Tree, *arguments: Tree, **options: Tree
@@ -32,17 +32,19 @@ class StaticNetwork(ByIdentity):
           params: the parameters of the network.
           tokens: int [B, T].
           lengths: int [B].
-          more: further positional arguments of the method.
-          options: further options of `apply`, such as `method`.
+          *arguments: further positional arguments of the method.
+          **options: further options of `apply`, such as `method`.
         """
         batch = {"tokens": tokens, "lengths": lengths}
         return self.model.apply({"params": params}, batch, *arguments, **options)
 
 
 def _take_word_values(output: Tree, name: str, shape: tuple[int, ...]) -> Tree:
-    """Returns a field of the output as numbers for each word [B, T], or None if it has none.
+    """Returns the field `name` of a network's output as numbers for each word, [B, T], or None.
 
-    Axes between the first and the last, such as layers, are averaged.
+    The field is an array [B, ..., T] with `shape` = (B, T); axes between the first and the last,
+    such as layers, are averaged. It is None if the output has no such field or it has another
+    shape.
     """
     value = getattr(output, name, None)
     if value is None or value.ndim < 2 or (value.shape[0], value.shape[-1]) != shape:
@@ -52,7 +54,10 @@ def _take_word_values(output: Tree, name: str, shape: tuple[int, ...]) -> Tree:
 
 @functools.partial(jax.jit, static_argnums=0)
 def predict(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree) -> Tree:
-    """Computes "logits", and "attention", "gates" and "gate_logits" [B, T] if there are any."""
+    """Computes "logits" [B, C], and "attention", "gates", "gate_logits" [B, T] if there are any.
+
+    The arguments are token ids [B, T] and lengths [B]. Attention of several layers is averaged.
+    """
     output = network.output(params, tokens, lengths)
     names = ["attention"]
     if getattr(output, "gate_logits", None) is not None:  # Only gates of words have logits.
@@ -63,7 +68,7 @@ def predict(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree)
 
 @functools.partial(jax.jit, static_argnums=0)
 def force(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree, gates: Tree) -> Tree:
-    """Computes "logits" and "attention" with the gates set to `gates` [B, T]."""
+    """Computes "logits" [B, C] and "attention" [B, T] with the gates set to `gates` [B, T]."""
     output = network.output(params, tokens, lengths, gates[None], method="with_gates")
     return {"logits": output.logits[0], "attention": output.attention[0]}
 
@@ -79,11 +84,18 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
     """
 
     def run(shift: Tree) -> Tree:
-        """Returns sum_b log p_j with `shift` added to the word vectors, and the word vectors."""
+        """Returns (sum_b log p_j, word vectors [B, T, E]).
+
+        `shift` [B, T, E] is added to the vectors; None adds no shift.
+        """
         vectors: list[Tree] = []
 
         def look(call: Callable[..., Tree], args: Tree, kwargs: Tree, context: Tree) -> Tree:
-            """Calls a method; adds `shift` to its result if this is the first layer of words."""
+            """Calls a method for `nn.intercept_methods`, and stores the word vectors.
+
+            It adds `shift` to the result if this is the first layer that maps the tokens to
+            vectors.
+            """
             del context
             out = call(*args, **kwargs)
             ids: Tree = args[0] if args else None
@@ -111,9 +123,10 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def draw_uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
-    """Draws uniform numbers [draws, B, size] that depend only on the key and the id of a row.
+    """Draws uniform numbers in [0, 1), [draws, B, size], for the B rows with the ids `ids` [B].
 
-    An example therefore has the same numbers in each batch.
+    They depend only on the PRNG key and the id of a row. An example therefore has the same numbers
+    in each batch.
     """
 
     def draw_row(number: Tree, draw: Tree) -> Tree:
@@ -126,7 +139,7 @@ def draw_uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
 
 
 def make_key(seed: int, *numbers: int) -> Tree:
-    """Returns the PRNG key of a seed with numbers folded in."""
+    """Returns the PRNG key of a seed, with the numbers folded in from left to right."""
     key = jax.random.key(seed)
     for number in numbers:
         key = jax.random.fold_in(key, number)
@@ -134,7 +147,10 @@ def make_key(seed: int, *numbers: int) -> Tree:
 
 
 def random_scores(key: Tree, ids: np.ndarray, size: int, draws: int) -> np.ndarray:
-    """Returns `draw_uniform` as a float64 NumPy array; a key of None means `jax.random.key(0)`."""
+    """Returns the numbers of `draw_uniform`, float64 [draws, B, size], as a NumPy array.
+
+    `ids` are the ids [B] of the examples; a key of None means `jax.random.key(0)`.
+    """
     key = jax.random.key(0) if key is None else key
     # `fold_in` takes 32-bit numbers.
     return np.asarray(draw_uniform(key, ids.astype(np.uint32), size, draws), np.float64)

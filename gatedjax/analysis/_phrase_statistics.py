@@ -11,7 +11,7 @@ from gatedjax.analysis._phrases import _check_selected, _check_values, runs
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LayerHistogram:
-    """A histogram per layer; the counts of parts of a data set can be added.
+    """A histogram for each of L layers; the counts of parts of a data set can be added.
 
     Histograms of lengths can be added even if they have different numbers of bins.
 
@@ -224,7 +224,11 @@ def gate_histogram(
 
 
 def _compute_histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -> LayerHistogram:
-    """Computes the histograms of values [L, R, N] in [0, 1] where real_layers is True."""
+    """Computes a histogram for each of L layers, with `bins` equal bins in [0, 1].
+
+    `layers` are values [L, R, N] in [0, 1]; values where `real_layers` [L, R, N] is False are left
+    out.
+    """
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
     counts = [
@@ -235,12 +239,16 @@ def _compute_histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -
 
 
 def _are_lengths(edges: np.ndarray) -> bool:
-    """Returns whether the bins are those of the lengths 1, 2, ..."""
+    """Returns whether the edges [K + 1] are 0.5, 1.5, ..., those of the lengths 1, 2, ..."""
     return bool(np.array_equal(edges, np.arange(len(edges)) + 0.5))
 
 
 def _find_lengths(selected: ArrayLike, min_length: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Returns the layer of each run, the length of each run, and the number of layers."""
+    """Returns (layer of each run, length of each run, number of layers).
+
+    `selected` is bool [B, L, ..., N], True at selected words. Runs of fewer than `min_length` words
+    are left out.
+    """
     if min_length < 1:
         raise ValueError(f"min_length must be at least 1, got {min_length}")
     layers = _split_layers(_check_selected(selected))
@@ -250,7 +258,10 @@ def _find_lengths(selected: ArrayLike, min_length: int) -> tuple[np.ndarray, np.
 
 
 def _split_layers(values: np.ndarray) -> np.ndarray:
-    """Returns values [B, L, ..., N] as [L, rows, N]; values [B, N] or [N] are a single layer."""
+    """Returns values [B, L, ..., N] as [L, R, N] with all other axes in R rows.
+
+    Values [B, N] or [N] are a single layer.
+    """
     layers = np.moveaxis(values, 1, 0) if values.ndim > 2 else values[None]
     rows = int(np.prod(layers.shape[1:-1]))
     return layers.reshape(len(layers), rows, values.shape[-1])

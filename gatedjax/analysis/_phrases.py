@@ -261,7 +261,10 @@ def trace(tokens: Sequence[str], selected: ArrayLike) -> list[Selection]:
 
 
 def _check_fits(words: Sequence[str], row: np.ndarray, name: str) -> None:
-    """Raises ValueError if the row is shorter than the words, or selects padding."""
+    """Raises ValueError if `row` [N] is shorter than the words, or selects padding.
+
+    `row` is True at selected words; `name` names the words in messages.
+    """
     if len(words) > len(row):
         raise ValueError(f"{name} has {len(words)} words, selected only {len(row)}")
     if row[len(words) :].any():
@@ -269,7 +272,10 @@ def _check_fits(words: Sequence[str], row: np.ndarray, name: str) -> None:
 
 
 def _check_selected(selected: ArrayLike) -> np.ndarray:
-    """Returns `selected` as an array after checking that it is bool and has an axis."""
+    """Returns `selected` as a bool array after checking its dtype and that it has an axis.
+
+    Raises TypeError for another dtype, ValueError for the shape ().
+    """
     flags = np.asarray(selected)
     if flags.dtype != bool:
         raise TypeError(f"selected must be bool, got dtype {flags.dtype}")
@@ -281,7 +287,12 @@ def _check_selected(selected: ArrayLike) -> np.ndarray:
 def _check_values(
     values: ArrayLike, mask: ArrayLike | None, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the values as float64 [*B, N], and the mask broadcast to that shape."""
+    """Returns the values as float64 [*B, N], and a bool mask of that shape.
+
+    `mask` has the last axis N and the first axes of the values; the axes between them are added.
+    None means that all positions are real. Raises TypeError or ValueError with `name`, the name of
+    the values.
+    """
     values = np.asarray(values).astype(np.float64)
     shape = values.shape
     if not shape:

@@ -31,12 +31,12 @@ Importance = Callable[[Any, Mapping[str, Any]], ArrayLike]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Racu:
-    """RACU of S seeds, with a confidence interval of the mean.
+    """RACU (see `racu`) of S seeds, with a confidence interval of the mean.
 
     Attributes:
       values: [S] RACU of each seed; NaN where masking all words does not lower the performance.
       mean: mean over the seeds.
-      low: lower end of the interval; None for a single seed.
+      low: lower end of the confidence interval of the mean; None for a single seed.
       high: upper end of the interval; None for a single seed.
     """
 
@@ -252,7 +252,11 @@ def roar(
 
 
 def _draw_scores(texts: Mapping[str, Any], *key: int) -> np.ndarray:
-    """Draws scores [N, T] that depend only on the key and the id of an example."""
+    """Draws scores [N, T] for the words of N texts.
+
+    They depend only on the seed and numbers in `key` and on "example_id" of a text, or its position
+    if `texts` has no ids.
+    """
     # Imported here because `_passes` imports JAX.
     from gatedjax.analysis import _passes
 
@@ -262,7 +266,7 @@ def _draw_scores(texts: Mapping[str, Any], *key: int) -> np.ndarray:
 
 
 def _check_shares(shares: ArrayLike) -> np.ndarray:
-    """Returns shares as float64 [K] after checking that they increase in [0, 1]."""
+    """Returns shares as float64 [K] after checking that they are in [0, 1] and increase."""
     array = np.asarray(shares, np.float64)
     if array.ndim != 1 or not array.size:
         raise ValueError(f"shares must have shape [K], got {array.shape}")

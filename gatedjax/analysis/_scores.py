@@ -73,7 +73,7 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
 
 
 def ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
-    """Divides counts elementwise; 0 where the denominator is 0."""
+    """Divides arrays of counts elementwise; 0 where the denominator is 0."""
     return np.where(bottom > 0, top / np.maximum(bottom, 1), 0.0)
 
 
@@ -108,7 +108,7 @@ class MatchCounts:
         )
 
     def _shares(self) -> tuple[float, float, float]:
-        """Returns precision, recall and F1 of all items pooled (micro)."""
+        """Returns (precision, recall, F1) of all items pooled (micro); 0 if a denominator is 0."""
         precision = self.matched / self.predicted if self.predicted else 0.0
         recall = self.matched / self.gold if self.gold else 0.0
         both = self.predicted + self.gold

@@ -59,7 +59,7 @@ class Bootstrap(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """Result of `summary`.
+    """Result of `summary`: the mean and spread of n values.
 
     Attributes:
       mean: arithmetic mean.
@@ -278,20 +278,20 @@ def paired_bootstrap(
 
 
 def least_p_value(scores_a: np.ndarray, scores_b: np.ndarray) -> float:
-    """Returns the least p-value of an exact two-sided test of paired scores, 2^(1 - m).
+    """Returns the least p-value of an exact two-sided test of paired scores [N], 2^(1 - m).
 
     It is the probability that all m differences that are not 0 (up to rounding errors) have the
-    same sign, if both signs are equally probable.
+    same sign, if both signs are equally probable. It is 1 if all differences are 0.
     """
     scaled, _ = _scale_difference(scores_a, scores_b)
     return min(1.0, 2.0 ** (1.0 - np.count_nonzero(np.round(scaled, _DIGITS))))
 
 
 def _scale_difference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
-    """Returns (a - b) / 2^e and e, the least integer with |x| <= 2^e for all scores x.
+    """Returns ((a - b) / 2^e, e) with the least integer e for which |x| <= 2^e for all scores x.
 
-    The division is exact. Tolerances for scores of size 1 fit its result. If all scores are 0, e is
-    0.
+    The scores a and b are [N]. The division is exact. Tolerances for scores of size 1 fit its
+    result. If all scores are 0, e is 0.
     """
     mantissa, exponent = math.frexp(max(float(np.max(np.abs(array))) for array in (a, b)))
     exponent -= mantissa == 0.5
@@ -299,7 +299,10 @@ def _scale_difference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def _sum_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the sum of the differences and the number of examples of each group."""
+    """Returns (sum of the differences, number of examples) of each of G groups, each [G].
+
+    `groups` [N] has the group of each difference; with None each difference is a group.
+    """
     if groups is None:
         return differences, np.ones_like(differences)
     names = np.asarray(groups)
@@ -310,7 +313,10 @@ def _sum_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.n
 
 
 def _check_pair(correct_a: ArrayLike, correct_b: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Returns both arguments as float64 [N] after checking that they are finite."""
+    """Returns both arguments as float64 [N] after checking that they are finite.
+
+    Raises ValueError for values that are not finite or different shapes.
+    """
     a, b = np.asarray(correct_a, np.float64), np.asarray(correct_b, np.float64)
     if a.ndim != 1 or a.shape != b.shape:
         raise ValueError(

@@ -140,7 +140,11 @@ def highlight_html(
 def _html_words(
     tokens: Sequence[str], weights: ArrayLike, gates: ArrayLike | None
 ) -> Iterable[str]:
-    """Yields the HTML of each word."""
+    """Yields the HTML of each word, shaded by its weight.
+
+    There are at least as many weights and gates as words. Words with a gate of 0 are marked as
+    closed; gates None marks no word.
+    """
     words, weights, marked = _check_words(tokens, weights, gates)
     top = weights.max(initial=0)
     for word, weight, mark in zip(words, weights.tolist(), marked, strict=True):
@@ -237,7 +241,10 @@ def check_word_values(name: str, values: ArrayLike, size: int) -> np.ndarray:
 def _check_words(
     tokens: Sequence[str], weights: ArrayLike, gates: ArrayLike | None
 ) -> tuple[list[str], np.ndarray, Any]:
-    """Returns the words without control characters, their weights, and True at marked words."""
+    """Returns (words without control characters, weights float64 [T], marks bool [T]).
+
+    Marked words have a gate above 0, or, with gates None, a weight above 1 / T.
+    """
     words = [clean(token) for token in tokens]
     weights = check_word_values("weights", weights, len(words))
     if gates is None:
@@ -246,24 +253,28 @@ def _check_words(
 
 
 def _escape(text: str) -> str:
-    """Replaces control characters and escapes HTML."""
+    """Returns the text with control characters replaced and HTML escaped."""
     return html.escape(clean(text), quote=True)
 
 
 def _format_cell(value: object) -> str:
-    """Returns a cell of a Markdown table as text."""
+    """Returns a value as the text of a cell of a Markdown table; None becomes ""."""
     text = "" if value is None else clean(str(value))
     return text.replace("\\", "\\\\").replace("|", "\\|")
 
 
 def _count_columns(text: str) -> int:
-    """Counts the columns of a text in a terminal; East Asian characters may have two."""
+    """Returns the width of a text in a terminal in columns; East Asian characters may have two."""
     # Combining characters take no column, because a terminal draws them over the character before.
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:
-    """Returns whether all cells are numbers, apart from cells without a value."""
+    """Returns whether the cells of a column of a table are numbers.
+
+    Cells without a value ("", "-", "not run") are ignored. The result is False if no cell has a
+    value.
+    """
     values = [cell for cell in cells if cell not in ("", "-", "not run")]
     return bool(values) and all(_NUMBER.fullmatch(cell) for cell in values)

@@ -65,7 +65,11 @@ def plot_trees(
 def _draw(
     words: list[str], trees: dict[str, SpanTree], title: str, gold: SpanTree | None
 ) -> "Figure":
-    """Draws the trees below each other, and the legend of the gold tree."""
+    """Draws the trees below each other, and the legend of the gold tree.
+
+    `trees` is name -> tree of the same words. Nodes that the gold tree has too are coloured; with
+    gold None all nodes are.
+    """
     figure = new_figure(1, 1)
     measure = _make_ruler(figure)
     words = [_shorten(word, 2.0, measure, _WORD_SIZE) for word in words]
@@ -105,7 +109,7 @@ def _draw(
 
 
 def _place_words(words: list[str], measure: Ruler) -> tuple[list[float], float]:
-    """Returns the x coordinate of the middle of each word, and the width of the figure."""
+    """Returns (x of the middle of each word, width of the figure), in inches."""
     sizes = [measure(word, _WORD_SIZE) + _SPACE for word in words]
     width = max(sum(sizes) + 2 * _MARGIN, _LEAST_WIDTH)
     places, x = [], (width - sum(sizes)) / 2
@@ -116,7 +120,10 @@ def _place_words(words: list[str], measure: Ruler) -> tuple[list[float], float]:
 
 
 def _measure_heights(tree: SpanTree) -> dict[Span, int]:
-    """Returns the height of each node with two words or more; single words have the height 0."""
+    """Returns span -> height for each node with two words or more.
+
+    The height is 1 above the highest child; single words have the height 0 and are not in the dict.
+    """
     heights: dict[Span, int] = {}
     parts = tree.children()
     for node in reversed(list(parts)):  # Children come before their parent.
@@ -133,7 +140,17 @@ def _draw_branches(
     level: float,
     gold: SpanTree | None,
 ) -> None:
-    """Draws the nodes of a tree above words at the height `ground`."""
+    """Draws the nodes of a tree as bars above the words.
+
+    Args:
+      axes: the axes, in inches.
+      tree: the tree.
+      heights: the heights of its nodes, from `_measure_heights`.
+      places: x of the middle of each word.
+      ground: y of the words, downwards.
+      level: the distance of two levels.
+      gold: the gold tree; nodes that are in it get another colour and a dot. None for no gold tree.
+    """
     parts = tree.children()
     at: dict[Span, float] = {(i, i + 1): x for i, x in enumerate(places)}
     for node in reversed(list(parts)):

@@ -39,7 +39,7 @@ class SpanTree:
     spans: tuple[Span, ...]
 
     def __post_init__(self) -> None:
-        """Checks that the spans are a tree."""
+        """Raises ValueError if the spans are not a tree; see the class."""
         above: list[Span] = [(0, self.size)]
         previous = None
         for first, past in self.spans:
@@ -78,7 +78,8 @@ class SpanTree:
     def children(self) -> dict[Span, tuple[Span, ...]]:
         """Returns the parts of each node with two words or more, including single words.
 
-        The whole sentence is a node here even if it is not in `spans`.
+        A span is (first word, word after the last). The whole sentence is a node here even if it is
+        not in `spans`.
 
         Returns:
           {span of a node: spans of its parts from the left to the right}, parents first.
@@ -134,7 +135,11 @@ class SpanTree:
 
 
 def _add_words(node: Span, parts: list[Span]) -> tuple[Span, ...]:
-    """Returns the parts of a node with the single words between them, from left to right."""
+    """Returns the children of a node from left to right: its parts and the words between them.
+
+    A span is (first word, word after the last). `parts` are the spans of the children with two
+    words or more, from left to right.
+    """
     children: list[Span] = []
     place = node[0]
     for first, past in [*parts, (node[1], node[1])]:
@@ -193,7 +198,7 @@ def from_attention(
     power = {"none": 0, "rows": 1, "area": 2}[norm]
 
     def log_score(first: np.ndarray, past: np.ndarray) -> np.ndarray:
-        """Computes log s of the spans from `first` up to but not including `past`."""
+        """Computes log s [M] of the M spans from `first` up to but not including `past`."""
         crossed = table[first, past] + table[past, first]
         mass = table[past, past] - crossed + table[first, first]
         length = past - first
@@ -205,7 +210,7 @@ def from_attention(
         return np.log(np.maximum(score, floor))
 
     def split(first: int, past: int) -> int:
-        """Returns the first word of the right part of a span."""
+        """Returns the first word of the right part of the best split of a span."""
         middle = np.arange(first + 1, past)
         starts, ends = np.full(len(middle), first), np.full(len(middle), past)
         score = log_score(starts, middle) + log_score(middle, ends)
@@ -278,7 +283,10 @@ def random_binary(size: int, generator: np.random.Generator) -> SpanTree:
 
 
 def _top_down(size: int, split: Callable[[int, int], int]) -> SpanTree:
-    """Builds a binary tree; split(first, past) returns the first word of the right part."""
+    """Builds a binary tree over `size` words by splitting spans from the top down.
+
+    `split(first, past)` returns the first word of the right part of a span.
+    """
     if size < 0:
         raise ValueError(f"size must be at least 0, got {size}")
     spans: list[Span] = []

@@ -25,14 +25,16 @@ _LOOKING: contextvars.ContextVar[bool] = contextvars.ContextVar("looking", defau
 
 
 class FilesFound(Exception):
-    """Raised by `load` inside `looking` if the files of the data set exist."""
+    """Raised by `load` inside a `looking` block if the files of the data set exist."""
 
 
 @contextlib.contextmanager
 def looking() -> Iterator[None]:
-    """Makes `load` check for files only: it raises `FilesFound`, or an error for missing files.
+    """Makes `load` check for files only, inside a `with` block.
 
-    A command that reads many files can check in milliseconds that its first data set exists.
+    There `load` returns no source: it raises `FilesFound` if the files of the data set exist, or
+    FileNotFoundError if they do not. A command that reads many files can check in milliseconds that
+    its first data set exists.
     """
     token = _LOOKING.set(True)
     try:
@@ -42,7 +44,11 @@ def looking() -> Iterator[None]:
 
 
 def _look(declared: DataSet, data_dir: str | Path | None, manual_dir: str | Path | None) -> None:
-    """Raises FileNotFoundError unless all official parts can be read without a network."""
+    """Raises FileNotFoundError unless all official parts can be read without a network.
+
+    Parts are raw files below `manual_dir`, or a set that TFDS prepared in `data_dir` (None: TFDS's
+    own folder). With `manual_dir` None only prepared sets count.
+    """
     prepared = _prepared.is_prepared(declared.name, data_dir)
     if manual_dir is None:
         if not prepared:
@@ -196,7 +202,11 @@ def load(
 
 
 def _substitute(declared: DataSet, part: str, rows: FileRows) -> str | None:
-    """Returns a description of how the rows differ from the official data, or None."""
+    """Returns a sentence about the difference between the rows and the official data, or None.
+
+    The difference is the note of the rows, another number of lines than the official part has, or
+    both. None means that the rows are the official data.
+    """
     official = declared.official[part]
     # Raw lines are counted and not examples, because the official numbers count the lines of the
     # files.
@@ -209,7 +219,11 @@ def _substitute(declared: DataSet, part: str, rows: FileRows) -> str | None:
 def _check(
     declared: DataSet, part: str, rows: FileRows, substitute: str | None, strict: bool
 ) -> None:
-    """Raises ValueError for rows that cannot be used; logs the number of rows set aside."""
+    """Raises ValueError for rows that cannot be used; logs the number of lines set aside.
+
+    Rows cannot be used if there are none, if lines were lost, or, with `strict`, if lines were set
+    aside or the data differ from the official data. `substitute` is the result of `_substitute`.
+    """
     name, unit, aside = declared.name, declared.unit, rows.quarantine
     if strict and (aside or substitute):
         first = aside[0] if aside else f"{name}, {part}: {substitute}"
@@ -236,7 +250,12 @@ def _read_part(
     manual_dir: str | Path | None,
     unpack_limit: int | None,
 ) -> FileRows:
-    """Reads an official part: raw files if manual_dir has them, else the TFDS set."""
+    """Reads an official part: raw files if manual_dir has them, else the prepared TFDS set.
+
+    `part` is a key of `declared.official`, for example "train". `data_dir` None is TFDS's own
+    folder, `manual_dir` None skips the raw files. `unpack_limit` is the largest unpacked size in
+    bytes; None does not change the limit.
+    """
     name = declared.name
     if manual_dir is not None:
         folder = Path(manual_dir).expanduser()

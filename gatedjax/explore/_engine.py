@@ -40,7 +40,7 @@ class Explorer:
     """The models that a page shows; `answer` may be called by several threads at a time.
 
     Attributes:
-      models: a model, or two models to compare.
+      models: a trained model, or two models to compare.
       names: names of the models on the page.
       tokenized: True if texts for a reader are already tokens with spaces between them.
 
@@ -66,7 +66,12 @@ class Explorer:
         self._closed = False
 
     def about(self) -> Json:
-        """Returns the constants of the page: models, classes, modes of gates, and input fields."""
+        """Returns the constants of the page, for JSON.
+
+        They are "models", the result of `about` for each model; "modes", the modes of gates, []
+        without gates; "longest", the largest number of words of a text; and "fields", the input
+        fields of a view, or None for a single text.
+        """
         models = [part.about(name) for name, part in zip(self.names, self._parts, strict=True)]
         return {
             "models": models,
@@ -95,7 +100,10 @@ class Explorer:
         return {"models": [part.layers(state) for part in self._parts]}
 
     def warm_up(self) -> None:
-        """Compiles the programs for short texts, for all models at the same time."""
+        """Compiles the programs for short texts, for all models at the same time.
+
+        It returns when all are compiled.
+        """
         closed = (lambda: self._closed,)
         # Daemon threads, because the end of the process should not wait for them.
         threads = [
@@ -123,12 +131,15 @@ class Explorer:
         return all(results)
 
     def check_gates(self, name: str) -> None:
-        """Raises ValueError, with `name`, unless the models are classifiers of single texts."""
+        """Raises ValueError unless the models are classifiers of single texts.
+
+        The message begins with `name`, the name of an argument that only such models can use.
+        """
         if self.views:
             raise ValueError(f"{name} is only for classifiers of single texts: leave it out")
 
     def check_open(self) -> None:
-        """Raises ValueError after `close`."""
+        """Raises ValueError if the explorer has been closed."""
         if self._closed:
             raise ValueError("the explorer is closed")
 
@@ -139,8 +150,10 @@ class Explorer:
           message: the fields of `State`; a missing field has its default.
 
         Returns:
-          A dict for JSON: "words", the number of words; "notes" for the user; "tokens", the words
-          that are shown; and "models", the result of each model.
+          A dict for JSON: "words", the number of words of the text; "notes", a list of sentences
+          for the user; "tokens", the words that are shown, [] for a model with a view; and
+          "models", a dict per model, the result of `Programs.answer` or `View.answer` (None without
+          an answer).
 
         Raises:
           ValueError: for a message that is not a state; it names the field.
@@ -186,9 +199,10 @@ class Programs:
     """The compiled programs of a model.
 
     Attributes:
-      model: the model.
+      model: the model, a `TrainedModel`.
       gated: True if the model has gates that can be forced.
-      likely: function from words to the probabilities [T] that their gates are open; it caches.
+      likely: function from a tuple of T words to the probabilities [T] that their gates are open;
+        it caches.
     """
 
     def __init__(self, model: TrainedModel) -> None:
@@ -209,7 +223,13 @@ class Programs:
 
     @functools.cached_property
     def _text_program(self) -> Any:
-        """The program for a single text, compiled quickly because a user waits for it."""
+        """The jitted function of a single text with given gates.
+
+        It maps (params, batch, gates [S, B, T], soft) to (probabilities [S, B, C], attention [S, B,
+        T], gates [S, B, T] after the rule for texts without an open gate, open probabilities [B,
+        T]) for S patterns of gates; B is 1. `soft` is False if the gates are only 0 or 1. On a CPU
+        it is compiled with few optimisations, because a user waits for it.
+        """
         quick = _QUICK if jax.default_backend() == "cpu" else None
         return jax.jit(self._with_gates, static_argnums=3, compiler_options=quick)
 
@@ -218,7 +238,20 @@ class Programs:
         return jax.jit(self._with_gates, static_argnums=3)
 
     def answer(self, tokens: tuple[str, ...], state: State) -> Json:
-        """Computes prediction, attention and gates for words in a state; see the module."""
+        """Computes the prediction, attention and gates for words in a state of the page.
+
+        Args:
+          tokens: the words; words after the `max_len` of the model are not read.
+          state: the mode of the gates and the forced gates.
+
+        Returns:
+          A dict for JSON, with T words: "read", the number T; "known", True for words of the
+          vocabulary; "probabilities", of the classes; "base", the same without forced gates;
+          "attention" [T]; "density"; "kept", True for words with an open gate. For a model with
+          gates also "open", the probabilities [T] that gates are open; "gates" [T]; "free", True
+          for words that the mode opens; and "rule", the rule `empty` if all gates are closed, else
+          None. They are None for a model without gates.
+        """
         tokens = tokens[: self.model.max_len]
         answer: Json = {
             "read": len(tokens),
@@ -264,7 +297,12 @@ class Programs:
         return jax.jit(run)
 
     def about(self, name: str) -> Json:
-        """Returns the constants of the model for the page; see `Explorer.about`."""
+        """Returns the constants of the model for the page, for JSON.
+
+        Keys: "name"; "network", a description; "gated"; "layers", True if `layers` returns values;
+        "pairs", True if they are grids of pairs of words; "classes", the names of the classes; and
+        "max_len", the largest number of words.
+        """
         return {
             "name": name,
             "network": self.model.entry.about,
@@ -276,14 +314,21 @@ class Programs:
         }
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles the programs for the two smallest widths, unless `closed` returns True."""
+        """Compiles the programs for the two smallest padded lengths.
+
+        `closed` returns True when the explorer has been closed; no further program is then
+        compiled.
+        """
         modes: tuple[Mode, ...] = ("threshold", "expected")
         for mode, edge in itertools.product(modes, COARSE[:2]):
             if not closed():
                 self.answer(("a",) * edge, State(mode=mode))
 
     def layers(self, state: State) -> list[Json] | None:
-        """Computes the attention in each layer; see `Explorer.layers`."""
+        """Computes the attention in each layer for the text of a state; see `Explorer.layers`.
+
+        Returns None for a network without layers or a text without words.
+        """
         tokens = split_words(state.text, LONGEST)[: self.model.max_len]
         if self.model.network not in LAYERED or not tokens:
             return None
@@ -326,8 +371,8 @@ class Programs:
         """Runs the network on a padded batch with S patterns of gates.
 
         Args:
-          batch: the batch.
-          gates: the patterns, float32 [S, B, T].
+          batch: the batch, with "tokens" int [B, T] and "lengths" int [B].
+          gates: the patterns, float32 [S, B, T], 0 for a closed gate and 1 for an open gate.
 
         Returns:
           The class probabilities [S, B, C], the gates [S, B, T] after the rule for texts without an
@@ -352,7 +397,11 @@ class Programs:
         return self._locks.setdefault((edge, soft), threading.Lock())
 
     def close(self, seconds: float) -> bool:
-        """Acquires all locks and never releases them; returns whether this succeeded."""
+        """Waits for running programs to end, and lets no program start again.
+
+        It acquires all locks and never releases them. `seconds` is the largest time to wait for
+        each lock, -1 for no limit. Returns True if all locks were acquired.
+        """
         # Each program has a lock, so a thread that has all locks stops all computations.
         edges = {width_of(n, self.model.max_len, COARSE) for n in COARSE}
         acquired = [
@@ -363,7 +412,7 @@ class Programs:
         return all(acquired)
 
     def _open_probabilities(self, tokens: tuple[str, ...]) -> np.ndarray:
-        """Returns the probabilities [T] that the gates are open."""
+        """Returns float [T]: the probability of each of the T words that its gate is open."""
         closed = np.zeros(len(tokens), np.float32)
         # Two patterns are passed, because `answer` passes two as well and the program has their
         # number in its shape.
@@ -430,7 +479,10 @@ def force(gates: np.ndarray, forced: Mapping[int, bool]) -> np.ndarray:
 
 
 def _largest(p: np.ndarray, density: float) -> np.ndarray:
-    """Returns bool [T]: True at the largest p, at least at one; the first among equal values."""
+    """Returns bool [T]: True at the round(density T) largest probabilities `p` [T].
+
+    At least one entry is True. Of equal probabilities the first are taken.
+    """
     is_largest = np.zeros(len(p), bool)
     is_largest[np.argsort(-p, kind="stable")[: max(1, int(density * len(p) + 0.5))]] = True
     return is_largest

@@ -59,7 +59,9 @@ def payload(explorer: Explorer, text: str) -> Json:
       explorer, text: see `offline_page`.
 
     Returns:
-      A dict for JSON: "about", "text", "tokens", and "models" with the results for all patterns.
+      A dict for JSON: "about", the constants of `Explorer.about`; "text"; "tokens", its words; and
+      "models", a dict per model with the results for all patterns of gates, in the order of
+      `patterns_of`.
 
     Raises:
       ValueError: if the models are not classifiers of single texts, or for the number of words.
@@ -85,7 +87,7 @@ def payload(explorer: Explorer, text: str) -> Json:
 
 
 def patterns_of(words: int) -> np.ndarray:
-    """Returns all patterns of gates, float32 [2^words, words].
+    """Returns all patterns of gates of a text with `words` words, float32 [2^words, words].
 
     >>> print(patterns_of(2))
     [[0. 0.]
@@ -137,7 +139,7 @@ def _shares(values: np.ndarray) -> str:
 
 
 def _page(data: Json) -> bytes:
-    """Returns the page around its data."""
+    """Returns an HTML page in UTF-8 with the script of the explorer and the given data."""
     script, style = (page_file(name).decode() for name in ("explorer.js", "explorer.css"))
     # "<" is escaped, because "</script>" in a text would end the element.
     content = to_json(data, separators=(",", ":")).replace("<", "\\u003c")

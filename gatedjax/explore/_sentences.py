@@ -38,10 +38,11 @@ class Sentences:
       name: name of the file.
       total: number of usable lines that were read.
       has_more: True if the file has more usable lines.
-      rows: for each sentence the text and the label, and from the first model the prediction, the
-        error 1 - p(label), the density, and for the first sentences the gate leak.
-      curves: for each model the density, accuracy and threshold of each point; a single point if
-        the model has no gates.
+      rows: a dict for each sentence: "text", "label", and from the first model "predicted", the
+        class; "error", 1 - p(label); "density", None without gates; and "leak", the gate leak, None
+        after the first sentences.
+      curves: a dict for each model, with lists "density", "accuracy" and "threshold", an entry per
+        point; a single point if the model has no gates.
     """
 
     name: str
@@ -51,7 +52,11 @@ class Sentences:
     curves: Sequence[Json]
 
     def about(self) -> Json:
-        """Returns the curves and the number of sentences, for JSON."""
+        """Returns the curves and the numbers of sentences, for JSON.
+
+        Keys: "name", "total" and "curves" as in the class; "more", its `has_more`; "leaks", the
+        number of sentences with a gate leak; and "orders", the names by which `page` can sort.
+        """
         return {
             "name": self.name,
             "total": self.total,
@@ -65,11 +70,12 @@ class Sentences:
         """Returns `PAGE` rows, sorted by a column, the largest first.
 
         Args:
-          order: the column, one of `ORDERS`.
+          order: the column: "error", "density" or "leak". Rows without a value in it are left out.
           begin: number of rows to skip.
 
         Returns:
-          {"rows", "begin", "total"}.
+          {"rows", "begin", "total"}: at most `PAGE` rows, `begin`, and the number of rows with a
+          value.
 
         Raises:
           ValueError: for an unknown order, or a begin that is not a number from 0 on.
@@ -176,14 +182,15 @@ def thresholds_of(values: np.ndarray, shares: Sequence[float]) -> np.ndarray:
 
 @dataclasses.dataclass(eq=False)
 class _Results:
-    """The results of a model for texts with each threshold.
+    """The results of a model for N texts with each of S thresholds of the open probability.
 
     Attributes:
       programs: the programs of the model.
       texts: the words of each text.
       check: called between batches; an exception from it ends the work.
       thresholds: [S], in descending order; at -1 all gates are open.
-      middle_probabilities: [N, C], the probabilities with the threshold 0.5, or without gates.
+      middle_probabilities: [N, C], the probabilities of the classes with the threshold 0.5, or
+        without gates.
       masks: for each text a bool [T], True at words with an open gate at 0.5.
       predicted: int [S, N], the most probable class.
       open_counts: [S, N], the number of open gates.
@@ -202,7 +209,11 @@ class _Results:
     def compute(
         cls, programs: Programs, texts: Sequence[tuple[str, ...]], check: Callable[[], None]
     ) -> "_Results":
-        """Runs the model on texts, with a program for each width."""
+        """Runs the model on texts, each a tuple of words, with a program for each padded length.
+
+        Words after the `max_len` of the model are not read. `check` is called between batches; an
+        exception from it ends the work.
+        """
         model = programs.model
         texts = [words[: model.max_len] for words in texts]
         classes = len(model.classes)
@@ -258,7 +269,10 @@ class _Results:
         )
 
     def curve(self, targets: Sequence[int]) -> Json:
-        """Returns density, accuracy and threshold of each point; `targets` are the true classes."""
+        """Returns {"density", "accuracy", "threshold"}, lists with an entry per distinct threshold.
+
+        `targets` are the true classes of the N texts.
+        """
         words = sum(map(len, self.texts))
         # Equal thresholds become a single point, because they are keys of a dict.
         points = {
@@ -277,7 +291,7 @@ class _Results:
         }
 
     def leaks(self, most: int) -> list[float]:
-        """Computes the gate leak of the first `most` texts.
+        """Computes the gate leak of each of the first `most` texts; [] for a model without gates.
 
         The leak is |p_j(x; gates of r open) - p_j(r; all gates open)|, where j is the predicted
         class and r the text of the open words only: the effect of words with closed gates.
@@ -304,7 +318,11 @@ class _Results:
 def _batches(
     programs: Programs, texts: Sequence[tuple[str, ...]]
 ) -> Iterator[tuple[list[int], Tree]]:
-    """Yields (positions of the texts, padded batch); all batches of a width have the same size."""
+    """Yields (positions of the texts, padded batch) for texts of similar length.
+
+    All batches of a padded length have the same number of rows; rows after the positions repeat
+    texts and must be ignored.
+    """
 
     shapes = functools.partial(shape_of, longest=programs.model.max_len, widths=COARSE)
     for numbers, (rows, width) in group_texts(map(len, texts), shapes):
@@ -313,5 +331,5 @@ def _batches(
 
 
 def _shape(batch: Tree) -> tuple[int, ...]:
-    """Returns the shape of the gates of a batch for all thresholds."""
+    """Returns the shape (S, B, T) of the gates of a batch for all S thresholds."""
     return (len(SHARES) + len(ROUND) + 1, *batch["tokens"].shape)

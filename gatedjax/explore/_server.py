@@ -47,7 +47,7 @@ Ask = Callable[[Json], Json]
 
 
 def page_file(name: str) -> bytes:
-    """Returns the content of a file of the page."""
+    """Returns the content of a file in the folder `page`, such as "explorer.js"."""
     return (resources.files("gatedjax.explore") / "page" / name).read_bytes()
 
 
@@ -84,22 +84,25 @@ class Server(ThreadingHTTPServer):
             raise
 
     def server_bind(self) -> None:
-        """Binds the server without a query for the name of this machine, which can be slow."""
+        """Binds the server to its port without a query for the name of this machine.
+
+        The query can be slow.
+        """
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", self.socket.getsockname()[1]
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The accepted values of the Host header."""
+        """The accepted values of the Host header: "127.0.0.1:PORT" and "localhost:PORT"."""
         return tuple(f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost"))
 
     @property
     def address(self) -> str:
-        """The address of the page."""
+        """The address of the page with the secret token: "http://127.0.0.1:PORT/TOKEN/"."""
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
 
     def file(self, name: str) -> tuple[bytes, str]:
-        """Returns content and media type of a file of the page."""
+        """Returns (content, media type) of a file of the page; `name` is a key of `FILES`."""
         return self._files[name], FILES[name][1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -115,7 +118,8 @@ class _Refused(Exception):
 class _Handler(BaseHTTPRequestHandler):
     """A handler of a single request per connection.
 
-    Otherwise the rest of a body that was refused would be read as the next request.
+    With several requests per connection the rest of a body that was refused would be read as the
+    next request.
     """
 
     server: Server
@@ -125,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1
 
     def do_GET(self) -> None:
-        """Sends a file of the page."""
+        """Sends the file of the page that the path names, or an error as JSON."""
         with self._refusals():
             name = self._check_request()
             if name not in FILES:
@@ -133,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, *self.server.file(name))
 
     def do_POST(self) -> None:
-        """Answers a question of the page."""
+        """Sends the answer to the JSON message in the body, or an error as JSON."""
         with self._refusals():
             name = self._check_request()
             if name != "ask":
@@ -142,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, to_json(answer).encode(), "application/json")
 
     def _check_request(self) -> str:
-        """Returns the name after the token in the path.
+        """Returns the part of the path after the token, such as "ask" or "explorer.js".
 
         Raises:
           _Refused: for another host, origin or token.
@@ -226,7 +230,10 @@ class _Handler(BaseHTTPRequestHandler):
         return self.server_version
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Sends an error as JSON, without text from the request."""
+        """Sends the phrase of a status code as JSON; `message` and `explain` are ignored.
+
+        They are ignored because they may contain text from the request.
+        """
         unknown = code == HTTPStatus.NOT_IMPLEMENTED
         status = HTTPStatus.METHOD_NOT_ALLOWED if unknown else HTTPStatus(code)
         self._send(status, to_json({"error": status.phrase}).encode(), "application/json")

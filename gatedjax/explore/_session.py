@@ -28,14 +28,18 @@ class Session:
         self._lock = threading.Lock()
 
     def ask(self, message: Mapping[str, Any]) -> Json:
-        """Answers a question.
+        """Answers a question of the page.
 
         Args:
-          message: a dict with "do": "about", "answer", "layers", "sentences" or "page", and the
-            arguments of the question.
+          message: a dict with "do": "about", "answer", "layers", "sentences" or "page". "answer"
+            and "layers" also need the fields of `State`, and "page" the arguments "order" and
+            "begin" of `Sentences.page`.
 
         Returns:
-          The answer, for JSON.
+          The answer, a dict for JSON: the result of the method of `Explorer` or `Sentences` of that
+          name. "about" also has "sentences", True if there are labelled sentences; the answer to
+          "sentences" is {"ready": False} until they are read, then "ready" with `Sentences.about`
+          or "failed", an error.
 
         Raises:
           ValueError: for a message that is not a question.
@@ -59,13 +63,15 @@ class Session:
         )
 
     def close(self, seconds: float = -1) -> bool:
-        """Ends the computations in the background.
+        """Closes the explorer and waits for its computations in the background.
+
+        These are running programs of the models and the thread that reads the labelled sentences.
 
         Args:
-          seconds: largest time to wait for each of them; -1 sets no limit.
+          seconds: the largest time to wait for each lock and for the thread; -1 sets no limit.
 
         Returns:
-          True if all of them have ended.
+          True if all computations have ended, False if some still run.
         """
         closed = self._explorer.close(seconds)
         if self._thread is not None:

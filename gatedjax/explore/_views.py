@@ -54,7 +54,10 @@ Found = tuple[list[str], Json | None]
 
 
 class View:
-    """The base class of the views of a model; threads may call it, and a lock lets one compute."""
+    """The base class of the views of a model.
+
+    Several threads may call a view; a lock lets one of them compute at a time.
+    """
 
     network: str
     """A description of the network."""
@@ -71,7 +74,7 @@ class View:
         self._lock = threading.Lock()
 
     def about(self, name: str) -> Json:
-        """Returns the constants of the model for the page; see `Explorer.about`."""
+        """Returns the constants of the model for the page; see `Programs.about` for the keys."""
         return {
             "name": name,
             "network": self.network,
@@ -83,23 +86,38 @@ class View:
         }
 
     def answer(self, state: State) -> Found:
-        """Computes the notes and the answer for a state; see the docstring of this module."""
+        """Computes the answer to a state of the page.
+
+        Returns (notes for the user, answer); the answer is a dict for JSON with the keys in the
+        docstring of this module, or None if there is no answer.
+        """
         raise NotImplementedError
 
     def layers(self, state: State) -> list[Json] | None:
-        """Computes the grids of the layers; None if the model has none or there is no answer."""
+        """Returns the attention in the layers for a state, a `grid` per head, for JSON.
+
+        The result is None if the model has no layers or there is no answer.
+        """
         raise NotImplementedError
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles the programs for short texts, unless `closed` returns True."""
+        """Compiles the programs for short texts.
+
+        `closed` returns True when the explorer has been closed; no further program is then
+        compiled.
+        """
 
     def close(self, seconds: float) -> bool:
-        """Acquires the lock and never releases it; returns whether this succeeded."""
+        """Waits for a running computation to end, and lets none start again.
+
+        It acquires the lock and never releases it. `seconds` is the largest time to wait, -1 for no
+        limit. Returns True if the lock was acquired.
+        """
         return self._lock.acquire(timeout=seconds)
 
 
 def floats(values: np.ndarray | None) -> list[float] | None:
-    """Converts an array to a list of Python floats for JSON; None stays None."""
+    """Converts an array [n] to a list of Python floats for JSON; None stays None."""
     return None if values is None else [float(value) for value in values]
 
 
@@ -108,12 +126,13 @@ def grids(name: str, selection: Any, rows: Sequence[str], note: str = "") -> lis
 
     Args:
       name: name of the layer.
-      selection: the output of the layer, with "weights" and "gates" [1, heads, T, T].
-      rows: the words of the text.
+      selection: the output of the layer, with the fields `weights` [1, heads, T', T'] and `gates`
+        [1, heads or fewer, T', T'], T' at least T; a field may be None.
+      rows: the T words of the text.
       note: a note below the grid.
 
     Returns:
-      The grids; none if the layer has no weights.
+      The grids, as from `grid`; none if the layer has no weights.
     """
     weights, gates = selection.weights, selection.gates
     results = []
@@ -146,7 +165,9 @@ def grid(
       note: a note below the grid.
 
     Returns:
-      The grid, for JSON.
+      A dict for JSON: "name", "note", "rows" and "columns", the words; "cut", True if words are
+      left out; "pairs", a list of numbers per row; and "selected", a list of bools per row, or
+      None.
     """
     high, wide = min(len(rows), PAIRED), min(len(columns), PAIRED)
     cut = values[:high, :wide].round(4)
@@ -168,12 +189,14 @@ def line(name: str, tokens: Sequence[str], is_known: Sequence[bool], **entries: 
 
     Args:
       name: title of the line.
-      tokens: the words.
-      is_known: for each word, whether the vocabulary has it.
-      **entries: further entries: "values", "of", "kept", "note".
+      tokens: the T words.
+      is_known: for each word True if the vocabulary has it.
+      **entries: further entries: "values" [T] or [Q, T], the numbers; "of", the Q words that the
+        rows of [Q, T] belong to; "kept" [T], True at words that are emphasised; "note", a text.
+        Missing entries are None, and "" for "note".
 
     Returns:
-      The line, for JSON.
+      A dict for JSON: "name", "tokens", "known" and the entries.
     """
     empty: Json = {"values": None, "of": None, "kept": None, "note": ""}
     return {"name": name, "tokens": list(tokens), "known": list(is_known), **empty, **entries}
@@ -225,7 +248,10 @@ class PairView(View):
         return notes, tuple(words[:most] for words in texts)
 
     def answer(self, state: State) -> Found:
-        """Computes the notes and the answer for a state; see `View.answer`."""
+        """Computes the class of the pair of texts in a state; see `View.answer`.
+
+        Each text is a line of the answer, with its selected words if the model has a selector.
+        """
         notes, texts = self._texts(state)
         if not all(texts):
             return notes, None
@@ -252,7 +278,7 @@ class PairView(View):
         }
 
     def layers(self, state: State) -> list[Json] | None:
-        """Computes the grids of the layers; see `View.layers`."""
+        """Computes a grid for each text and head: the weights of its words; see `View.layers`."""
         _, texts = self._texts(state)
         if not all(texts):
             return None
@@ -316,7 +342,11 @@ class ReaderView(View):
     def _ask(
         self, document: tuple[str, ...], query_words: tuple[str, ...], candidates: tuple[str, ...]
     ) -> tuple[Reading, np.ndarray, list[np.ndarray]]:
-        """Returns the reading, the attention of the last hop [N], and of the gating hops [N, Q]."""
+        """Runs the reader on a document of N and a query of Q words with the markers.
+
+        Returns (reading, attention of the last hop over the document [N], attention [N, Q] of each
+        gating hop).
+        """
         source = question(" ".join(document), " ".join(query_words), candidates)
         query = add_markers(source[0])
         wide = width_of(len(document), LONGEST, COARSE)
@@ -345,7 +375,11 @@ class ReaderView(View):
         return reading, output.document_attention[0, : len(document)], hops
 
     def _build_table(self, words: Sequence[str], rows: int) -> tuple[Vocabulary, Params]:
-        """Returns a vocabulary of only these words, and parameters with a table of `rows` rows."""
+        """Returns a vocabulary of only the given words, and parameters for it.
+
+        The table of word vectors in the parameters has `rows` rows, zeros after the vectors of the
+        vocabulary.
+        """
         reader = self._reader
         vectors, lowercase = reader.params["embed"]["table"], reader.vocabulary.lowercase
         fold = str.lower if lowercase else str
@@ -367,7 +401,10 @@ class ReaderView(View):
         return small.vocabulary, {**small.params, "embed": embed}
 
     def answer(self, state: State) -> Found:
-        """Computes the notes and the answer for a state; see `View.answer`."""
+        """Computes the answer to the question of a state; see `View.answer`.
+
+        Each gating hop is a line of the answer, and so is the attention of the last hop.
+        """
         words = tuple(self._split(" ".join(state.text.split())))
         query = tuple(self._split(state.question.replace("XXXXX", PLACEHOLDER)))
         names = [" ".join(self._split(text)) for text in state.candidates.splitlines()]
@@ -425,7 +462,11 @@ class ReaderView(View):
     def _find_fault(
         self, document: tuple[str, ...], query: tuple[str, ...], candidates: tuple[str, ...]
     ) -> str:
-        """Returns why there is no answer, or "" if there is an answer."""
+        """Returns a note for the user about missing or unsuitable input, or "".
+
+        The arguments are the words of the document and of the query, and the candidates, each with
+        spaces between its tokens.
+        """
         if not document:
             return "No document yet: paste one."
         if not query:
@@ -531,7 +572,11 @@ class TranslatorView(View):
         return tuple(int(token) for token in tokens[: stops[0] + 1 if len(stops) else len(tokens)])
 
     def _align(self, ids: tuple[int, ...], target: tuple[int, ...]) -> tuple[np.ndarray, Any]:
-        """Returns W [L, M, T, N] without padding, and the selections of the encoder."""
+        """Computes the attention of a translation to its source.
+
+        Returns (W [L, M, T, N] without padding for T pieces of `target` and N pieces of the source
+        `ids`, the selections of the encoder layers).
+        """
         batch = self._batch(ids)
         # The target is padded to the longest possible translation, so that all translations share a
         # program.
@@ -544,7 +589,10 @@ class TranslatorView(View):
         return np.stack(weights)[:, :, : len(target), : len(ids)], selections
 
     def _ids(self, state: State) -> tuple[str, tuple[int, ...]]:
-        """Returns why there is no translation, or "", and the ids of the source."""
+        """Returns (note, ids): the ids of the pieces of the source, with the end.
+
+        If there is no translation, the note gives the reason, and there are no ids; else it is "".
+        """
         (ids,) = encode(self._translator.bpe, [" ".join(state.text.split())])
         if len(ids) <= 1:
             return "No word yet: type a sentence.", ()
@@ -557,7 +605,10 @@ class TranslatorView(View):
         return "", tuple(int(piece) for piece in ids)
 
     def answer(self, state: State) -> Found:
-        """Computes the notes and the answer for a state; see `View.answer`."""
+        """Computes the translation of the text of a state; see `View.answer`.
+
+        The translation is the title of the answer.
+        """
         wrong, ids = self._ids(state)
         if wrong:
             return [wrong], None
@@ -576,7 +627,11 @@ class TranslatorView(View):
         }
 
     def layers(self, state: State) -> list[Json] | None:
-        """Computes grids: first the mean of the last layer, then all decoder and encoder layers."""
+        """Computes the grids of attention weights; see `View.layers`.
+
+        The first grid is the mean over the heads of the last decoder layer. Then come all decoder
+        and encoder layers. The result is None if there is no translation.
+        """
         wrong, ids = self._ids(state)
         if wrong:
             return None
@@ -614,7 +669,7 @@ class TranslatorView(View):
         return [piece or "\u2423" for piece in pieces]
 
     def _words(self, ids: Sequence[int]) -> tuple[list[str], list[int]]:
-        """Returns the words of some pieces, and for each piece the position of its word."""
+        """Returns (words of the pieces, for each piece the position of its word)."""
         owner = self._translator.bpe.words(ids)
         words = [""] * (owner[-1] + 1 if owner else 0)
         for number, piece in zip(owner, self._translator.bpe.pieces(ids), strict=True):

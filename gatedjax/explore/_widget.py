@@ -93,7 +93,12 @@ def _widget_class() -> Any:
         raise ImportError(missing("explorer() needs", "anywidget")) from error
 
     class Widget(anywidget.AnyWidget):
-        """The explorer in a notebook."""
+        """The explorer in a notebook, a widget of anywidget.
+
+        Args:
+          session: the session that answers the messages of the page.
+          state: the first state of the page, for JSON.
+        """
 
         _esm = page_file("explorer.js").decode()
         _css = page_file("explorer.css").decode()

@@ -40,7 +40,7 @@ class ModelCard:
     limitations: str = ""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a name or licence that is not a line of text."""
+        """Raises ValueError for a name or licence that is not a printable line of text."""
         for name in ("name", "licence"):
             value = getattr(self, name)
             if not isinstance(value, str) or not value.isprintable():
@@ -61,8 +61,8 @@ def render_card(
     Args:
       card: the texts and results.
       config: the configuration, of types that JSON supports.
-      leaves: dtype and shape of each array by name.
-      digests: SHA-256 of each file by name.
+      leaves: dotted name of a parameter -> its dtype and shape, a `Leaf`.
+      digests: file name -> its SHA-256 in hex.
       folder: name of the folder, for the examples.
     """
     front = ["---", "library_name: gatedjax", "tags: [jax, flax]"]

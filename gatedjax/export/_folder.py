@@ -134,6 +134,9 @@ def read_config(folder: str | Path) -> dict[str, Tree]:
     Args:
       folder: see `load`.
 
+    Returns:
+      The content of config.json, a dict.
+
     Raises:
       FileNotFoundError, BadFile: as `load`.
     """
@@ -289,7 +292,12 @@ def _sha256(path: Path) -> str:
 
 
 def _further(folder: Path) -> set[str]:
-    """Returns the names of further files that `save` wrote and that have not changed."""
+    """Returns the names of the further files of an export folder that `save` wrote.
+
+    Further files are not among the five files of `_FILES`. Files that have changed since `save`, by
+    their digests in `SHA256SUMS`, are left out; the set is empty if that file is damaged or
+    missing.
+    """
     try:
         digests = _read_digests(folder / DIGESTS)
     except BadFile:
@@ -304,7 +312,12 @@ def _further(folder: Path) -> set[str]:
 
 
 def _check_digests(folder: Path, names: tuple[str, ...], *, check_further: bool = False) -> None:
-    """Checks the digests of required files and, with `check_further`, of all other listed files."""
+    """Checks the files `names` of an export folder against their digests in `SHA256SUMS`.
+
+    With `check_further` all other listed files that exist are checked too. A folder without
+    `SHA256SUMS` passes. Raises FileNotFoundError if a file of `names` is missing, and BadFile if a
+    digest differs.
+    """
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         raise FileNotFoundError(f"{folder} lacks {', '.join(missing)}")
@@ -324,10 +337,11 @@ def _check_digest(folder: Path, name: str, digests: Mapping[str, str], digest: s
 
 
 def _read_digests(sums: Path) -> dict[str, str] | None:
-    """Reads digests by name; raises BadFile for a truncated or malformed file.
+    """Reads the file `SHA256SUMS`: file name -> SHA-256 in hex.
 
     Returns None if the file does not exist, for folders that were made by hand. Lines for files in
-    other folders, which `save` does not write, are skipped.
+    other folders, which `save` does not write, are skipped. Raises BadFile for a truncated or
+    malformed file.
     """
     if not sums.is_file():
         return None

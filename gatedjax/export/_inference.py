@@ -87,9 +87,9 @@ class Inference:
     """A loaded inference function: `inference(params, batch) -> outputs`.
 
     Attributes:
-      platforms: the platforms it was lowered for.
-      params_like: shapes and dtypes of the parameters.
-      batch_like: shapes (open sizes by name) and dtypes of the batch.
+      platforms: the platforms that it was lowered for, of "cpu", "cuda", "tpu".
+      params_like: a tree like the parameters, with the shape and dtype of each leaf.
+      batch_like: a tree like the batch, with the shape (open sizes by name) and dtype of each leaf.
     """
 
     def __init__(self, exported: export.Exported) -> None:
@@ -177,7 +177,10 @@ def load_inference(data: bytes) -> Inference:
 
 
 def _field_fault(exported: export.Exported) -> str | None:
-    """Returns the fault in the fields around the program, or None."""
+    """Returns a message about the fields of an exported program, or None if they are allowed.
+
+    Faults are an unsupported calling convention, several devices, effects, and disabled checks.
+    """
     lowest = export.minimum_supported_calling_convention_version
     highest = export.maximum_supported_calling_convention_version
     version = exported.calling_convention_version
@@ -199,7 +202,11 @@ def _spec(array: Tree) -> jax.ShapeDtypeStruct:
 
 
 def _plain(output: Output) -> Tree:
-    """Converts outputs to dicts and tuples, which readers need no class for."""
+    """Converts outputs to nested dicts and tuples of arrays, which readers need no class for.
+
+    Fields of dataclasses and named tuples become entries of dicts; entries that are None are left
+    out.
+    """
     if dataclasses.is_dataclass(output) and not isinstance(output, type):
         fields = {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}
     elif isinstance(output, tuple) and hasattr(output, "_asdict"):

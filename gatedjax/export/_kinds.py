@@ -32,7 +32,11 @@ _ABOUT: dict[Kind, _About] = {
 
 
 def facts_of(kind: Kind) -> dict[str, Tree]:
-    """Returns the entry of config.json that `check_kind` reads: {"gatedjax": {...}}."""
+    """Returns {"gatedjax": {"kind", "format"}}, the entry of config.json that `check_kind` reads.
+
+    `kind` is "text", "pair", "tags", "cloze", "translation" or "run". Raises ValueError for another
+    kind.
+    """
     if kind not in get_args(Kind):
         raise ValueError(
             f"kind must be one of {', '.join(map(repr, get_args(Kind)))}, got {kind!r}"

@@ -17,7 +17,7 @@ class ParamsMismatch(ValueError):
 
 
 class Leaf(NamedTuple):
-    """The dtype and shape of an array."""
+    """The dtype of an array, by its NumPy name such as "float32", and its shape."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -27,7 +27,7 @@ class Leaf(NamedTuple):
 
 
 def name_fault(name: str) -> str | None:
-    """Returns the fault of a dotted name, or None.
+    """Returns the end of a message about a dotted name, such as "looks like a path", or None.
 
     gatedjax never uses names as paths. Other readers of the file might, so names that could leave a
     folder are neither written nor accepted.
@@ -44,7 +44,7 @@ def name_fault(name: str) -> str | None:
 
 
 def flatten(params: Params, argument: str = "params") -> dict[str, Tree]:
-    """Returns the leaves of nested mappings by dotted name.
+    """Returns the leaves of nested mappings by dotted name: {"a": {"b": x}} becomes {"a.b": x}.
 
     Args:
       params: nested mappings with string keys; the leaves have `dtype` and `shape`.
@@ -86,7 +86,9 @@ def _collect(tree: Mapping[str, Tree], prefix: str, flat: dict[str, Tree], argum
 
 
 def unflatten(flat: Mapping[str, Tree]) -> dict[str, Tree]:
-    """Builds nested dicts from dotted names, the inverse of `flatten`.
+    """Builds nested dicts of arrays, the inverse of `flatten`.
+
+    `flat` maps dotted names to arrays: {"a.b": x} becomes {"a": {"b": x}}.
 
     Raises:
       ValueError: if a name is both an array and a prefix of another.
@@ -106,7 +108,10 @@ def unflatten(flat: Mapping[str, Tree]) -> dict[str, Tree]:
 
 
 def host_arrays(flat: Mapping[str, Tree], argument: str = "params") -> dict[str, np.ndarray]:
-    """Copies arrays to contiguous NumPy arrays, because `safetensors` ignores strides.
+    """Copies arrays, dotted name -> array, to contiguous NumPy arrays with the same names.
+
+    They are contiguous because `safetensors` ignores strides. `argument` is the argument's name for
+    messages.
 
     Raises:
       TypeError: for PRNG keys, whose dtype the file format does not support.
@@ -119,13 +124,20 @@ def host_arrays(flat: Mapping[str, Tree], argument: str = "params") -> dict[str,
 
 
 def leaves(params: Params, argument: str) -> dict[str, Leaf]:
-    """Returns dtype and shape of each leaf, an array or `jax.ShapeDtypeStruct`."""
+    """Returns dotted name -> dtype and shape of each leaf of nested dicts of parameters.
+
+    A leaf is an array or `jax.ShapeDtypeStruct`. `argument` is the argument's name for messages.
+    """
     flat = flatten(params, argument)
     return {name: Leaf(str(x.dtype), tuple(x.shape)) for name, x in flat.items()}
 
 
 def check_same(got: Mapping[str, Leaf], expected: Mapping[str, Leaf], where: str) -> None:
-    """Raises ParamsMismatch with all leaves that differ between two sets of parameters."""
+    """Raises ParamsMismatch if two sets of parameters differ in names, dtypes or shapes.
+
+    Both map dotted names to leaves. The message begins with `where`, the place of the set `got`,
+    and lists all leaves that differ.
+    """
     lines = [
         f"  {name}: wanted {expected.get(name, 'nothing')}, got {got.get(name, 'nothing')}"
         for name in sorted(got.keys() | expected.keys())

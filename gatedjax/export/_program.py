@@ -51,6 +51,10 @@ def fault_in_child(program: bytes) -> str | None:
 
     Args:
       program: untrusted bytes.
+
+    Returns:
+      The reason why the program may not be compiled, also if the child process ended or did not
+      finish in time; None if it may be compiled.
     """
     # -P keeps the folder of this file out of the search for modules.
     command = [sys.executable, "-P", __file__]
@@ -67,7 +71,7 @@ def fault_in_child(program: bytes) -> str | None:
 
 
 def program_fault(program: bytes) -> str | None:
-    """Returns the reason why a program may not be compiled, or None.
+    """Returns the reason why a program may not be compiled, or None if it may be compiled.
 
     Args:
       program: a portable artifact of StableHLO, see `jax.export.Exported`.
@@ -83,7 +87,10 @@ def program_fault(program: bytes) -> str | None:
 
 
 def _check_module(module: Any) -> None:
-    """Raises ValueError for an operation, a size or a call that is not allowed."""
+    """Raises ValueError for an operation, a size or a call that is not allowed in a program.
+
+    `module` is the MLIR module of an exported program.
+    """
     counts: dict[str, int] = {}
     calls: dict[str, list[str]] = {}
     for function in module.body.operations:
@@ -136,7 +143,7 @@ def _check_size(kind: Any) -> None:
 
 
 def _references(operation: Any) -> list[str]:
-    """Returns the names of the functions that an operation refers to."""
+    """Returns the names of the functions that an MLIR operation refers to."""
     names = []
     attributes = operation.attributes
     # By index, because the iterator yields names in some versions of jaxlib, pairs in others.
@@ -148,7 +155,11 @@ def _references(operation: Any) -> list[str]:
 
 
 def _check_calls(counts: dict[str, int], calls: dict[str, list[str]]) -> None:
-    """Raises ValueError for recursion, and for functions that are too large when inlined."""
+    """Raises ValueError for recursion, and for functions that are too large when inlined.
+
+    `counts` is function name -> number of its operations, `calls` function name -> names of the
+    functions that it calls.
+    """
     sizes: dict[str, int] = {}
     levels: dict[str, int] = {}
     for start in counts:

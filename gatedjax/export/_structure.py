@@ -83,7 +83,12 @@ def _kind(node: Tree) -> str:
 
 
 def _parts(node: Tree, argument: str, name: str) -> list[tuple[str, Tree]] | None:
-    """Returns the children of a container with their names; None for a leaf."""
+    """Returns (name, child) of each child of a container; None if `node` is a leaf.
+
+    The names are those of `_key_name`. `name` is the dotted name of the node, and `argument` the
+    name of the argument, both for messages. Raises TypeError for a dict with a key that is no
+    string.
+    """
     if isinstance(node, Mapping):
         for key in node:
             if not isinstance(key, str):
@@ -101,7 +106,10 @@ def _one_level(node: Tree) -> tuple[list[tuple[Any, Tree]], Any]:
 
 
 def _key_name(key: Any) -> str:
-    """Returns the key of a dict, the position in a list, or the name of a field."""
+    """Returns the text of an entry of a JAX key path.
+
+    It is the key of a dict, the position in a list, or the name of a field.
+    """
     # The classes of JAX for keys, positions and fields have different attributes.
     for attribute in ("key", "idx", "name"):
         if hasattr(key, attribute):
@@ -110,7 +118,10 @@ def _key_name(key: Any) -> str:
 
 
 def check_kinds(kinds: Mapping[str, str], where: str) -> None:
-    """Raises ValueError for a container that is not a built-in type."""
+    """Raises ValueError for a container that is not of a built-in type.
+
+    `kinds` is the second result of `take_apart`; `where` names the file in the message.
+    """
     for name, kind in kinds.items():
         if kind not in _PLAIN:
             at = f" at {name!r}" if name else ""
@@ -121,7 +132,9 @@ def check_kinds(kinds: Mapping[str, str], where: str) -> None:
 
 
 def put_together(flat: Mapping[str, np.ndarray], kinds: Mapping[str, str]) -> Tree:
-    """Builds a tree from leaves and kinds, the inverse of `take_apart` without classes.
+    """Builds a tree, the inverse of `take_apart` for built-in containers.
+
+    `flat` is dotted name -> leaf, and `kinds` dotted name -> type of the container or number.
 
     Raises:
       ValueError: if the names and the kinds contradict each other.
@@ -153,12 +166,16 @@ def put_together(flat: Mapping[str, np.ndarray], kinds: Mapping[str, str]) -> Tr
 
 
 def _prefixes(name: str) -> list[str]:
-    """Returns the names of the containers of a node."""
+    """Returns the dotted names of the containers of a node: "a.b.c" -> ["a", "a.b"]."""
     return [name[:i] for i, letter in enumerate(name) if letter == "."]
 
 
 def _number(name: str, kind: str, array: np.ndarray) -> Tree:
-    """Returns the Python number that was saved as an array of shape ()."""
+    """Returns the Python number that was saved as an array of shape ().
+
+    `kind` is "bool", "int" or "float"; raises ValueError, with `name`, if the number has another
+    type.
+    """
     number = array.item() if array.shape == () else array
     if type(number).__name__ != kind:
         raise ValueError(f"{name!r} must be a {kind}, got {array.dtype}{list(array.shape)}")
@@ -166,7 +183,12 @@ def _number(name: str, kind: str, array: np.ndarray) -> Tree:
 
 
 def put_like(like: Tree, flat: Mapping[str, np.ndarray], argument: str) -> Tree:
-    """Puts arrays into the containers of the tree `like`; mappings become dicts."""
+    """Builds a tree with the containers of `like` and the arrays of `flat`.
+
+    `flat` is dotted name -> array, with the names that `take_apart` gives to `like`. Mappings
+    become dicts; arrays become Python numbers where `like` has numbers. `argument` is the name of
+    the argument for messages.
+    """
 
     def build(name: str, node: Tree) -> Tree:
         parts = _parts(node, argument, name)
@@ -182,12 +204,16 @@ def put_like(like: Tree, flat: Mapping[str, np.ndarray], argument: str) -> Tree:
 
 
 def written(kinds: Mapping[str, str]) -> dict[str, str]:
-    """Returns kinds as metadata of a file; empty for nested dicts of arrays."""
+    """Returns {"gatedjax.structure": the kinds as JSON}, the metadata of a file.
+
+    The kinds are those of `take_apart`. The result is {} for nested dicts of arrays, which have
+    none.
+    """
     return {_KEY: to_json(kinds, sort_keys=True)} if kinds else {}
 
 
 def read_kinds(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Reads the kinds from the metadata of a file.
+    """Reads the kinds, as `take_apart` returns them, from the metadata of a file.
 
     Raises:
       ValueError: if they are malformed.

@@ -127,10 +127,16 @@ def load_params(path: str | Path, like: Tree = None) -> Tree:
 
 
 def check_finite(params: Tree, where: str | Path) -> None:
-    """Checks that parameters are finite, because predictions would be meaningless otherwise.
+    """Raises BadFile if a parameter has NaN or infinite numbers.
+
+    Predictions of such parameters would be meaningless. Integers and booleans are not checked.
+
+    Args:
+      params: the parameters, a tree that `take_apart` accepts.
+      where: the file or folder of the parameters, for the message.
 
     Raises:
-      BadFile: for the first parameter with NaN or infinite numbers; the message names `where`.
+      BadFile: for the first parameter that is not finite, with its dotted name.
     """
     for name, value in take_apart(params)[0].items():
         array = np.asarray(value)
@@ -143,7 +149,10 @@ def check_finite(params: Tree, where: str | Path) -> None:
 
 
 def load_flat(path: str | Path) -> dict[str, np.ndarray]:
-    """Reads arrays by their names in the file, for files of other libraries."""
+    """Reads the arrays of a `safetensors` file, by their names in the file.
+
+    It reads files of all libraries; `load_params` reads the trees that gatedjax saves.
+    """
     read_header(Path(path))
     return _load_arrays(Path(path))
 
@@ -159,7 +168,9 @@ def _load_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_header(path: Path) -> dict[str, Leaf]:
-    """Reads dtype and shape of each array in a `safetensors` file.
+    """Reads a `safetensors` file: name of an array -> its dtype and shape.
+
+    The arrays are not read.
 
     Raises:
       FileNotFoundError: if the file does not exist.
@@ -169,7 +180,16 @@ def read_header(path: Path) -> dict[str, Leaf]:
 
 
 def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
-    """Returns the result of `read_header` and the metadata of the file."""
+    """Reads and checks the header of a `safetensors` file.
+
+    Returns:
+      (leaves, metadata): name of an array -> its dtype and shape, as from `read_header`; and the
+      dict "__metadata__" of the file, {} if it has none. The values of the metadata are not
+      checked.
+
+    Raises:
+      FileNotFoundError, BadFile: see `read_header`.
+    """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file")
     with path.open("rb") as file:
@@ -221,7 +241,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Tree]:
 
 
 def _short(value: Tree) -> str:
-    """Returns a shortened repr for messages."""
+    """Returns the repr of a value for messages, at most 200 characters and "..."."""
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
 
@@ -231,7 +251,11 @@ def _natural(value: Tree) -> bool:
 
 
 def _check_entries(entries: Mapping[str, Tree], data_size: int) -> dict[str, Leaf]:
-    """Raises ValueError unless the arrays cover the data without gaps and overlaps."""
+    """Checks the entries of a header; returns name of an array -> its dtype and shape.
+
+    An entry is {"dtype", "shape", "data_offsets"}. Raises ValueError for a malformed entry, and
+    unless the arrays cover the `data_size` bytes of data without gaps and overlaps.
+    """
     leaves_of: dict[str, Leaf] = {}
     places = []
     for name, entry in entries.items():

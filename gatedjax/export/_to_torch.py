@@ -120,7 +120,12 @@ def _state_dict(
 
 
 def _check_weights(name: str, weights: Any, kind: Kind, gates: int) -> Arrays:
-    """Returns the weights by field, without None, after checking their shapes."""
+    """Returns the NumPy arrays of LSTM or GRU weights by field, without fields that are None.
+
+    `gates` is the number of gates: 4 for LSTMWeights, 3 for GRUWeights. Raises TypeError for
+    weights of another class than `kind`, and ValueError for a wrong shape; both messages contain
+    `name`.
+    """
     if not isinstance(weights, kind):
         raise TypeError(f"{name} must be {kind.__name__}, got {type(weights).__name__}")
     arrays = {
@@ -142,7 +147,11 @@ def _check_weights(name: str, weights: Any, kind: Kind, gates: int) -> Arrays:
 
 
 def _layers_of(params: Mapping[str, Tree], kind: Kind) -> list[Tree]:
-    """Returns the layers of parameters, the inverse of `recurrent_params`."""
+    """Returns the layers in a dict of parameters, the inverse of `recurrent_params`.
+
+    Names are "layer_0_input" or "layer_0_forward_input". Each layer is a tuple of weights:
+    (weights,) or (forward weights, backward weights).
+    """
     blocks: dict[tuple[int, str], dict[str, Tree]] = {}
     fields = kind._fields
     for name, value in params.items():

@@ -29,7 +29,10 @@ _CELLS = {4: "an LSTM", 3: "a GRU"}
 
 
 class Block(NamedTuple):
-    """The weights of a layer and direction in the layout of PyTorch."""
+    """The weights of a layer and direction in the layout of PyTorch.
+
+    With G gates, D inputs and H units: input [G H, D], recurrent [G H, H], and both biases [G H].
+    """
 
     input: np.ndarray
     recurrent: np.ndarray
@@ -97,7 +100,8 @@ def recurrent_params(
       layers: the result of `lstm_from_torch` or `gru_from_torch`. The GRU needs reset_after=True.
 
     Returns:
-      The parameters by name.
+      The parameters by name: "layer_0_input", "layer_0_recurrent", "layer_0_bias", ..., or
+      "layer_0_forward_input" and "layer_0_backward_input", ... for bidirectional layers.
     """
     params: dict[str, Tree] = {}
     for number, layer in enumerate(layers):
@@ -189,7 +193,19 @@ def _convert(
 
 
 def _own_names(state_dict: Mapping[str, Tree], prefix: str) -> set[str]:
-    """Returns the names of the module without its children; raises for an unknown name."""
+    """Returns the names of the parameters that belong directly to a recurrent module.
+
+    Args:
+      state_dict: the state dict, which may contain other modules.
+      prefix: prefix of the names of the module, "" or with a dot at its end.
+
+    Returns:
+      The names without the prefix, such as "weight_ih_l0". Names of submodules, which contain a dot
+      after the prefix, are left out.
+
+    Raises:
+      ValueError: if no name is a parameter of an LSTM or GRU, or a name is of another kind.
+    """
     names = {name.removeprefix(prefix) for name in state_dict if name.startswith(prefix)}
     names = {name for name in names if "." not in name}
     if projected := sorted(name for name in names if name.startswith("weight_hr_l")):
@@ -208,7 +224,10 @@ def _own_names(state_dict: Mapping[str, Tree], prefix: str) -> set[str]:
 
 
 def as_array(name: str, value: Tree) -> np.ndarray:
-    """Converts a value to a float64 array if it has that dtype, else to float32."""
+    """Converts an array to float64 if it has that dtype, and all other floats to float32.
+
+    Raises TypeError, with `name`, if the value is not a floating-point array.
+    """
     try:
         array = np.asarray(value)
     except Exception as error:

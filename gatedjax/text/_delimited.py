@@ -48,7 +48,10 @@ class _Lines:
         return line[1]
 
     def discard(self) -> None:
-        """Forgets the stored lines, because their record is complete."""
+        """Clears `pending`, the list of stored lines, when their record has been parsed completely.
+
+        The discarded lines cannot be read again with `give_back`.
+        """
         self.pending.clear()
         self._size = 0
 

@@ -89,7 +89,8 @@ def calls() -> dict[str, Call]:
 
     def drawn(data: Any, rows: Any) -> Any:
         noise = F.example_noise(
-            F.example_keys(jax.random.wrap_key_data(jnp.asarray(data)), rows["ids"]), 5
+            F.example_keys(jax.random.wrap_key_data(jnp.asarray(data)), rows["ids"]),
+            rows["logits"].shape[1],
         )
         return gates.draw(gates.ReinMax(), rows["logits"], noise, rows["mask"])
 

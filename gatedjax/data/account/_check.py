@@ -25,7 +25,11 @@ from gatedjax.data.tfds import _prepared
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileAccount(ReadReport):
-    """The account of the lines of a raw file, or of the texts of a part (see `unit`)."""
+    """The account of the lines of a raw file, or of the texts of a part (see `unit`).
+
+    `part` is the official part, such as "train"; `file` its file, for messages; and `official` the
+    published number of lines, None if no number is published.
+    """
 
     part: str
     file: str
@@ -39,7 +43,10 @@ class FileAccount(ReadReport):
 
     @property
     def problem(self) -> str | None:
-        """The fault of the account; None if it contains all lines."""
+        """The first fault of the account as a message; None if there is none.
+
+        Faults are an error, lost lines or spans, and a file without usable lines.
+        """
         total = self.used + sum(self.skipped.values()) + len(self.quarantine)
         if self.error is not None:
             return self.error
@@ -54,7 +61,10 @@ class FileAccount(ReadReport):
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The report of `check`."""
+    """The report of `check`: the accounts of the files, the statistics of the splits, the overlaps.
+
+    `name` is the name of the data set, and `origin` describes where its files were found.
+    """
 
     name: str
     origin: str
@@ -66,12 +76,12 @@ class Report:
 
     @property
     def quarantine(self) -> tuple[Quarantined, ...]:
-        """All lines that were set aside."""
+        """The lines of all files that were set aside, with the reasons."""
         return tuple(q for file in self.files for q in file.quarantine)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The faults of the accounts; empty if they contain all lines."""
+        """The faults of the accounts: the messages of `FileAccount.problem` that are not None."""
         return tuple(file.problem for file in self.files if file.problem is not None)
 
 
@@ -130,7 +140,7 @@ def _of_id(places: Mapping[int, str], first: int, ids_per_row: int, example_id: 
 
 
 class _Reader:
-    """Reads raw files if manual_dir has any, else the prepared set."""
+    """A reader of parts of a data set: raw files if manual_dir has any, else the prepared set."""
 
     def __init__(
         self, declared: DataSet, manual_dir: str | Path | None, data_dir: str | Path | None
@@ -170,7 +180,11 @@ class _Reader:
         )
 
     def read_part(self, part: str) -> tuple[FileAccount, FileRows]:
-        """Reads a part; the account contains the error if it cannot be read."""
+        """Reads an official part such as "train".
+
+        Returns the account of its lines and the rows. If the part cannot be read, the field `error`
+        of the account is the reason, and there are no rows.
+        """
         declared, file_name = self._declared, f"{self._name}, {part}"
         rows, lines, missing, error = FileRows((), ()), 0, False, None
         if not self._raw:
@@ -209,7 +223,11 @@ class _Reader:
         return account, rows if error is None else FileRows((), ())
 
     def place(self, account: FileAccount, row: FileRow) -> str:
-        """Returns the location of a text for the report."""
+        """Returns the location of the text of a row for the report.
+
+        The location is the file if each text is a file, else "NAME:LINE" with the line from 1. NAME
+        is the name of the raw file in `account`, or "SET, PART" for a prepared set.
+        """
         if row.file:
             return row.file
         name = Path(account.file).name if self._raw else account.file
@@ -217,7 +235,11 @@ class _Reader:
 
 
 def _recount(path: AnyPath, rows: FileRows, declared: DataSet) -> int:
-    """Counts the lines of a raw file again, and checks that no line is counted twice."""
+    """Returns the number of lines of a raw file, counted independently of the reader.
+
+    If the texts of the part are files and not lines, it returns the count of the reader. Raises
+    ValueError if `rows` and the lines set aside contain a line twice.
+    """
     if not declared.by_line:
         return declared.count(path)
     folder = isinstance(path, Path) and path.is_dir()

@@ -14,7 +14,10 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 @dataclasses.dataclass(frozen=True)
 class SplitTexts:
-    """Statistics of the texts of a split."""
+    """Statistics of the texts of a split.
+
+    `class_counts` is class name -> number of texts; `empty` is the number of texts without tokens.
+    """
 
     split: str
     lengths: np.ndarray
@@ -27,13 +30,16 @@ class SplitTexts:
     """The number of distinct texts with more than one label in the split."""
 
     def length_quantiles(self) -> list[int]:
-        """Returns the lengths at QUANTILES; each is the length of a text."""
+        """Returns the lengths, in tokens, at `QUANTILES`; each is the length of a text."""
         return [int(q) for q in np.quantile(self.lengths, QUANTILES, method="inverted_cdf")]
 
 
 @dataclasses.dataclass(frozen=True)
 class Overlap:
-    """Texts of split `second` with the same lower-cased tokens as a text of split `first`."""
+    """Texts of split `second` with the same lower-cased tokens as a text of split `first`.
+
+    `count` of the `total` texts of `second` are also in `first`.
+    """
 
     first: str
     second: str
@@ -45,7 +51,10 @@ class Overlap:
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """The parts of a text that are compared and shown."""
+    """The fields of a text that are compared and shown.
+
+    `label` is its class and `length` its number of tokens.
+    """
 
     key: bytes
     """Digest of the lower-cased tokens: equal for equal texts."""
@@ -58,7 +67,11 @@ class Text:
 
 
 def read_texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iterator[Text]:
-    """Reduces examples to `Text`s; `place` maps an example id to its location."""
+    """Converts examples to `Text`s, in order.
+
+    `place` maps an example id to the location of the text for reports. The label of a cloze
+    question is its status (see `Question.status`), and its digest includes the query.
+    """
     for index in range(len(examples)):
         example = examples[index]
         if "image" in example:
@@ -94,12 +107,12 @@ def _labels(texts: Sequence[Text]) -> dict[bytes, set[int]]:
 
 
 def conflicting(texts: Sequence[Text]) -> int:
-    """Counts the distinct texts with more than one label."""
+    """Returns the number of distinct texts that occur with more than one label."""
     return sum(len(labels) > 1 for labels in _labels(texts).values())
 
 
 def describe(split: str, texts: Sequence[Text], classes: Sequence[str]) -> SplitTexts:
-    """Counts the texts of a split."""
+    """Computes the statistics of the texts of a split; `classes` are the names of the classes."""
     counts = collections.Counter(text.label for text in texts)
     full = [text for text in texts if text.length]
     return SplitTexts(
@@ -113,7 +126,11 @@ def describe(split: str, texts: Sequence[Text], classes: Sequence[str]) -> Split
 
 
 def compare(a: str, b: str, texts: Mapping[str, Sequence[Text]], examples: int) -> Overlap:
-    """Finds the texts of split `b` that are also in split `a`, and lists the first `examples`."""
+    """Finds the texts of split `b` that are also in split `a`.
+
+    `texts` maps the names of the splits to their texts. At most `examples` common texts are listed
+    in the result. Texts without tokens are not compared.
+    """
     # Texts are compared by their digests, which take less memory than the texts.
     first: dict[bytes, Text] = {}
     for text in texts[a]:

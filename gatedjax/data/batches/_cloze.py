@@ -16,7 +16,7 @@ DENSE_CELLS = 2**22
 
 @dataclasses.dataclass(frozen=True)
 class ClozeShape:
-    """The padded sizes of a bucket."""
+    """The padded sizes of a bucket of cloze questions."""
 
     document: int
     """N."""
@@ -33,11 +33,13 @@ class ClozeShape:
 def plan_cloze_shapes(
     parts: Sequence[EncodedCloze], *, max_shapes: int = 8, batch_size: int = 32
 ) -> tuple[ClozeShape, ...]:
-    """Chooses few padded shapes with little padding.
+    """Chooses few padded shapes (N, Q) for documents of N and queries of Q tokens.
 
-    Document lengths are divided into d buckets and the query lengths of each bucket into q, with
-    d q at most `max_shapes`. The d with the fewest padded cells N + Q (the cost of the recurrent
-    layers, last batches included) is chosen. `plan_buckets` makes both divisions.
+    The range of document lengths is divided into d buckets, and the range of query lengths of each
+    bucket into q buckets, with d q at most `max_shapes`; `plan_buckets` makes both divisions. The
+    chosen d has the fewest padded cells, the sum of N + Q over the rows of all training batches (an
+    incomplete last batch counts in full), because the cost of the recurrent layers is proportional
+    to it.
 
     Args:
       parts: the parts of the data set, training first. The training lengths determine the shapes;
@@ -46,7 +48,8 @@ def plan_cloze_shapes(
       batch_size: rows of a training batch.
 
     Returns:
-      Shapes in the order of document, then query length; each question fits into a shape.
+      A tuple of shapes in the order of document, then query length; each question fits into a
+      shape.
 
     Raises:
       ValueError: if max_shapes < 1, or there are no questions.
@@ -77,7 +80,7 @@ def plan_cloze_shapes(
 
 
 def _through(edges: tuple[int, ...], longest: int) -> tuple[int, ...]:
-    """Returns the edges with the last increased to the longest length of all parts."""
+    """Returns the ascending edges with the last increased to `longest`, if it is smaller."""
     return (*edges[:-1], max(edges[-1], longest))
 
 
@@ -113,7 +116,11 @@ def _measure_shapes(
 
 
 def _buckets(encoded: EncodedCloze, shapes: Sequence[ClozeShape]) -> np.ndarray:
-    """Returns the index of the smallest shape that fits each question."""
+    """Returns int [n]: for each question the index of the smallest shape that fits it.
+
+    Shapes are in the order of document, then query length. Raises ValueError for a question that
+    fits into no shape.
+    """
     sizes = np.array([(shape.document, shape.query) for shape in shapes])
     edges = np.unique(sizes[:, 0])
     documents, queries = encoded.document_lengths, encoded.query_lengths
@@ -222,7 +229,10 @@ class ClozeBatches(PlannedBatches):
         characters: tuple[np.ndarray, np.ndarray] | None = None,
         dense_cells: int = DENSE_CELLS,
     ) -> "ClozeBatches":
-        """Makes an ordered pass: `len` steps, each question exactly once, bucket by bucket."""
+        """Returns an ordered pass: `len` batches, each question exactly once, bucket by bucket.
+
+        The arguments are those of the constructor; the batches are not shuffled.
+        """
         return cls(
             encoded,
             batch_size=batch_size,
@@ -253,7 +263,7 @@ class ClozeBatches(PlannedBatches):
         return batch | self._words(documents, queries, shape)
 
     def _check_shapes(self) -> None:
-        """Raises ValueError if a question is too large for the shape of its bucket."""
+        """Raises ValueError if a question is too large for the shape of its bucket in `shapes`."""
         for row, bucket in enumerate(self._bucket):
             shape = self.shapes[bucket]
             has_positions, has_words = not self._dense(shape), self.characters is not None

@@ -45,12 +45,19 @@ class Encoded:
         return tuple(values[start : start + int(self.lengths[index])])
 
     def tokens(self, index: int) -> tuple[str, ...]:
-        """Returns the original words of a text, truncated like its ids (`<unk>` if it has none)."""
+        """Returns the original words of the text at position `index`, truncated like its ids.
+
+        A text without words has the single word `<unk>`.
+        """
         words = self.source[index]["tokens"]
         return self._window(index, words) if words else (SPECIALS[UNK],)
 
     def extra(self, index: int, name: str) -> Any:
-        """Returns a further field of an example; fields in `PER_TOKEN` are truncated too."""
+        """Returns the field `name` of the example at position `index` of the source.
+
+        Fields with a value per token, which `PER_TOKEN` lists, are truncated like the ids. Raises
+        KeyError for a field that the example does not have.
+        """
         example = self.source[index]
         if name not in example:
             raise KeyError(f"{self.info.name} has no {name!r}; it has {', '.join(sorted(example))}")

@@ -14,7 +14,10 @@ BEGIN, END = "@begin", "@end"
 
 
 class _Words(Source):
-    """Questions whose tokens are those of document and query with markers, to count words."""
+    """A source of questions as texts, for counts of words.
+
+    The tokens of a text are the tokens of the document and of the query with its markers.
+    """
 
     def __iter__(self) -> Iterator[Example]:
         for example in super().__iter__():
@@ -22,7 +25,7 @@ class _Words(Source):
 
 
 def add_markers(example: Example) -> tuple[str, ...]:
-    """Returns the query between its markers."""
+    """Returns the tokens of the example's query between the markers `BEGIN` and `END`."""
     return (BEGIN, *example["query"], END)
 
 
@@ -48,7 +51,7 @@ def cloze_vocabulary(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EncodedCloze:
-    """Encoded questions, in the order of their source."""
+    """Encoded questions, in the order of their source; n is the number of questions."""
 
     documents: list[np.ndarray]
     """int32 ids of each document (views into a common array)."""
@@ -98,11 +101,11 @@ class EncodedCloze:
         return np.array(occurs, bool)
 
     def example(self, index: int) -> Example:
-        """Returns a question in the form of its source."""
+        """Returns the question at position `index` as the example of its source, in words."""
         return self.source[int(self.rows[index])]
 
     def take(self, rows: np.ndarray) -> "EncodedCloze":
-        """Returns the questions at the given rows."""
+        """Returns the questions at the positions `rows`, int [m], in this order."""
         return dataclasses.replace(
             self,
             documents=[self.documents[i] for i in rows],
@@ -116,7 +119,9 @@ class EncodedCloze:
         )
 
     def fraction(self, share: float, *, seed: int = 0) -> "EncodedCloze":
-        """Returns a random share of the questions; with the same seed smaller shares are nested.
+        """Returns a random share of the questions, at least a single question, in their old order.
+
+        With the same seed the questions of a smaller share are among those of a larger share.
 
         Raises:
           ValueError: if `share` is not in (0, 1].
@@ -132,9 +137,13 @@ class EncodedCloze:
 def occurrences(document: Sequence[str], candidates: Sequence[tuple[str, ...]]) -> np.ndarray:
     """Finds the tokens of a document that are equal to a token of a candidate.
 
+    Args:
+      document: the tokens of the document.
+      candidates: the tokens of each candidate.
+
     Returns:
-      int32 [m, 2]: (candidate, index in the document), sorted. A token that two candidates share
-      appears twice.
+      int32 [m, 2]: (index of the candidate, position in the document), sorted by candidate. A token
+      that two candidates share appears twice.
     """
     of_token: dict[str, list[int]] = {}
     for i, candidate in enumerate(candidates):

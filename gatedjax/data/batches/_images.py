@@ -55,7 +55,10 @@ class ImageBatches(PlannedBatches):
 
     @classmethod
     def eval(cls, source: ImageSource, *, batch_size: int) -> "ImageBatches":
-        """Makes an ordered pass: `len` steps, each image exactly once."""
+        """Returns an ordered pass: `len` batches, each image exactly once, not shuffled.
+
+        `batch_size` is the number of images per batch.
+        """
         return cls(source, batch_size=batch_size, shuffle=False, one_pass=True)
 
     def __getitem__(self, step: int) -> Batch:

@@ -69,9 +69,10 @@ class LanguageModelBatches(StepBatches):
     def eval(
         cls, stream: TokenStream, *, batch_size: int = 1, num_steps: int = 35
     ) -> "LanguageModelBatches":
-        """Makes an ordered pass: `len` steps, each token predicted exactly once.
+        """Returns an ordered pass: `len` batches, each token predicted exactly once.
 
-        With batch_size 1 each token is predicted from all tokens before it, like in published
+        The stream is divided into `batch_size` rows, and a batch has `num_steps` tokens of each
+        row. With batch_size 1 each token is predicted from all tokens before it, like in published
         perplexities. More rows are faster, but each starts from the zero state.
         """
         return cls(stream, batch_size=batch_size, num_steps=num_steps, one_pass=True)

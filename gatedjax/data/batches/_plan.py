@@ -17,7 +17,7 @@ Batch = dict[str, np.ndarray]
 
 
 class StepBatches(abc.ABC):
-    """Batches by step: endless training, or a pass of `steps_per_epoch` steps."""
+    """A sequence of batches by step: endless training, or a pass of `steps_per_epoch` steps."""
 
     steps_per_epoch: int
     one_pass: bool = False
@@ -34,7 +34,10 @@ class StepBatches(abc.ABC):
         return step // self.steps_per_epoch
 
     def _position(self, step: int) -> tuple[int, int]:
-        """Returns the epoch of a step and its index in the epoch."""
+        """Returns (epoch, index of the step in the epoch), both from 0.
+
+        Raises IndexError if the step is negative or beyond the end of a pass.
+        """
         # This accepts integers of NumPy and refuses floats.
         step = operator.index(step)
         if step < 0 or (self.one_pass and step >= self.steps_per_epoch):
@@ -54,9 +57,12 @@ class StepBatches(abc.ABC):
         Grain prefetches batches if it is installed; otherwise each batch is made on request.
 
         Args:
-          start_step: the first step.
+          start_step: the first step, from 0.
           stop_step: the step after the last; None means the end of a pass, or no end in training.
           num_threads: threads that prefetch batches; 0 makes each batch on request.
+
+        Yields:
+          The batch of each step, a dict of arrays; see the class.
 
         Raises:
           ValueError: if a step is negative or beyond the end of a pass.
@@ -90,7 +96,7 @@ class StepBatches(abc.ABC):
 
 
 class _Range:
-    """A range of steps as a random-access source of Grain."""
+    """The batches of the steps from `start` to `stop` - 1 as a random-access source of Grain."""
 
     def __init__(self, batches: StepBatches, start: int, stop: int) -> None:
         self._batches, self._start, self._count = batches, start, stop - start
@@ -143,7 +149,7 @@ class PlannedBatches(StepBatches):
         self._plan = functools.lru_cache(maxsize=2)(self._make_plan)
 
     def _make_plan(self, epoch: int) -> list[np.ndarray]:
-        """Returns the positions of the examples in each batch of an epoch."""
+        """Returns the batches of an epoch in order, each an int array of positions of examples."""
         order = np.arange(len(self._bucket))
         if self.shuffle:
             # Seed and epoch determine the order, so that a continued run needs no state of a
@@ -162,7 +168,9 @@ class PlannedBatches(StepBatches):
         return plan
 
     def rows(self, step: int) -> np.ndarray:
-        """Returns the positions of the examples in a batch, without filler rows.
+        """Returns int [at most B]: the positions of the examples in the batch of a step.
+
+        Filler rows have no position.
 
         Raises:
           IndexError: if the step is negative or beyond the end of a pass.
@@ -172,12 +180,21 @@ class PlannedBatches(StepBatches):
         return self._plan(epoch if self.shuffle else 0)[within]
 
     def _padding(self, real: int, cells: Sequence[int]) -> float:
-        """Returns the share of padding in an epoch; `cells` per row and bucket."""
+        """Returns the share of padded cells in an epoch.
+
+        `real` is the number of cells of all examples that are not padding, and `cells` the padded
+        number of cells of a row in each bucket.
+        """
         padded = int((self._per_bucket * np.array(self.rows_of) * np.array(cells)).sum())
         return 1.0 - real / padded
 
     def _columns(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> Batch:
-        """Returns the columns of a batch with filler rows, and "weight", 1 at real rows."""
+        """Returns the batch of the examples at the positions `rows`, filled up to the batch size.
+
+        `columns` maps names to values of all examples, [n]. The batch has an int32 array [B] for
+        each, 0 at filler rows (`FILLER_ID` in "example_id"), and "weight", float32 [B]: 1 at real
+        rows, 0 at filler rows.
+        """
         size = self.rows_of[self._bucket[rows[0]]]
         batch: Batch = {}
         for name, values in columns.items():
@@ -187,7 +204,7 @@ class PlannedBatches(StepBatches):
 
 
 def check_sizes(**sizes: int | None) -> None:
-    """Raises ValueError if a size is below 1."""
+    """Raises ValueError if a keyword argument is below 1; None is allowed."""
     for name, size in sizes.items():
         if size is not None and size < 1:
             raise ValueError(f"{name} must be at least 1, got {size}")
@@ -196,7 +213,12 @@ def check_sizes(**sizes: int | None) -> None:
 def checked_edges(
     edges: Sequence[int] | None, lengths: np.ndarray, max_buckets: int
 ) -> tuple[int, ...]:
-    """Returns planned padded lengths, or the given `edges` if they ascend and fit all texts."""
+    """Returns the padded lengths of the buckets, in ascending order.
+
+    They are the given `edges`, or for None at most `max_buckets` edges that `plan_buckets` chooses
+    for the `lengths` [n] of the texts. Raises ValueError if the edges do not ascend from at least 1
+    or the longest text does not fit.
+    """
     if edges is None:
         return plan_buckets(lengths, max_buckets)
     edges = tuple(int(edge) for edge in edges)
@@ -211,7 +233,10 @@ def checked_edges(
 
 
 def pad_rows(rows: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
-    """Copies int32 arrays of different lengths into the rows of an array of zeros."""
+    """Returns an int32 array of zeros of `shape` with an array of ids at the start of each row.
+
+    There may be fewer arrays than rows; no array may be longer than a row.
+    """
     full = np.zeros(shape, np.int32)
     # There may be fewer texts than rows; the other rows are filler.
     for line, row in zip(full, rows, strict=False):

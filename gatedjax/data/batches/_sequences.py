@@ -85,7 +85,7 @@ class SequenceBatches(PlannedBatches):
         """Share of padding among the cells of an epoch, filler rows included."""
 
     def eval(self) -> "SequenceBatches":
-        """Returns an ordered pass of these batches: `len` steps, each example exactly once.
+        """Returns an ordered pass of these batches: `len` batches, each example exactly once.
 
         Raises:
           ValueError: if the batches are shuffled.
@@ -114,7 +114,12 @@ def _rows(max_tokens: int, edge: int) -> int:
 
 
 def one_pass(ids: Sequence[np.ndarray], size: int) -> Iterator[tuple[Batch, list[tuple[int, int]]]]:
-    """Yields batches of sequences "tokens", each with (row, index of the sequence) of real rows."""
+    """Yields batches of sequences of ids, at most `size` sequences per batch.
+
+    Each item is (batch, rows). The batch has "tokens" [B, T], "lengths" [B] and the entries of
+    `SequenceBatches`; `rows` lists (row of the batch, index of its sequence in `ids`) without
+    filler rows.
+    """
     batches = SequenceBatches(
         {"tokens": ids},
         np.arange(len(ids)),
@@ -128,6 +133,6 @@ def one_pass(ids: Sequence[np.ndarray], size: int) -> Iterator[tuple[Batch, list
 
 
 def real_rows(batch: Batch) -> list[tuple[int, int]]:
-    """Returns (row, example_id) of the rows that are not filler."""
+    """Returns (index of the row, example id) for each row of the batch that is not filler."""
     rows = np.flatnonzero(batch["weight"] > 0)
     return [(int(row), int(batch["example_id"][row])) for row in rows]

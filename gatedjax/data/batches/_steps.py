@@ -31,7 +31,11 @@ class WithStep:
         return self._with(self.batches[step], step)
 
     def iterate(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
-        """Yields the batches from a step on, prefetched if `batches` prefetches."""
+        """Yields the batches of the steps from `start` to `stop` - 1, each with its step.
+
+        With `stop` None it yields to the end of a pass, or without end. Batches are prefetched if
+        `batches` has an `iterate` that prefetches.
+        """
         if hasattr(self.batches, "iterate"):
             for step, batch in enumerate(self.batches.iterate(start, stop), start):
                 yield self._with(batch, step)
@@ -48,7 +52,11 @@ class WithStep:
 
 
 def for_schedule(batches: Any, model: Any) -> Any:
-    """Returns the batches, with their step if the model has a schedule of the temperature."""
+    """Returns `batches`, wrapped in `WithStep` if the temperature of the model has a schedule.
+
+    The temperature has a schedule if `final_temperature` of `model.gates`, or of the model itself,
+    is not None. `batches` is training data for `fit`; see `WithStep`.
+    """
     gates = getattr(model, "gates", model)
     changes = getattr(gates, "final_temperature", None) is not None
     return WithStep(batches) if changes else batches

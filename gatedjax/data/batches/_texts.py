@@ -68,7 +68,10 @@ class Batches(PlannedBatches):
         bucket_edges: Sequence[int] | None = None,
         max_buckets: int = 4,
     ) -> "Batches":
-        """Makes an ordered pass: `len` steps, each text exactly once, bucket by bucket."""
+        """Returns an ordered pass: `len` batches, each text exactly once, bucket by bucket.
+
+        `bucket_edges` are the padded lengths; for None at most `max_buckets` are chosen.
+        """
         return cls(
             encoded,
             batch_size=batch_size,

@@ -38,14 +38,14 @@ class ArchivePath:
 
     @property
     def suffix(self) -> str:
-        """The ending of the name of the member."""
+        """The ending of the name of the member with its dot, such as ".txt", or ""."""
         return PurePosixPath(self.member).suffix
 
     def __str__(self) -> str:
         return f"{self.archive}/{self.member}"
 
     def read_bytes(self) -> bytes:
-        """Reads the member.
+        """Returns the unpacked content of the member.
 
         Raises:
           ValueError: if the archive is damaged or has no such member.
@@ -61,7 +61,7 @@ class TarPath(ArchivePath):
     """A member of a tar file, packed or not; a leading "./" of its name does not matter."""
 
     def read_bytes(self) -> bytes:
-        """Reads the member; see `ArchivePath.read_bytes`."""
+        """Returns the unpacked content of the member; see `ArchivePath.read_bytes`."""
         contents = members(self.archive, lambda name: name.removeprefix("./") == self.member)
         # Closing the generator leaves the rest of the archive packed.
         with contextlib.closing(contents):
@@ -75,7 +75,7 @@ class ZipPath(ArchivePath):
     """A member of a zip file."""
 
     def read_bytes(self) -> bytes:
-        """Reads the member; see `ArchivePath.read_bytes`."""
+        """Returns the unpacked content of the member; see `ArchivePath.read_bytes`."""
         try:
             with zipfile.ZipFile(self.archive) as unpacked:
                 if self.member not in unpacked.namelist():

@@ -31,15 +31,15 @@ def _read_idx(path: AnyPath, magic: int, content: str) -> np.ndarray:
 
 
 def count(path: AnyPath) -> int:
-    """Returns how many images or labels a file says it has, without a look at them."""
+    """Returns the number of images or labels in the header of an IDX file; reads no items."""
     return int.from_bytes(read_bytes(path)[4:8], "big")
 
 
 def read_images(path: AnyPath) -> np.ndarray:
-    """Reads images, uint8 [n, rows, columns]."""
+    """Reads an IDX file of images and returns them, uint8 [n, rows, columns]."""
     return _read_idx(path, _IMAGES, "images")
 
 
 def read_labels(path: AnyPath) -> np.ndarray:
-    """Reads labels, uint8 [n]."""
+    """Reads an IDX file of labels and returns them, uint8 [n]."""
     return _read_idx(path, _LABELS, "labels")

@@ -23,7 +23,11 @@ class LineError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class FileRow:
-    """A well-formed line: its position in the official part (from 0), class and content."""
+    """A well-formed line of a data set.
+
+    `index` is its position in the official part, from 0; `label` its class, 0 in sets without
+    classes; `content` the result of the parser, for example the text or a parse tree.
+    """
 
     index: int
     label: int
@@ -34,7 +38,7 @@ class FileRow:
 
 @dataclasses.dataclass(frozen=True)
 class FileRows:
-    """An official part of a data set: rows by index, lines set aside, and the number of lines."""
+    """The lines of an official part: `rows` by index, and the lines set aside in `quarantine`."""
 
     rows: tuple[FileRow, ...]
     quarantine: tuple[Quarantined, ...]
@@ -50,16 +54,22 @@ class FileRows:
 
     @property
     def accounted_lines(self) -> int:
-        """The number of rows and lines set aside; less than `lines` if lines were lost."""
+        """The number of rows plus lines set aside; less than `lines` if lines were lost."""
         return len(self.rows) + len(self.quarantine)
 
     def first_aside(self) -> str:
-        """Returns the first line that was set aside, as the end of a message."""
+        """Returns the end of a message: ", first FILE:LINE: REASON" for the first line set aside.
+
+        It is "" if no line was set aside.
+        """
         return f", first {self.quarantine[0]}" if self.quarantine else ""
 
 
 def decode(data: bytes, encoding: str = "utf-8") -> str:
-    """Decodes a text; raises LineError for invalid UTF-8 and NUL characters."""
+    """Returns the text of the bytes of a line or file.
+
+    Raises LineError for bytes that are invalid in the encoding, and for NUL characters.
+    """
     if b"\0" in data:
         raise LineError("NUL character")
     try:
@@ -94,7 +104,10 @@ def read_lines(
 
 
 def check_text(text: str) -> str:
-    """Returns the text of a line; raises LineError for an empty line or a carriage return."""
+    """Returns `text`, a line, unchanged.
+
+    Raises LineError for an empty line, or a carriage return inside the line.
+    """
     if not text.strip():
         raise LineError("empty line")
     if "\r" in text:

@@ -23,11 +23,11 @@ class PairPath:
 
     @property
     def suffix(self) -> str:
-        """The ending of the name of the source."""
+        """The ending of the name of the source file with its dot, such as ".gz"."""
         return self.source.suffix
 
     def read_bytes(self) -> bytes:
-        """Reads the source."""
+        """Returns the content of the source file."""
         return self.source.read_bytes()
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class PartPath:
         return ""
 
     def read_bytes(self) -> bytes:
-        """Reads the lines of the part."""
+        """Returns the lines of the part, each with "\\n" at its end."""
         return b"".join(line + b"\n" for line in split_lines(self.path) if self.belongs(line))
 
     def __str__(self) -> str:
@@ -75,7 +75,11 @@ def find(folders: Sequence[Path], name: str) -> Path | None:
 
 
 def find_pair(folders: Sequence[Path], source: str, target: str) -> PairPath | None:
-    """Returns the pair of files with these names, or None; a file without the other is an error."""
+    """Returns the files with the names `source` and `target`, each plain or .gz.
+
+    Each is taken from the first of the folders that has it. Returns None if no folder has any;
+    raises FileNotFoundError if only a single file of the pair exists.
+    """
     first, second = find(folders, source), find(folders, target)
     if first is not None and second is not None:
         return PairPath(first, second)
@@ -86,7 +90,7 @@ def find_pair(folders: Sequence[Path], source: str, target: str) -> PairPath | N
 
 
 def read_bytes(path: AnyPath) -> bytes:
-    """Reads a file, unpacking .gz, without a byte-order mark."""
+    """Returns the content of a file, unpacked if it is .gz, without a byte-order mark."""
     if path.suffix != ".gz":
         data = path.read_bytes()
     else:
@@ -99,7 +103,7 @@ def read_bytes(path: AnyPath) -> bytes:
 
 
 def split_lines(path: AnyPath) -> list[bytes]:
-    r"""Reads the lines of a file; text after the last "\n" is a line too."""
+    r"""Returns the lines of a file without "\n"; text after the last "\n" is a line too."""
     lines = read_bytes(path).split(b"\n")
     if lines[-1] == b"":
         lines.pop()
@@ -107,5 +111,8 @@ def split_lines(path: AnyPath) -> list[bytes]:
 
 
 def count_lines(path: AnyPath) -> int:
-    """Counts the lines of a file in another way than `split_lines`, to check it."""
+    """Returns the number of lines of a file, counted in another way than in `split_lines`.
+
+    The two counts check each other.
+    """
     return sum(1 for _ in io.BytesIO(read_bytes(path)))

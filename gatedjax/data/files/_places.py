@@ -13,21 +13,31 @@ Fetch = Callable[[str], Path]
 
 
 class Places(abc.ABC):
-    """The places of the raw files of a data set, part by part."""
+    """The places of the raw files of a data set. Official parts have names such as "train"."""
 
     url: str | None
     """The address that must answer before a download starts; None if there is no download."""
 
     @abc.abstractmethod
     def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
-        """Returns the file of a part below manual_dir or None, and the name for messages."""
+        """Finds the file of a part below `manual_dir`, the folder with the user's raw files.
+
+        Returns (path, name): the path is None if the file does not exist, and the name describes
+        the wanted file in messages.
+        """
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
-        """Downloads the files of all parts; returns part -> file."""
+        """Downloads the files of all parts; `fetch` downloads a URL and returns the local path.
+
+        Returns part -> its file. Raises FileNotFoundError if the data set has no download.
+        """
         raise FileNotFoundError("it has no download")
 
     def prepared_name(self, part: str, file: str) -> str:
-        """Returns the name, in a prepared set, of the file that has a line that was set aside."""
+        """Returns the name of the raw file `file` in the account of a prepared set.
+
+        The account names it for the lines of `part` that were set aside.
+        """
         return Path(file).name
 
 
@@ -54,7 +64,10 @@ class Files(Places):
     missing_format: str = "{0} (or {0}.gz)"
 
     def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
-        """Returns the file of a part: unpacked, else in the archive."""
+        """Finds the file of a part: unpacked, else in the archive.
+
+        Returns (path or None, name for messages); see `Places.find`.
+        """
         name = self.names[part]
         tops = [manual_dir / top for top in self.tops]
         path: AnyPath | None = find([top / folder for top in tops for folder in self.inner], name)
@@ -65,7 +78,7 @@ class Files(Places):
         return path, self.missing_format.format(name)
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
-        """Downloads all archives, or all files if there are no archives."""
+        """Downloads all archives, or all files if there are no archives; returns part -> file."""
         names = self.archives or self.names
         paths = {name: fetch(f"{self.url}{name}") for name in dict.fromkeys(names.values())}
         if not self.archives:
@@ -74,7 +87,7 @@ class Files(Places):
         return {part: self._member(paths[name], part) for part, name in names.items()}
 
     def prepared_name(self, part: str, file: str) -> str:
-        """Returns the official name of the file."""
+        """Returns the official name of the file of `part`; `file` does not matter."""
         return self.names[part]
 
     def _member(self, archive: Path, part: str) -> AnyPath:

@@ -12,7 +12,7 @@ Example = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class SourceInfo:
-    """The name, split and classes of a source."""
+    """The name of a data set, its split such as "train", and the names of its classes."""
 
     name: str
     split: str
@@ -38,7 +38,10 @@ class Quarantined:
 
 @dataclasses.dataclass(frozen=True)
 class SpanCounts:
-    """The account of labelled spans of trees: found = used + skipped."""
+    """The account of labelled spans of trees: found = used + skipped.
+
+    `used` is the number of spans that are examples.
+    """
 
     found: int
     """The number of spans of the well-formed trees, counted by opening brackets."""
@@ -48,7 +51,7 @@ class SpanCounts:
 
     @property
     def reconciles(self) -> bool:
-        """True if the account contains all spans."""
+        """True if found = used + skipped, so that no span is lost."""
         return self.found == self.used + sum(self.skipped.values())
 
 
@@ -56,7 +59,8 @@ class SpanCounts:
 class ReadReport:
     """The account of an official part of a data set: lines = used + set aside + skipped.
 
-    A split that is held out of the official training part has the report of the whole part.
+    `lines` were read, `used` of them give examples, and `quarantine` lists the lines that were set
+    aside. A split that is held out of the official training part has the report of the whole part.
     """
 
     lines: int
@@ -71,7 +75,7 @@ class ReadReport:
 
     @property
     def reconciles(self) -> bool:
-        """True if the account contains all lines and spans."""
+        """True if lines = used + set aside + skipped, and `spans` contains all spans."""
         lines = self.used + len(self.quarantine) + sum(self.skipped.values())
         return self.lines == lines and (self.spans is None or self.spans.reconciles)
 

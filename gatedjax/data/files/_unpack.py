@@ -29,7 +29,7 @@ _LIMIT: contextvars.ContextVar[int | None] = contextvars.ContextVar("unpack_limi
 
 
 class TooLarge(ValueError):
-    """Raised if the unpacked size is larger than the limit."""
+    """Raised if the unpacked size of a file is larger than the limit."""
 
 
 class Damaged(ValueError):
@@ -50,7 +50,10 @@ class Damaged(ValueError):
 
 
 def parse_size(text: str) -> int:
-    """Converts a size such as "1000000", "500MB" or "2GiB" to bytes."""
+    """Returns the number of bytes of a size such as "1000000", "500MB" or "2GiB".
+
+    Raises ValueError for another text or a size of 0.
+    """
     match = re.fullmatch(r"(\d{1,15})\s*(?:([KMGT])(i?)B)?", text.strip(), re.ASCII)
     if not match or int(match[1]) == 0:
         raise ValueError(f"a size must be bytes, as in 500MB or 2GiB, got {text!r}")
@@ -59,7 +62,11 @@ def parse_size(text: str) -> int:
 
 
 def limit() -> int:
-    """Returns the limit: of `limit_unpacking`, else of the environment, else the default."""
+    """Returns the largest allowed unpacked size in bytes.
+
+    It is the limit of `limit_unpacking`, else of the environment variable `VARIABLE`, else the
+    default `LIMIT`.
+    """
     size = _LIMIT.get()
     if size is not None:
         return size
@@ -72,7 +79,10 @@ def limit() -> int:
 
 @contextlib.contextmanager
 def limit_unpacking(size: int | None) -> Iterator[None]:
-    """Sets the limit in bytes inside a `with` block; None does not change the limit."""
+    """Sets the largest allowed unpacked size, in bytes, inside a `with` block.
+
+    None does not change the limit. Raises ValueError for a size below 1.
+    """
     if size is not None and size < 1:
         raise ValueError(f"unpack_limit must be at least 1 byte, got {size}")
     token = _LIMIT.set(_LIMIT.get() if size is None else size)
@@ -83,12 +93,15 @@ def limit_unpacking(size: int | None) -> Iterator[None]:
 
 
 def allowance(path: Path) -> int:
-    """Returns the largest unpacked size of a packed file that is read in pieces."""
+    """Returns the largest allowed unpacked size, in bytes, of a packed file that is read in pieces.
+
+    It is `limit`, or `RATIO` times the packed size if that is more.
+    """
     return max(limit(), RATIO * path.stat().st_size)
 
 
 def too_large(name: object, allowed: int) -> TooLarge:
-    """Returns the error for a file or member with more than `allowed` bytes."""
+    """Returns the `TooLarge` error for the file or member `name` with more than `allowed` bytes."""
     return TooLarge(
         f"{name}: unpacks to more than {allowed:,} bytes, the limit. If it is meant to, raise the "
         f"limit: unpack_limit=... (--unpack-limit), or the environment variable {VARIABLE}=8GiB"
@@ -96,7 +109,7 @@ def too_large(name: object, allowed: int) -> TooLarge:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that raises TooLarge after `allowed` bytes."""
+    """A stream of unpacked bytes that raises TooLarge after `allowed` bytes."""
 
     def __init__(self, file: IO[bytes], name: object, allowed: int) -> None:
         self._file, self._name, self._allowed = file, name, allowed
@@ -117,7 +130,7 @@ class _Bounded(io.RawIOBase):
 
 
 def bound_size(file: IO[bytes], name: object, allowed: int) -> BinaryIO:
-    """Returns a stream that raises TooLarge after a number of bytes.
+    """Returns a stream with the same bytes that raises TooLarge after a number of bytes.
 
     Args:
       file: the unpacked stream.
@@ -129,10 +142,10 @@ def bound_size(file: IO[bytes], name: object, allowed: int) -> BinaryIO:
 
 @contextlib.contextmanager
 def open_gzip(file: IO[bytes], name: object, allowed: int | None = None) -> Iterator[BinaryIO]:
-    """Opens a .gz file for reading.
+    """Opens a .gz file for reading, in a `with` block with the unpacked stream.
 
     Args:
-      file: the packed file.
+      file: the packed file, opened for reading bytes.
       name: name of the file, for messages.
       allowed: largest number of unpacked bytes; None uses the limit.
 

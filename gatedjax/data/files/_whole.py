@@ -12,7 +12,10 @@ File = tuple[str, bytes | None]
 
 
 def files_of(folder: Path, prefix: str = "") -> Iterator[File]:
-    """Yields the name, after `prefix`, and the content of each file in a folder."""
+    """Yields (name, content) of each entry of a folder; the content of a subfolder is None.
+
+    `prefix` is put before each name.
+    """
     for file in folder.iterdir():
         yield f"{prefix}{file.name}", file.read_bytes() if file.is_file() else None
 
@@ -61,6 +64,9 @@ def read_files(
 
 
 def stamp(path: Path) -> tuple[int, int]:
-    """Returns (time of change, size) of a file; cached content is valid while this is equal."""
+    """Returns (time of change in ns, size in bytes) of a file.
+
+    The cached content of a file is valid as long as its stamp is the same.
+    """
     stat = path.stat()
     return stat.st_mtime_ns, stat.st_size

@@ -18,10 +18,11 @@ _TAG = re.compile(r"<[^<>]{1,200}>")
 
 
 def clean(title: str, description: str) -> str:
-    r"""Joins title and description and undoes the damage of the files.
+    r"""Joins title and description with a space and undoes the damage of the files.
 
     In the files a backslash stands for a line break, and the "&" of an HTML entity became a space
-    ("Haiti #39;s"); HTML tags are dropped.
+    ("Haiti #39;s"). Backslashes become spaces, entities become characters, and HTML tags are
+    dropped.
     """
     text = f"{title} {description}".replace("\\", " ")
     text = _NAMED.sub(r"&\1;", _ENTITY.sub(r"&#\1;", text))
@@ -29,7 +30,10 @@ def clean(title: str, description: str) -> str:
 
 
 def parse(line: str) -> tuple[int, str]:
-    """Parses a row: (class, text)."""
+    """Parses a CSV line (class from 1, title, description); returns (class from 0, text).
+
+    Raises LineError for another number of columns or an unknown class.
+    """
     try:
         (row,) = csv.reader([line], strict=True)
     except csv.Error as error:

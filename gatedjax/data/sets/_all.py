@@ -57,12 +57,15 @@ CONFIGS = _groups([(declared.config, declared.name) for declared in SETS.values(
 
 
 def names() -> tuple[str, ...]:
-    """Returns the names of all data sets, aliases and families."""
+    """Returns the names of all data sets, aliases and families, sorted."""
     return tuple(sorted([*EMBEDDED, *SETS, *ALIASES, *FAMILIES]))
 
 
 def check_known(noun: str, name: object, names: Sequence[str]) -> None:
-    """Raises ValueError for an unknown name, with the most similar known name."""
+    """Raises ValueError if `name` is not in `names`; the message has the most similar known name.
+
+    `noun` names the kind of thing in the message, for example "data set".
+    """
     if name in names:
         return
     matches = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
@@ -71,7 +74,11 @@ def check_known(noun: str, name: object, names: Sequence[str]) -> None:
 
 
 def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Embedded, SetOptions]:
-    """Returns the data set of a name, with the values of all its options."""
+    """Returns (data set, options) for a name, an alias or the name of a family of data sets.
+
+    The returned options have a value for each option of the data set: the given value, else the
+    value of the alias, else the default. Raises ValueError for an unknown name, option or value.
+    """
     check_known("data set", name, names())
     options = dict(options or {})
     if name in FAMILIES:
@@ -100,7 +107,11 @@ def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Emb
 
 
 def resolve_config(name: str, options: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """Returns the data set of a TFDS builder and its option, with the remaining options."""
+    """Returns (data set name, remaining options) for the name of a TFDS builder.
+
+    If the configurations of the builder are data sets, an option chooses the data set and is
+    removed from the options. Other names and their options are returned unchanged.
+    """
     if name not in CONFIGS:
         return name, options
     option, values = CONFIGS[name]
@@ -112,7 +123,10 @@ def resolve_config(name: str, options: dict[str, str]) -> tuple[str, dict[str, s
 
 
 def not_there(declared: DataSet, part: str, folder: Path, looked_for: str) -> FileNotFoundError:
-    """Returns the error for a missing raw file."""
+    """Returns the error for a missing raw file of a part, or for a missing `folder`.
+
+    `looked_for` is the name of the missing file for the message.
+    """
     if not folder.is_dir():
         return FileNotFoundError(f"manual_dir {folder}: there is no such folder")
     return FileNotFoundError(

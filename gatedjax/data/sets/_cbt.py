@@ -45,7 +45,10 @@ Block = list[tuple[int, bytes]]
 
 
 def _blocks(data: bytes) -> Iterator[Block]:
-    """Divides a file into questions: at empty lines, and where a line 1 follows a query."""
+    """Yields the questions of a file, each as (line number from 1, line) of its lines.
+
+    A question ends at an empty line, or where a line with the number 1 follows a query.
+    """
     block: Block = []
     last = f"{SENTENCES + 1} ".encode()
     for number, line in enumerate(data.split(b"\n"), 1):
@@ -98,7 +101,10 @@ def _parse(block: Block) -> _cloze.Question:
 
 
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
-    """Reads a file of questions; a row is a question."""
+    """Reads a file of questions; a row is a question, and its content a `Question`.
+
+    The label of a row is the status of the answer (`Question.status`). `part` does not matter.
+    """
     rows, quarantine = [], []
     blocks = list(_blocks(read_bytes(path)))
     for index, block in enumerate(blocks):
@@ -114,7 +120,11 @@ def read_rows(path: AnyPath, part: str = "") -> FileRows:
 
 
 def _describe_rebuilt(path: AnyPath) -> str | None:
-    """Returns a description of rebuilt questions if their report is in the same folder."""
+    """Returns a note on rebuilt questions, or None for official files.
+
+    Questions are rebuilt if the folder of the file has a report of their construction, a key of
+    `MADE_OF_BOOKS`.
+    """
     if not isinstance(path, Path):
         return None  # a member of the official archive
     beside = (text for name, text in MADE_OF_BOOKS.items() if path.with_name(name).is_file())

@@ -33,7 +33,10 @@ _SPACE = re.compile("[ \t]+")
 
 
 class Question(NamedTuple):
-    """A cloze question; tokens are separated by single spaces."""
+    """A cloze question: a query about a document, with a placeholder for the answer.
+
+    In all texts tokens are separated by single spaces.
+    """
 
     document: str
     query: str
@@ -45,12 +48,16 @@ class Question(NamedTuple):
 
     @property
     def label(self) -> int:
-        """The index of the candidate that is the answer, or -1."""
+        """The index in `candidates` of the candidate that is equal to the answer, or -1."""
         return self.candidates.index(self.answer) if self.answer in self.candidates else -1
 
     @property
     def status(self) -> int:
-        """The status of the answer: OCCURS, ABSENT or FOREIGN."""
+        """The status of the answer: `OCCURS`, `ABSENT` or `FOREIGN`.
+
+        `OCCURS`: a token of the answer is in the document. `ABSENT`: none is. `FOREIGN`: the answer
+        is no candidate.
+        """
         if self.answer not in self.candidates:
             return FOREIGN
         return (
@@ -59,7 +66,10 @@ class Question(NamedTuple):
 
 
 def tokens_of(text: str) -> str:
-    """Puts single spaces between tokens that any run of spaces or tabs separates."""
+    """Returns the text with a single space between tokens, without spaces at its ends.
+
+    In `text` tokens are separated by runs of spaces or tabs.
+    """
     if "\t" in text or "  " in text:
         text = _SPACE.sub(" ", text)
     return text.strip(" ")
@@ -74,15 +84,16 @@ def question(
     placeholder: str = PLACEHOLDER,
     lines: tuple[int, int, int, int] = (0, 0, 0, 0),
 ) -> Question:
-    """Makes a question from the fields of a file.
+    """Returns a question, given the fields of a file.
 
     Args:
       document: tokens between spaces.
-      query: tokens between spaces, one of them the placeholder.
-      answer: one or more tokens.
-      candidates: of one or more tokens each.
-      placeholder: what stands for the answer in this file; becomes `PLACEHOLDER`.
-      lines: where the four fields begin in the file, for the message.
+      query: tokens between spaces, among them the placeholder.
+      answer: the tokens of the answer, between spaces.
+      candidates: the tokens of each candidate, between spaces; repeated candidates are merged.
+      placeholder: the token that stands for the answer in this file; it becomes `PLACEHOLDER`.
+      lines: the line numbers of document, query, answer and first candidate in the file, for
+        messages; 0 if they are not known.
 
     Raises:
       LineError: if nothing can be asked or answered; see the rules of the module.
@@ -109,7 +120,11 @@ def question(
 
 
 def example(question: Question, example_id: int) -> Example:
-    """Makes the example of a question; "tokens" are the tokens of the document."""
+    """Returns the example of a question.
+
+    "tokens" are the tokens of the document, "query" and "answer" are tuples of tokens, "candidates"
+    is a tuple of tuples of tokens, "label" and "status" are those of `Question`.
+    """
     return {
         "tokens": _split(question.document),
         "query": _split(question.query),
@@ -173,7 +188,10 @@ def cloze_set(*, description: str, **declared: Any) -> DataSet:
 
 
 def notes(rows: FileRows) -> Mapping[str, int]:
-    """Counts the unusual questions by reason; a question may have several reasons."""
+    """Counts the unusual questions: reason -> number of questions, without zeros.
+
+    A question may have several reasons. The contents of the rows are `Question`s.
+    """
     counts: collections.Counter[str] = collections.Counter()
     for row in rows.rows:
         question: Question = row.content

@@ -30,7 +30,10 @@ ReadPart = Callable[[str], FileRows]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsForm:
-    """The TFDS form of a data set that gatedjax builds without TensorFlow: a record per row."""
+    """The TFDS form of a data set that gatedjax builds without TensorFlow: a record per row.
+
+    A record is a dict with a value for each key of `features`.
+    """
 
     description: str
     config_description: str = ""
@@ -49,7 +52,11 @@ class TfdsForm:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """The declaration of a data set with files."""
+    """The declaration of a data set with files: its parts, readers, classes and options.
+
+    `name` is the name for `load`, `files` finds and downloads the raw files, and `classes` are the
+    names of the classes.
+    """
 
     name: str
     official: Mapping[str, int | None]
@@ -105,7 +112,11 @@ class DataSet:
     def report(
         self, rows: FileRows, piece: FileRows, examples: Examples, options: SetOptions
     ) -> ReadReport:
-        """Returns the report of an official part, with the spans of the piece that is used."""
+        """Returns the report of an official part with the given `rows`.
+
+        `piece` are the rows of the part that belong to the split, and `examples` their examples;
+        the account of spans is about them, all other counts are about `rows`.
+        """
         skipped = self.skipped(rows, options)
         return ReadReport(
             lines=rows.lines,
@@ -117,13 +128,16 @@ class DataSet:
         )
 
     def class_names(self, options: SetOptions) -> tuple[str, ...]:
-        """Returns the names of the classes for given options."""
+        """Returns the names of the classes for given options, option -> value."""
         return self.classes(options) if callable(self.classes) else self.classes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Embedded:
-    """A data set that needs no files."""
+    """A data set that needs no files.
+
+    `origin` describes where the data come from; `sizes` is split -> number of examples.
+    """
 
     name: str
     origin: str
@@ -142,7 +156,11 @@ def generate_set(
     *,
     unit: str = "lines",
 ) -> Embedded:
-    """Declares a set whose examples are a function of (split, index), cached per split."""
+    """Declares a data set whose examples `make(split, index)` are computed, once per split.
+
+    `sizes` is split -> number of examples, and `classes` are the names of the classes. The split
+    "train_full" is equal to "train".
+    """
 
     @functools.cache
     def examples(split: str) -> tuple[Example, ...]:
@@ -164,26 +182,42 @@ ID_BASE = {"train": 0, "validation": 100_000_000, "test": 200_000_000}
 def by_lines(
     parse: Callable[[str], tuple[int, Any]], encoding: str = "utf-8"
 ) -> Callable[[AnyPath, str], FileRows]:
-    """Returns a reader of files in which each line is a row."""
+    """Returns a function that maps (file, part) to rows, in which each line is a row.
+
+    `parse` maps a line to (label, content) and raises LineError for a malformed line.
+    """
     return lambda path, part: read_lines(path, parse, encoding)
 
 
 def eagerly(
     make: Callable[[FileRow, int], Example],
 ) -> Callable[[FileRows, int, SetOptions], Examples]:
-    """Returns a function that makes an example from each row and its id."""
+    """Returns a function that maps (rows, first id, options) to a list of examples.
+
+    `make(row, example_id)` returns an example; the id is the first id plus the index of the row.
+    """
     return lambda rows, base, options: [make(row, base + row.index) for row in rows.rows]
 
 
 def lazily(
     make: Callable[[FileRow, int], Example], *, once: bool = False
 ) -> Callable[[FileRows, int, SetOptions], Examples]:
-    """Returns a function that makes examples on access; `once` caches them."""
+    """Returns a function that maps (rows, first id, options) to examples that are made on access.
+
+    `make(row, example_id)` returns an example; with `once` each example is made only once.
+    """
     return lambda rows, base, options: RowExamples(rows, base, make, once=once)
 
 
 class RowExamples(Sequence[Example]):
-    """Examples of rows, made on access."""
+    """Examples of rows by position, made on access.
+
+    Args:
+      rows: the rows.
+      base: the first example id; the id of an example is base + index of its row.
+      make: maps (row, example id) to an example.
+      once: True to store each example when it is first made.
+    """
 
     def __init__(
         self,
@@ -214,7 +248,11 @@ class RowExamples(Sequence[Example]):
 def number_records(
     records: Sequence[Record], content: Callable[[Record], Any], name: str
 ) -> FileRows:
-    """Converts records that TFDS prepared to rows, numbered by their position."""
+    """Converts records that TFDS prepared to rows, numbered by their position from 0.
+
+    The label of a row is `record["label"]`, and its content the result of `content`. Records for
+    which `content` raises LineError or UnicodeDecodeError are set aside, with the file name `name`.
+    """
     rows, quarantine = [], []
     for index, record in enumerate(records):
         try:

@@ -36,7 +36,10 @@ FASHION = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Columns(Sequence[Example]):
-    """Images as examples, made on access."""
+    """Images as examples, made on access.
+
+    `images` is uint8 [n, 28, 28], `labels` and `example_ids` are int32 [n].
+    """
 
     images: np.ndarray
     labels: np.ndarray
@@ -96,7 +99,11 @@ class ImageSource(Source):
 
 
 def read_rows(path: Path, part: str) -> FileRows:
-    """Reads the images and, from the same folder, their labels."""
+    """Reads the images of a part and, from the same folder, their labels.
+
+    `path` is the file of the images. The content of a row is an image, uint8 [28, 28], and its
+    label a class from 0 to 9.
+    """
     beside = find([path.parent], LABELS[part])
     if beside is None:
         raise FileNotFoundError(f"{path}: no {LABELS[part]} (or {LABELS[part]}.gz) next to it")
@@ -110,7 +117,10 @@ def read_rows(path: Path, part: str) -> FileRows:
 
 
 def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) -> FileRows:
-    """Pairs images with labels, and sets pairs with an unknown label aside."""
+    """Returns a row for each image [28, 28] and its label.
+
+    Images with a label outside 0 to 9 are set aside, with the file name `name`.
+    """
     rows, quarantine = [], []
     for index, (image, value) in enumerate(zip(images, labels, strict=True)):
         try:
@@ -124,14 +134,17 @@ def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) ->
 
 
 def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Holds out the last twelfth of the training part (5,000 of 60,000) for validation."""
+    """Returns the positions (training, validation) of the n labels of the training part.
+
+    Validation is the last twelfth of the part: 5,000 of 60,000.
+    """
     # A very small part still has an image for validation.
     count = max(min(1, len(labels)), len(labels) // 12)
     return np.arange(len(labels) - count), np.arange(len(labels) - count, len(labels))
 
 
 def examples(rows: FileRows, base: int, options: SetOptions) -> Columns:
-    """Stacks rows into columns."""
+    """Stacks the images of rows; example ids are `base` plus the index of the row."""
     return Columns(
         np.array([row.content for row in rows.rows], np.uint8).reshape(-1, *SIZE),
         np.array([row.label for row in rows.rows], np.int32),
@@ -140,14 +153,15 @@ def examples(rows: FileRows, base: int, options: SetOptions) -> Columns:
 
 
 def source(columns: Columns, info: SourceInfo, report: ReadReport, _: object) -> ImageSource:
-    """Makes a source from columns."""
+    """Returns a source with the given images; the last argument is ignored."""
     return ImageSource(columns.images, columns.labels, columns.example_ids, info, report)
 
 
 def read_records(name: str, records: Sequence[Record], part: str) -> FileRows:
-    """Returns the images of TFDS in the order of the official files, on which the splits depend.
+    """Returns the images of TFDS as rows in the order of the official files.
 
-    TFDS stores examples by the hash of their key, which here is the position in the file.
+    The splits depend on this order. TFDS stores examples by the hash of their key, which here is
+    the position in the file. Raises ValueError if the order cannot be restored.
     """
     from tensorflow_datasets.core import hashing
 
@@ -165,11 +179,11 @@ def read_records(name: str, records: Sequence[Record], part: str) -> FileRows:
 
 
 def digits(split: str) -> ImageSource:
-    """Makes a split of scikit-learn's digits: 1,797 images of 8 x 8 pixels from 0 to 16.
+    """Returns a split of scikit-learn's digits: 1,797 images of 8 x 8 pixels from 0 to 16.
 
-    They have no official parts. A fifth is used for testing (359) and a tenth of the remaining
-    images for validation (144 of 1,438), both stratified by class, the same in all runs. Ids follow
-    scikit-learn's order.
+    The splits are "train", "validation", "test" and "train_full". There are no official parts. A
+    fifth is used for testing (359) and a tenth of the remaining images for validation (144 of
+    1,438), both stratified by class, the same in all runs. Ids follow scikit-learn's order.
     """
     try:
         from sklearn.datasets import load_digits

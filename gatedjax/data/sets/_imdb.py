@@ -22,7 +22,7 @@ _MEMBER = re.compile(r"(?:^|/)(train|test)/(neg|pos)/[^/]+$")
 
 @dataclasses.dataclass(frozen=True)
 class _Folders(Places):
-    """The archive or the unpacked folder, which contain both parts."""
+    """The place of the reviews: the archive or the unpacked folder, which contain both parts."""
 
     url: str | None = "https://ai.stanford.edu"
 
@@ -56,7 +56,11 @@ def _folder_files(path: Path) -> Iterator[File]:
 
 @functools.lru_cache(maxsize=1)
 def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, FileRows]:
-    """Reads both parts in a single pass, so that an archive is unpacked once."""
+    """Reads both parts in a single pass, so that an archive is unpacked once.
+
+    `path` is the archive or the folder. `_stamp` is its `stamp`, the key of the cache. Returns the
+    rows of "train" and "test" by part.
+    """
     parts: dict[str, list[File]] = {"train": [], "test": []}
     for name, data in members(path, _is_listed) if path.is_file() else _folder_files(path):
         match = _MEMBER.search(name)
@@ -75,7 +79,10 @@ def _parse(name: str, data: bytes) -> tuple[int, str]:
 
 
 def read_rows(path: Path, part: str) -> FileRows:
-    """Reads the archive or folder; a row is a review, numbered in the order of the file names."""
+    """Reads a part from the archive or folder; a row is a review, its content the text.
+
+    Rows are numbered in the order of the file names.
+    """
     # The stamp changes when the file changes, so that the cache does not return an old content.
     return _read_all(path.resolve(), stamp(path))[part]
 

@@ -42,7 +42,10 @@ _SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
 
 
 def parse_sick(line: str) -> tuple[int, tuple[str, str] | None]:
-    """Parses a line: (class, (first sentence, second sentence)); the header has no sentences."""
+    """Parses a line of SICK; returns (class, (first sentence, second sentence)).
+
+    The header gives (0, None). Raises LineError for a malformed line.
+    """
     columns = line.split("\t")
     # The header gets a content of None, and `read_sick` leaves it out, so that the line numbers do
     # not change.
@@ -59,7 +62,10 @@ def parse_sick(line: str) -> tuple[int, tuple[str, str] | None]:
 
 
 def parse_snli(line: str) -> tuple[int, tuple[str, str]]:
-    """Parses a line; the class of a pair without a gold label is `NO_LABEL`."""
+    """Parses a JSON line of SNLI; returns (class, (first sentence, second sentence)).
+
+    The class of a pair without a gold label is `NO_LABEL`. Raises LineError for a malformed line.
+    """
     try:
         data = json.loads(line)
         label, first, second = data["gold_label"], data["sentence1"], data["sentence2"]
@@ -76,14 +82,17 @@ def parse_snli(line: str) -> tuple[int, tuple[str, str]]:
 
 
 def read_sick(path: AnyPath, part: str) -> FileRows:
-    """Reads a file of SICK without its header."""
+    """Reads a file of SICK without its header; `part` does not matter.
+
+    The content of a row is (first sentence, second sentence), and its label the class.
+    """
     rows = read_lines(path, parse_sick)
     pairs = tuple(row for row in rows.rows if row.content is not None)
     return FileRows(pairs, rows.quarantine, counted=rows.lines - (len(rows.rows) - len(pairs)))
 
 
 def count_sick(path: AnyPath) -> int:
-    """Counts the lines below the header, independently of `read_sick`."""
+    """Returns the number of lines below the header, counted independently of `read_sick`."""
     header = read_bytes(path).startswith(_SICK_COLUMNS[0].encode())
     return count_lines(path) - header
 
@@ -93,13 +102,20 @@ def _sentences(record: Record) -> tuple[str, str]:
 
 
 def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
-    """Counts the pairs that are left out because they have no gold label."""
+    """Counts the pairs without a gold label, which give no example: reason -> count.
+
+    The dict is empty if there is no such pair.
+    """
     count = sum(row.label == NO_LABEL for row in rows.rows)
     return {"no gold label": count} if count else {}
 
 
 def examples(rows: FileRows, base: int, options: SetOptions) -> list[Example]:
-    """Makes examples from pairs: "tokens" is the first sentence, "hypothesis" the second."""
+    """Returns the examples of pairs; pairs without a gold label give none.
+
+    "tokens" are the tokens of the first sentence, "hypothesis" the tokens of the second. Ids are
+    `base` plus the index of the row.
+    """
     return [
         {
             "tokens": tokenize(row.content[0]),

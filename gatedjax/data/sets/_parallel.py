@@ -52,7 +52,10 @@ class Corpus(Places):
     url: str | None = None
 
     def find(self, manual_dir: Path, part: str) -> tuple[PairPath | None, str]:
-        """Returns the files of a part below manual_dir, unpacked or in the archive."""
+        """Finds the source and target file of a part, unpacked below manual_dir or in the archive.
+
+        Returns (the files, or None; their names for messages).
+        """
         pair = "{{{},{}}}".format(*self.languages)
         looked_for = " or ".join(self.files[part]).replace("{}", pair)
         folders = [*(manual_dir / folder for folder in self.folders), manual_dir]
@@ -65,7 +68,10 @@ class Corpus(Places):
         return None if archive is None else self._inside(archive, part), looked_for
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
-        """Downloads the archive, or a packed file for each part and language."""
+        """Downloads the archive, or a packed file for each part and language.
+
+        Returns part -> source and target file; see `Places.download`.
+        """
         if self.archive is not None:
             archive = fetch(f"{self.url}{self.archive[0]}")
             return {part: self._inside(archive, part) for part in self.files}
@@ -76,7 +82,7 @@ class Corpus(Places):
         }  # fmt: skip
 
     def prepared_name(self, part: str, file: str) -> str:
-        """Returns the name of the source file."""
+        """Returns the name of the source file of `part`; `file` does not matter."""
         return self.files[part][0].format(self.languages[0])
 
     def _inside(self, archive: Path, part: str) -> PairPath:
@@ -139,9 +145,10 @@ CORPORA = {
 
 
 def _lines(path: Path | ArchivePath, kind: str) -> Iterator[tuple[int, str | LineError]]:
-    """Yields (line number, text or the error) of each line with a sentence.
+    """Yields (line number from 1, text) of each line with a sentence.
 
-    Files of the IWSLT organisers also have lines of tags, which are skipped.
+    An unusable line has a LineError in place of its text. `kind` is "plain", "tags" or "xml": files
+    of the IWSLT organisers also have lines of tags, which are skipped.
     """
     for number, line in enumerate(split_lines(path), start=1):
         if kind == "tags" and line.startswith(b"<"):
@@ -167,7 +174,10 @@ def _kind(path: Path | ArchivePath) -> str:
 
 
 def read_rows(path: PairPath, part: str = "") -> FileRows:
-    """Reads two files in parallel; a pair with an unusable side is set aside."""
+    """Reads a source and a target file in parallel; a pair with an unusable side is set aside.
+
+    The content of a row is (source text, target text).
+    """
     sides = [list(_lines(side, _kind(side))) for side in (path.source, path.target)]
     # With different numbers of lines it is unknown where the pairs are shifted, so no pair can be
     # trusted.
@@ -192,7 +202,7 @@ def read_rows(path: PairPath, part: str = "") -> FileRows:
 
 
 def count(path: PairPath) -> int:
-    """Counts the pairs independently of `read_rows`: by the lines of the source."""
+    """Returns the number of pairs, counted in the source independently of `read_rows`."""
     # The count must not share code with the reader that it checks.
     lines = read_bytes(path.source).splitlines(keepends=False)
     kind = _kind(path.source)
@@ -204,7 +214,10 @@ def count(path: PairPath) -> int:
 
 
 def _examples(rows: FileRows, base: int, *, swap: bool = False) -> RowExamples:
-    """Returns examples that are made on access, because a corpus may have millions."""
+    """Returns examples that are made on access, because a corpus may have millions.
+
+    Ids are `base` plus the index of the row; `swap` exchanges source and target.
+    """
     return RowExamples(rows, base, functools.partial(_example, swap=swap))
 
 

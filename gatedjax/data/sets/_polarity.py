@@ -72,7 +72,7 @@ Tree = tuple[str, list]
 
 
 class _Draw:
-    """Random choices for a sentence."""
+    """Random choices of words and constructions for a sentence."""
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator
@@ -163,7 +163,7 @@ def _render_tree(tree: Tree) -> str:
 
 
 def _home(words: Sequence[str]) -> str:
-    """Returns the split that a text belongs to."""
+    """Returns the split that a text belongs to, by its hash: "train", "validation" or "test"."""
     # The hash of the text and not the index decides, because different indices may give the same
     # text.
     slot = hashlib.sha256(" ".join(words).encode()).digest()[0] % 8
@@ -176,6 +176,10 @@ def make(split: str, index: int) -> Example:
     Args:
       split: "train", "validation" or "test".
       index: from 0.
+
+    Returns:
+      A dict: "tokens"; "label", 0 for negative and 1 for positive; "example_id"; "decides", for
+      each token True if it decides the label; and "tree", the bracketed tree.
     """
     stream = _STREAM[split]
     # Two examples share a draw of the class and get it and its opposite, so that the classes are

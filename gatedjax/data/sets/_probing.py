@@ -43,7 +43,7 @@ SHIFTED, KEPT = "I", "O"
 
 @dataclasses.dataclass(frozen=True)
 class _OneFile(Places):
-    """The file of a task, which contains all parts."""
+    """The place of the file of a probing task, which contains all parts."""
 
     task: str
     url: str | None = URL
@@ -62,7 +62,10 @@ class _OneFile(Places):
 
 
 def _part(path: Path, part: str) -> PartPath:
-    """Returns the lines of a part; lines of no part belong to "train", where they are set aside."""
+    """Returns the lines of a part ("train", "validation" or "test") in the file of all parts.
+
+    Lines with an unknown mark belong to "train", where they are set aside.
+    """
     other_marks = tuple(f"{mark}\t".encode() for name, mark in MARKS.items() if name != "train")
     start = f"{MARKS[part]}\t".encode()
     if part == "train":
@@ -71,7 +74,10 @@ def _part(path: Path, part: str) -> PartPath:
 
 
 def parse(line: str) -> tuple[int, tuple[str, str]]:
-    """Parses a line: (0, (label, sentence)); classes are numbered when all labels are known."""
+    """Parses a line (mark of the split, label, sentence); returns (0, (label, sentence)).
+
+    The class is 0 for now, because classes are numbered when all labels are known.
+    """
     columns = line.split("\t")
     if len(columns) != 3:
         raise LineError(f"{len(columns)} columns; wanted split, label, sentence")
@@ -84,7 +90,10 @@ def parse(line: str) -> tuple[int, tuple[str, str]]:
 
 
 def _example(row: FileRow, example_id: int, classes: Sequence[str] = ()) -> Example:
-    """Makes the example of a row; its "label" is -1 until the classes are known."""
+    """Returns the example of a row; `classes` are the labels in the order of the classes.
+
+    "label" is -1 if `classes` is empty, as long as the classes are not known.
+    """
     name, sentence = row.content
     return {
         "tokens": tuple(sentence.split()),
@@ -95,7 +104,10 @@ def _example(row: FileRow, example_id: int, classes: Sequence[str] = ()) -> Exam
 
 
 def classes_of(rows: Iterable[FileRow]) -> tuple[str, ...]:
-    """Returns the sorted labels of lines, numbers in numeric order before other labels."""
+    """Returns the distinct labels of rows with the contents (label, sentence), sorted.
+
+    Numbers come first, in numeric order.
+    """
     names = {row.content[0] for row in rows}
     return tuple(sorted(names, key=lambda n: (0, int(n), n) if n.isdigit() else (1, 0, n)))
 
@@ -103,7 +115,11 @@ def classes_of(rows: Iterable[FileRow]) -> tuple[str, ...]:
 def source(
     examples: RowExamples, info: SourceInfo, report: ReadReport, read_part: ReadPart
 ) -> Source:
-    """Numbers the classes by the labels of the training part; other labels raise ValueError."""
+    """Returns a source in which classes are numbered by the labels of the training part.
+
+    `read_part` maps the name of a part to its rows. Raises ValueError for a label that the training
+    part does not have.
+    """
     classes = classes_of(read_part("train").rows)
     for row in examples.rows.rows:
         label, example_id = row.content[0], examples.base + row.index

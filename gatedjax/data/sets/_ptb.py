@@ -25,7 +25,10 @@ _SPACE = re.compile("[ \t]+")
 
 
 def parse(line: str) -> tuple[int, tuple[str, ...]]:
-    """Parses a line: (0, its words and `<eos>`)."""
+    """Parses a line; returns (0, its words and `<eos>`).
+
+    Raises LineError if `<eos>` is a word of the line.
+    """
     words = tuple(word for word in _SPACE.split(line) if word)
     # A written <eos> could not be distinguished from the end of a line.
     if EOS in words:
@@ -34,7 +37,10 @@ def parse(line: str) -> tuple[int, tuple[str, ...]]:
 
 
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
-    """Reads a file of sentences; raises ValueError for an empty file."""
+    """Reads a file of sentences; the content of a row is a tuple of words with `<eos>`.
+
+    `part` does not matter. Raises ValueError for an empty file.
+    """
     rows = read_lines(path, parse)
     if not rows.lines and not read_bytes(path):
         raise ValueError(f"{path}: the file is empty")
@@ -48,7 +54,17 @@ def _example(row: FileRow, example_id: int) -> Example:
 def stream(
     examples: Sequence[Example], info: SourceInfo, report: ReadReport, read_part: ReadPart
 ) -> Source:
-    """Makes the stream of a part, with the vocabulary of the training part (10,000 words)."""
+    """Returns the tokens of a split as a `TokenStream` with the vocabulary of the training part.
+
+    Args:
+      examples: the sentences of the split; "tokens" of each ends with `<eos>`.
+      info: name, split and classes of the split.
+      report: the account of the official part.
+      read_part: maps the name of an official part, here "train", to its rows.
+
+    Raises:
+      ValueError: unless the training part has 10,000 distinct tokens.
+    """
     train = [_example(row, row.index) for row in read_part("train").rows]
     vocabulary = ClosedVocabulary.build([Source(train, info)])
     # Perplexities are comparable only with the published vocabulary, so other versions of the text

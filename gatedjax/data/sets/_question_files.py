@@ -44,7 +44,7 @@ PARTS = {"train": "training", "validation": "validation", "test": "test"}
 
 @dataclasses.dataclass(frozen=True)
 class _Folders(Places):
-    """The folders of a data set, or an archive of them."""
+    """The places of the folders of a data set, a folder per part, or of an archive of them."""
 
     name: str
     url: str | None
@@ -73,7 +73,10 @@ class _Folders(Places):
 
 
 def parse(data: bytes) -> _cloze.Question:
-    """Parses a question file."""
+    """Parses the content of a question file.
+
+    Raises LineError, with the line number, for a malformed file.
+    """
     # Not splitlines, because a text may contain other line separators.
     text = decode(data.removeprefix(BOM)).replace("\r\n", "\n")
     lines = text.removesuffix("\n").split("\n")
@@ -121,9 +124,10 @@ def _read_part(path: Path, part: str, _stamp: tuple[int, int]) -> FileRows:
 
 
 def read_rows(path: Path, part: str) -> FileRows:
-    """Reads the folder of a part, or an archive; a row is a file, numbered in the order of names.
+    """Reads a part from its folder or an archive; a row is a file with a question.
 
-    All rows are in memory: about 4 GiB for the training part of Daily Mail.
+    Rows are numbered in the order of the file names, and their content is a `Question`. All rows
+    are in memory: about 4 GiB for the training part of Daily Mail.
     """
     return _read_part(path.resolve(), part, stamp(path))
 

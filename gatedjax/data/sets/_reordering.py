@@ -29,7 +29,7 @@ SHORTEST, LONGEST = 6, 49
 
 @dataclasses.dataclass(frozen=True)
 class _Pairs(Places):
-    """Sentences and labels in two files."""
+    """The places of two files per part: NAME.x with sentences, NAME.y with labels."""
 
     url: str | None = None
 
@@ -43,7 +43,10 @@ class _Pairs(Places):
 
 
 def check(tokens: Sequence[str], insert: int, original: int) -> None:
-    """Checks the positions of a move.
+    """Checks the positions of a moved token in a sentence, both from 0.
+
+    `insert` is the position of the moved token in `tokens`, and `original` the position in `tokens`
+    of the token that followed it before the move.
 
     Raises:
       LineError: for a position outside the sentence, or if the token was not moved.
@@ -58,7 +61,10 @@ def check(tokens: Sequence[str], insert: int, original: int) -> None:
 
 
 def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
-    """Parses a line of NAME.y."""
+    """Parses a line of NAME.y; returns (0, (insert, original)), the positions of `check`.
+
+    Raises LineError unless the line has two numbers.
+    """
     numbers = line.split()
     if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
         raise LineError(f"{line.strip()[:40]!r} is not two positions")
@@ -66,7 +72,10 @@ def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
 
 
 def read_rows(path: PairPath, part: str = "") -> FileRows:
-    """Reads sentences and labels; a pair that does not fit together is set aside."""
+    """Reads sentences and labels; a pair that does not fit together is set aside.
+
+    The content of a row is (tokens, insert, original), with the positions of `check`.
+    """
     sentences = read_lines(path.source, lambda line: (0, tuple(line.split())))
     labels = read_lines(path.target, parse_labels)
     if sentences.lines != labels.lines:

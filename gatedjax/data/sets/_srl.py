@@ -40,10 +40,10 @@ _BIT = re.compile(r"(?:\(([^()*\s]+))?\*(\))?")
 
 
 class Predicate(NamedTuple):
-    """A predicate of a sentence.
+    """A predicate of a sentence. Positions of words are from 0.
 
     Attributes:
-      first: its first word.
+      first: position of its first word.
       lemma: its lemma in the file.
       spans: (first word, word after the last, role) of each argument and of the predicate (role
         "V"), from left to right.
@@ -56,7 +56,11 @@ class Predicate(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """The columns of a sentence."""
+    """The columns of a sentence.
+
+    `words`, `tags` (parts of speech) and `parse` (pieces of the bracketed tree) have an entry per
+    word, `predicates` an entry per predicate.
+    """
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -67,7 +71,11 @@ class Sentence:
 
 
 def spans_of(column: list[str]) -> tuple[tuple[int, int, str], ...]:
-    """Reads a bracketed column."""
+    """Reads a column of brackets, such as ["(V*)", "(A1*", "*)"], an entry per word.
+
+    Returns (first word, word after the last, role) of each span, from left to right. Raises
+    LineError for brackets that do not match.
+    """
     spans, role, first = [], None, 0
     for place, bit in enumerate(column):
         match = _BIT.fullmatch(bit)
@@ -88,7 +96,11 @@ def spans_of(column: list[str]) -> tuple[tuple[int, int, str], ...]:
 
 
 def bio(spans: tuple[tuple[int, int, str], ...], size: int) -> tuple[str, ...]:
-    """Returns BIO labels: B- at the first word of a span, I- at its other words, else O."""
+    """Returns the BIO labels of a sentence of `size` words.
+
+    They are "B-ROLE" at the first word of a span, "I-ROLE" at its other words, and "O" elsewhere.
+    Spans are (first word, word after the last, role).
+    """
     labels = ["O"] * size
     for first, past, role in spans:
         labels[first:past] = [f"B-{role}"] + [f"I-{role}"] * (past - first - 1)
@@ -96,7 +108,10 @@ def bio(spans: tuple[tuple[int, int, str], ...], size: int) -> tuple[str, ...]:
 
 
 def parse(lines: list[str]) -> Sentence:
-    """Parses the lines of a sentence; an error has the number of the line, from 0."""
+    """Parses the lines of a sentence, a word with its columns per line.
+
+    Raises LineError for a malformed sentence; its `line` is the index of the line, from 0.
+    """
     table = [line.split() for line in lines]
     width = len(table[0])
     for number, columns in enumerate(table):
@@ -135,7 +150,10 @@ def parse(lines: list[str]) -> Sentence:
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
-    """Yields (number of the first line, lines) of each sentence."""
+    """Yields (number of the first line, from 1; lines) of each sentence.
+
+    Lines that start with "#begin" or "#end" belong to no sentence.
+    """
     block: list[bytes] = []
     first = 1
     # The additional empty line ends the last sentence.
@@ -151,7 +169,7 @@ def _blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def _texts(path: AnyPath) -> Iterator[tuple[str, bytes]]:
-    """Yields (name, content) of the file, or of each file of a folder."""
+    """Yields (path, content) of the file, or of each "*gold_conll*" file of a folder, sorted."""
     if isinstance(path, Path) and path.is_dir():
         # The order of a file system differs between machines, and example ids follow this order.
         for file in sorted(path.rglob("*gold_conll*")):
@@ -161,7 +179,10 @@ def _texts(path: AnyPath) -> Iterator[tuple[str, bytes]]:
 
 
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
-    """Reads the sentences of a file or of a folder of files."""
+    """Reads a file or a folder of files; a row is a sentence, its content a `Sentence`.
+
+    `part` does not matter.
+    """
     rows: list[FileRow] = []
     quarantine = []
     index = 0
@@ -180,7 +201,10 @@ def read_rows(path: AnyPath, part: str = "") -> FileRows:
 
 
 def count(path: AnyPath) -> int:
-    """Counts the sentences independently of `read_rows`: by the ends of runs of words."""
+    """Returns the number of sentences, counted independently of `read_rows`.
+
+    It is the number of runs of lines with words.
+    """
     total = 0
     for _, data in _texts(path):
         words = [bool(line.strip()) and not line.startswith((b"#begin", b"#end"))
@@ -191,7 +215,7 @@ def count(path: AnyPath) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class _Places(Places):
-    """A file for each part, or a folder of files."""
+    """The places of the parts: a file for each part, or a folder of files for each part."""
 
     url: str | None = None
 
@@ -212,17 +236,21 @@ class _Places(Places):
 
 
 def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
-    """Counts the sentences without a predicate, which give no example."""
+    """Counts the sentences without a predicate, which give no example: reason -> count.
+
+    The dict is empty if there is no such sentence.
+    """
     without = sum(not row.content.predicates for row in rows.rows)
     return {"no predicate": without} if without else {}
 
 
 def examples(rows: FileRows, base: int, options: SetOptions) -> list[Example]:
-    """Makes an example from each predicate.
+    """Returns an example for each predicate of each sentence.
 
-    "labels" are the BIO labels of the words (B-V, I-V at the predicate), "predicate" is its first
-    word, "is_predicate" is 1 at its words, "spans" are the labelled spans, "tags" the parts of
-    speech.
+    "labels" are the BIO labels of the words (B-V, I-V at the predicate), "predicate" is the
+    position of its first word, "is_predicate" is 1 at its words and 0 elsewhere, "spans" are the
+    labelled spans, "tags" the parts of speech. The id is `base` + index of the row *
+    `IDS_PER_SENTENCE` + number of the predicate.
     """
     examples = []
     for row in rows.rows:

@@ -40,7 +40,7 @@ Tree = tuple[str, tuple[str, ...], tuple[Node, ...]]
 
 
 def word(raw: str) -> str:
-    r"""Undoes the escapes of the treebank: -LRB- is "(", "\/" is "/"."""
+    r"""Returns a word without the escapes of the treebank: -LRB- is "(", "\/" is "/"."""
     return BRACKETS.get(raw) or raw.replace("\\/", "/").replace("\\*", "*")
 
 
@@ -48,7 +48,9 @@ def parse(line: str) -> tuple[int, Tree]:
     """Parses a bracketed tree.
 
     Returns:
-      (label of the root, (the tree as text, words, nodes in order of their opening bracket)).
+      (label of the root, (the tree as text, words, nodes)). Labels are 0 (very negative) to 4. A
+      node is (label, first word, word after the last, first character, character after the last),
+      and nodes are in the order of their opening brackets.
     """
     line = line.strip()
     words: list[str] = []
@@ -99,19 +101,28 @@ def parse(line: str) -> tuple[int, Tree]:
 
 
 def of_part(part: str, options: SetOptions) -> SetOptions:
-    """Returns the options for a part."""
+    """Returns the options for an official part such as "train".
+
+    The level "train_phrase" becomes "distinct" for "train" and "sentence" for other parts.
+    """
     if options["level"] != "train_phrase":
         return options
     return {**options, "level": _DISTINCT if part == "train" else "sentence"}
 
 
 def ids_per_line(level: str) -> int:
-    """Returns the number of example ids per line: id // ids_per_line is the line."""
+    """Returns the number of example ids per line: id // ids_per_line is the line.
+
+    `level` is a level of `examples`.
+    """
     return 1 if level == "sentence" else _MAX_NODES
 
 
 def neutral(rows: FileRows, level: str) -> int:
-    """Counts the trees without a polar node, which the binary form leaves out."""
+    """Returns the number of trees without a polar node, which the binary form leaves out.
+
+    At the level "sentence" only the root counts.
+    """
 
     def left_out(row: FileRow) -> bool:
         nodes = row.content[2][:1] if level == "sentence" else row.content[2]
@@ -121,17 +132,24 @@ def neutral(rows: FileRows, level: str) -> int:
 
 
 def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
-    """Counts the trees that are left out on purpose: reason -> count."""
+    """Counts the neutral trees that the binary form leaves out: {"neutral": count}.
+
+    The dict is empty unless `options["granularity"]` is "binary".
+    """
     if options["granularity"] != "binary":
         return {}
     return {"neutral": neutral(rows, options["level"])}
 
 
 def examples(rows: FileRows, *, base: int, granularity: str, level: str) -> list[Example]:
-    """Makes examples from trees.
+    """Returns the examples of trees: "tokens", "label", "example_id" and "tree", its brackets.
 
-    Levels: "sentence" (roots), "phrase" (all nodes, repeated phrases included) or "distinct" (all
-    nodes without repetitions of words and label).
+    Args:
+      rows: the trees, with the content (line, words, nodes).
+      base: the first id; the id of a node is base + index of the row * ids_per_line(level) + node.
+      granularity: "binary" leaves neutral nodes out and has 2 classes; else there are 5.
+      level: "sentence" (roots), "phrase" (all nodes, repeated phrases included) or "distinct" (all
+        nodes without repetitions of words and label).
     """
     examples = []
     seen: set[tuple[tuple[str, ...], int]] = set()
@@ -166,8 +184,9 @@ def spans(
 ) -> SpanCounts | None:
     """Counts the labelled spans of trees; returns None for the level "sentence".
 
-    All counts are independent of each other: spans are counted by their brackets (words have none),
-    neutral spans by their labels, repeated spans by their texts.
+    `rows` are the trees, and `examples` their examples; `granularity` and `level` are those of the
+    function `examples`. All counts are independent of each other: spans are counted by their
+    brackets (words have none), neutral spans by their labels, repeated spans by their texts.
     """
     if level == "sentence":
         return None

@@ -6,6 +6,9 @@ from gatedjax.data.text._tokenize import tokenize
 
 
 def text_example(row: FileRow, example_id: int) -> Example:
-    """Makes an example with the words and the original text of a row."""
+    """Returns the example of a row with a text as its content.
+
+    "tokens" are the tokens of the text, "text" is the original text.
+    """
     text: str = row.content
     return {"tokens": tokenize(text), "label": row.label, "example_id": example_id, "text": text}

@@ -12,10 +12,11 @@ URL = "https://cogcomp.seas.upenn.edu/Data/QA/QC/"
 
 
 def parse(line: str) -> tuple[int, tuple[str, str]]:
-    """Parses a question.
+    """Parses a line "COARSE:fine QUESTION".
 
     Returns:
-      (coarse class, (fine label, the question, words separated by spaces)).
+      (index of the coarse class, (fine label, question)); in the question words are separated by
+      spaces.
     """
     # Any white space separates, because a tab would join the first word to the label.
     label, text = (*line.strip().split(maxsplit=1), "")[:2]

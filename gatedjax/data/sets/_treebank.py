@@ -17,12 +17,13 @@ _PIECE = re.compile(r"[()]|[^ \t()]+")
 
 
 class Tree(NamedTuple):
-    """A parsed tree.
+    """A parsed tree. Positions of words are from 0.
 
     Attributes:
       words: the words, with brackets unescaped.
       tags: their parts of speech.
-      constituents: (first word, word after the last, label) of the other nodes, in pre-order.
+      constituents: (first word, word after the last, label) of the nodes above the parts of speech,
+        in pre-order.
       text: the line.
     """
 
@@ -33,7 +34,11 @@ class Tree(NamedTuple):
 
 
 def parse(line: str) -> tuple[int, Tree]:
-    """Parses a tree: (0, the tree); a node without a label, such as Penn's outer node, has ""."""
+    """Parses a line with a bracketed tree; returns (0, the tree).
+
+    A node without a label, such as Penn's outer node, has the label "". Raises LineError for
+    brackets that do not match.
+    """
     line = line.strip()
     words: list[str] = []
     tags: list[str] = []

@@ -43,6 +43,9 @@ def make(split: str, index: int) -> Example:
     Args:
       split: "train", "validation" or "test".
       index: from 0.
+
+    Returns:
+      The example, with the keys of `_cloze.example`.
     """
     stream = _STREAM[split]
     draw = np.random.default_rng(np.random.SeedSequence([_ROOT_SEED, stream, index]))

@@ -84,18 +84,18 @@ class BytePairs:
         return self._tokenizer.encode(_inside(text), add_special_tokens=False).ids
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of each text."""
+        """Returns the ids of each text, without begin and end markers."""
         inside = list(map(_inside, texts))
         encodings = self._tokenizer.encode_batch(inside, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of ids, without `SPECIALS`."""
+        """Returns the text of ids; the ids of `SPECIALS` are left out."""
         text_ids = [int(i) for i in ids if int(i) >= len(SPECIALS)]
         return self._tokenizer.decode(text_ids).strip().replace(_STAND_IN, _SPACE)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns the pieces of ids.
+        """Returns the piece of text of each id; "▁" at the start marks the beginning of a word.
 
         Raises:
           ValueError: if an id is not in the vocabulary.
@@ -103,7 +103,10 @@ class BytePairs:
         return [piece.replace(_STAND_IN, _SPACE) for piece in self._pieces(ids)]
 
     def _pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns the pieces in internal form, in which "▁" only marks beginnings of words."""
+        """Returns the piece of each id in internal form.
+
+        In this form "▁" only marks beginnings of words; a "▁" of the text is another character.
+        """
         ids = list(ids)
         pieces = [self._tokenizer.id_to_token(int(i)) for i in ids]
         if None in pieces:
@@ -111,7 +114,10 @@ class BytePairs:
         return pieces
 
     def words(self, ids: Sequence[int]) -> list[int]:
-        """Returns the number of the word (separated by spaces) of each piece, from 0."""
+        """Returns for each piece the number of the word that it belongs to, from 0.
+
+        Words are separated by spaces; `ids` are the pieces of a text.
+        """
         number, numbers = -1, []
         for piece in self._pieces(ids):
             # The first piece begins a word even without its mark, because ids may be a part of a
@@ -123,11 +129,15 @@ class BytePairs:
     def encode_words(
         self, words: Sequence[str], glued: Sequence[bool] | None = None
     ) -> tuple[list[int], list[int]]:
-        """Encodes a tokenised text; returns its ids and the word of each id.
+        """Encodes a tokenised text.
 
         Args:
           words: the words of the text.
-          glued: True at words without a space before them, such as most punctuation.
+          glued: True at words without a space before them, such as most punctuation; None puts a
+            space before all words.
+
+        Returns:
+          (ids of the pieces, for each piece the position of its word), lists of equal length.
 
         Raises:
           ValueError: if glued has another length.
@@ -150,14 +160,14 @@ class BytePairs:
         return hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Writes JSON atomically."""
+        """Writes the vocabulary and the merges to a JSON file, atomically."""
         from gatedjax.data.text._vocabulary import write_whole
 
         write_whole(Path(path), self._tokenizer.to_str() + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "BytePairs":
-        """Reads a file of `save`.
+        """Reads a vocabulary that `save` wrote.
 
         Raises:
           FileNotFoundError: if the file does not exist.
@@ -177,7 +187,10 @@ class BytePairs:
 
 
 def _inside(text: str) -> str:
-    """Returns the internal form of a text, with the same number of characters."""
+    """Returns the text with each "▁" replaced, because the tokenizer marks words with it.
+
+    The result has the same number of characters.
+    """
     return text.replace(_STAND_IN, "\ufffd").replace(_SPACE, _STAND_IN)
 
 

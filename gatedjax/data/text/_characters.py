@@ -31,7 +31,10 @@ class Characters:
 
     @classmethod
     def build(cls, vocabulary: Vocabulary) -> "Characters":
-        """Collects the characters of the words of a vocabulary, in the order of their codes."""
+        """Collects the characters of the words of a vocabulary, sorted by their code points.
+
+        Characters after the first `MAX_CHARACTERS` of a word are left out.
+        """
         words = vocabulary.words[PAD + 1 :]
         return cls(sorted({c for word in words for c in word[:MAX_CHARACTERS]} - {" "}))
 
@@ -39,7 +42,10 @@ class Characters:
         return len(self.alphabet) + 2
 
     def encode(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Spells words.
+        """Spells words; only the first 10 characters of a word are used.
+
+        Args:
+          words: n words.
 
         Returns:
           (ids int32 [n, 10], right padded with 0; lengths int32 [n], at most 10).
@@ -53,6 +59,10 @@ class Characters:
         return ids, lengths
 
     def table(self, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-        """Spells the words of a vocabulary in the order of ids; padding has no characters."""
+        """Spells the V words of a vocabulary, in the order of ids.
+
+        Returns (character ids int32 [V, 10], number of characters int32 [V]); padding has no
+        characters.
+        """
         ids, lengths = self.encode(("", *vocabulary.words[PAD + 1 :]))
         return ids, lengths

@@ -25,7 +25,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclasses.dataclass(frozen=True)
 class Embeddings:
-    """The word vectors of a vocabulary."""
+    """The word vectors of a vocabulary of V words, in the order of ids."""
 
     matrix: np.ndarray
     """float32 [V, dim]."""
@@ -34,7 +34,10 @@ class Embeddings:
 
     @property
     def coverage(self) -> float:
-        """The share of the words (types, without `SPECIALS`) that the file contains."""
+        """The share, in [0, 1], of the words of the vocabulary that the file contains.
+
+        Each word counts once; `SPECIALS` do not count.
+        """
         words = self.found[2:]
         return float(words.mean()) if len(words) else 0.0
 
@@ -185,6 +188,9 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
       path: the file, plain or .gz.
       most: the largest number of words to read.
 
+    Returns:
+      (number of values of a vector, words in the order of the file).
+
     Raises:
       FileNotFoundError, ValueError: as in `load_embeddings`.
     """
@@ -208,7 +214,11 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
 
 
 def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
-    """Yields the numbered lines below the header, if there is one, and checks its counts."""
+    """Yields (line number from 1, line) of each vector, and checks the counts of the header.
+
+    The header, "COUNT WIDTH", may be missing. `allowed` is the largest unpacked size in bytes.
+    Raises ValueError if the counts are wrong.
+    """
     lines = _number_lines(path, allowed)
     start = list(itertools.islice(lines, 2))
     header = _HEADER.fullmatch(start[0][1]) if start else None
@@ -242,13 +252,16 @@ def _has_space(line: bytes, width: int) -> bool:
 
 
 def _width(line: bytes) -> int:
-    """Counts the numbers at the end of a line, after its first word."""
+    """Returns the number of numbers at the end of a line, after its first word."""
     numbers = itertools.takewhile(_is_number, reversed(line.split(b" ")[1:]))
     return sum(1 for _ in numbers)
 
 
 def _number_lines(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
-    """Yields (number from 1, line without its end) of the lines that are not blank."""
+    """Yields (number from 1, line without its end) of the lines that are not blank.
+
+    `allowed` is the largest unpacked size of a .gz file in bytes.
+    """
     with (
         path.open("rb") as raw,
         open_gzip(raw, path, allowed)
@@ -267,7 +280,10 @@ def _number_lines(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_number(last_word_part: bytes) -> bool:
-    """Returns True if the text before the last `dim` values ends in a number."""
+    """Returns True if the last word of the text is a number.
+
+    The text is a line before its last `dim` values.
+    """
     try:
         float(last_word_part.rsplit(b" ", 1)[-1])
     except ValueError:

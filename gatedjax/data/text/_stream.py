@@ -77,7 +77,7 @@ class ClosedVocabulary(Vocabulary):
 
     @classmethod
     def load(cls, path: str | Path) -> "ClosedVocabulary":
-        """Reads a file of `save`.
+        """Reads a vocabulary that `save` wrote.
 
         Raises:
           ValueError: if the file is not a closed vocabulary.
@@ -143,7 +143,7 @@ class TokenStream(Source):
 
     @property
     def num_tokens(self) -> int:
-        """The number of tokens, end-of-sentence tokens included."""
+        """The number of tokens of the stream, end-of-sentence tokens included."""
         return len(self.ids)
 
     def __repr__(self) -> str:

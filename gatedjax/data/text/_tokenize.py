@@ -27,7 +27,10 @@ _LONG = 10_000
 
 @functools.cache
 def _with_marks() -> re.Pattern[str]:
-    """Returns _TOKEN with combining marks as parts of words; `re` has no class for marks."""
+    """Returns the pattern `_TOKEN` of a token with combining marks as parts of words.
+
+    The pattern lists the marks, because `re` has no class for them.
+    """
     marks = "".join(
         char for char in map(chr, range(0x300, 0x20000)) if unicodedata.category(char)[0] == "M"
     )

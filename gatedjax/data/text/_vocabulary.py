@@ -17,7 +17,11 @@ SPECIALS = ("<pad>", "<unk>")
 def most_frequent(
     sources: Iterable[Source], *, min_count: int, lowercase: bool, without: Sequence[str] = ()
 ) -> list[str]:
-    """Returns the words of sources by descending frequency, equal counts alphabetically."""
+    """Returns the words of all "tokens" by descending frequency, equal counts alphabetically.
+
+    Words with fewer than `min_count` occurrences and the words of `without` are left out.
+    `lowercase` counts words in lower case.
+    """
     counts: collections.Counter[str] = collections.Counter()
     for source in sources:
         for example in source:
@@ -34,7 +38,7 @@ def most_frequent(
 
 
 def read_words(path: str | Path) -> tuple[list[str], bool]:
-    """Returns the words and the case folding in a file of `Vocabulary.save`.
+    """Returns (words in the order of ids, True if words are lower-cased) from a saved vocabulary.
 
     Raises:
       ValueError: if the file is not a vocabulary.
@@ -121,7 +125,7 @@ class Vocabulary:
         return (word.lower() if self.lowercase else word) in self._ids
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
-        """Returns the ids of tokens; unknown tokens get 1."""
+        """Returns the id of each token; unknown tokens get 1, the id of `<unk>`."""
         get = self._ids.get
         if self.lowercase:
             return [get(token.lower(), UNK) for token in tokens]
@@ -140,12 +144,12 @@ class Vocabulary:
         return json.dumps(content, ensure_ascii=True, allow_nan=False)
 
     def save(self, path: str | Path) -> None:
-        """Writes JSON atomically."""
+        """Writes the words and the case folding to a JSON file, atomically."""
         write_whole(Path(path), self._json() + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """Reads a file of `save`.
+        """Reads a vocabulary that `save` wrote.
 
         Raises:
           ValueError: if the file is not a vocabulary.

@@ -19,7 +19,10 @@ except ImportError as error:
 
 
 class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
-    """A builder that writes the rows of each part, and the lines set aside into the metadata."""
+    """A TFDS builder that writes the rows of each part as records.
+
+    The lines that were set aside are written into its metadata.
+    """
 
     MANUAL_DOWNLOAD_INSTRUCTIONS: ClassVar[None] = None
     SETS: ClassVar[Mapping[str, str]]
@@ -27,7 +30,7 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
 
     @property
     def declaration(self) -> DataSet:
-        """The declaration of the data set."""
+        """The declaration of the data set of this builder and configuration."""
         config = self.builder_config
         return SETS[self.SETS["" if config is None else config.name]]
 
@@ -91,7 +94,7 @@ def _feature(kind: object) -> object:
 
 
 def _classes() -> dict[str, type[SetBuilder]]:
-    """Returns the builders by name; a builder has a data set, or several as configurations."""
+    """Returns name -> builder class; a builder has a data set, or several as configurations."""
     sets: dict[str, dict[str, DataSet]] = {}
     for declared in SETS.values():
         if declared.tfds is not None:

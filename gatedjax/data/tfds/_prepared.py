@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def is_prepared(name: str, data_dir: str | Path | None) -> bool:
-    """Returns True if the set is prepared in `data_dir` in a form that needs no TensorFlow."""
+    """Returns True if the data set is prepared in `data_dir` in a form that needs no TensorFlow.
+
+    `data_dir` None is TFDS's own folder.
+    """
     # Any error, such as a missing package, means that the set is not prepared.
     with contextlib.suppress(Exception):
         return builder_of(name, data_dir).is_prepared()
@@ -25,7 +28,10 @@ def is_prepared(name: str, data_dir: str | Path | None) -> bool:
 
 
 def builder_of(name: str, data_dir: str | Path | None) -> "DatasetBuilder":
-    """Returns the TFDS builder of a set, from gatedjax or from TFDS."""
+    """Returns the TFDS builder of a data set, from gatedjax or from TFDS.
+
+    `name` is a key of `SETS`; `data_dir` None is TFDS's own folder.
+    """
     place = None if data_dir is None else str(Path(data_dir).expanduser())
     declared = SETS[name]
     if declared.tfds is None:
@@ -43,10 +49,11 @@ def builder_of(name: str, data_dir: str | Path | None) -> "DatasetBuilder":
 def prepare(
     name: str, *, data_dir: str | Path | None, manual_dir: str | Path | None = None
 ) -> "DatasetBuilder":
-    """Prepares a set unless it is already prepared, from manual_dir or from its download.
+    """Prepares a data set unless it is already prepared, and returns its builder.
 
-    TFDS writes into a temporary folder and renames it at the end, so an interrupted preparation
-    leaves no folder that looks prepared.
+    The raw files are in `manual_dir`, or are downloaded if it is None. TFDS writes into a temporary
+    folder and renames it at the end, so an interrupted preparation leaves no folder that looks
+    prepared.
     """
     builder = builder_of(name, data_dir)
     if builder.is_prepared():
@@ -76,7 +83,11 @@ def prepare(
 
 
 def read_prepared(name: str, part: str, *, data_dir: str | Path | None) -> FileRows:
-    """Reads an official part of a set by index; downloads and prepares the set if necessary."""
+    """Reads an official part of a data set, the rows sorted by their index.
+
+    It first downloads and prepares the data set in `data_dir` (None: TFDS's own folder) if it is
+    not prepared.
+    """
     prepared = prepare(name, data_dir=data_dir)
     source = prepared.as_data_source(part)
     records: Sequence[Record] = source.__getitems__(list(range(len(source))))
@@ -95,7 +106,11 @@ def read_prepared(name: str, part: str, *, data_dir: str | Path | None) -> FileR
 
 
 def _check_network(name: str, builder: "DatasetBuilder") -> None:
-    """Raises at once if there is no network, because TFDS retries for minutes."""
+    """Raises an error at once if the download does not answer, because TFDS retries for minutes.
+
+    Raises FileNotFoundError if the data set has no download. Finished downloads in the folder of
+    the builder need no network.
+    """
     host = SETS[name].files.url
     if host is None:
         raise FileNotFoundError("it has no download")
