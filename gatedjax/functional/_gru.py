@@ -108,7 +108,11 @@ def gru_step(
 def gru_gates(
     weights: GRUWeights, fed: Array, x: Array, reset_after: bool, gradient_clip: float | None = None
 ) -> tuple[Array, Array]:
-    """Returns the update gate and the candidate of `gru_step`; fed is m h. Checks no shapes."""
+    """Returns the update gate z and the candidate c of `gru_step`, each [B, H].
+
+    fed [B, H] is m h, the hidden state after recurrent dropout; x is [B, D]. Shapes are not
+    checked.
+    """
 
     def clip(sums: Array) -> Array:
         return sums if gradient_clip is None else clip_gradient(sums, gradient_clip)
@@ -203,7 +207,7 @@ def gru(
 
 
 class _Kind(NamedTuple):
-    """Options that are known while tracing."""
+    """The options of `gru`, which are known while tracing; see there."""
 
     reverse: bool
     reset_after: bool
@@ -231,7 +235,18 @@ def _forward(
     dropout: Array | None,
     begins: Restarts,
 ) -> tuple[tuple[Array, Array], tuple[Array, Tree]]:
-    """Returns (final carry, outputs) and the residuals of the backward pass."""
+    """Runs the scan of `gru` and stores the arrays that its backward pass needs.
+
+    xs is [B, T, D]; mask [B, T] is True at real steps, or None; initial is the carry [B, H];
+    dropout [B, H] is the mask m of recurrent dropout, or None.
+
+    Returns:
+      ((final, outputs), (states, saved)): the final carry [B, H]; the outputs [B, T, H], 0 at
+      padding; the states [T, B, H] after each step; and saved = (r, z, c, stored) of each step. r,
+      z and c [T, ...] are in the layout of `form`. `stored` is the input of the candidate's
+      recurrent product, r m h [T, B, H], or with reset_after the product itself, in the layout of
+      `form`.
+    """
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0], wide), size)

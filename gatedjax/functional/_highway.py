@@ -181,7 +181,10 @@ def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array
 
 
 def _product(carry: Array, kernel: Array, dtype: jnp.dtype) -> Array:
-    """Multiplies the carry and a kernel in `dtype`; the result has the dtype of the carry."""
+    """Multiplies the carry [..., D] and a kernel [D, E] in `dtype`.
+
+    The result [..., E] has the dtype of the carry.
+    """
     return jnp.einsum(
         "...d,de->...e",
         carry.astype(dtype),
@@ -191,6 +194,6 @@ def _product(carry: Array, kernel: Array, dtype: jnp.dtype) -> Array:
 
 
 def _per_layer(values: Array, like: Array) -> Array:
-    """Reshapes [L, D] to [L, 1 .., D] with the rank and the dtype of `like`."""
+    """Reshapes values [L, D] to [L, 1, ..., 1, D], with the rank and the dtype of `like`."""
     shape = (values.shape[0], *(1,) * (like.ndim - 2), values.shape[1])
     return values.astype(like.dtype).reshape(shape)
