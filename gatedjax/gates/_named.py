@@ -34,7 +34,11 @@ OLD_NAMES: dict[str, dict[str, EstimatorName]] = {
 
 
 def current_name(option: Literal["relax", "selector"], name: str) -> Any:
-    """Returns the current name for an older name in an option; current names are unchanged."""
+    """Returns the current name of an estimator for an older name; other names are unchanged.
+
+    option is the option that has the name, "relax" of GA-Net or "selector" of SSAN; see
+    `OLD_NAMES`.
+    """
     return OLD_NAMES[option].get(name, name)
 
 
