@@ -90,12 +90,16 @@ class GANetTask:
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Paths of the parameters that training does not change: frozen word vectors."""
+        """Paths of the parameters that training does not change: ("embed/table",) or ()."""
         return frozen_embeddings(self.model)
 
     @property
     def sweepable(self) -> tuple[str, ...]:
-        """Names of the numbers in the loss that `with_value` can change."""
+        """Names of the numbers in the loss that `with_value` can change: "penalty", "temperature".
+
+        The tuple is empty for a baseline, has no "penalty" if a density is prescribed, and no
+        "temperature" if the estimator has none or is that of the task.
+        """
         config = self.model.config
         if config.system != "ganet":
             return ()
@@ -181,7 +185,10 @@ class GANetTask:
         return jnp.sum(loss * weight), metrics
 
     def _estimator(self, batch: Batch) -> Estimator | None:
-        """Returns the estimator of the gradient of the gates in a step; None for a baseline."""
+        """Returns the estimator of the gradient of the gates in a step; None for a baseline.
+
+        The temperature is that of the schedule at "step" [B] of the batch.
+        """
         config = self.model.config
         if self.estimator is not None or config.system != "ganet":
             return self.estimator
@@ -192,7 +199,10 @@ class GANetTask:
     def _estimate_loss(
         self, params: Params, batch: Batch, rngs: dict[str, Array], estimator: Estimator
     ) -> tuple[Output, Float[Array, " B"]]:
-        """Returns the output under the first draw of the gates, and an estimate per example."""
+        """Returns the output under the first draw of the gates, and a loss estimate per example.
+
+        The arguments are those of `loss`. The derivative of the estimate is that of the estimator.
+        """
         # Rows without an id need an id, because the noise belongs to examples.
         rows = {"example_id": jnp.arange(batch["tokens"].shape[0], dtype=jnp.int32), **batch}
         started: Output = self.model.apply(
@@ -276,7 +286,11 @@ class GANetTask:
         return metrics, self._predictions(batch, logits, attended)
 
     def _gate_metrics(self, output: Output, batch: Batch) -> Metrics:
-        """Computes means over examples and draws; all draws of all examples have equal weights."""
+        """Computes means over examples and draws; all draws of all examples have equal weights.
+
+        The fields of the output have a leading axis of draws. Returns "loss", "accuracy",
+        "density", "density_tok" and, for hard gates, "closed", as sums and counts.
+        """
         draws = output.logits.shape[0]
         repeat = lambda values: jnp.tile(values, draws)  # noqa: E731
         label, weight = repeat(batch["label"]), repeat(batch["weight"])

@@ -186,7 +186,7 @@ class RAULanguageTask:
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Paths of the parameters that training does not change: frozen word vectors."""
+        """Paths of the parameters that training does not change: ("embed/embedding",) or ()."""
         return frozen_embeddings(self.model, "embed/embedding")
 
     def init(self, key: Array, batch: Batch) -> Tree:
@@ -203,7 +203,10 @@ class RAULanguageTask:
         return self.model.init(streams, batch, train=True)["params"]
 
     def init_carry(self, batch: Batch) -> Tree:
-        """Returns the state at the beginning of a text, for the rows of a batch."""
+        """Returns the state at the beginning of a text, for a batch with "tokens" [B, T].
+
+        It is the tuple of the carries of all layers, in the form of `RAULanguageOutput.carry`.
+        """
         return recurrent_layers(self.model.config).initial_carry(batch["tokens"].shape[0])
 
     def loss(
