@@ -19,9 +19,9 @@ def split_queries(array: Array, block: int) -> Array:
 
 
 def join_queries(array: Array, size: int) -> Array:
-    """Joins the blocks of `split_queries`: [blocks, B, M, block, ...] to [B, M, size, ...].
+    """Joins the blocks of an array [blocks, B, M, block, ...] to [B, M, size, ...].
 
-    `size` is the number of queries before the split; the zeros behind them are removed.
+    `size` is the number of queries before `split_queries`; the zeros behind them are removed.
     """
     joined = jnp.moveaxis(array, 0, 2)
     rows, heads, blocks, block = joined.shape[:4]

@@ -306,11 +306,19 @@ def _loop_back(
     cotangents: Tree,
     recurrent: Array,
 ) -> tuple[Array, tuple[Array, Tree], Array]:
-    """Runs the steps backwards; `recurrent` is U in the dtype of the products.
+    """Runs the steps of `gru` backwards.
+
+    Args:
+      form: the layout of the loop.
+      kind: the options of the scan.
+      residuals: (arguments, saved): the arguments of `_forward` after `kind`, and its saved arrays.
+      cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H].
+      recurrent: U [H, 3H] in the dtype of the products.
 
     Returns:
-      The state before each step, the gradients of the initial carry and of the carry of restarts,
-      and the gradients of the sums of each step.
+      The state before each step [T, B, H]; the gradients of the initial carry and of the carry of
+      restarts (None without restarts), in the layout of `form`; and the gradients of the sums
+      inside r, z and c of each step [T, B, 3H].
     """
     (_, xs, mask, initial, dropout, begins), (states, (r, z, candidate, inner)) = residuals
     final, outputs = cotangents

@@ -137,7 +137,7 @@ def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Ar
 def highway_stack(
     inputs: Float[Array, "*B D"], weights: HighwayWeights
 ) -> tuple[Float[Array, "*B L D"], Float[Array, "*B L D"]]:
-    """Applies highway layers; gate and candidate depend on the layer below only.
+    """Applies L highway layers; gate and candidate depend on the layer below only.
 
         T_l = sigmoid(y_{l-1} Wt_l + bt_l),  f_l = tanh(y_{l-1} Wf_l + bf_l)
         y_l = T_l f_l + (1 - T_l) y_{l-1}
@@ -148,11 +148,13 @@ def highway_stack(
         ((2, 3, 5), (2, 3, 5))
 
     Args:
-      inputs: y before the first layer.
-      weights: the weights of the L layers. Products are in the dtype of inputs.
+      inputs: y_0, the input of the first layer.
+      weights: Wt and Wf [L, D, 2D], side by side, and bt and bf [L, 2D]. Products are in the dtype
+        of inputs.
 
     Returns:
-      (states, gates): y and T of each layer, in float32 or wider.
+      (states, gates): the states y_1 .. y_L and the gates T_1 .. T_L of the layers, in their order,
+      in float32 or wider.
 
     Reference: Srivastava, Greff and Schmidhuber 2015, "Highway Networks".
     """

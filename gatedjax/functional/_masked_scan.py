@@ -106,8 +106,9 @@ def scan_steps(
 ) -> tuple[Carry, Tree]:
     """Runs `masked_scan` without checks of its inputs; its outputs at padding are not set to 0.
 
-    mask is bool [B, T] or None for all steps, and begins are the steps with a new carry. Returns
-    the final carry and the outputs of all steps [B, T, ...].
+    step, initial, xs and reverse are those of `masked_scan`; mask is bool [B, T] or None for all
+    steps, and begins are the steps with a new carry. Returns the final carry and the outputs of all
+    steps [B, T, ...].
     """
 
     def body(carry: Carry, inputs: Tree) -> tuple[Carry, Tree]:

@@ -168,9 +168,9 @@ def _scores(
 
 
 def _log_sum_exp(values: Array, member: Array) -> Array:
-    """Computes log-sum-exp over the last axis, where `member` (same shape) is True.
+    """Computes log-sum-exp of values over the last axis, where `member` (same shape) is True.
 
-    The result is -inf with a zero gradient if there are no members.
+    The result has one axis less, and is -inf with a zero gradient where there are no members.
     """
     some = jnp.any(member, axis=-1)
     # The inner `where` keeps other values out of the derivative, the outer out of the sum.

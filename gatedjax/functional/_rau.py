@@ -213,7 +213,7 @@ def _split_blocks(blocks: Array, size: int) -> tuple[Array, Array]:
 
 
 def _join_blocks(early: Array, late: Array) -> Array:
-    """Joins the blocks (r, z, a, u) [..., 4H] and c [..., H] in the order r, z, c, a, u [..., 5H].
+    """Joins the blocks early (r, z, a, u) [..., 4H] and late (c) [..., H] to r, z, c, a, u [..., 5H].
 
     The function is the inverse of `_split_blocks`.
     """
@@ -333,11 +333,19 @@ def _loop_back(
     cotangents: Tree,
     blocks: tuple[Array, Array],
 ) -> tuple[Array, tuple[Array, Tree], tuple[Array, Array]]:
-    """Runs the steps backwards; `blocks` are the blocks of U in the order of `_split_blocks`.
+    """Runs the steps of `rau` backwards.
+
+    Args:
+      form, reverse, options: the options of the scan.
+      residuals: (arguments, saved): the arguments of `_forward` after `options`, and its saved
+        arrays.
+      cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H].
+      blocks: the blocks of U in the order of `_split_blocks`, [H, 4H] and [H, H].
 
     Returns:
-      The state before each step, the gradients of the initial carry and of the carry of restarts,
-      and the gradients of the sums of each step in the order of `_split_blocks`.
+      The state before each step [T, B, H]; the gradients of the initial carry and of the carry of
+      restarts (None without restarts), in the layout of `form`; and the gradients of the sums of
+      each step in the order of `_split_blocks`, [T, B, 4H] and [T, B, H].
     """
     (_, xs, mask, initial, dropout, begins), (states, (*stored, inner)) = residuals
     final, outputs = cotangents

@@ -229,10 +229,10 @@ def advance(
 def advance_and_attend(
     options: Options, weights: Weights, carry: Carry, x: Array, dropout: Array | None
 ) -> tuple[Tree, Array]:
-    """Returns the next carry of `advance`, and the attention weights p of the step.
+    """Returns the next carry, and the attention weights p of the step, without checks.
 
-    p is [B, H] for feature_proj, sigmoid and additive_relu, [B, D + H] for concat, [B, H, D + H]
-    for matrix and [B, 1] for time_causal.
+    The arguments are those of `advance`. p is [B, H] for feature_proj, sigmoid and additive_relu,
+    [B, D + H] for concat, [B, H, D + H] for matrix and [B, 1] for time_causal.
     """
     timed = isinstance(carry, RAUTimeState)
     h = carry.hidden if timed else carry

@@ -83,6 +83,13 @@ class Form(NamedTuple):
     def split(self, goes_on: Array | None, change: Array, total: Tree) -> tuple[Array, Tree]:
         """Divides the gradient of the state before a step (see `Restarts`).
 
+        Args:
+          goes_on: bool [B], False in rows that start with a new carry at this step; None means no
+            row.
+          change: the gradient of the state before the step, in the layout of the loop.
+          total: the gradient of the carry of restarts, summed over the steps so far, with the same
+            shape.
+
         Returns:
           (change, total): the gradient of the state after the previous step, and `total` plus the
           gradient of the carry that replaced it.
@@ -375,7 +382,10 @@ def state_before(
 
 
 def as_outputs(states: Array, mask: Array | None, dtype: Dtype) -> Array:
-    """Returns the states [B, T, H] after each step in dtype, 0 at padding."""
+    """Returns states [B, T, H] in the given dtype, with 0 where the mask [B, T] is False.
+
+    The states are those after each step. None as the mask means that all steps are real.
+    """
     return real_alone(states.astype(dtype), mask)
 
 

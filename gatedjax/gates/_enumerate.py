@@ -78,8 +78,8 @@ def _compute_truth(
 ) -> _CheckedTruth:
     """Computes the `Truth`, and the code of a pattern with a loss that is not finite.
 
-    The arguments are those of `enumerate`, but the mask is an array, `bits` is the number of gates
-    that are enumerated, and `chunks` is a power of 2.
+    loss, logits, args, key, temperature and draws are those of `enumerate`; the mask is an array,
+    `bits` is the number of gates that are enumerated, and `chunks` is a power of 2.
     """
     objective = Objective(loss, args, logits.dtype)
     wide = jnp.where(mask, logits, -jnp.inf).astype(wide_dtype(logits))

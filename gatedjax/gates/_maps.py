@@ -334,7 +334,7 @@ def _check_counts(k: ArrayLike, scores: ArrayLike, axis: int) -> Array:
 def _find_top(z: Array, keep: Array) -> Array:
     """Returns the largest real score of each row [..., 1] as a constant; 0 in rows without any.
 
-    z are scores [..., n], and keep is True at real positions, as in the functions below.
+    z are scores [..., n], and keep is True at real positions.
     """
     top = jnp.max(z, axis=-1, keepdims=True, where=keep, initial=-jnp.inf)
     return lax.stop_gradient(jnp.where(jnp.isneginf(top), 0, top))
@@ -422,7 +422,7 @@ def _map_to_sum(
 def _find_nearest(z: Array, keep: Array, theta: Array) -> Array:
     """Returns the real score nearest to theta [..., 1] in each row; theta in rows without one.
 
-    z [..., n] are scores; the result is [..., 1].
+    z are scores [..., n], and keep is True at real positions; the result is [..., 1].
     """
     above = jnp.min(z, axis=-1, keepdims=True, where=keep & (z >= theta), initial=jnp.inf)
     below = jnp.max(z, axis=-1, keepdims=True, where=keep & (z <= theta), initial=-jnp.inf)
@@ -433,7 +433,8 @@ def _find_nearest(z: Array, keep: Array, theta: Array) -> Array:
 def _find_lost_rows(z: Array, keep: Array, *parameters: Array | None) -> Array:
     """Returns True at the real positions of rows with a NaN in real scores or parameters.
 
-    z [..., n] are scores, and parameters are [..., 1], scalars or None. The result is [..., n].
+    z are scores [..., n], keep is True at real positions, and parameters are [..., 1], scalars or
+    None. The result is [..., n].
     """
     is_lost = jnp.any(keep & jnp.isnan(z), axis=-1, keepdims=True)
     for parameter in parameters:
@@ -453,7 +454,8 @@ def _show_lost_rows(gates: Array, z: Array, is_lost: Array) -> Array:
 def _open_best(z: Array, keep: Array, k: Array) -> Array:
     """Returns 1 at the k best real positions of each row, else 0; rows with a NaN are NaN.
 
-    z [..., n] are scores, and k is a scalar or [..., 1]. The result has no gradient.
+    z are scores [..., n], keep is True at real positions, and k is a scalar or [..., 1]. The result
+    has no gradient.
     """
     z, k = lax.stop_gradient((z, k))
     return jnp.where(_find_lost_rows(z, keep, k), jnp.nan, _select_best(z, keep, k).astype(z.dtype))

@@ -148,10 +148,11 @@ def _power_excess(sums: Array, total: Array, a: Array | None) -> Array:
 
 
 def _from_top(u: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
-    """Returns the lower and the upper bound of theta [..., 1] for scores with maximum 0.
+    """Returns the lower and the upper bound of theta [..., 1] for scores u [..., n] with maximum 0.
 
     At the lower bound 0 the largest score has a gate of 1. At log n and above all gates are at most
-    1/n; the upper bound is 1 + log(1 + n).
+    1/n; the upper bound is 1 + log(1 + n). The other arguments are not used, except for the shape
+    of total.
     """
     del keep, a
     return jnp.zeros_like(total), jnp.full_like(total, 1 + jnp.log(1.0 + length_of(u)))
@@ -174,8 +175,10 @@ def _around(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array
 def _beyond(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
     """Returns bounds (low, high) of theta [..., 1] from the tails of the Laplace distribution.
 
-    With low and high of `_around`, n the number of real positions, and a the scale:
-    sum phi <= n/2 exp((high - theta) / a) and n - sum phi <= n/2 exp((theta - low) / a).
+    z are scores [..., n], keep is True at real positions, total [..., 1] is the sum of the gates,
+    and a is the scale. With low and high of `_around` and n real positions the bounds follow from
+
+        sum phi <= n/2 exp((high - theta) / a),  n - sum phi <= n/2 exp((theta - low) / a)
     """
     assert a is not None
     low, high = _around(z, keep, total, a)

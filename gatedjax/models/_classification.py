@@ -128,10 +128,11 @@ class ClassifierTask:
         Args:
           params: the parameters.
           batch: the batch.
-          rngs: PRNG keys of the streams of the network.
+          rngs: a PRNG key for each stream of the network, such as "dropout".
 
         Returns:
-          The loss summed over the real rows, and metrics as sums and counts.
+          (loss, metrics): the loss summed over the real rows, a scalar, and "loss" and "accuracy"
+          as sums and counts.
         """
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         label, weight = batch["label"], batch["weight"]

@@ -186,10 +186,11 @@ class ClozeTask(ClassifierTask):
         Args:
           params: the parameters.
           batch: the batch.
-          rngs: PRNG keys of the streams of the network.
+          rngs: a PRNG key for each stream of the network, such as "dropout".
 
         Returns:
-          The loss summed over the examples with an answer, and metrics as sums and counts.
+          (loss, metrics): the loss summed over the examples with an answer, a scalar, and the
+          metrics of `evaluate` as sums and counts.
         """
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         losses, _ = _answers(output.logits, batch["label"])

@@ -200,8 +200,8 @@ def _pack(
     """Moves the open words to the front.
 
     Returns:
-      The open words, followed by 0; True at the positions of open words after the move; and the
-      new position of each word.
+      The open words, followed by 0; True at the positions of open words after the move; and the new
+      position of each word, int [*B, T].
     """
     # A stable sort keeps the order of the open words.
     order = jnp.argsort(~is_open, axis=-1, stable=True)

@@ -69,8 +69,8 @@ def merge_directions(
     """Merges the two directions of an LSTM.
 
     Args:
-      merge: "concat" or "sum".
-      carries: the final carries of all layers, in both directions.
+      merge: "concat" (D = 2H) or "sum" (D = H).
+      carries: the final carries of all layers, each a pair of `LSTMState` (forward, backward).
       states: the states of the top layer, forward then backward features.
 
     Returns:

@@ -112,7 +112,7 @@ class GANetTask:
 
         Args:
           name: "penalty" or "temperature", if it is in `sweepable`.
-          value: the value, which may be traced.
+          value: the value, a float or a traced scalar.
         """
         # A traced value cannot be a field of a configuration, which is checked and hashed.
         if is_traced(value):
@@ -141,10 +141,12 @@ class GANetTask:
         Args:
           params: the parameters.
           batch: the arrays of `GANet` with "label" int [B] and "weight" [B], 0 at filler rows.
-          rngs: PRNG keys of the streams "dropout" and "gate".
+          rngs: a PRNG key for each of the streams "dropout" and "gate".
 
         Returns:
-          The loss summed over the real rows, and metrics as sums and counts.
+          (loss, metrics): the loss summed over the real rows, a scalar, and sums and counts of
+          "loss", "cross_entropy" and "accuracy", for GA-Net also of "density" and, with a
+          prescribed density, of "multiplier".
         """
         config, weight = self.model.config, batch["weight"]
         estimator = self._estimator(batch)
@@ -199,9 +201,10 @@ class GANetTask:
     def _estimate_loss(
         self, params: Params, batch: Batch, rngs: dict[str, Array], estimator: Estimator
     ) -> tuple[Output, Float[Array, " B"]]:
-        """Returns the output under the first draw of the gates, and a loss estimate per example.
+        """Returns the output under the first draw of the gates, and loss estimates per example.
 
-        The arguments are those of `loss`. The derivative of the estimate is that of the estimator.
+        The arguments are those of `loss`. The derivative of the estimates [B] is that of the
+        estimator, which is not a `Pathwise`.
         """
         # Rows without an id need an id, because the noise belongs to examples.
         rows = {"example_id": jnp.arange(batch["tokens"].shape[0], dtype=jnp.int32), **batch}

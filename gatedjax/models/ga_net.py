@@ -237,7 +237,7 @@ class GANet(nn.Module):
     def attend_without_gates(
         self, encoded: Encoded, batch: Batch, *, train: bool = False
     ) -> GANetOutput:
-        """Computes the output of a baseline: of the last state, of soft or of local attention."""
+        """Computes the output of a baseline: the last state, soft attention or local attention."""
         config, lengths = self.config, batch["lengths"]
         if config.system == "bilstm":
             # The last states are that of the last real word forwards and of the first word
@@ -360,7 +360,7 @@ class GANet(nn.Module):
         return self.encode(batch, train=True), keys_of(self, batch, "gate")
 
     def from_pooled(self, pooled: Float[Array, "... D"]) -> Float[Array, "... C"]:
-        """Computes class scores from pooled states before tanh, in evaluation."""
+        """Computes class scores of pooled states before their tanh (`post_tanh`), in evaluation."""
         return self.classify(jnp.tanh(pooled) if self.config.post_tanh else pooled, {})
 
     def compact(self, batch: Batch, *, capacity: int) -> GANetOutput:

@@ -320,7 +320,8 @@ class GAReader(nn.Module):
 def _shared_tokens(batch: Batch, document_mask: Array, query_mask: Array) -> Bool[Array, "B N"]:
     """Returns True at real document tokens that are also real tokens of the query.
 
-    The batch has "document" [B, N] and "query" [B, Q]; the masks are True at real tokens.
+    The batch has "document" [B, N] and "query" [B, Q]; document_mask and query_mask have these
+    shapes and are True at real tokens.
     """
     same = batch["document"][:, :, None] == batch["query"][:, None, :]
     # The program compares with the padded query, so that id 0 always counts as present; here only

@@ -217,12 +217,12 @@ class RAULanguageTask:
         Args:
           params: the parameters.
           batch: the window, with "targets" and "token_weight" [B, T], 0 at padding.
-          rngs: PRNG keys of the stream "dropout".
-          carry: the state before the window.
+          rngs: a dict with the PRNG key of the stream "dropout".
+          carry: the state before the window, as from `init_carry`.
 
         Returns:
-          T times the summed negative log-likelihood of the real tokens, the metrics, and the state
-          after the window.
+          (loss, (metrics, carry)): T times the summed negative log-likelihood of the real tokens, a
+          scalar; "loss" and "perplexity" as sums and counts; and the state after the window.
         """
         nll, carry = self._score(params, batch, carry, train=True, rngs=rngs)
         metrics = _metrics(nll, batch["token_weight"])

@@ -388,6 +388,17 @@ class SelectiveSelfAttention(nn.Module):
     ) -> tuple[Float[Array, "B M Q H"], dict[str, Array]]:
         """Attends from the queries at some positions.
 
+        Args:
+          heads: the projections of `_heads` for these queries and for all keys.
+          positions: the positions of the queries.
+          dropout_bytes: bytes [B, M, Q, N] for dropout of the weights, or None; `keys` may replace
+            them.
+          pairs: True where a query may see a key [B, 1 or M, Q, N]; None means all pairs.
+          mask: True at real keys [B, N]; None means all.
+          keys: the PRNG keys of `_keys`.
+          estimator: draws the gates of training; None means the thresholded gates.
+          deterministic: True means no dropout.
+
         Returns:
           The attended values, and the record for `selection_of`.
         """
