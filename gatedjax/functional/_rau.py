@@ -213,7 +213,7 @@ def _split_blocks(blocks: Array, size: int) -> tuple[Array, Array]:
 
 
 def _join_blocks(early: Array, late: Array) -> Array:
-    """Joins the blocks early (r, z, a, u) [..., 4H] and late (c) [..., H] to r, z, c, a, u [..., 5H].
+    """Joins early (r, z, a, u) [..., 4H] and late (c) [..., H] to blocks r, z, c, a, u [..., 5H].
 
     The function is the inverse of `_split_blocks`.
     """

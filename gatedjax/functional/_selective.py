@@ -54,7 +54,7 @@ def _selected_scores(scores: Array, gates: Array) -> Array:
 def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Array, Array]:
     """Returns weights [..., N], and their derivative by the gate of the same key at a constant sum.
 
-    The arguments are those of `_hard_weights`. The derivative, too, is [..., N].
+    scores, gates, cap and eps are those of `_hard_weights`. The derivative, too, is [..., N].
     """
     among = jnp.max(_selected_scores(scores, gates), axis=-1, keepdims=True)
     any_key = jnp.max(scores, axis=-1, keepdims=True)

@@ -44,8 +44,8 @@ class ClozeBatch:
             "query_lengths" [B], "cloze" [B] (the position of the gap), "candidate_mask" [B, C], and
             the positions of the candidates as "occurrence" [B, N, C] or, if that is missing,
             "candidate_positions" [B, C, P]. Equal letters are equal sizes.
-          characters: True if the network needs the characters of words: "word_characters" [B, W,
-            L], "word_lengths" [B, W], "document_words" [B, N] and "query_words" [B, Q].
+          characters: True if the network needs the characters of words: "word_lengths" [B, W],
+            "word_characters" [B, W, L], "document_words" [B, N] and "query_words" [B, Q].
 
         Returns:
           The batch with its masks.

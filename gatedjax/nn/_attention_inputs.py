@@ -25,16 +25,15 @@ def check_attention(
 
     Args:
       module: the `SelectiveSelfAttention`.
-      inputs: the vectors of the queries [B, N, features].
+      inputs: the vectors of the queries [B, N, E].
       mask: bool [B, N], True at real queries; None means all.
-      source: the vectors [B, N2, features] from which the keys and values are computed, or an
+      source: the vectors [B, N2, E2] from which the keys and values are computed, or an
         `AttentionCache` of the keys and values; None means that the inputs are also the source.
       source_mask: bool [B, N2], True at real vectors of the source; None means all. It must be None
         without a source and with a cache, which contains its mask.
 
     Returns:
-      D, the total width of the heads: `module.features` or, if that is None, the width of the
-      inputs.
+      D, the total width of all heads: `module.features` or, if that is None, E.
 
     Raises:
       ValueError: if an option is out of range, a shape does not fit, or arguments exclude each

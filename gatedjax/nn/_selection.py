@@ -182,11 +182,12 @@ def selection_record(
       pairs: True where a query may see a key; None means all pairs.
 
     Returns:
-      A dict with two arrays [B, M, Q, N], "gates" (A) and "logits" (s), and arrays [B, M, Q] with a
-      number for each query, summed over its keys: "counts" (selected keys), "entropies" and
-      "log_probs" of the selection in nats, "probabilities" (the expected number of selected keys),
-      "keys" (keys that the query may see, [B, 1 or M, Q]; only with pairs) and "score" (the logits
-      times the weights of the estimator; only if the gates have weights).
+      A dict with two arrays [B, M, Q, N], "gates" (A) and "logits" (s), where M is 1 if the heads
+      share a selection, and arrays [B, M, Q] with a number for each query, summed over its keys:
+      "counts" (selected keys), "entropies" and "log_probs" of the selection in nats,
+      "probabilities" (the expected number of selected keys), "keys" (keys that the query may see,
+      [B, 1 or M, Q]; only with pairs) and "score" (the logits times the weights of the estimator;
+      only if the gates have weights).
     """
     # Sums over keys are enough for all means, so that blocks of queries need not return arrays over
     # pairs.

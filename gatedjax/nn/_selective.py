@@ -310,8 +310,8 @@ class SelectiveSelfAttention(nn.Module):
     def _linear(self, name: str, inputs: Array, shape: Any, axis: Any = -1) -> Array:
         """Applies the linear projection `name` to the inputs.
 
-        It replaces the input axes `axis` by axes of `shape` at the end: [B, N, D] becomes [B, N, M,
-        H] for the shape (M, H).
+        It replaces the input axes `axis` by axes of `shape` at the end. For example, the shape
+        (M, H) makes [B, N, M, H] of [B, N, D].
         """
         types: Options = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         return self._create(
