@@ -207,7 +207,7 @@ def gru(
 
 
 class _Kind(NamedTuple):
-    """The options of `gru`, which are known while tracing; see there."""
+    """The options `reverse`, `reset_after` and `gradient_clip` of `gru`, known while tracing."""
 
     reverse: bool
     reset_after: bool

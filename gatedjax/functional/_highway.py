@@ -89,11 +89,11 @@ def gated_stack(
         ((2, 4, 5), (2, 3, 5))
 
     Args:
-      selected: s of each layer (see `selection_vectors`).
+      selected: the selection vectors s_0 .. s_{L-1} (see `selection_vectors`).
       weights: the weights of the layers 1 .. L-1. Products are in the dtype of selected.
 
     Returns:
-      (states, gates): y of each layer and T of the layers 1 .. L-1, in float32 or wider.
+      (states, gates): the states y_0 .. y_{L-1} and the gates T_1 .. T_{L-1}, in float32 or wider.
 
     Reference: Guo 2017, "A Deep Network with Visual Text Composition Behavior", eqs. 2 to 4 and 8.
     """

@@ -72,10 +72,10 @@ def check_key_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") 
 
 
 def both_allow(mask: Array | None, pairs: Array | None) -> Array | None:
-    """Returns the conjunction of two masks of the same rank, such as [B, 1, 1, N] and [B, M, Q, N].
+    """Returns True where both masks are True; None stands for a mask that is True everywhere.
 
-    It is True where both are True. None stands for a mask that is True everywhere; the result is
-    None if both are.
+    mask and pairs have the same rank, such as [B, 1, 1, N] and [B, M, Q, N]. The result is None if
+    both are None.
     """
     if mask is None or pairs is None:
         return pairs if mask is None else mask

@@ -143,7 +143,7 @@ def initial_state(attention: str, rows: int, size: int, dtype: Dtype) -> Tree:
 
 
 class Options(NamedTuple):
-    """The static options of a step: the arguments of `rau_step` with these names."""
+    """The options `attention`, `rescale` and `reset_after` of `rau_step`, known while tracing."""
 
     attention: RAUAttention
     rescale: bool
@@ -356,7 +356,7 @@ _FORMS: dict[str, Callable[[Any, _Inputs, bool], tuple[Array, Array]]] = {
 
 
 def check_options(attention: Any, rescale: Any, reset_after: Any) -> Options:
-    """Checks the options of a step, see `rau_step`, and returns them as `Options`.
+    """Checks the options `attention`, `rescale` and `reset_after` of `rau_step`; returns `Options`.
 
     Raises ValueError for an unknown attention or for rescale with "sigmoid", and TypeError for a
     flag that is not a bool.

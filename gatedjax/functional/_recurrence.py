@@ -390,7 +390,7 @@ def as_outputs(states: Array, mask: Array | None, dtype: Dtype) -> Array:
 
 
 def matmul(a: Array, b: Array, dtype: Dtype) -> Array:
-    """Returns a @ b, accumulated and returned in dtype."""
+    """Returns a @ b, accumulated and returned in dtype, for any shapes of `jax.numpy.matmul`."""
     return jnp.matmul(a, b, preferred_element_type=dtype)
 
 

@@ -55,7 +55,7 @@ def length_of(rows: Array) -> Any:
 
 
 def _linear(u: Array, a: Array | None) -> Parts:
-    """Returns phi = [1 + u]_+ and its slope for u = z - theta; a is not used."""
+    """Returns phi = [1 + u]_+ and its slope phi', for u = z - theta [..., n]; a is not used."""
     del a
     is_open = u > -1
     return jnp.where(is_open, 1 + u, 0), is_open.astype(u.dtype)

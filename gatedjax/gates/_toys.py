@@ -85,7 +85,11 @@ def _sample_losses(
 
 
 def _make_mode_rows(truth: Truth, losses: np.ndarray) -> tuple[ModeRow, ...]:
-    """Returns the rows of the gate modes; `losses` [draws] are those of draws of hard gates."""
+    """Returns the rows of the gate modes, from the exact `truth` and losses of hard draws.
+
+    losses are [draws]. The modes are, in this order, "sample", "exact", "threshold", "best",
+    "expected" and "relaxed".
+    """
     exact = float(truth.expectation)
     error = float(np.std(losses, ddof=1) / np.sqrt(len(losses)))
     source = f"mean of {len(losses):,} draws"

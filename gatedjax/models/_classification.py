@@ -106,7 +106,10 @@ class ClassifierTask:
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Paths of the parameters that training does not change: ("embed/table",) or ()."""
+        """Paths of the parameters that training does not change.
+
+        They are ("embed/table",) if the network freezes its word vectors, else ().
+        """
         return frozen_embeddings(self.model)
 
     def init(self, key: Array, batch: Batch) -> Tree:

@@ -110,7 +110,7 @@ class GateConfig:
 
     @property
     def estimation(self) -> EstimatorName:
-        """Name of the estimator that trains the gates."""
+        """Name of the estimator that trains the gates: `estimator` or, if None, by `relax`."""
         return self.estimator or current_name("relax", self.relax)
 
     def make_estimator(self, temperature: float | Array) -> Estimator:

@@ -90,7 +90,10 @@ class GANetTask:
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Paths of the parameters that training does not change: ("embed/table",) or ()."""
+        """Paths of the parameters that training does not change.
+
+        They are ("embed/table",) if the network freezes its word vectors, else ().
+        """
         return frozen_embeddings(self.model)
 
     @property
@@ -216,7 +219,11 @@ class GANetTask:
         head_rngs = {name: jax.random.fold_in(key, 1) for name, key in rngs.items()}
 
         def reader(gates, encoded, rows):
-            """Reads the k-th patterns of gates [B, k, T] of all rows as a draw."""
+            """Computes the losses [B, k] of patterns [B, k, T], and the output of the first.
+
+            gates are k patterns of each row; encoded is the result of `GANet.encode`, and rows are
+            the arrays of the batch.
+            """
 
             def run(pattern):
                 arguments = {"params": params}, encoded, pattern, rows

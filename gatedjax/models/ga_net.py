@@ -268,7 +268,7 @@ class GANet(nn.Module):
         return Gates(draws[0] if self.config.gates.test_gate == "sample" else draws, hard=True)
 
     def test_noise(self, encoded: Encoded, batch: Batch) -> Float[Array, "S B T"]:
-        """Draws logistic noise for S = `gates.test_samples` draws; other rows do not change it."""
+        """Draws the logistic noise of S = `gates.test_samples` draws, separately for each row."""
         keys, size = keys_of(self, batch, "gate"), encoded.mask.shape[-1]
 
         # `vmap` traces this function once, where a loop would trace it for each of many draws.

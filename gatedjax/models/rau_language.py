@@ -186,7 +186,10 @@ class RAULanguageTask:
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Paths of the parameters that training does not change: ("embed/embedding",) or ()."""
+        """Paths of the parameters that training does not change.
+
+        They are ("embed/embedding",) if the network freezes its word vectors, else ().
+        """
         return frozen_embeddings(self.model, "embed/embedding")
 
     def init(self, key: Array, batch: Batch) -> Tree:

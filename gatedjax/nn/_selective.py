@@ -460,7 +460,7 @@ class SelectiveSelfAttention(nn.Module):
         return weighted_values(weights, value)
 
     def _recorded_weights(self, weights: Array) -> Array:
-        """Returns the weights [B, M, Q, N] in the form of `Selection.weights`."""
+        """Returns the weights as [B, M, Q, N], the form of `Selection.weights`."""
         return weights
 
     def _weights(
