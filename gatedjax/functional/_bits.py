@@ -49,8 +49,8 @@ def threefry(
 ) -> tuple[UInt[Array, "..."], UInt[Array, "..."]]:
     """Computes Threefry-2x32 with 20 rounds: two words of 32 bits from a key and a counter.
 
-    key_high and key_low are the two words of the key, high and low those of the counter: uint32
-    arrays of one shape. Returns the high and the low word of the result, in this shape.
+    key_high and key_low are the two words of the key, high and low the two words of the counter:
+    uint32 arrays of one shape. Returns the high and the low word of the result, in this shape.
 
     The bits are equal to those of `jax.random`. JAX's program for CPUs is a loop over arrays; these
     unrolled rounds compile into one pass, which takes 4.5 ms instead of 24 ms for a million blocks

@@ -178,7 +178,7 @@ def check_not_positive(
 ) -> None:
     """Raises ValueError if a known value at a real position is above 0.
 
-    The other arguments are those of `check_not_negative`.
+    The other arguments are as for `check_not_negative`.
     """
     bad = _known_and_real(values, mask, lambda numbers: numbers > 0)
     if bad.size:
@@ -201,7 +201,7 @@ def check_lengths(lengths: ArrayLike, size: int) -> None:
 def check_hard(values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = "") -> None:
     """Raises ValueError if a known value at a real position is not 0 or 1.
 
-    The other arguments are those of `check_not_negative`.
+    The other arguments are as for `check_not_negative`.
     """
     bad = _known_and_real(values, mask, lambda numbers: (numbers != 0) & (numbers != 1))
     if bad.size:

@@ -106,7 +106,7 @@ def scan_steps(
 ) -> tuple[Carry, Tree]:
     """Runs `masked_scan` without checks of its inputs; its outputs at padding are not set to 0.
 
-    step, initial, xs and reverse are those of `masked_scan`; mask is bool [B, T] or None for all
+    step, initial, xs and reverse are as for `masked_scan`; mask is bool [B, T] or None for all
     steps, and begins are the steps with a new carry. Returns the final carry and the outputs of all
     steps [B, T, ...].
     """

@@ -184,7 +184,7 @@ def _plain(
 ) -> tuple[Tree, Array]:
     """Runs `rau` as a scan of the step, where there is no custom derivative.
 
-    The arguments are those of `_forward`, for any form of attention. Returns the final carry and
+    The arguments are as for `_forward`, for any form of attention. Returns the final carry and
     the outputs [B, T, H], 0 at padding; JAX differentiates the scan.
     """
 

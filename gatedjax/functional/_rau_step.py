@@ -231,7 +231,7 @@ def advance_and_attend(
 ) -> tuple[Tree, Array]:
     """Returns the next carry, and the attention weights p of the step, without checks.
 
-    The arguments are those of `advance`. p is [B, H] for feature_proj, sigmoid and additive_relu,
+    The arguments are as for `advance`. p is [B, H] for feature_proj, sigmoid and additive_relu,
     [B, D + H] for concat, [B, H, D + H] for matrix and [B, 1] for time_causal.
     """
     timed = isinstance(carry, RAUTimeState)
@@ -278,7 +278,7 @@ class _Inputs(NamedTuple):
     def block(self, weights: Weights, index: int) -> Array:
         """Computes u W + b [B, H] with the block `index` of H columns in the weights.
 
-        W consists of these columns of weights.input and weights.recurrent, b of those of
+        W consists of these columns of weights.input and weights.recurrent, b of the same columns of
         weights.bias.
         """
         columns = slice(index * self.size, (index + 1) * self.size)

@@ -359,8 +359,8 @@ def time_major(x: Tree) -> Tree:
 def shift_states(states: Array, initial: Array, reverse: bool) -> Array:
     """Returns the state before each step, [T, B, H], for rows without restarts.
 
-    states [T, B, H] are those after each step, initial [B, H] is the carry before the first step,
-    and reverse is True if the last step comes first.
+    states [T, B, H] are the states after each step, initial [B, H] is the carry before the first
+    step, and reverse is True if the last step comes first.
     """
     if reverse:
         return jnp.concatenate([states, initial[None]])[1:]
@@ -384,7 +384,7 @@ def state_before(
 def as_outputs(states: Array, mask: Array | None, dtype: Dtype) -> Array:
     """Returns states [B, T, H] in the given dtype, with 0 where the mask [B, T] is False.
 
-    The states are those after each step. None as the mask means that all steps are real.
+    None as the mask means that all steps are real.
     """
     return real_alone(states.astype(dtype), mask)
 

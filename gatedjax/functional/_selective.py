@@ -54,7 +54,7 @@ def _selected_scores(scores: Array, gates: Array) -> Array:
 def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Array, Array]:
     """Returns weights [..., N], and their derivative by the gate of the same key at a constant sum.
 
-    scores, gates, cap and eps are those of `_hard_weights`. The derivative, too, is [..., N].
+    scores, gates, cap and eps are as for `_hard_weights`. The derivative, too, is [..., N].
     """
     among = jnp.max(_selected_scores(scores, gates), axis=-1, keepdims=True)
     any_key = jnp.max(scores, axis=-1, keepdims=True)
@@ -179,8 +179,8 @@ def _fill_closed(gates: Array, keep: Array | None, empty: Empty, positions: Arra
     """Opens gates [..., Q, N] in rows that are all closed, by the rule `empty`.
 
     With "self" the key at the position of the query opens, and with "all" each key. keep is True at
-    the keys that may be selected, or None for all. positions [Q] are those of the queries among the
-    keys; None means 0 .. Q - 1. Returns gates of the same shape.
+    the keys that may be selected, or None for all. positions [Q] are the positions of the
+    queries among the keys; None means 0 .. Q - 1. Returns gates of the same shape.
     """
     none = jnp.all(gates <= 0, axis=-1, keepdims=True)  # False in a row with a gate of NaN
     if empty == "self":

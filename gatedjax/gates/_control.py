@@ -119,7 +119,7 @@ class Relax:
     ) -> Float[Array, ""]:
         """Returns the loss f(b) of a draw, with the estimate as its gradient by the logits.
 
-        The arguments are those of `Estimator.surrogate`, with two rows of noise.
+        The arguments are as for `Estimator.surrogate`, with two rows of noise.
         """
         return _estimate(objective, _make_finite(self.critic), logits, noise)
 
@@ -162,7 +162,7 @@ class Rebar:
     ) -> Float[Array, ""]:
         """Returns the loss f(b) of a draw, with the estimate as its gradient by the logits.
 
-        The arguments are those of `Estimator.surrogate`, with two rows of noise.
+        The arguments are as for `Estimator.surrogate`, with two rows of noise.
         """
 
         def critic(perturbed):

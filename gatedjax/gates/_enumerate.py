@@ -78,7 +78,7 @@ def _compute_truth(
 ) -> _CheckedTruth:
     """Computes the `Truth`, and the code of a pattern with a loss that is not finite.
 
-    loss, logits, args, key, temperature and draws are those of `enumerate`; the mask is an array,
+    loss, logits, args, key, temperature and draws are as for `enumerate`; the mask is an array,
     `bits` is the number of gates that are enumerated, and `chunks` is a power of 2.
     """
     objective = Objective(loss, args, logits.dtype)
@@ -199,7 +199,7 @@ def _refuse(
 ) -> None:
     """Raises ValueError with the pattern of a code and its loss, which is not finite.
 
-    loss, logits, mask and args are those of `enumerate`. code is an integer in [0, 2^bits) whose
+    loss, logits, mask and args are as for `enumerate`. code is an integer in [0, 2^bits) whose
     bit r is the r-th real gate, and bits is the number of gates that are enumerated.
     """
     gates = decode_pattern(jnp.int32(code), assign_bits(jnp.asarray(mask), bits))
@@ -245,7 +245,7 @@ class Enumerate:
     ) -> Float[Array, ""]:
         """Returns the expected loss E f(b), with its exact gradient.
 
-        The arguments are those of `Estimator.surrogate`; the noise has no rows and is not used.
+        The arguments are as for `Estimator.surrogate`; the noise has no rows and is not used.
         """
         bits = logits.shape[0]
         check_known(bits)

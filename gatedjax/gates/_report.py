@@ -413,7 +413,7 @@ def summarize(estimator: Estimator, samples: Iterable[Sample]) -> Measure:
 def _convert_to_normal(square: float, mean: float, variance: float) -> float:
     """Converts a value of a scaled chi-square variable to a standard normal number.
 
-    square is the value; mean and variance are those of the variable.
+    square is the value; mean and variance belong to the variable.
     """
     if square == 0:
         return 0.0

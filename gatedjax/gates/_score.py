@@ -52,7 +52,7 @@ class Reinforce(ByValues):
     ) -> PerGate:
         """Returns the score b - p times the advantage f(b) - c, for the baseline c.
 
-        The arguments are those of `ByValues.gradient`, with a single pattern b and its loss f(b).
+        The arguments are as for `ByValues.gradient`, with a single pattern b and its loss f(b).
         """
         advantage = jnp.subtract(*promote(values[0], self.baseline))
         return _multiply(advantage, score(logits, patterns[0]))
@@ -122,7 +122,7 @@ class LeaveOneOut(MultiPass):
     ) -> PerGate:
         """Returns sum_j (f(b_j) - mean f) (b_j - p) / (k - 1), for the k patterns b_j.
 
-        The arguments are those of `ByValues.gradient`.
+        The arguments are as for `ByValues.gradient`.
         """
         scores = jax.vmap(score, in_axes=(None, 0))(logits, patterns)
         advantages = values - jnp.mean(values)
@@ -140,7 +140,7 @@ class _Antithetic(MultiPass):
     def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
         """Returns the two draws b = [a + L > 0] and c = [a - L > 0] as rows [2, n].
 
-        The arguments are those of `ByValues.patterns`, with a single row L of noise.
+        The arguments are as for `ByValues.patterns`, with a single row L of noise.
         """
         # The distribution of the noise is symmetric, so both draws have the same distribution.
         return draw_gates(logits, jnp.concatenate([noise, -noise]))
@@ -150,7 +150,7 @@ class _Antithetic(MultiPass):
     ) -> PerGate:
         """Returns the difference f(b) - f(c) of the losses times `weights` [n].
 
-        The arguments are those of `ByValues.gradient`, with the patterns b and c.
+        The arguments are as for `ByValues.gradient`, with the patterns b and c.
         """
         return _multiply(values[0] - values[1], self.weights(logits, noise[0], patterns))
 
@@ -235,7 +235,7 @@ class LocalExpectation(ByValues):
     def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
         """Returns a draw b, followed by n patterns, [1 + n, n]; pattern i is b with gate i flipped.
 
-        A gate with an infinite logit is not flipped. The arguments are those of
+        A gate with an infinite logit is not flipped. The arguments are as for
         `ByValues.patterns`, with a single row of noise.
         """
         gates = draw_gates(logits, noise)
@@ -248,7 +248,7 @@ class LocalExpectation(ByValues):
     ) -> PerGate:
         """Returns p_i (1 - p_i) (f(b with b_i = 1) - f(b with b_i = 0)) for each gate i.
 
-        The patterns [1 + n, n] are those of `patterns`, and values [1 + n] are their losses.
+        The patterns [1 + n, n] come from `patterns`, and values [1 + n] are their losses.
         """
         value, flipped = values[0], values[1:]
         # f(b with b_i = 1) - f(b with b_i = 0): the draw has one of the two values of the gate, its

@@ -74,7 +74,7 @@ class Study:
     def record(self) -> Json:
         """Returns the study as a dict for JSON, with None for numbers that are not finite.
 
-        The keys are "title", those of `facts`, "modes" and "estimators" (a dict for each row),
+        The keys are "title", the keys of `facts`, "modes" and "estimators" (a dict for each row),
         "texts", "draws", "gradient_norm" and "notes".
         """
         return {

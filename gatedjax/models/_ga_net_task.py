@@ -206,7 +206,7 @@ class GANetTask:
     ) -> tuple[Output, Float[Array, " B"]]:
         """Returns the output under the first draw of the gates, and loss estimates per example.
 
-        The arguments are those of `loss`. The derivative of the estimates [B] is that of the
+        The arguments are as for `loss`. The derivative of the estimates [B] is that of the
         estimator, which is not a `Pathwise`.
         """
         # Rows without an id need an id, because the noise belongs to examples.

@@ -437,7 +437,7 @@ class SelectiveSelfAttention(nn.Module):
     ) -> tuple[Array, Array | None, Array]:
         """Returns the scores of queries, True where they may see a key, and the values.
 
-        heads are the projections of `_heads`, positions those of the queries, and mask [B, N] is
+        heads are the projections of `_heads`, positions belong to the queries, and mask [B, N] is
         True at real keys. The scores are [B, M, Q, N], with the relative bias. The second array
         broadcasts to them; None means all pairs. The values [B, M, N, H] are 0 at padding.
         """
@@ -473,7 +473,7 @@ class SelectiveSelfAttention(nn.Module):
         """Computes the attention weights [B, M, Q, N] from scores of this shape under gates.
 
         gates are values or logarithms [B, 1 or M, Q, N], allowed is True where a query may see a
-        key (None means all pairs), and positions are those of the queries.
+        key (None means all pairs), and positions belong to the queries.
         """
         if gates.logarithms is not None:
             log_gates = jnp.broadcast_to(gates.logarithms, scores.shape)
