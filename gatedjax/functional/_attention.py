@@ -59,7 +59,11 @@ def attention_pool(
 
 
 def weighted_sum(states: Array, weights: Array) -> Array:
-    """Returns `attention_pool` of states that are finite at padding."""
+    """Computes sum_t weights_t states_t, as `attention_pool` does, without checks or a mask.
+
+    states [*B, T, D] must be finite at padding, and weights [*B, T] must be 0 there. The result
+    [*B, D] has the dtype of states.
+    """
     pooled = jnp.einsum(
         "...t,...td->...d", weights, states, preferred_element_type=wide_dtype(states, weights)
     )

@@ -5,7 +5,11 @@ from jaxtyping import Array
 
 
 def split_queries(array: Array, block: int) -> Array:
-    """Splits [B, M, N, ...] into [blocks, B, M, block, ...], with zeros after the last query."""
+    """Splits the N queries of an array [B, M, N, ...] into blocks: [blocks, B, M, block, ...].
+
+    M is the number of heads, `block` the number of queries in a block. The last block is filled up
+    with zeros.
+    """
     size, (rows, heads) = array.shape[2], array.shape[:2]
     blocks = -(-size // block)
     spare = [(0, 0)] * array.ndim
@@ -15,13 +19,20 @@ def split_queries(array: Array, block: int) -> Array:
 
 
 def join_queries(array: Array, size: int) -> Array:
-    """Undoes `split_queries` for `size` queries."""
+    """Joins the blocks of an array [blocks, B, M, block, ...] to [B, M, size, ...].
+
+    `size` is the number of queries before `split_queries`; the zeros behind them are removed.
+    """
     joined = jnp.moveaxis(array, 0, 2)
     rows, heads, blocks, block = joined.shape[:4]
     return joined.reshape(rows, heads, blocks * block, *joined.shape[4:])[:, :, :size]
 
 
 def block_positions(size: int, block: int) -> Array:
-    """Returns the positions of the queries in each block [blocks, block]."""
+    """Returns the positions of the queries in each block, int [blocks, block].
+
+    There are `size` queries in blocks of `block`, as in `split_queries`; positions from `size` on
+    belong to zeros that fill the last block.
+    """
     blocks = -(-size // block)
     return jnp.arange(blocks * block).reshape(blocks, block)

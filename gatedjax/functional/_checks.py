@@ -14,14 +14,19 @@ from gatedjax.functional._types import ArrayLike
 
 
 def check_floating(**arrays: ArrayLike) -> None:
-    """Raises TypeError unless all arrays have a floating dtype."""
+    """Raises TypeError unless all arrays have a floating dtype.
+
+    The message contains the keyword of the array as its name.
+    """
     _check_dtype(jnp.floating, "floating point", arrays)
 
 
 def check_integers(**arrays: ArrayLike) -> None:
-    """Raises unless all arrays have an integer dtype and values that JAX represents exactly.
+    """Raises TypeError unless all arrays have an integer dtype, and ValueError for a lost value.
 
     Without `jax_enable_x64` JAX keeps the lower half of a 64-bit integer, so 2^32 + 1 becomes 1.
+    Values of traced arrays are not checked. The message contains the keyword of the array as its
+    name.
     """
     _check_dtype(jnp.integer, "integers", arrays)
     for name, array in arrays.items():
@@ -36,7 +41,11 @@ def check_integers(**arrays: ArrayLike) -> None:
 
 
 def dtype_of(name: str, array: ArrayLike, wanted_kind: str) -> np.dtype:
-    """Returns the dtype of an array; raises TypeError for a list or another object."""
+    """Returns the dtype of an array in JAX; raises TypeError for a list or another object.
+
+    The message consists of the `name` of the argument, `wanted_kind`, such as "integers", and the
+    type of the object.
+    """
     try:
         return jnp.result_type(array)
     except (TypeError, ValueError) as error:
@@ -52,33 +61,48 @@ def _check_dtype(kind: type, kind_name: str, arrays: dict[str, ArrayLike]) -> No
 
 
 def check_that(fits: bool, message: str, *got: ArrayLike) -> None:
-    """Raises ValueError with the message and the shapes of the arrays `got`, unless `fits`."""
+    """Raises ValueError with the message and the shapes of the arrays `got`, unless `fits`.
+
+    The message states the expectation, such as "inputs must be [B, N, D]"; the shapes follow it.
+    """
     if not fits:
         raise ValueError(f"{message}, got {' and '.join(str(jnp.shape(array)) for array in got)}")
 
 
 def check_shape(shape: tuple[int, ...], **arrays: ArrayLike) -> None:
-    """Raises ValueError unless all arrays that are not None have the shape."""
+    """Raises ValueError unless all arrays that are not None have the shape.
+
+    The message contains the keyword of the array as its name.
+    """
     for name, array in arrays.items():
         fits = array is None or jnp.shape(array) == shape
         check_that(fits, f"{name} must have shape {shape}", array)
 
 
 def check_choice(literal: Any, **values: object) -> None:
-    """Raises ValueError unless all values belong to the `Literal`."""
+    """Raises ValueError unless all values are choices of `literal`, a `typing.Literal` type.
+
+    The message contains the keyword of the value as its name.
+    """
     for name, value in values.items():
         if value not in get_args(literal):
             raise ValueError(f"{name} must be one of {get_args(literal)}, got {value!r}")
 
 
 def check_rate(rate: float, name: str = "rate") -> None:
-    """Raises ValueError unless a dropout rate is in [0, 1)."""
+    """Raises ValueError unless a dropout rate is in [0, 1).
+
+    The message contains `name`, the name of the argument.
+    """
     if not 0.0 <= rate < 1.0:
         raise ValueError(f"{name} must be in [0, 1), got {rate}")
 
 
 def check_same_shape(**arrays: ArrayLike) -> None:
-    """Raises ValueError unless all arrays that are not None have the same shape."""
+    """Raises ValueError unless all arrays that are not None have the same shape.
+
+    The message contains the keywords of the arrays as their names.
+    """
     shapes = {name: jnp.shape(array) for name, array in arrays.items() if array is not None}
     if len(set(shapes.values())) > 1:
         named_shapes = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
@@ -86,7 +110,11 @@ def check_same_shape(**arrays: ArrayLike) -> None:
 
 
 def check_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> None:
-    """Raises unless mask is bool and broadcasts to shape without adding axes."""
+    """Raises TypeError unless the mask is bool, and ValueError unless it broadcasts to `shape`.
+
+    The mask must have as many axes as `shape`, each of the same size or of size 1. None passes. The
+    message contains `name`, the name of the argument.
+    """
     if mask is None:
         return
     dtype = dtype_of(name, mask, "bool")
@@ -96,7 +124,11 @@ def check_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> N
 
 
 def check_broadcasts(shape: tuple[int, ...], **arrays: ArrayLike) -> None:
-    """Raises ValueError unless all arrays broadcast to shape without adding axes."""
+    """Raises ValueError unless all arrays broadcast to `shape` without adding axes.
+
+    An array must have as many axes as `shape`, each of the same size or of size 1. The message
+    contains the keyword of the array as its name.
+    """
     for name, array in arrays.items():
         got = jnp.shape(array)
         fits = len(got) == len(shape) and all(g in (1, s) for g, s in zip(got, shape, strict=True))
@@ -104,7 +136,10 @@ def check_broadcasts(shape: tuple[int, ...], **arrays: ArrayLike) -> None:
 
 
 def check_axis(axis: int, ndim: int, name: str = "axis") -> int:
-    """Returns axis counted from the left; raises ValueError if there is no such axis."""
+    """Returns the axis counted from the left, in [0, ndim), for an axis in [-ndim, ndim).
+
+    Raises ValueError for another axis, with `name`, the name of the argument, in the message.
+    """
     if not -ndim <= axis < ndim:
         raise ValueError(f"{name} must be in [{-ndim}, {ndim}), got {axis}")
     return axis % ndim
@@ -113,7 +148,8 @@ def check_axis(axis: int, ndim: int, name: str = "axis") -> int:
 def check_positive(**numbers: ArrayLike) -> None:
     """Raises ValueError unless all numbers that are known while tracing are positive and finite.
 
-    A traced number passes, because its value is not known.
+    A traced number passes, because its value is not known. For an array all entries are checked.
+    The message contains the keyword of the number as its name.
     """
     for name, number in numbers.items():
         if is_traced(number):
@@ -127,7 +163,11 @@ def check_positive(**numbers: ArrayLike) -> None:
 def check_not_negative(
     values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = ""
 ) -> None:
-    """Raises ValueError if a known value at a real position is below 0."""
+    """Raises ValueError if a known value at a real position is below 0.
+
+    Values broadcast against the mask, which is True at real positions; None means all. Traced
+    values pass. The message contains `name`, the name of the argument, and ends with `hint`.
+    """
     bad = _known_and_real(values, mask, lambda numbers: numbers < 0)
     if bad.size:
         raise ValueError(f"{name} must not be negative, got {bad.min()}{hint}")
@@ -136,14 +176,21 @@ def check_not_negative(
 def check_not_positive(
     values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = ""
 ) -> None:
-    """Raises ValueError if a known value at a real position is above 0."""
+    """Raises ValueError if a known value at a real position is above 0.
+
+    The other arguments are as for `check_not_negative`.
+    """
     bad = _known_and_real(values, mask, lambda numbers: numbers > 0)
     if bad.size:
         raise ValueError(f"{name} must not be positive, got {bad.max()}{hint}")
 
 
 def check_lengths(lengths: ArrayLike, size: int) -> None:
-    """Raises unless lengths are integers, in [0, size] if they are known."""
+    """Raises unless lengths (any shape) are integers, in [0, size] if they are known.
+
+    Raises TypeError for another dtype, and ValueError for a length outside the range. If
+    `jax.export` leaves the size open, only negative lengths raise.
+    """
     check_integers(lengths=lengths)
     most = size if isinstance(size, int) else math.inf  # jax.export may leave the size open
     bad = _known_and_real(lengths, None, lambda numbers: (numbers < 0) | (numbers > most))
@@ -152,7 +199,10 @@ def check_lengths(lengths: ArrayLike, size: int) -> None:
 
 
 def check_hard(values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = "") -> None:
-    """Raises ValueError if a known value at a real position is not 0 or 1."""
+    """Raises ValueError if a known value at a real position is not 0 or 1.
+
+    The other arguments are as for `check_not_negative`.
+    """
     bad = _known_and_real(values, mask, lambda numbers: (numbers != 0) & (numbers != 1))
     if bad.size:
         raise ValueError(f"{name} must be 0 or 1, got {bad[0]}{hint}")
@@ -161,7 +211,11 @@ def check_hard(values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: st
 def _known_and_real(
     values: ArrayLike, mask: ArrayLike, which: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Returns the values at real positions for which `which` is True; none if they are traced."""
+    """Returns a vector of the values at real positions for which `which` is True; empty if traced.
+
+    `which` maps the array of all values to booleans of the same shape. The mask is True at real
+    positions; None means all.
+    """
     if not is_known(values, mask):
         return np.zeros(0)
     values = np.asarray(values)
@@ -172,18 +226,24 @@ def _known_and_real(
 
 
 def listed_as_array(values: ArrayLike) -> ArrayLike:
-    """Converts a list or tuple to a NumPy array, which keeps 64-bit integers."""
+    """Converts a list or tuple to a NumPy array, which keeps 64-bit integers.
+
+    Any other value is returned unchanged.
+    """
     return np.asarray(values) if isinstance(values, list | tuple) else values
 
 
 def wide_integers(integers: ArrayLike) -> Array:
-    """Casts integers to at least 32 bits, because sizes compared with them need not fit in int8."""
+    """Casts integers of less than 32 bits to int32, because sizes need not fit in int8.
+
+    Returns an array of the same shape; wider integers keep their dtype.
+    """
     integers = jnp.asarray(integers)
     return integers.astype(jnp.int32) if integers.dtype.itemsize < 4 else integers
 
 
 def promote(*arrays: ArrayLike) -> tuple[Array, ...]:
-    """Casts arrays to their common dtype by the promotion rules of JAX.
+    """Returns the arrays, in their order, in their common dtype by the promotion rules of JAX.
 
     Operators on two dtypes would raise an error under `jax.numpy_dtype_promotion("strict")`.
     """

@@ -191,6 +191,9 @@ def compact_attention_pool(
 def _pool_where(score_fn: ScoreFunction, states: Array, keep: Array) -> tuple[Array, Array]:
     """Computes scores of all states and attends to those with keep=True.
 
+    score_fn maps states [*B, T, D] to scores [*B, T], and keep is bool [*B, T]. Returns the pooled
+    states [*B, D] and the weights [*B, T], 0 where keep is False.
+
     The other states are not set to zero, because that copy of [B, T, D] takes longer than the
     scores.
     """
@@ -211,6 +214,9 @@ def _slots_of(running: Array, capacity: int) -> tuple[Array, Array, Array]:
 
 def _slots(running: Array, capacity: int) -> tuple[Array, Array, Array]:
     """Finds the token of each slot: slot k has the k-th open token.
+
+    running [*B, T] is the number of open tokens up to and including each token. Returns the
+    indices, validity and overflow of `open_indices`, for capacity = K slots.
 
     The running count of open tokens is sorted, so bisection finds the first position that reaches
     k + 1. On a CPU (B 32, T 1000) this takes 0.4 ms, a scatter by rank 0.6, top_k 1.0, a stable
@@ -243,7 +249,11 @@ def _open_set(gates: ArrayLike, mask: ArrayLike) -> Array:
 
 
 def _check_capacity(capacity: SupportsIndex, size: int) -> int:
-    """Returns min(capacity, size), or capacity if `jax.export` leaves the size open."""
+    """Returns min(capacity, size), or capacity if `jax.export` leaves the size open.
+
+    capacity is a number of slots and size the number T of tokens. Raises TypeError unless the
+    capacity is an integer that is known while tracing, and ValueError unless it is positive.
+    """
     kind = type(capacity)
     if is_traced(capacity) or kind is bool or not hasattr(capacity, "__index__"):
         raise TypeError(f"capacity must be an int known while tracing, got {kind.__name__}")

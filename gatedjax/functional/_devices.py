@@ -18,7 +18,11 @@ from gatedjax.functional._types import Tree
 
 
 def _varying(array: Tree) -> frozenset[str]:
-    """Returns the manual axes over which an array, or the array of a `ShapeDtypeStruct`, varies."""
+    """Returns the names of the manual mesh axes over which an array varies.
+
+    A `jax.ShapeDtypeStruct` stands for an array of its type. The set is empty outside of
+    `jax.shard_map`.
+    """
     kind = array if isinstance(array, jax.ShapeDtypeStruct) else jax.typeof(array)
     manual = getattr(kind, "manual_axis_type", None)
     # JAX 0.10 calls them vma
@@ -57,7 +61,11 @@ def has_explicit_axes() -> bool:
 
 
 def leading_spec(*arrays: Any, axes: int = 1) -> PartitionSpec:
-    """Returns the sharding of the leading axes in the first array that shards any of them."""
+    """Returns the sharding of the leading axes in the first array that shards any of them.
+
+    `axes` is the number of leading axes. The result is an empty `PartitionSpec` if no array shards
+    them.
+    """
     for array in arrays:
         spec = tuple(jax.typeof(array).sharding.spec)[:axes]
         if any(part is not None for part in spec):
@@ -117,14 +125,21 @@ def run_core(
 
 
 def take_rows(table: jax.Array, index: jax.Array) -> jax.Array:
-    """Returns table[index], with the sharding of index."""
+    """Returns table[index] [..., D], with the sharding of the index.
+
+    table is [V, D] and index is an int array of any shape. A row is NaN if its index is V or more.
+    """
     # `jnp.take` gives NaN for an index beyond the table, whereas indexing reads the last row.
     take = functools.partial(jnp.take, axis=0)
     return on_rows(take, table, index, rows=index, axes=index.ndim)
 
 
 def rows_like(tree: Tree, *like: jax.Array) -> Tree:
-    """Shards the rows of all arrays in a tree like the first array in `like` that is sharded."""
+    """Shards the rows of all arrays in a tree like the first array in `like` that is sharded.
+
+    Rows are the first axis of an array; the sharding of its other axes stays. Returns the tree of
+    arrays, unchanged outside a mesh with explicit axes.
+    """
     if not has_explicit_axes():
         return tree
     (rows,) = tuple(leading_spec(*like)) or (None,)

@@ -108,7 +108,11 @@ def gru_step(
 def gru_gates(
     weights: GRUWeights, fed: Array, x: Array, reset_after: bool, gradient_clip: float | None = None
 ) -> tuple[Array, Array]:
-    """Returns the update gate and the candidate of `gru_step`; fed is m h. Checks no shapes."""
+    """Returns the update gate z and the candidate c of `gru_step`, each [B, H].
+
+    fed [B, H] is m h, the hidden state after recurrent dropout; x is [B, D]. Shapes are not
+    checked.
+    """
 
     def clip(sums: Array) -> Array:
         return sums if gradient_clip is None else clip_gradient(sums, gradient_clip)
@@ -203,7 +207,7 @@ def gru(
 
 
 class _Kind(NamedTuple):
-    """Options that are known while tracing."""
+    """The options `reverse`, `reset_after` and `gradient_clip` of `gru`, known while tracing."""
 
     reverse: bool
     reset_after: bool
@@ -231,7 +235,18 @@ def _forward(
     dropout: Array | None,
     begins: Restarts,
 ) -> tuple[tuple[Array, Array], tuple[Array, Tree]]:
-    """Returns (final carry, outputs) and the residuals of the backward pass."""
+    """Runs the scan of `gru` and stores the arrays that its backward pass needs.
+
+    xs is [B, T, D]; mask [B, T] is True at real steps, or None; initial is the carry [B, H];
+    dropout [B, H] is the mask m of recurrent dropout, or None.
+
+    Returns:
+      ((final, outputs), (states, saved)): the final carry [B, H]; the outputs [B, T, H], 0 at
+      padding; the states [T, B, H] after each step; and saved = (r, z, c, stored) of each step. r,
+      z and c [T, ...] are in the layout of `form`. `stored` is the input of the candidate's
+      recurrent product, r m h [T, B, H], or with reset_after the product itself, in the layout of
+      `form`.
+    """
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0], wide), size)
@@ -291,11 +306,19 @@ def _loop_back(
     cotangents: Tree,
     recurrent: Array,
 ) -> tuple[Array, tuple[Array, Tree], Array]:
-    """Runs the steps backwards; `recurrent` is U in the dtype of the products.
+    """Runs the steps of `gru` backwards.
+
+    Args:
+      form: the layout of the loop.
+      kind: the options of the scan.
+      residuals: (arguments, saved): the arguments of `_forward` after `kind`, and its saved arrays.
+      cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H].
+      recurrent: U [H, 3H] in the dtype of the products.
 
     Returns:
-      The state before each step, the gradients of the initial carry and of the carry of restarts,
-      and the gradients of the sums of each step.
+      The state before each step [T, B, H]; the gradients of the initial carry and of the carry of
+      restarts (None without restarts), in the layout of `form`; and the gradients of the sums
+      inside r, z and c of each step [T, B, 3H].
     """
     (_, xs, mask, initial, dropout, begins), (states, (r, z, candidate, inner)) = residuals
     final, outputs = cotangents

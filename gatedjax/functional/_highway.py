@@ -89,11 +89,11 @@ def gated_stack(
         ((2, 4, 5), (2, 3, 5))
 
     Args:
-      selected: s of each layer (see `selection_vectors`).
+      selected: the selection vectors s_0 .. s_{L-1} (see `selection_vectors`).
       weights: the weights of the layers 1 .. L-1. Products are in the dtype of selected.
 
     Returns:
-      (states, gates): y of each layer and T of the layers 1 .. L-1, in float32 or wider.
+      (states, gates): the states y_0 .. y_{L-1} and the gates T_1 .. T_{L-1}, in float32 or wider.
 
     Reference: Guo 2017, "A Deep Network with Visual Text Composition Behavior", eqs. 2 to 4 and 8.
     """
@@ -137,7 +137,7 @@ def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Ar
 def highway_stack(
     inputs: Float[Array, "*B D"], weights: HighwayWeights
 ) -> tuple[Float[Array, "*B L D"], Float[Array, "*B L D"]]:
-    """Applies highway layers; gate and candidate depend on the layer below only.
+    """Applies L highway layers; gate and candidate depend on the layer below only.
 
         T_l = sigmoid(y_{l-1} Wt_l + bt_l),  f_l = tanh(y_{l-1} Wf_l + bf_l)
         y_l = T_l f_l + (1 - T_l) y_{l-1}
@@ -148,11 +148,13 @@ def highway_stack(
         ((2, 3, 5), (2, 3, 5))
 
     Args:
-      inputs: y before the first layer.
-      weights: the weights of the L layers. Products are in the dtype of inputs.
+      inputs: y_0, the input of the first layer.
+      weights: Wt and Wf [L, D, 2D], side by side, and bt and bf [L, 2D]. Products are in the dtype
+        of inputs.
 
     Returns:
-      (states, gates): y and T of each layer, in float32 or wider.
+      (states, gates): the states y_1 .. y_L and the gates T_1 .. T_L of the layers, in their order,
+      in float32 or wider.
 
     Reference: Srivastava, Greff and Schmidhuber 2015, "Highway Networks".
     """
@@ -181,7 +183,10 @@ def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array
 
 
 def _product(carry: Array, kernel: Array, dtype: jnp.dtype) -> Array:
-    """Multiplies the carry and a kernel in `dtype`; the result has the dtype of the carry."""
+    """Multiplies the carry [..., D] and a kernel [D, E] in `dtype`.
+
+    The result [..., E] has the dtype of the carry.
+    """
     return jnp.einsum(
         "...d,de->...e",
         carry.astype(dtype),
@@ -191,6 +196,6 @@ def _product(carry: Array, kernel: Array, dtype: jnp.dtype) -> Array:
 
 
 def _per_layer(values: Array, like: Array) -> Array:
-    """Reshapes [L, D] to [L, 1 .., D] with the rank and the dtype of `like`."""
+    """Reshapes values [L, D] to [L, 1, ..., 1, D], with the rank and the dtype of `like`."""
     shape = (values.shape[0], *(1,) * (like.ndim - 2), values.shape[1])
     return values.astype(like.dtype).reshape(shape)

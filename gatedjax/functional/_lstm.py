@@ -193,7 +193,16 @@ def _forward(
     dropout: Array | None,
     begins: Restarts,
 ) -> tuple[tuple[LSTMState, Array], tuple[Array, Tree]]:
-    """Returns (final carry, outputs) and the residuals of the backward pass."""
+    """Runs the scan of `lstm` and stores the arrays that its backward pass needs.
+
+    xs is [B, T, D]; mask [B, T] is True at real steps, or None; initial has arrays [B, H]; dropout
+    [B, H] is the mask m of recurrent dropout, or None.
+
+    Returns:
+      ((final, outputs), (states, saved)): the final `LSTMState`; the outputs [B, T, H], 0 at
+      padding; the hidden states [T, B, H] after each step; and saved = (c, i, f, g, o), the cell
+      before each step and the gates, [T, ...] in the layout of `form`.
+    """
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.hidden.dtype
     # sigmoid(a) = (1 + tanh(a / 2)) / 2: with halved columns one tanh serves all four gates.
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, 0.5], wide), size)

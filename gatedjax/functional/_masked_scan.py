@@ -104,7 +104,12 @@ def scan_steps(
     begins: Restarts,
     reverse: bool = False,
 ) -> tuple[Carry, Tree]:
-    """Runs `masked_scan` without checks; its outputs at padding are not set to 0."""
+    """Runs `masked_scan` without checks of its inputs; its outputs at padding are not set to 0.
+
+    step, initial, xs and reverse are as for `masked_scan`; mask is bool [B, T] or None for all
+    steps, and begins are the steps with a new carry. Returns the final carry and the outputs of all
+    steps [B, T, ...].
+    """
 
     def body(carry: Carry, inputs: Tree) -> tuple[Carry, Tree]:
         x, real, goes_on = inputs
@@ -128,7 +133,10 @@ def scan_steps(
 
 
 def _select_rows(rows: Array, new: Carry, old: Carry) -> Carry:
-    """Selects the new carry in the rows [B] that are True, the old carry in the others."""
+    """Returns the carry `new` in the rows where `rows` [B] is True, and `old` in the other rows.
+
+    new and old are trees of arrays [B, ...] with equal structure.
+    """
     return jax.tree.map(lambda n, o: jnp.where(spread(rows, n), n, o), new, old)
 
 
@@ -145,7 +153,11 @@ def _leading(xs: Tree) -> tuple[int, int]:
 
 
 def _check_like(expected: Carry, carry: Carry, name: str) -> None:
-    """Raises unless a carry has the structure, the shapes and the dtypes of `expected`."""
+    """Raises unless a carry has the structure, the shapes and the dtypes of `expected`.
+
+    Raises ValueError for another shape, and TypeError otherwise. The message contains `name`, the
+    name of the carry.
+    """
     structure: Any = jax.tree.structure(expected)
     if (got := jax.tree.structure(carry)) != structure:
         raise TypeError(f"{name} must have the structure {structure}, got {got}")

@@ -14,7 +14,11 @@ from gatedjax.functional._types import ArrayLike
 
 
 def causal_pairs(positions: Int[Array, " Q"], size: int) -> Bool[Array, "Q N"]:
-    """Returns True where the key, at 0 .. N-1, is not after the query, at `positions`."""
+    """Returns the causal mask: True where the key is not after the query.
+
+    positions are the positions of the Q queries among the keys; the keys are at 0 .. N - 1 for N =
+    size.
+    """
     return jnp.arange(size)[None, :] <= positions[:, None]
 
 
@@ -52,9 +56,10 @@ def pair_mask_of(
 
 
 def check_key_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> None:
-    """Raises unless a mask of real keys fits; for a mask of pairs the message names `pair_mask`.
+    """Raises unless a mask of real keys is bool and broadcasts to `shape`, such as [B, N].
 
-    The masks of Flax's attention, [B, 1, Q, N] of bool or float32, are masks of pairs.
+    The masks of Flax's attention, [B, 1, Q, N] of bool or float32, are masks of pairs; for them the
+    message names the argument `pair_mask`. None passes. `name` is the name of the argument.
     """
     got = () if mask is None else jnp.shape(mask)
     fits = len(got) == len(shape) and all(g in (1, s) for g, s in zip(got, shape, strict=True))
@@ -67,14 +72,22 @@ def check_key_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") 
 
 
 def both_allow(mask: Array | None, pairs: Array | None) -> Array | None:
-    """Returns the conjunction of two masks of the same rank; None allows all pairs."""
+    """Returns True where both masks are True; None stands for a mask that is True everywhere.
+
+    mask and pairs have the same rank, such as [B, 1, 1, N] and [B, M, Q, N]. The result is None if
+    both are None.
+    """
     if mask is None or pairs is None:
         return pairs if mask is None else mask
     return mask & pairs
 
 
 def put(places: Float[Array, "*B T H"], new: Float[Array, "*B n H"], position: Array) -> Array:
-    """Writes `new` into `places` from `position` on."""
+    """Returns `places` with `new` written at the tokens position .. position + n - 1.
+
+    T is the number of tokens for which there is room, and position is an int scalar. The result has
+    the shape and the dtype of places.
+    """
     return lax.dynamic_update_slice_in_dim(places, new.astype(places.dtype), position, axis=-2)
 
 

@@ -139,7 +139,10 @@ def pointer_sum_indexed(
 
 
 def _check_logits(logits: Array, aggregation: str) -> Array:
-    """Checks the arguments; returns the logits in float32 or wider."""
+    """Checks that logits are floating [..., N] and the aggregation is known.
+
+    Returns the logits in float32 or wider.
+    """
     check_choice(Aggregation, aggregation=aggregation)
     check_floating(logits=logits)
     check_that(jnp.ndim(logits) > 0, "logits must be [..., N]", logits)
@@ -151,6 +154,8 @@ def _scores(
 ) -> tuple[Float[Array, "*B K"], Float[Array, "*B"]]:
     """Returns log-sum-exp of each candidate's logits minus the row's maximum, and the maximum.
 
+    values are the logits at P positions of each of K candidates, and member is True at positions
+    that belong to the candidate. The score of a candidate without such a position is -inf.
     Subtracting first keeps the digits of small results when logits are large.
     """
     # A logit of -inf has probability 0, and -inf - -inf would be NaN.
@@ -163,7 +168,10 @@ def _scores(
 
 
 def _log_sum_exp(values: Array, member: Array) -> Array:
-    """Computes log-sum-exp over the members; -inf with a zero gradient if there are none."""
+    """Computes log-sum-exp of values over the last axis, where `member` (same shape) is True.
+
+    The result has one axis less, and is -inf with a zero gradient where there are no members.
+    """
     some = jnp.any(member, axis=-1)
     # The inner `where` keeps other values out of the derivative, the outer out of the sum.
     values = jnp.where(member, values, 0)
@@ -187,7 +195,10 @@ def _over_tokens(scores: Array, logits: Array, used: Array, top: Array) -> Float
 
 
 def _less(scores: Float[Array, "*B K"], total: Float[Array, "*B"]) -> Float[Array, "*B K"]:
-    """Returns scores - total, and -inf where the score is -inf."""
+    """Returns scores - total: log-probabilities of K candidates, from scores and their normaliser.
+
+    The result is -inf, without a gradient, where the score is -inf.
+    """
     occurs = ~jnp.isneginf(scores)
     # A row without a candidate has the total -inf, and -inf - -inf would be NaN, also in
     # derivatives.
@@ -196,7 +207,11 @@ def _less(scores: Float[Array, "*B K"], total: Float[Array, "*B"]) -> Float[Arra
 
 
 def _mark_tokens(member: Array, places: Array, shape: tuple[int, ...]) -> Bool[Array, "*B N"]:
-    """Returns True at the tokens that belong to a candidate."""
+    """Returns True at the document tokens that belong to a candidate.
+
+    member [*B, K, P] is True at the positions that count, places [*B, K P] are the token of each
+    position, and shape is (*B, N).
+    """
     rows = math.prod(shape[:-1])
     flags = member.reshape(rows, -1).astype(jnp.int32)
     marks = jnp.zeros((rows, shape[-1]), jnp.int32)

@@ -182,7 +182,11 @@ def _plain(
     dropout: Array | None,
     begins: Restarts,
 ) -> tuple[Tree, Array]:
-    """Scans the step; JAX differentiates it."""
+    """Runs `rau` as a scan of the step, where there is no custom derivative.
+
+    The arguments are as for `_forward`, for any form of attention. Returns the final carry and
+    the outputs [B, T, H], 0 at padding; JAX differentiates the scan.
+    """
 
     def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
         new = advance(options, weights, carry, x, dropout)
@@ -200,13 +204,19 @@ def _plain(
 
 
 def _split_blocks(blocks: Array, size: int) -> tuple[Array, Array]:
-    """Splits the last axis, blocks r, z, c, a, u, into (r, z, a, u) and c."""
+    """Splits the blocks r, z, c, a, u [..., 5H] into (r, z, a, u) [..., 4H] and c [..., H].
+
+    size is H. The blocks are those of `RAUWeights`.
+    """
     early = jnp.concatenate([blocks[..., : 2 * size], blocks[..., 3 * size :]], axis=-1)
     return early, blocks[..., 2 * size : 3 * size]
 
 
 def _join_blocks(early: Array, late: Array) -> Array:
-    """Undoes `_split_blocks`."""
+    """Joins early (r, z, a, u) [..., 4H] and late (c) [..., H] to blocks r, z, c, a, u [..., 5H].
+
+    The function is the inverse of `_split_blocks`.
+    """
     size = late.shape[-1]
     return jnp.concatenate([early[..., : 2 * size], late, early[..., 2 * size :]], axis=-1)
 
@@ -214,7 +224,12 @@ def _join_blocks(early: Array, late: Array) -> Array:
 def _gate_sums(
     form: Form, options: RAUOptions, weights: RAUWeights, dtype: jnp.dtype, wide: jnp.dtype
 ) -> tuple[GateSums, Array]:
-    """Returns the sums of all blocks, with the candidate's block last, and the bias of U_c h."""
+    """Returns the sums x W + h U + b of the blocks r, z, a, u, c, and the bias of h U_c.
+
+    Products are in `dtype`, sums in `wide`. The columns of the sigmoids are halved, because
+    sigmoid(s) = (1 + tanh(s / 2)) / 2. The bias is `recurrent_bias` [H] in the layout of `form`, or
+    a scalar 0.
+    """
     size = weights.recurrent.shape[0]
     # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
     logit = 0.5 if options.attention == "sigmoid" else 1.0
@@ -247,7 +262,19 @@ def _forward(
     dropout: Array | None,
     begins: Restarts,
 ) -> tuple[tuple[Array, Array], tuple[Array, Tree]]:
-    """Returns (final carry, outputs) and the residuals of the backward pass."""
+    """Runs the scan of `rau` and stores the arrays that its backward pass needs.
+
+    xs is [B, T, D]; mask [B, T] is True at real steps, or None; initial is the carry [B, H];
+    dropout [B, H] is the mask m of recurrent dropout, or None; begins are the steps that start with
+    a new carry. The attention is "feature_proj" or "sigmoid".
+
+    Returns:
+      ((final, outputs), (states, saved)): the final carry [B, H]; the outputs [B, T, H], 0 at
+      padding; the states [T, B, H] after each step; and saved = (r, z, c, p, V(u), stored) of each
+      step, in the terms of `rau_step`. All but the last are [T, ...] in the layout of `form`.
+      `stored` is the input of the candidate's recurrent product, r m h [T, B, H], or with
+      reset_after the product itself, in the layout of `form`.
+    """
     size, dtype = weights.recurrent.shape[0], xs.dtype
     scale = size if options.rescale else 1
     sums, extra = _gate_sums(form, options, weights, dtype, initial.dtype)
@@ -306,11 +333,19 @@ def _loop_back(
     cotangents: Tree,
     blocks: tuple[Array, Array],
 ) -> tuple[Array, tuple[Array, Tree], tuple[Array, Array]]:
-    """Runs the steps backwards; `blocks` are the blocks of U in the order of `_split_blocks`.
+    """Runs the steps of `rau` backwards.
+
+    Args:
+      form, reverse, options: the options of the scan.
+      residuals: (arguments, saved): the arguments of `_forward` after `options`, and its saved
+        arrays.
+      cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H].
+      blocks: the blocks of U in the order of `_split_blocks`, [H, 4H] and [H, H].
 
     Returns:
-      The state before each step, the gradients of the initial carry and of the carry of restarts,
-      and the gradients of the sums of each step in the order of `_split_blocks`.
+      The state before each step [T, B, H]; the gradients of the initial carry and of the carry of
+      restarts (None without restarts), in the layout of `form`; and the gradients of the sums of
+      each step in the order of `_split_blocks`, [T, B, 4H] and [T, B, H].
     """
     (_, xs, mask, initial, dropout, begins), (states, (*stored, inner)) = residuals
     final, outputs = cotangents

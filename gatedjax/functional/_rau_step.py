@@ -52,6 +52,12 @@ class RAUHiddenWeights(NamedTuple):
 
     S = H for the attention forms of `RAUWeights`. S = 1 for time_causal, where score_bias cancels
     and may be None (zeros).
+
+    Attributes:
+      input, recurrent, bias: weights of x, weights of h and biases of the blocks.
+      hidden, hidden_bias: W_h and b_h of the tanh layer, which reads [x, h].
+      score, score_bias: W_a and b_a, from the tanh layer to the logits.
+      recurrent_bias: as in `RAUWeights`.
     """
 
     input: Float[Array, "D 4H"]
@@ -66,7 +72,14 @@ class RAUHiddenWeights(NamedTuple):
 
 @exportable
 class RAUConcatWeights(NamedTuple):
-    """Weights for the attention form concat, with logits over [x, h]; blocks r, z, c."""
+    """Weights for the attention form concat, with logits over [x, h]; blocks r, z, c.
+
+    Attributes:
+      input, recurrent, bias: weights of x, weights of h and biases of the blocks.
+      score, score_bias: W_a and b_a, from [x, h] to the logits.
+      value, value_bias: W_u and b_u, from the weighted [x, h] to the H features.
+      recurrent_bias: as in `RAUWeights`.
+    """
 
     input: Float[Array, "D 3H"]
     recurrent: Float[Array, "H 3H"]
@@ -80,7 +93,14 @@ class RAUConcatWeights(NamedTuple):
 
 @exportable
 class RAUMatrixWeights(NamedTuple):
-    """Weights for the attention form matrix, with logits over [x, h] per unit; blocks r, z, c."""
+    """Weights for the attention form matrix, with logits over [x, h] per unit; blocks r, z, c.
+
+    Attributes:
+      input, recurrent, bias: weights of x, weights of h and biases of the blocks.
+      affinity: the part of the logits that depends on the unit.
+      score, score_bias: W_a and b_a, from [x, h] to the part that all units share.
+      recurrent_bias: as in `RAUWeights`.
+    """
 
     input: Float[Array, "D 3H"]
     recurrent: Float[Array, "H 3H"]
@@ -110,7 +130,10 @@ class RAUTimeState(NamedTuple):
 
 
 def initial_state(attention: str, rows: int, size: int, dtype: Dtype) -> Tree:
-    """Returns the carry of an attention form before the first step."""
+    """Returns the carry before the first step: h = 0 [B, H] with B = rows and H = size.
+
+    attention is a form of `RAUAttention`; for "time_causal" the carry is a `RAUTimeState`.
+    """
     hidden = jnp.zeros((rows, size), dtype)
     if attention != "time_causal":
         return hidden
@@ -120,7 +143,7 @@ def initial_state(attention: str, rows: int, size: int, dtype: Dtype) -> Tree:
 
 
 class RAUOptions(NamedTuple):
-    """The static options of a step."""
+    """The options `attention`, `rescale` and `reset_after` of `rau_step`, known while tracing."""
 
     attention: RAUAttention
     rescale: bool
@@ -196,14 +219,21 @@ def rau_step(
 def advance(
     options: RAUOptions, weights: Weights, carry: Carry, x: Array, dropout: Array | None
 ) -> Tree:
-    """Computes `rau_step` without its checks."""
+    """Returns the next carry, as `rau_step` does, without checks.
+
+    carry is h [B, H] or a `RAUTimeState`, x is [B, D], and dropout is the mask m [B, H] or None.
+    """
     return advance_and_attend(options, weights, carry, x, dropout)[0]
 
 
 def advance_and_attend(
     options: RAUOptions, weights: Weights, carry: Carry, x: Array, dropout: Array | None
 ) -> tuple[Tree, Array]:
-    """Returns the result of `advance` and the attention weights p of the step."""
+    """Returns the next carry, and the attention weights p of the step, without checks.
+
+    The arguments are as for `advance`. p is [B, H] for feature_proj, sigmoid and additive_relu,
+    [B, D + H] for concat, [B, H, D + H] for matrix and [B, 1] for time_causal.
+    """
     timed = isinstance(carry, RAUTimeState)
     h = carry.hidden if timed else carry
     fed, size = apply_dropout(h, dropout), h.shape[1]
@@ -224,27 +254,45 @@ def advance_and_attend(
 
 
 class _Inputs(NamedTuple):
-    """The inputs of a step: u = [x, m h], the width of h, and the dtype of products."""
+    """The inputs of a step of the attention.
+
+    Attributes:
+      u: [x, m h], the input and the hidden state after recurrent dropout, [B, D + H].
+      size: H.
+      dtype: the dtype of products; sums are in the dtype of u.
+    """
 
     u: Array
     size: int
     dtype: jnp.dtype
 
     def affine(self, inputs: Array, kernel: Array, bias: Array | None) -> Array:
-        """Computes inputs W + b."""
+        """Computes inputs W + b [B, K] from inputs [B, N], a kernel W [N, K] and a bias b [K].
+
+        The result has the dtype of u. A bias of None means zeros.
+        """
         wide = self.u.dtype
         product = matmul(inputs.astype(self.dtype), jnp.asarray(kernel, self.dtype), wide)
         return product if bias is None else product + jnp.asarray(bias, wide)[None]
 
     def block(self, weights: Weights, index: int) -> Array:
-        """Computes u W + b with a block of H columns."""
+        """Computes u W + b [B, H] with the block `index` of H columns in the weights.
+
+        W consists of these columns of weights.input and weights.recurrent, b of the same columns of
+        weights.bias.
+        """
         columns = slice(index * self.size, (index + 1) * self.size)
         kernels = promote(weights.input, weights.recurrent)
         parts = [kernel[:, columns] for kernel in kernels]
         return self.affine(self.u, jnp.concatenate(parts), weights.bias[columns])
 
     def logits_and_value(self, weights: Weights) -> tuple[Array, Array]:
-        """Returns A(u) and V(u), for the forms with a value per feature."""
+        """Returns the attention logits A(u) and the values V(u) of `rau_step`, from u = [x, m h].
+
+        A(u) [B, H] is u W_a + b_a, and V(u) [B, H] is u W_u + b_u. With `RAUHiddenWeights` A acts
+        on a tanh layer of u, and A(u) is [B, 1] for time_causal. The forms with a value per feature
+        use it.
+        """
         if isinstance(weights, RAUWeights):
             return self.block(weights, 3), self.block(weights, 4)
         inner = jnp.tanh(self.affine(self.u, weights.hidden, weights.hidden_bias))
@@ -308,7 +356,11 @@ _FORMS: dict[str, Callable[[Any, _Inputs, bool], tuple[Array, Array]]] = {
 
 
 def check_options(attention: Any, rescale: Any, reset_after: Any) -> RAUOptions:
-    """Checks the options of a step and returns them together."""
+    """Checks the options `attention`, `rescale` and `reset_after` of `rau_step`.
+
+    Raises ValueError for an unknown attention or for rescale with "sigmoid", and TypeError for a
+    flag that is not a bool.
+    """
     if attention == "time":
         raise ValueError(
             "attention='time', the softmax over all T steps as printed, is not causal and cannot "
@@ -327,7 +379,10 @@ def check_options(attention: Any, rescale: Any, reset_after: Any) -> RAUOptions:
 def check_rau_weights(
     weights: AnyRAUWeights, xs: Any, xs_axes: str, options: RAUOptions
 ) -> tuple[int, int]:
-    """Checks type, shapes and dtypes of weights against xs [..., D]; returns (D, H)."""
+    """Checks type, shapes and dtypes of weights against xs [..., D]; returns (D, H).
+
+    xs_axes are the axes of xs, "B T D" for a sequence or "B D" for a step.
+    """
     kinds: dict[str, tuple[type[AnyRAUWeights], ...]] = {
         "concat": (RAUConcatWeights,),
         "matrix": (RAUMatrixWeights,),
@@ -374,7 +429,11 @@ def _shapes_of(
 
 
 def check_carry(name: str, carry: Carry, shape: tuple[int, int], options: RAUOptions) -> None:
-    """Raises unless the carry has the type of the attention form and the shape [B, H]."""
+    """Raises unless the carry has the type of the attention form and the shape [B, H].
+
+    shape is (B, H), and name is the name of the carry in the message. A carry of "time_causal" is a
+    `RAUTimeState`, that of another form an array.
+    """
     timed = options.attention == "time_causal"
     if timed != isinstance(carry, RAUTimeState):
         kind = "a RAUTimeState" if timed else "an array"

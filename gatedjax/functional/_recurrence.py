@@ -38,37 +38,57 @@ class Form(NamedTuple):
 
     @property
     def axis(self) -> int:
-        """Returns the axis of features inside the loop."""
+        """Returns the axis of features inside the loop: 0 for [H, B], 1 for [B, H]."""
         return 0 if self.feature_major else 1
 
     def turn(self, x: Tree) -> Tree:
-        """Turns the last two axes between [B, N] outside and the layout inside; None stays None."""
+        """Converts x [..., B, N] to the layout of the loop, or back: swaps the last two axes.
+
+        In the batch-major layout x is returned unchanged. None stays None.
+        """
         return x if x is None or not self.feature_major else jnp.swapaxes(x, -1, -2)
 
     def spread(self, x: Array) -> Array:
-        """Returns x [N] with an axis for the rows of a batch."""
+        """Returns a vector x [N] with an axis for the rows of a batch: [N, 1] or [1, N]."""
         return jnp.expand_dims(x, 1 - self.axis)
 
     def part(self, x: Array, start: int, stop: int) -> Array:
-        """Returns features start to stop of gates, or columns start to stop of a turned kernel."""
+        """Returns the features start .. stop - 1 of gates, or these columns of a turned kernel.
+
+        x has the layout of the loop.
+        """
         return lax.slice_in_dim(x, start, stop, axis=self.axis)
 
     def join(self, parts: Sequence[Array]) -> Array:
-        """Returns parts side by side in their features."""
+        """Concatenates arrays in the layout of the loop along their features."""
         return jnp.concatenate(parts, axis=self.axis)
 
     def product(self, kernel: Array, x: Array, dtype: Dtype) -> Array:
-        """Returns x times a turned kernel, accumulated and returned in dtype."""
+        """Returns x times a turned kernel, in the layout of the loop, accumulated in dtype.
+
+        kernel is `turn` of [K, N], and x has K features; the result has N features and the dtype.
+        """
         return matmul(kernel, x, dtype) if self.feature_major else matmul(x, kernel, dtype)
 
     def select(self, mask: Array | None, new: Array, old: Array | float) -> Array:
-        """Returns new where mask [B] is True and old elsewhere."""
+        """Returns `new` in the rows where mask [B] is True, and `old` elsewhere.
+
+        new and old are in the layout of the loop; old may be a number. None as the mask gives
+        `new`.
+        """
         if mask is None:
             return new
         return jnp.where(jnp.expand_dims(mask, self.axis), new, old)
 
     def split(self, goes_on: Array | None, change: Array, total: Tree) -> tuple[Array, Tree]:
         """Divides the gradient of the state before a step (see `Restarts`).
+
+        Args:
+          goes_on: bool [B], False in rows that start with a new carry at this step; None means no
+            row.
+          change: the gradient of the state before the step, in the layout of the loop.
+          total: the gradient of the carry of restarts, summed over the steps so far, with the same
+            shape.
 
         Returns:
           (change, total): the gradient of the state after the previous step, and `total` plus the
@@ -138,7 +158,10 @@ def form_for(
 
 
 def wide_of(dtype: Dtype) -> np.dtype:
-    """Returns the dtype of carries and gates: float32, or float64 for float64 inputs."""
+    """Returns the dtype of carries and gates for inputs of a dtype.
+
+    It is float32, or float64 for float64 inputs.
+    """
     return wide_dtype(dtype)
 
 
@@ -152,6 +175,8 @@ def check_weights(
 ) -> tuple[int, int]:
     """Checks the class, shapes and dtypes of weights against xs [..., D]; returns (D, H).
 
+    kind is the class of the weights, such as `GRUWeights`, and num_gates the number of blocks of H
+    columns in its kernels. xs_axes are the axes of xs, "B T D" for a sequence or "B D" for a step.
     `more_shapes` maps (D, H) to the shapes of further fields of the weights.
     """
     if not isinstance(weights, kind):
@@ -186,7 +211,11 @@ def check_weights(
 
 
 def check_width(width: int, source: str, **inputs: ArrayLike) -> None:
-    """Raises ValueError unless inputs [..., D] have the width of the weights."""
+    """Raises ValueError unless inputs [..., D] have the width of the weights.
+
+    width is that width, and source, such as "weights.input", is the name of the weights in the
+    message. The keyword of an input is its name.
+    """
     for name, array in inputs.items():
         if (got := jnp.shape(array))[-1] != width:
             raise ValueError(
@@ -196,13 +225,17 @@ def check_width(width: int, source: str, **inputs: ArrayLike) -> None:
 
 
 def check_recurrent_bias(bias: Array | None, reset_after: bool) -> None:
-    """Raises ValueError if a recurrent bias is given without reset_after."""
+    """Raises ValueError if a recurrent bias is given (not None) without reset_after."""
     fits = bias is None or reset_after
     check_that(fits, "recurrent_bias must be None unless reset_after=True", bias)
 
 
 def check_state(name: str, value: ArrayLike, shape: tuple[int, ...]) -> None:
-    """Raises unless value is a floating array of the given shape."""
+    """Raises unless value is a floating array of the given shape.
+
+    Raises ValueError for another shape, and TypeError otherwise. The message contains `name`, the
+    name of the argument.
+    """
     if isinstance(value, tuple | list):  # such as the carry of another cell
         raise TypeError(f"{name} must be an array, got {type(value).__name__}")
     check_floating(**{name: value})
@@ -210,7 +243,10 @@ def check_state(name: str, value: ArrayLike, shape: tuple[int, ...]) -> None:
 
 
 def dropout_mask(dropout: Array | None, shape: tuple[int, ...], wide: np.dtype) -> Array | None:
-    """Returns the mask of recurrent dropout in the dtype of the carry."""
+    """Checks the mask m of recurrent dropout, and returns it in `wide`, the dtype of the carry.
+
+    The mask has the given shape, (B, H). None stays None and means no dropout.
+    """
     if dropout is None:
         return None
     check_state("recurrent_dropout_mask", dropout, shape)
@@ -220,7 +256,8 @@ def dropout_mask(dropout: Array | None, shape: tuple[int, ...], wide: np.dtype) 
 def step_mask(shape: tuple[int, ...], mask: ArrayLike, lengths: ArrayLike) -> Array | None:
     """Returns the mask [B, T] from `mask` or `lengths`; at most one of them may be given.
 
-    None for both means that all steps are real. All recurrences use this function.
+    mask is bool [B, T], lengths is int [B], and shape is (B, T). None for both means that all steps
+    are real, and the result is None. All recurrences use this function.
     """
     if lengths is not None:
         if mask is not None:
@@ -237,12 +274,18 @@ def step_mask(shape: tuple[int, ...], mask: ArrayLike, lengths: ArrayLike) -> Ar
 
 
 def spread(rows: Array, like: Array) -> Array:
-    """Appends axes of size 1 to `rows` up to the rank of `like`."""
+    """Appends axes of size 1 to `rows` up to the rank of `like`.
+
+    For example, rows [B] become [B, 1, 1] for an array `like` [B, T, H].
+    """
     return jnp.expand_dims(rows, tuple(range(rows.ndim, like.ndim)))
 
 
 def real_alone(tree: Tree, mask: Array | None) -> Tree:
-    """Sets the arrays [B, T, ...] of a tree to zero where the mask is False."""
+    """Returns the tree of arrays [B, T, ...] with zeros where the mask [B, T] is False.
+
+    None as the mask means that all steps are real.
+    """
     if mask is None:
         return tree
     return jax.tree.map(lambda x: jnp.where(spread(mask, x), x, jnp.zeros((), x.dtype)), tree)
@@ -251,7 +294,7 @@ def real_alone(tree: Tree, mask: Array | None) -> Tree:
 def real_steps(
     xs: ArrayLike, mask: ArrayLike, lengths: ArrayLike = None
 ) -> tuple[Array, Array | None]:
-    """Returns xs [B, T, D] with zeros at padding, and the mask of `step_mask`.
+    """Returns xs [B, T, D] with zeros at padding, and the mask [B, T] of `step_mask`, or None.
 
     Values at padding, NaN included, then have no effect on values or gradients.
     """
@@ -269,9 +312,12 @@ def restarts(
     reverse: bool,
     check: Callable[[str, Carry], None],
 ) -> Restarts:
-    """Returns the restarts at `resets` [B, T], with the carry `reset_to`, else `initial`.
+    """Returns the `Restarts` of rows that consist of several segments.
 
-    `check(name, carry)` raises unless the carry fits the recurrence.
+    resets is bool [B, T], True at the first step of each segment; None means a single segment. A
+    segment starts with the carry `reset_to`, or with `initial` if it is None. mask is bool [B, T]
+    or None, shape is (B, T), and reverse is True for the backward direction. `check(name, carry)`
+    raises unless the carry fits the recurrence.
     """
     if reset_to is not None:
         check("reset_to", reset_to)
@@ -311,7 +357,11 @@ def time_major(x: Tree) -> Tree:
 
 
 def shift_states(states: Array, initial: Array, reverse: bool) -> Array:
-    """Returns the state before each step from the states [T, B, H] after each step, no restarts."""
+    """Returns the state before each step, [T, B, H], for rows without restarts.
+
+    states [T, B, H] are the states after each step, initial [B, H] is the carry before the first
+    step, and reverse is True if the last step comes first.
+    """
     if reverse:
         return jnp.concatenate([states, initial[None]])[1:]
     return jnp.concatenate([initial[None], states])[:-1]
@@ -320,9 +370,10 @@ def shift_states(states: Array, initial: Array, reverse: bool) -> Array:
 def state_before(
     states: Array, initial: Array, reverse: bool, goes_on: Array | None, fresh: Array | None
 ) -> Array:
-    """Returns the state [T, B, H] before each step, from the states after each step.
+    """Returns the state [T, B, H] before each step, from the states [T, B, H] after each step.
 
-    goes_on [B, T] and fresh [B, H] are the fields of `Restarts`.
+    initial is the carry [B, H] before the first step, and reverse is True if the last step comes
+    first. goes_on [B, T] and fresh [B, H] are the fields of `Restarts`, or None.
     """
     before = shift_states(states, initial, reverse)
     if goes_on is None or fresh is None:
@@ -331,17 +382,20 @@ def state_before(
 
 
 def as_outputs(states: Array, mask: Array | None, dtype: Dtype) -> Array:
-    """Returns the states [B, T, H] after each step in dtype, 0 at padding."""
+    """Returns states [B, T, H] in the given dtype, with 0 where the mask [B, T] is False.
+
+    None as the mask means that all steps are real.
+    """
     return real_alone(states.astype(dtype), mask)
 
 
 def matmul(a: Array, b: Array, dtype: Dtype) -> Array:
-    """Returns a @ b, accumulated and returned in dtype."""
+    """Returns a @ b, accumulated and returned in dtype, for any shapes of `jax.numpy.matmul`."""
     return jnp.matmul(a, b, preferred_element_type=dtype)
 
 
 def matmul_t(a: Array, b: Array, dtype: Dtype) -> Array:
-    """Returns a @ b^T, [N, K] and [B, K] to [N, B], accumulated and returned in dtype."""
+    """Returns a b^T: a [N, K] and b [B, K] give [N, B], accumulated and returned in dtype."""
     return lax.dot_general(a, b, (((1,), (1,)), ((), ())), preferred_element_type=dtype)
 
 
@@ -376,13 +430,20 @@ class GateSums:
         return tuple(self.form.part(turned, start, stop) for start, stop in self.spans)
 
     def steps(self, inputs: Array) -> Array:
-        """Returns the array [T, B, ...] that is scanned, from the inputs [T, B, D]."""
+        """Returns the array [T, B, ...] that is scanned, from the inputs [T, B, D].
+
+        It is x W [T, B, N] if the products with the inputs are formed before the loop, and the
+        inputs otherwise.
+        """
         if self.form.hoist_input:
             return matmul(inputs, self.form.turn(self.kernel), self.wide)
         return inputs
 
     def prepare(self, step: Array) -> Array:
-        """Prepares the scanned array of a step for the methods `of_input` and `of_both`."""
+        """Prepares the scanned array of a step for the methods `of_input` and `of_both`.
+
+        step is a row [B, ...] of the array of `steps`. The result is their argument x.
+        """
         if self.is_joint:
             return step
         if self.form.hoist_input:
@@ -390,17 +451,23 @@ class GateSums:
         return matmul_t(self.kernel, step, self.wide) + self.bias
 
     def of_input(self, x: Array, *, late: bool = False) -> Array:
-        """Returns x W + b."""
+        """Returns x W + b for the early or the late columns, in the layout of the loop.
+
+        x is the result of `prepare`.
+        """
         if self.is_joint:
             return self.form.product(self.kernels[late], x, self.wide) + self.biases[late]
         return self.form.part(x, *self.spans[late])
 
     def of_state(self, state: Array, *, late: bool = False) -> Array:
-        """Returns s U."""
+        """Returns s U for the early or late columns, from a state s in the layout of the loop."""
         return self.form.product(self.recurrents[late], state, self.wide)
 
     def of_both(self, x: Array, state: Array, *, late: bool = False) -> Array:
-        """Returns x W + s U + b."""
+        """Returns x W + s U + b for the early or the late columns, in the layout of the loop.
+
+        x is the result of `prepare`, and the state s is in the layout of the loop.
+        """
         if self.is_joint:
             fed = self.form.join([x, state])
             return self.form.product(self.joints[late], fed, self.wide) + self.biases[late]
@@ -408,14 +475,21 @@ class GateSums:
 
 
 def weight_gradient(inputs: Array, gates: Array, dtype: Dtype) -> Array:
-    """Returns sum_t inputs_t^T gates_t, [T,B,K] and [T,B,N] to [K,N], as one product."""
+    """Returns the gradient sum_t inputs_t^T gates_t of a kernel [K, N], as a single product.
+
+    inputs [T, B, K] are the factors of the kernel, and gates [T, B, N] are the gradients of the
+    products. The sum runs over the rows, too. It is accumulated and returned in dtype.
+    """
     return lax.dot_general(
         inputs, gates, (((0, 1), (0, 1)), ((), ())), preferred_element_type=dtype
     )
 
 
 def apply_dropout(hidden: Array, dropout: Array | None) -> Array:
-    """Returns the hidden state times the dropout mask, the input of the recurrent product."""
+    """Returns the hidden state times the dropout mask, the input of the recurrent product.
+
+    Both have the same shape, in any layout; None means no dropout.
+    """
     return hidden if dropout is None else hidden * jnp.asarray(dropout, hidden.dtype)
 
 

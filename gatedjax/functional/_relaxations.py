@@ -71,7 +71,10 @@ def gumbel_noise(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, ".
 
 @jax.custom_jvp
 def _straight_through(hard: Array, soft: Array) -> Array:
-    """Returns `hard` with the derivative of `soft`; `hard + soft - soft` would round."""
+    """Returns `hard` with the derivative of `soft`, an array of the same shape.
+
+    The values are exact, whereas `hard + soft - soft` would round.
+    """
     del soft
     return hard
 
@@ -82,25 +85,30 @@ def _straight_through_jvp(primals, tangents):
 
 
 def binarize(perturbed: Array) -> Array:
-    """Returns the hard gates [x > 0] as numbers without a gradient; NaN stays NaN.
+    """Returns the hard gates [x > 0] as 0.0 and 1.0 without a gradient; NaN stays NaN.
 
-    All hard gates of this library come from here, so that a network that diverged is noticed.
+    x = perturbed has any shape, such as the logits plus noise. All hard gates of this library come
+    from here, so that a network that diverged is noticed.
     """
     perturbed = lax.stop_gradient(perturbed)
     return jnp.where(jnp.isnan(perturbed), perturbed, (perturbed > 0).astype(perturbed.dtype))
 
 
 def divide_by_temperature(perturbed: Array, temperature: Any) -> Array:
-    """Returns perturbed / tau. Its derivative with respect to tau is 0 where it is infinite.
+    """Returns x / tau, for x = perturbed of any shape and a temperature tau.
 
-    Log-odds are infinite at padding, for example.
+    The derivative with respect to tau is 0 where x is infinite. Log-odds are infinite at padding,
+    for example.
     """
     return _divide(*promote(perturbed, temperature))
 
 
 @jax.custom_jvp
 def _divide(perturbed: Array, temperature: Array) -> Array:
-    """Divides; the derivative is custom, because a compiled `where` changed the last bit."""
+    """Returns perturbed / temperature; both have the same dtype.
+
+    The derivative is custom, because a compiled `where` changed the last bit.
+    """
     return perturbed / temperature
 
 
@@ -118,7 +126,9 @@ def relax_or_limit(
 ) -> Array:
     """Returns relax(perturbed / tau), or `limit` for a traced tau of 0 or less.
 
-    The limit has gradients of 0. The caller checks a tau that is known while tracing.
+    perturbed and limit have the same shape, and `relax` acts on each element; tau = temperature is
+    a number or a traced scalar. The limit has gradients of 0. The caller checks a tau that is known
+    while tracing.
     """
     if not is_traced(temperature):
         return relax(divide_by_temperature(perturbed, temperature))

@@ -71,7 +71,10 @@ def selection_vectors(
 
 
 def _scores(keys: Array, kernels: Array, vectors: Array) -> Float[Array, "*B N L"]:
-    """Returns the scores m in float32 or wider."""
+    """Returns the scores m = w . tanh(k W) of N words in L layers, in float32 or wider.
+
+    keys k are [*B, N, K], kernels W are [L, K, A] or [1, K, A], and vectors w are [L, A].
+    """
     kernels, vectors = kernels.astype(keys.dtype), vectors.astype(keys.dtype)
     rows = keys.reshape(-1, keys.shape[-1])
     if kernels.shape[0] == 1:

@@ -28,7 +28,11 @@ Empty = Literal["zero", "self", "all"]
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3))
 def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
-    """Computes the weights over the last axis; a score of -inf marks padding."""
+    """Computes attention weights [..., N] under hard gates; a score of -inf marks padding.
+
+    scores and gates (0 or 1) are [..., N]. `cap` bounds the exponents of the derivative, and eps is
+    added to the sum of the exponentials. The weights are 0 in a row without selected keys.
+    """
     # `cap` only affects the derivative, so the values are a plain softmax of the selected keys.
     among = _selected_scores(scores, gates)
     top = jnp.max(among, axis=-1, keepdims=True)
@@ -39,13 +43,19 @@ def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
 
 
 def _selected_scores(scores: Array, gates: Array) -> Array:
-    """Returns the scores of selected keys, else -inf; NaN where a score or a gate is NaN."""
+    """Returns the scores where the gate is above 0, else -inf; NaN where a score or a gate is NaN.
+
+    scores, gates and the result are [..., N].
+    """
     left_out = jnp.where(jnp.isnan(scores + gates), jnp.nan, -jnp.inf)
     return jnp.where(gates > 0, scores, left_out)
 
 
 def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Array, Array]:
-    """Returns weights, and their derivative by the gate of the same key at a constant sum."""
+    """Returns weights [..., N], and their derivative by the gate of the same key at a constant sum.
+
+    scores, gates, cap and eps are as for `_hard_weights`. The derivative, too, is [..., N].
+    """
     among = jnp.max(_selected_scores(scores, gates), axis=-1, keepdims=True)
     any_key = jnp.max(scores, axis=-1, keepdims=True)
     some = ~jnp.isneginf(among)
@@ -166,7 +176,12 @@ def selective_weights(
 
 
 def _fill_closed(gates: Array, keep: Array | None, empty: Empty, positions: Array | None) -> Array:
-    """Opens gates in rows that are all closed, by the rule `empty`."""
+    """Opens gates [..., Q, N] in rows that are all closed, by the rule `empty`.
+
+    With "self" the key at the position of the query opens, and with "all" each key. keep is True at
+    the keys that may be selected, or None for all. positions [Q] are the positions of the
+    queries among the keys; None means 0 .. Q - 1. Returns gates of the same shape.
+    """
     none = jnp.all(gates <= 0, axis=-1, keepdims=True)  # False in a row with a gate of NaN
     if empty == "self":
         if positions is None:
@@ -282,7 +297,15 @@ def relaxed_selective_attention(
 def attention_scores(
     query: Array, key: Array, value: Array, mask: Array | None
 ) -> tuple[Array, Array | None, Array]:
-    """Returns scores in float32 or wider, the mask with their rank, and values, 0 at padding."""
+    """Returns (scores, mask, value) of an attention, with the checks of its arguments.
+
+    query is [..., Q, H], key [..., N, H] and value [..., N, D]; mask is True at real keys, [*B, N]
+    or [*B, M, N], or None.
+
+    Returns:
+      The scores query key^T / sqrt(H) [..., Q, N] in float32 or wider; the mask [..., 1, N] with
+      their rank, or None; and the values with 0 at padding.
+    """
     check_floating(query=query, key=key, value=value)
     query, key, value = jnp.asarray(query), jnp.asarray(key), jnp.asarray(value)
     fits = query.ndim > 1 and query.ndim == key.ndim == value.ndim
@@ -298,7 +321,10 @@ def attention_scores(
 
 
 def _key_mask(mask: Array, shape: tuple[int, ...]) -> Array:
-    """Reshapes a mask [*B, N] or [*B, M, N] to [..., 1, N], with an axis of heads."""
+    """Reshapes a mask of keys, [*B, N] or [*B, M, N], to [..., 1, N] with an axis of heads.
+
+    shape is that of the keys, [*B, M, N, H].
+    """
     mask = jnp.asarray(mask)
     if mask.ndim == len(shape) - 2 and mask.ndim > 0:
         mask = mask[..., None, :]
@@ -307,7 +333,10 @@ def _key_mask(mask: Array, shape: tuple[int, ...]) -> Array:
 
 
 def weighted_values(weights: Array, value: Array) -> Array:
-    """Computes W value, summed in float32 or wider, in the dtype of value."""
+    """Computes W value [..., Q, D] from weights W [..., Q, N] and values [..., N, D].
+
+    The sum is formed in float32 or wider, and the result has the dtype of value.
+    """
     wide = wide_dtype(value)
     output = jnp.einsum(
         "...qk,...kd->...qd", weights.astype(value.dtype), value, preferred_element_type=wide

@@ -69,7 +69,11 @@ def uniform_sigmoid(
 
 
 def _odds_against(a: Array, u: Array) -> Array:
-    """Returns r = exp(-(a + L)), 0 or infinite for infinite a, not NaN."""
+    """Returns r = (1 - u) / u exp(-a), which gives the soft gate 1 / (1 + r) at tau = 1.
+
+    a are logits and u uniform numbers of the same shape. r = exp(-(a + L)) with the logistic noise
+    L = log u - log(1 - u). For an infinite a it is 0 or infinite, not NaN.
+    """
     return (1 - u) / u * jnp.exp(-a)
 
 
@@ -248,7 +252,11 @@ def mean_over_pairs(
 
 
 def _keys_of_a_query(like: Array, mask: Array | None, keys: Array | None) -> Array:
-    """Returns the mean number of keys per real query [B, 1 or M]; 1 if it is 0."""
+    """Returns the mean number of keys per real query, [B, 1] or [B, M]; 1 if it is 0.
+
+    like is [B, M, Q], mask [B, Q] is True at real queries, and keys [B, 1 or M, Q] is the number of
+    keys of each query. None means that the keys are the real positions of the mask.
+    """
     if keys is None:
         return jnp.maximum(_lengths(like, mask), 1)
     check_broadcasts(like.shape, keys=keys)
@@ -261,7 +269,11 @@ def _sum_over_keys(values: Array, mask: Array | None, pair_mask: Array | None) -
 
 
 def _zero_elsewhere(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:
-    """Sets the values of pairs that do not count to 0."""
+    """Returns values [B, M, Q, N] with 0 at pairs of a query and a key that do not count.
+
+    mask [B, N] is True at real keys, and pair_mask, see `selection_counts`, at pairs that count;
+    None means all.
+    """
     check_that(values.ndim == 4, "expected one value per pair [B, M, Q, N]", values)
     check_key_mask(mask, (values.shape[0], values.shape[-1]))
     if mask is not None:
@@ -282,7 +294,10 @@ def _mean_over_queries(values: Array, mask: Array | None) -> Array:
 
 
 def _lengths(values: Array, mask: Array | None) -> Array:
-    """Returns the number of real positions [B, 1]."""
+    """Returns the number of real positions [B, 1], as float32.
+
+    values are [B, M, N], and mask [B, N] is True at real positions; None means all N.
+    """
     rows, _, size = values.shape
     if mask is None:
         return jnp.full((rows, 1), size, jnp.float32)

@@ -98,7 +98,11 @@ def masked_softmax(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _gated_parts(scores: Array, gates: Array, axis: int) -> tuple[Array, Array]:
-    """Returns alpha = g exp(e - lse) and ratios r = exp(e - lse), with lse = log sum g exp(e)."""
+    """Returns weights alpha = g exp(e - lse) and ratios r = exp(e - lse), both like the scores.
+
+    e are the scores, g the gates, and lse = log sum g exp(e) along the axis. Both results are 0 in
+    a row of closed gates, and r is bounded to stay finite.
+    """
     is_open = gates > 0
     log_gates = jnp.log(jnp.where(is_open, gates, 1))
     # A closed gate does not hide a NaN, so that a network that diverged is noticed.

@@ -6,12 +6,15 @@ from gatedjax.functional._types import Tree
 
 
 def is_traced(value: Tree) -> bool:
-    """Returns True for a value that JAX is tracing, whose numbers are not known."""
+    """Returns True for an array that JAX is tracing, whose numbers are not known.
+
+    A tree of arrays is not searched and gives False.
+    """
     return isinstance(value, jax.core.Tracer)
 
 
 def is_known(*values: Tree) -> bool:
-    """Returns True if the numbers of all values can be read.
+    """Returns True if the numbers of all arrays in the trees `values` can be read.
 
     Traced arrays, and arrays that are partly on the devices of another process, cannot be read.
     """

@@ -26,8 +26,9 @@ def draw_conditional(
 
         z = log(1 + e^V + e^(V + a)) where b = 1,  -log(1 + e^-V + e^(-V - a)) where b = 0
 
-    V is the logistic noise. This is the formula of Tucker et al., written without a logarithm of a
-    difference.
+    a are the logits [n], b the gates [n] of 0 and 1, and V the logistic noise [n], which is
+    independent of the noise of the gates. Returns z [n], above 0 where b = 1 and at most 0 where b
+    = 0. This is the formula of Tucker et al., written without a logarithm of a difference.
     """
     # The cases b = 1 and b = 0 differ only in signs, so a single expression serves both.
     sign = 2 * gates - 1
@@ -37,7 +38,12 @@ def draw_conditional(
 def _estimate(
     objective: Objective, critic: Critic, logits: Float[Array, " n"], noise: Float[Array, "2 n"]
 ) -> Float[Array, ""]:
-    """Returns f(b) with the gradient (f(b) - c(z given b)) (b - p) + d/da (c(z) - c(z given b))."""
+    """Returns f(b) with the gradient (f(b) - c(z given b)) (b - p) + d/da (c(z) - c(z given b)).
+
+    f is the objective, c the critic, a the logits [n] and p = sigmoid(a). The first row of the
+    noise gives z and b = [z > 0], the second gives z given b, see `draw_conditional`. Returns a
+    scalar; JAX differentiates it with respect to the logits.
+    """
     # The outer derivative is attached to the value, so it need not pass through the inner one.
     noise, fixed = noise.astype(logits.dtype), jax.lax.stop_gradient(logits)
     gates = draw_gates(fixed, noise[0])
@@ -55,9 +61,11 @@ def _estimate(
 
 
 def _make_finite(critic: Critic) -> Critic:
-    """Returns a critic that replaces infinite numbers by 0 if `critic` is not finite at them.
+    """Returns a critic that is finite at infinite perturbed logits.
 
-    Any function of z is a control variate, so the estimate stays unbiased.
+    A critic c maps perturbed logits z [n] to a scalar, see `Relax`. The returned critic computes
+    c(z), and where c or its gradient is not finite it computes c with 0 in place of the infinite
+    entries of z. Any function of z is a control variate, so the estimate stays unbiased.
     """
 
     def finite_critic(z: Float[Array, " n"]) -> Float[Array, ""]:
@@ -103,13 +111,16 @@ class Relax:
         return f"Relax({getattr(self.critic, '__name__', type(self.critic).__name__)})"
 
     def evaluations(self, n: int) -> int:
-        """Returns 1, because the evaluations of the critic do not count."""
+        """Returns 1 for any number n of gates, because evaluations of the critic do not count."""
         return 1
 
     def surrogate(
         self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
     ) -> Float[Array, ""]:
-        """Returns f(b), with the estimate as its gradient."""
+        """Returns the loss f(b) of a draw, with the estimate as its gradient by the logits.
+
+        The arguments are as for `Estimator.surrogate`, with two rows of noise.
+        """
         return _estimate(objective, _make_finite(self.critic), logits, noise)
 
 
@@ -143,13 +154,16 @@ class Rebar:
         check_positive(tau=self.tau)
 
     def evaluations(self, n: int) -> int:
-        """Returns 3: the loss is evaluated at the draw and at two relaxations."""
+        """Returns 3 for any number n of gates: the loss of the draw and of two relaxations."""
         return 3
 
     def surrogate(
         self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
     ) -> Float[Array, ""]:
-        """Returns f(b), with the estimate as its gradient."""
+        """Returns the loss f(b) of a draw, with the estimate as its gradient by the logits.
+
+        The arguments are as for `Estimator.surrogate`, with two rows of noise.
+        """
 
         def critic(perturbed):
             # The relaxed loss is a control variate for the logits. The other arguments of the loss

@@ -51,7 +51,13 @@ class Truth(NamedTuple):
 
 
 class _CheckedTruth(NamedTuple):
-    """A `Truth`, and the code of a pattern with a loss that is not finite, or -1."""
+    """A `Truth`, and whether all losses are finite.
+
+    Attributes:
+      truth: the exact properties of the loss.
+      bad: the code of the first pattern with a loss that is not finite, or -1. Bit r of a code is
+        the r-th real gate.
+    """
 
     truth: Truth
     bad: Int[Array, ""]
@@ -70,7 +76,11 @@ def _compute_truth(
     chunks: int,
     draws: int,
 ) -> _CheckedTruth:
-    """Computes the `Truth`, and the code of a pattern with a loss that is not finite."""
+    """Computes the `Truth`, and the code of a pattern with a loss that is not finite.
+
+    loss, logits, args, key, temperature and draws are as for `enumerate`; the mask is an array,
+    `bits` is the number of gates that are enumerated, and `chunks` is a power of 2.
+    """
     objective = Objective(loss, args, logits.dtype)
     wide = jnp.where(mask, logits, -jnp.inf).astype(wide_dtype(logits))
     # q is not computed as 1 - p, which rounds to 0 where p is near 1.
@@ -108,7 +118,10 @@ def _average_relaxed(
     temperature: ArrayLike,
     draws: int,
 ) -> Float[Array, ""]:
-    """Averages the loss over draws of Gumbel-sigmoid gates."""
+    """Returns the mean loss of `draws` draws of Gumbel-sigmoid gates [n] at a temperature.
+
+    The loss is the objective, and the logits are [n], -inf at masked gates.
+    """
 
     def evaluate(key):
         noise = logistic_noise(key, logits.shape)
@@ -184,7 +197,11 @@ def enumerate(
 def _refuse(
     loss: Loss, logits: ArrayLike, mask: ArrayLike, args: tuple[Any, ...], code: int, bits: int
 ) -> None:
-    """Raises ValueError with the pattern of a code and its loss, which is not finite."""
+    """Raises ValueError with the pattern of a code and its loss, which is not finite.
+
+    loss, logits, mask and args are as for `enumerate`. code is an integer in [0, 2^bits) whose
+    bit r is the r-th real gate, and bits is the number of gates that are enumerated.
+    """
     gates = decode_pattern(jnp.int32(code), assign_bits(jnp.asarray(mask), bits))
     value = Objective(loss, args, jnp.result_type(logits))(gates)
     pattern_values = np.asarray(gates).astype(int).tolist()
@@ -220,13 +237,16 @@ class Enumerate:
     rows: ClassVar[int] = 0
 
     def evaluations(self, n: int) -> int:
-        """Returns 2^n."""
+        """Returns 2^n, the number of patterns of n gates."""
         return 1 << n
 
     def surrogate(
         self, objective: Objective, logits: Float[Array, " n"], noise: Float[Array, "rows n"]
     ) -> Float[Array, ""]:
-        """Returns E f(b), with its exact gradient."""
+        """Returns the expected loss E f(b), with its exact gradient.
+
+        The arguments are as for `Estimator.surrogate`; the noise has no rows and is not used.
+        """
         bits = logits.shape[0]
         check_known(bits)
         chunks = count_chunks(bits, self.chunks, logits.dtype.itemsize)

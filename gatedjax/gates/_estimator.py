@@ -19,7 +19,12 @@ Values: TypeAlias = Float[Array, " k"]
 
 
 def draw_gates(logits: Float[Array, " n"], noise: Float[Array, "*k n"]) -> Float[Array, "*k n"]:
-    """Draws b = [a + L > 0], like `functional.sample_gates`; the gate of a NaN is NaN."""
+    """Draws hard gates b = [a + L > 0], like `functional.sample_gates`.
+
+    a are the logits [n] and L is logistic noise [n], or [k, n] for k draws. Returns gates of 0 and
+    1 with the shape of the noise and the dtype of the logits. The gate is NaN where the logit or
+    the noise is NaN.
+    """
     perturbed = jnp.add(*promote(jnp.broadcast_to(logits, noise.shape), noise))
     return binarize(perturbed).astype(logits.dtype)
 
@@ -28,12 +33,15 @@ def draw_gates(logits: Float[Array, " n"], noise: Float[Array, "*k n"]) -> Float
 class Estimator(Protocol):
     """An estimator of the gradient of an expected loss: a frozen, hashable dataclass.
 
+    The loss f(b) depends on n gates b_i ~ Bernoulli(sigmoid(a_i)), and the gradient of E f(b) is
+    with respect to the logits a.
+
         >>> from gatedjax.gates import ARM
         >>> isinstance(ARM(), Estimator), ARM().unbiased, ARM().evaluations(5)
         (True, True, 2)
 
-    An object with these five members needs no base class. `Pathwise` and `ByValues` define most of
-    them.
+    An object with the five members `unbiased`, `needs_gradient`, `rows`, `evaluations` and
+    `surrogate` needs no base class. `Pathwise` and `ByValues` define most of them.
     """
 
     @property
@@ -46,7 +54,7 @@ class Estimator(Protocol):
 
     @property
     def rows(self) -> int:
-        """The number of rows of logistic noise that an estimate needs."""
+        """The number of rows of logistic noise [rows, n] that an estimate needs."""
 
     def evaluations(self, n: int) -> int:
         """Returns the number of evaluations of the loss per estimate, for n gates."""
@@ -86,14 +94,20 @@ class Pathwise(Estimator, Protocol):
 
     @abc.abstractmethod
     def gates(self, logits: Float[Array, "*n"], noise: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        """Returns the gates, in [0, 1], with the derivative that the estimator gives them."""
+        """Computes the gates, in [0, 1], with the derivative that the estimator gives them.
+
+        The logits a, the logistic noise and the gates have the same shape, which may be any.
+        """
 
     def evaluations(self, n: int) -> int:
-        """Returns 1, the number of evaluations of the loss."""
+        """Returns 1 for any number n of gates, the number of evaluations of the loss."""
         return 1
 
     def surrogate(self, objective: Objective, logits: PerGate, noise: Noise) -> Float[Array, ""]:
-        """Returns the loss at the gates, differentiated through them."""
+        """Returns the loss at the gates, a scalar that JAX differentiates through the gates.
+
+        The arguments are as for `Estimator.surrogate`.
+        """
         return objective(self.gates(logits, noise[0] if self.rows else noise))
 
 
@@ -103,7 +117,8 @@ class ByValues(Estimator, Protocol):
 
     A subclass defines `gradient`, and `patterns` unless the patterns are independent draws. The
     value of the estimate is the mean loss of the first `live` patterns; None means all patterns.
-    The other patterns are evaluated without derivatives.
+    The other patterns are evaluated without derivatives with respect to the other arguments of the
+    loss.
 
         >>> class Score(ByValues):
         ...     def gradient(self, logits, noise, patterns, values):
@@ -119,10 +134,10 @@ class ByValues(Estimator, Protocol):
     live: ClassVar[int | None] = None
 
     def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
-        """Returns the patterns of 0 and 1 at which the loss is evaluated.
+        """Returns the k patterns [k, n] of 0 and 1 at which the loss is evaluated.
 
-        The default is a draw for each row of noise. In a subclass, too, the first pattern must be
-        the draw of the first row.
+        logits are [n] and noise is logistic noise [rows, n]. The default is a draw for each row of
+        noise. In a subclass, too, the first pattern must be the draw of the first row.
         """
         return draw_gates(logits, noise)
 
@@ -130,16 +145,23 @@ class ByValues(Estimator, Protocol):
     def gradient(
         self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
     ) -> PerGate:
-        """Returns the estimate of the gradient from the losses of the patterns."""
+        """Returns the estimate of the gradient [n] from the losses of the patterns.
+
+        logits are [n], noise is [rows, n], patterns are the result [k, n] of `patterns`, and values
+        are their losses [k].
+        """
 
     def evaluations(self, n: int) -> int:
-        """Returns the number of patterns."""
+        """Returns the number k of patterns for n gates."""
         # Shapes determine the number of patterns, so no pattern is computed.
         shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((n,), (self.rows, n))]
         return jax.eval_shape(self.patterns, *shapes).shape[0]
 
     def surrogate(self, objective: Objective, logits: PerGate, noise: Noise) -> Float[Array, ""]:
-        """Returns the mean loss of the first patterns, with `gradient` as its derivative."""
+        """Returns the mean loss of the first `live` patterns, with `gradient` as its derivative.
+
+        The arguments are as for `Estimator.surrogate`.
+        """
         patterns = self.patterns(logits, noise)
         first = patterns[: self.live]
         # Only the first patterns have derivatives. All later patterns are evaluated as constants.

@@ -40,7 +40,11 @@ class BitLayout(NamedTuple):
 
 
 def assign_bits(mask: Bool[Array, " n"], bits: int) -> BitLayout:
-    """Assigns the bits of a code to the real gates, in their order."""
+    """Assigns the bits of a code to the real gates, in their order.
+
+    The mask is True at real gates, and bits is the number of bits: at least the number of real
+    gates.
+    """
     # A masked gate before the first real gate would have the rank -1.
     rank = jnp.maximum(jnp.cumsum(mask) - 1, 0)
     # The size is static, because under `jit` a shape cannot depend on the mask.
@@ -49,12 +53,18 @@ def assign_bits(mask: Bool[Array, " n"], bits: int) -> BitLayout:
 
 
 def decode_pattern(code: Int[Array, ""], layout: BitLayout) -> Bool[Array, " n"]:
-    """Returns the pattern of a code; False at masked gates."""
+    """Returns the pattern [n] of a code: True at open gates, False at closed and at masked gates.
+
+    The code is an integer in [0, 2^bits) whose bit r is the r-th real gate of the layout.
+    """
     return ((code >> layout.rank.astype(code.dtype)) & 1).astype(bool) & layout.real
 
 
 def check_known(n: object) -> None:
-    """Raises ValueError for a number of gates that `jax.export` leaves open."""
+    """Raises ValueError unless the number n of gates is an int.
+
+    `jax.export` may leave it open, and then it is a symbol.
+    """
     if not isinstance(n, int):
         raise ValueError(
             f"logits must have a number n of gates that is known while tracing, got shape ({n},): "
@@ -63,7 +73,12 @@ def check_known(n: object) -> None:
 
 
 def count_chunks(bits: int, chunks: int | None, itemsize: int = 4) -> int:
-    """Returns the number of chunks, a power of 2; raises ValueError for too many patterns."""
+    """Returns the number of chunks, a power of 2; raises ValueError for too many patterns.
+
+    bits is the number of gates, so that there are 2^bits patterns. chunks is the number that the
+    caller asks for; None means chunks of at most 4096 patterns. itemsize is the number of bytes of
+    a loss, for the message.
+    """
     if chunks is not None and chunks < 1:
         raise ValueError(f"chunks must be at least 1, got {chunks}")
     if bits > _INDEX_BITS or (bits > LARGEST and chunks is None):
@@ -79,10 +94,11 @@ def count_chunks(bits: int, chunks: int | None, itemsize: int = 4) -> int:
 def compute_losses(
     objective: Objective, layout: BitLayout, bits: int, chunks: int
 ) -> Float[Array, " patterns"]:
-    """Computes the losses of all codes, one chunk after the other.
+    """Computes the losses [2^bits] of all codes in their order, one chunk after the other.
 
-    Each chunk is a checkpoint, so a gradient computes the intermediate values of a chunk again
-    instead of storing them.
+    The objective is the loss of a pattern, layout maps codes to patterns, and `chunks` is the
+    number of chunks, a power of 2. Each chunk is a checkpoint, so a gradient computes the
+    intermediate values of a chunk again instead of storing them.
     """
     size = (1 << bits) // chunks
 
@@ -99,7 +115,10 @@ def compute_losses(
 
 
 def _weigh_patterns(probability: Float[Array, " bits"]) -> Float[Array, " patterns"]:
-    """Computes P(b) for all codes."""
+    """Computes the probabilities P(b) [2^bits] of all patterns, in the order of their codes.
+
+    probability is the open probability of the gate of each bit.
+    """
     # Each bit doubles the vector. The new bit is the highest so far: its half with value 1 comes
     # last, in the order of the codes.
     weights = jnp.ones(1, probability.dtype)
@@ -114,7 +133,9 @@ def contract(
 ) -> Float[Array, ""]:
     """Computes sum_b P(b) values_b over independent gates.
 
-    For numbers that are not probabilities the result is the multilinear extension of the values.
+    values [2^bits] are in the order of the codes, and probability is the open probability of the
+    gate of each bit. For numbers that are not probabilities the result is the multilinear extension
+    of the values.
     """
     low = probability.shape[0] // 2
     upper, lower = _weigh_patterns(probability[low:]), _weigh_patterns(probability[:low])

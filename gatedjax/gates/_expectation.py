@@ -20,7 +20,10 @@ from gatedjax.gates._objective import Loss, Objective, has_derivative
 
 
 def check_row(logits: ArrayLike, mask: ArrayLike) -> None:
-    """Raises unless logits [n] have a floating dtype and the mask, if there is one, fits them."""
+    """Raises unless logits [n] have a floating dtype and the mask is a bool [n] or None.
+
+    Raises TypeError for another dtype and ValueError for another shape.
+    """
     check_floating(logits=logits)
     check_that(jnp.ndim(logits) == 1, "logits must have shape [n] (vmap adds axes)", logits)
     check_same_shape(logits=logits, mask=mask)
@@ -28,15 +31,19 @@ def check_row(logits: ArrayLike, mask: ArrayLike) -> None:
 
 
 def mask_logits(logits: ArrayLike, mask: ArrayLike) -> Float[Array, " n"]:
-    """Checks the logits and returns them, with -inf where the mask is False."""
+    """Checks the logits [n] and returns them, with -inf where the mask is False.
+
+    The mask is a bool [n], True at real gates, or None for all.
+    """
     check_row(logits, mask)
     return jnp.asarray(logits) if mask is None else jnp.where(mask, logits, -jnp.inf)
 
 
 def draw_noise_rows(key: Key[Array, ""], rows: int, n: int) -> Float[Array, "rows n"]:
-    """Draws rows of logistic noise.
+    """Draws rows of standard logistic noise for n gates.
 
     A single row is `logistic_noise` of the key itself, so that it gives the draw of `sample_gates`.
+    Several rows have different keys derived from it.
     """
     if rows == 1:
         return logistic_noise(key, (n,))[None]

@@ -283,14 +283,19 @@ def hard_top_k(
 
 
 def _check_arguments(scores: ArrayLike, mask: ArrayLike, axis: int) -> int:
-    """Checks the arguments; returns the axis counted from the left."""
+    """Checks the arguments of a map, see `sparsemax`; returns the axis counted from the left."""
     check_floating(scores=scores)
     check_mask(mask, jnp.shape(scores))
     return check_axis(axis, jnp.ndim(scores))
 
 
 def _move_axis_last(scores: ArrayLike, mask: ArrayLike, axis: int) -> tuple[Array, Array]:
-    """Returns the scores in float32 or wider and the mask of finite ones, with the axis last."""
+    """Returns the scores in float32 or wider and the mask of finite ones, with the axis last.
+
+    scores have any shape, and mask, True at real positions, broadcasts to it; None means all. In
+    the two results, which have one shape, the scores are 0 where the mask is False: at padding and
+    at scores of -inf.
+    """
     z = jnp.asarray(scores, wide_dtype(scores))
     keep = ~jnp.isneginf(z)
     if mask is not None:
@@ -299,12 +304,17 @@ def _move_axis_last(scores: ArrayLike, mask: ArrayLike, axis: int) -> tuple[Arra
 
 
 def _move_axis_back(rows: Array, scores: ArrayLike, axis: int) -> Array:
-    """Moves the last axis back to `axis` and casts to the dtype of the scores."""
+    """Moves the last axis of `rows` back to `axis`, and casts to the dtype of the scores."""
     return jnp.moveaxis(rows, -1, axis).astype(jnp.result_type(scores))
 
 
 def _align_with_rows(name: str, value: ArrayLike, scores: ArrayLike, axis: int) -> Array:
-    """Returns a number, or an array with one value per row and the axis last, in the wide dtype."""
+    """Returns a parameter of the rows as a scalar, or as [..., 1] with `axis` moved to the end.
+
+    The value is a number, or an array that broadcasts to the shape of the scores with size 1 at the
+    axis. The result is float32 or wider. `name` is the name of the parameter in the message of an
+    error.
+    """
     if jnp.ndim(value) == 0:
         return jnp.asarray(value, wide_dtype(scores))
     shape = list(jnp.shape(scores))
@@ -314,7 +324,10 @@ def _align_with_rows(name: str, value: ArrayLike, scores: ArrayLike, axis: int) 
 
 
 def _check_counts(k: ArrayLike, scores: ArrayLike, axis: int) -> Array:
-    """Returns k per row; raises ValueError if a known k is outside [0, n]."""
+    """Returns k per row, a scalar or [..., 1]; raises ValueError if a known k is outside [0, n].
+
+    k is a number, or an array with an entry for each row of the scores; n is the size of the axis.
+    """
     size = jnp.shape(scores)[axis]
     # A size that `jax.export` leaves open is not known; k is then clipped at run time.
     most = size if isinstance(size, int) else np.inf
@@ -324,7 +337,10 @@ def _check_counts(k: ArrayLike, scores: ArrayLike, axis: int) -> Array:
 
 
 def _find_top(z: Array, keep: Array) -> Array:
-    """Returns the largest real score of each row as a constant; 0 in rows without any."""
+    """Returns the largest real score of each row [..., 1] as a constant; 0 in rows without any.
+
+    z are scores [..., n], and keep is True at real positions.
+    """
     top = jnp.max(z, axis=-1, keepdims=True, where=keep, initial=-jnp.inf)
     return lax.stop_gradient(jnp.where(jnp.isneginf(top), 0, top))
 
@@ -332,7 +348,12 @@ def _find_top(z: Array, keep: Array) -> Array:
 def _map_to_simplex(
     family: Family, scores: ArrayLike, mask: ArrayLike, axis: int, a: Array | None
 ) -> Array:
-    """Returns phi(z - theta) with sum 1 along the axis, with the derivative of the family."""
+    """Returns phi(z - theta) with sum 1 along the axis, with the derivative of the family.
+
+    phi is the function of the family, z are the scores, theta is the threshold of a row, and a is
+    the parameter of phi, a scalar, [..., 1] or None. The gates have the shape and the dtype of the
+    scores.
+    """
     rows, keep = _move_axis_last(scores, mask, axis)
     # A score of +inf has no projection; its row becomes NaN, as with softmax.
     is_lost = _find_lost_rows(jnp.where(jnp.isposinf(rows), jnp.nan, rows), keep, a)
@@ -359,7 +380,13 @@ def _map_to_sum(
     scores: ArrayLike,
     axis: int,
 ) -> Array:
-    """Returns phi((z - theta) / tau) with sum k; all 1 in rows with at most k real positions."""
+    """Returns phi((z - theta) / tau) with sum k; all 1 in rows with at most k real positions.
+
+    phi is the function of the family, and theta is the threshold of a row. z are scores [..., n]
+    with the axis last, and keep is True at real positions. k and tau (None for a family without a
+    temperature) are scalars or [..., 1]. The gates have the shape and the dtype of `scores`, with
+    `axis` moved back.
+    """
     unclipped, is_lost = z, _find_lost_rows(z, keep, k, tau)
     z = jnp.where(is_lost, 0, z)
     count = jnp.sum(keep, axis=-1, keepdims=True, dtype=z.dtype)
@@ -398,7 +425,10 @@ def _map_to_sum(
 
 
 def _find_nearest(z: Array, keep: Array, theta: Array) -> Array:
-    """Returns the real score nearest to theta in each row; theta in rows without one."""
+    """Returns the real score nearest to theta [..., 1] in each row; theta in rows without one.
+
+    z are scores [..., n], and keep is True at real positions; the result is [..., 1].
+    """
     above = jnp.min(z, axis=-1, keepdims=True, where=keep & (z >= theta), initial=jnp.inf)
     below = jnp.max(z, axis=-1, keepdims=True, where=keep & (z <= theta), initial=-jnp.inf)
     nearest = jnp.where(above - theta < theta - below, above, below)
@@ -406,7 +436,11 @@ def _find_nearest(z: Array, keep: Array, theta: Array) -> Array:
 
 
 def _find_lost_rows(z: Array, keep: Array, *parameters: Array | None) -> Array:
-    """Returns True at the real positions of rows with a NaN in real scores or parameters."""
+    """Returns True at the real positions of rows with a NaN in real scores or parameters.
+
+    z are scores [..., n], keep is True at real positions, and parameters are [..., 1], scalars or
+    None. The result is [..., n].
+    """
     is_lost = jnp.any(keep & jnp.isnan(z), axis=-1, keepdims=True)
     for parameter in parameters:
         is_lost = is_lost if parameter is None else is_lost | jnp.isnan(parameter)
@@ -416,13 +450,18 @@ def _find_lost_rows(z: Array, keep: Array, *parameters: Array | None) -> Array:
 def _show_lost_rows(gates: Array, z: Array, is_lost: Array) -> Array:
     """Returns the gates, with values and gradients of NaN where `is_lost` is True.
 
-    Without this a row with a NaN would get closed gates, because comparisons with NaN are False.
+    gates, the scores z and is_lost are [..., n]. Without this a row with a NaN would get closed
+    gates, because comparisons with NaN are False.
     """
     return (gates + jnp.where(is_lost, z, 0)) * jnp.where(is_lost, jnp.nan, 1.0)
 
 
 def _open_best(z: Array, keep: Array, k: Array) -> Array:
-    """Returns `_select_best` as numbers without a gradient; rows with a NaN are NaN."""
+    """Returns 1 at the k best real positions of each row, else 0; rows with a NaN are NaN.
+
+    z are scores [..., n], keep is True at real positions, and k is a scalar or [..., 1]. The result
+    has no gradient.
+    """
     z, k = lax.stop_gradient((z, k))
     return jnp.where(_find_lost_rows(z, keep, k), jnp.nan, _select_best(z, keep, k).astype(z.dtype))
 
@@ -430,8 +469,9 @@ def _open_best(z: Array, keep: Array, k: Array) -> Array:
 def _select_best(z: Array, keep: Array, k: Array) -> Array:
     """Returns True at the k best real positions of each row; the first of equal scores win.
 
-    The k-th largest score is found bit by bit from the highest bit, which is faster under XLA on a
-    CPU than sorting.
+    z [..., n] are scores, keep is True at real positions, and k is a scalar or [..., 1]. The k-th
+    largest score is found bit by bit from the highest bit, which is faster under XLA on a CPU than
+    sorting.
     """
     bits = 8 * z.dtype.itemsize
     unsigned = jnp.dtype(f"uint{bits}")

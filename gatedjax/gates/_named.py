@@ -34,12 +34,16 @@ OLD_NAMES: dict[str, dict[str, EstimatorName]] = {
 
 
 def current_name(option: Literal["relax", "selector"], name: str) -> Any:
-    """Returns the current name for an older name in an option; current names are unchanged."""
+    """Returns the current name of an estimator for an older name; other names are unchanged.
+
+    option is the option with the name: "relax" of GA-Net, where "soft" and "straight_through" are
+    older names, or "selector" of SSAN, where "st", "soft" and "expect" are.
+    """
     return OLD_NAMES[option].get(name, name)
 
 
 def takes_temperature(name: EstimatorName) -> bool:
-    """Returns True if the estimator of that name has a temperature."""
+    """Returns True if the estimator of that name, such as "rebar", has a temperature tau."""
     return any(field.name == "tau" for field in dataclasses.fields(KINDS[name]))
 
 

@@ -38,6 +38,8 @@ class Objective:
     def __call__(self, gates: Float[Array, " n"]) -> Float[Array, ""]:
         """Returns the loss of a pattern in float32 or wider, also if it is an integer or a bool.
 
+        gates [n] are the pattern, or soft gates.
+
         Raises:
           ValueError: if the loss is not a scalar.
           TypeError: if the loss is complex.

@@ -16,7 +16,7 @@ from gatedjax.gates._slopes import attach_slope
 
 @dataclasses.dataclass(frozen=True)
 class _Tempered(Pathwise):
-    """An estimator with a temperature tau."""
+    """An estimator with a temperature tau > 0, which may be traced."""
 
     tau: float | Float[Array, ""] = 0.5
 
@@ -44,7 +44,7 @@ class SoftGumbel(_Tempered):
     """
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Returns the soft gates s."""
+        """Returns the soft gates s = sigmoid((a + L) / tau), for logits a and logistic noise L."""
         return gumbel_sigmoid(logits, noise, temperature=self.tau)
 
 
@@ -69,7 +69,10 @@ class STGumbel(_Tempered):
     hard: ClassVar[bool] = True
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Returns the hard gates b with the derivatives of s."""
+        """Returns the hard gates b = [a + L > 0] with the derivative of s = sigmoid((a + L) / tau).
+
+        a are the logits and L is logistic noise.
+        """
         return gumbel_sigmoid(logits, noise, temperature=self.tau, straight_through=True)
 
 
@@ -94,7 +97,10 @@ class StraightThrough(Pathwise):
     hard: ClassVar[bool] = True
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Returns the hard gates b with the derivative p (1 - p)."""
+        """Returns the hard gates b = [a + L > 0] with the derivative p (1 - p), p = sigmoid(a).
+
+        a are the logits and L is logistic noise.
+        """
         p = jax.nn.sigmoid(logits)
         hard = binarize(jnp.add(*promote(logits, noise))).astype(logits.dtype)
         # sigmoid(-a) keeps the digits of 1 - p where p is near 1.
@@ -121,7 +127,10 @@ class ReinMax(Pathwise):
     hard: ClassVar[bool] = True
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Returns the hard gates b; the derivative is half the probability of the other value."""
+        """Returns the hard gates b = [a + L > 0]; the derivative is half the probability of 1 - b.
+
+        a are the logits and L is logistic noise.
+        """
         hard = binarize(jnp.add(*promote(logits, noise))).astype(logits.dtype)
         return attach_slope(hard, logits, jax.nn.sigmoid(jnp.where(hard > 0, -logits, logits)) / 2)
 
@@ -145,5 +154,5 @@ class MeanField(Pathwise):
     rows: ClassVar[int] = 0
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Returns the open probabilities p, which do not depend on the noise."""
+        """Returns the open probabilities p = sigmoid(a) of the logits a; the noise is not used."""
         return jax.nn.sigmoid(logits)

@@ -37,8 +37,8 @@ _ROUNDINGS, _LEAST = 16, 1e-12
 def standard_estimators(tau: float = 0.5) -> tuple[Estimator, ...]:
     """Returns the estimators that need no function or other input, with the temperature tau.
 
-    `Relax` is left out because its quality is that of its critic, and `Enumerate` because it is
-    exact.
+    The order is that of the rows of a table. `LeaveOneOut` appears with 2 and with 4 draws. `Relax`
+    is left out because its quality is that of its critic, and `Enumerate` because it is exact.
     """
     return (
         SoftGumbel(tau), STGumbel(tau), StraightThrough(), ReinMax(), MeanField(), HardConcrete(),
@@ -64,19 +64,28 @@ class Sample(NamedTuple):
 
 
 class _Columns:
-    """The columns that `Row` and `Measure` share."""
+    """The columns that `Row` and `Measure` share.
+
+    Attributes:
+      estimator: the estimator.
+      z: the number of standard deviations of its bias.
+    """
 
     estimator: Estimator
     z: float
 
     @property
     def shown_biased(self) -> bool:
-        """True if z is above 4."""
+        """True if z is above 4, so that the data show a bias."""
         return self.z > SHOWN
 
     @property
     def title(self) -> str:
-        """The class of the estimator, with its temperature, number of draws and changed options."""
+        """The class of the estimator and its options, such as "LeaveOneOut(k=2)".
+
+        The options are the temperature, the number of draws and all that differ from their
+        defaults.
+        """
         estimator: Any = self.estimator
         options = [
             f"{field.name}={value:.3g}"
@@ -90,7 +99,10 @@ class _Columns:
         return type(estimator).__name__ + (f"({', '.join(options)})" if options else "")
 
     def record(self) -> Json:
-        """Returns the row as a dict for JSON."""
+        """Returns the fields of the row, "unbiased" and "shown_biased" as a dict for JSON.
+
+        "estimator" is the `repr` of the estimator, and arrays are lists.
+        """
         row: Any = self
         names = [field.name for field in dataclasses.fields(row) if field.name != "estimator"]
         return {
@@ -131,7 +143,7 @@ class Row(_Columns):
 
     @property
     def error(self) -> float:
-        """The norm of the standard errors."""
+        """The norm over gates of the standard errors of the bias."""
         return float(np.linalg.norm(self.standard_error))
 
 
@@ -194,12 +206,12 @@ class Report:
         return estimator_table(self.rows)
 
     def records(self) -> list[Json]:
-        """Returns the rows as dicts for JSON."""
+        """Returns the rows as dicts for JSON, in their order, with the fields of `Row`."""
         return [row.record() for row in self.rows]
 
 
 def estimator_table(rows: Sequence[Row] | Sequence[Measure]) -> str:
-    """Returns a Markdown table with a row for each estimator."""
+    """Returns a Markdown table with a line for each row, that is, for each estimator."""
     heads = [
         "estimator", "unbiased", "bias", "+-", "z", "shown biased", "variance", "MSE", "cosine",
         "evaluations", "MSE x evaluations",
@@ -227,7 +239,11 @@ def estimate_gradients(
     args: tuple[Any, ...],
     mask: Bool[Array, " n"] | None,
 ) -> Float[Array, "draws n"]:
-    """Computes an estimate of the gradient for each key."""
+    """Computes an estimate of the gradient [n] for each key.
+
+    loss(gates, *args) is the loss, logits a are [n], and the mask is True at real gates; None means
+    all.
+    """
     gradient = jax.grad(expectation(loss, estimator))
 
     def estimate(key):
@@ -237,7 +253,10 @@ def estimate_gradients(
 
 
 def rounding_tolerance(size: float, dtype: Dtype) -> float:
-    """Returns the difference between gradients of a loss of this size that counts as rounding."""
+    """Returns the difference between gradients of a loss of this size that counts as rounding.
+
+    size is the magnitude of the losses, and dtype that of the logits.
+    """
     return size * max(_LEAST, _ROUNDINGS * float(jnp.finfo(dtype).eps))
 
 
@@ -303,7 +322,10 @@ def report(
 
 
 def _measure_distances(estimates: np.ndarray, exact: np.ndarray) -> tuple[float, float]:
-    """Computes the mean squared distance and the mean cosine of estimates and the gradient."""
+    """Computes the mean squared distance and the mean cosine of estimates and the gradient.
+
+    estimates are [draws, n], and exact is the exact gradient [n]. Returns (distance, cosine).
+    """
     mse = float(np.mean(np.sum((estimates - exact) ** 2, axis=1)))
     lengths = np.linalg.norm(estimates, axis=1) * np.linalg.norm(exact)
     # An estimate of 0 has no direction and counts with a cosine of 0.
@@ -314,7 +336,11 @@ def _measure_distances(estimates: np.ndarray, exact: np.ndarray) -> tuple[float,
 def _make_row(
     estimator: Estimator, estimates: np.ndarray, exact: np.ndarray, rounding: float
 ) -> Row:
-    """Computes the row of an estimator from its gradients [draws, n]."""
+    """Computes the `Row` of an estimator from its estimates of the gradient [draws, n].
+
+    exact is the exact gradient [n], and rounding is the difference between gradients that counts as
+    rounding.
+    """
     with np.errstate(all="ignore"):  # Gradients may be infinite.
         bias = np.mean(estimates, axis=0) - exact
         variances = np.var(estimates, axis=0, ddof=1)
@@ -340,8 +366,9 @@ def _make_row(
 def summarize(estimator: Estimator, samples: Iterable[Sample]) -> Measure:
     """Computes the means of an estimator over texts, and the z of its bias.
 
-    Let b be the mean error of N draws, S their covariance and r the rounding. For an unbiased
-    estimator sum_x |b_x|^2 is approximately a scaled chi-square with the mean and the variance
+    samples has a `Sample` for each text x. Let b_x be the mean error of N draws, S_x their
+    covariance, n the number of gates and r the rounding. For an unbiased estimator sum_x |b_x|^2 is
+    approximately a scaled chi-square with the mean and the variance
 
         sum_x tr(S_x) / N + n r^2,   2 sum_x tr(S_x^2) / N^2 + n r^4
 
@@ -386,7 +413,10 @@ def summarize(estimator: Estimator, samples: Iterable[Sample]) -> Measure:
 
 
 def _convert_to_normal(square: float, mean: float, variance: float) -> float:
-    """Converts a value of a scaled chi-square variable to a standard normal number."""
+    """Converts a value of a scaled chi-square variable to a standard normal number.
+
+    square is the value; mean and variance belong to the variable.
+    """
     if square == 0:
         return 0.0
     part = variance / (9 * mean**2)  # 2 / (9 k), with k = 2 mean^2 / variance

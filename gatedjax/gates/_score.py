@@ -12,12 +12,15 @@ from gatedjax.gates._estimator import ByValues, Noise, Patterns, PerGate, Values
 
 
 def _multiply(values: Array, weights: Array) -> Array:
-    """Multiplies values of the loss with weights, which may have another dtype."""
+    """Multiplies losses and weights elementwise; they may have different dtypes and broadcast."""
     return jnp.multiply(*promote(values, weights))
 
 
 def score(logits: Float[Array, " n"], gates: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Computes b - p, the gradient of log P(b), without cancellation."""
+    """Computes the score b - p, the gradient of log P(b) by the logits, without cancellation.
+
+    gates b are 0 or 1, and p = sigmoid(a) for the logits a.
+    """
     return jnp.where(gates > 0, jax.nn.sigmoid(-logits), -jax.nn.sigmoid(logits))
 
 
@@ -47,7 +50,10 @@ class Reinforce(ByValues):
     def gradient(
         self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
     ) -> PerGate:
-        """Returns the score times the advantage f(b) - c."""
+        """Returns the score b - p times the advantage f(b) - c, for the baseline c.
+
+        The arguments are as for `ByValues.gradient`, with a single pattern b and its loss f(b).
+        """
         advantage = jnp.subtract(*promote(values[0], self.baseline))
         return _multiply(advantage, score(logits, patterns[0]))
 
@@ -57,7 +63,8 @@ class MultiPass(ByValues):
 
         gradient = 1 / (k - 1) sum_j (f_j - mean f) w_j
 
-    The weights w_j depend only on the logits, the noise and the gates of pass j.
+    f_j is the loss of pass j. The weights w_j, with the shape of the logits, depend only on the
+    logits, the noise and the gates of pass j.
     """
 
     mirrored: ClassVar[bool] = False
@@ -103,17 +110,20 @@ class LeaveOneOut(MultiPass):
 
     @property
     def rows(self) -> int:  # type: ignore[override]
-        """The number of rows of noise, k."""
+        """The number of rows of noise, equal to the number k of draws."""
         return self.k
 
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
-        """Returns the score b - p."""
+        """Returns the score b - p of the draw b = gates[0], see `MultiPass.weights`."""
         return score(logits, gates[0])
 
     def gradient(
         self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
     ) -> PerGate:
-        """Returns the sum of the scores times advantages, divided by k - 1."""
+        """Returns sum_j (f(b_j) - mean f) (b_j - p) / (k - 1), for the k patterns b_j.
+
+        The arguments are as for `ByValues.gradient`.
+        """
         scores = jax.vmap(score, in_axes=(None, 0))(logits, patterns)
         advantages = values - jnp.mean(values)
         return jnp.sum(_multiply(advantages[:, None], scores), axis=0) / (self.k - 1)
@@ -128,14 +138,20 @@ class _Antithetic(MultiPass):
     mirrored: ClassVar[bool] = True
 
     def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
-        """Returns the two draws b and c."""
+        """Returns the two draws b = [a + L > 0] and c = [a - L > 0] as rows [2, n].
+
+        The arguments are as for `ByValues.patterns`, with a single row L of noise.
+        """
         # The distribution of the noise is symmetric, so both draws have the same distribution.
         return draw_gates(logits, jnp.concatenate([noise, -noise]))
 
     def gradient(
         self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
     ) -> PerGate:
-        """Returns f(b) - f(c) times the weights of b."""
+        """Returns the difference f(b) - f(c) of the losses times `weights` [n].
+
+        The arguments are as for `ByValues.gradient`, with the patterns b and c.
+        """
         return _multiply(values[0] - values[1], self.weights(logits, noise[0], patterns))
 
 
@@ -145,8 +161,9 @@ class ARM(_Antithetic):
 
         gradient = (f(b) - f(c)) (u - 1/2),  b = [u > sigmoid(-a)],  c = [u < sigmoid(a)]
 
-    The estimate is unbiased. It evaluates the loss twice, without its derivative. `DisARM` has less
-    variance at the same cost.
+    a are the logits, and u = sigmoid(L) is uniform for logistic noise L. The estimate is unbiased.
+    It evaluates the loss twice, without its derivative. `DisARM` has less variance at the same
+    cost.
 
         >>> print(ARM().patterns(jnp.zeros(2), jnp.array([[1.0, -1.0]])))
         [[1. 0.]
@@ -157,7 +174,7 @@ class ARM(_Antithetic):
     """
 
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
-        """Returns u - 1/2 = tanh(L / 2) / 2.
+        """Returns u - 1/2 = tanh(L / 2) / 2 for the logistic noise L; see `MultiPass.weights`.
 
         The weight of a logit of NaN is NaN, which L would not give because it does not depend on a.
         """
@@ -167,6 +184,10 @@ class ARM(_Antithetic):
 @dataclasses.dataclass(frozen=True)
 class DisARM(_Antithetic):
     """The ARM estimator with its augmentation integrated out; also called U2G.
+
+        gradient = (f(b) - f(c)) / 2 * (-1)^c [b != c] sigmoid(|a|)
+
+    a are the logits; b and c are the draws of `ARM`.
 
         gradient = (f(b) - f(c)) / 2 * (-1)^c [b != c] sigmoid(|a|)
 
@@ -184,7 +205,7 @@ class DisARM(_Antithetic):
     """
 
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
-        """Returns (b - c) sigmoid(|a|) / 2."""
+        """Returns (b - c) sigmoid(|a|) / 2 for draws b, c = gates; see `MultiPass.weights`."""
         # b - c is (-1)^c [b != c].
         return (gates[0] - gates[1]) * jax.nn.sigmoid(jnp.abs(logits)) / 2
 
@@ -212,7 +233,11 @@ class LocalExpectation(ByValues):
     live: ClassVar[int | None] = 1
 
     def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
-        """Returns the draw, followed by n patterns that each flip a gate of the draw."""
+        """Returns a draw b, followed by n patterns, [1 + n, n]; pattern i is b with gate i flipped.
+
+        A gate with an infinite logit is not flipped. The arguments are as for
+        `ByValues.patterns`, with a single row of noise.
+        """
         gates = draw_gates(logits, noise)
         flip = jnp.eye(gates.shape[1], dtype=bool) & jnp.isfinite(logits)[None]
         rows = jnp.broadcast_to(gates, flip.shape)
@@ -221,7 +246,10 @@ class LocalExpectation(ByValues):
     def gradient(
         self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
     ) -> PerGate:
-        """Returns the effect of each gate times p (1 - p)."""
+        """Returns p_i (1 - p_i) (f(b with b_i = 1) - f(b with b_i = 0)) for each gate i.
+
+        The patterns [1 + n, n] come from `patterns`, and values [1 + n] are their losses.
+        """
         value, flipped = values[0], values[1:]
         # f(b with b_i = 1) - f(b with b_i = 0): the draw has one of the two values of the gate, its
         # flipped pattern has the other.

@@ -17,7 +17,10 @@ from gatedjax.functional._checks import check_floating, check_same_shape, check_
 def attach_slope(
     value: Float[Array, " n"], logits: Float[Array, " n"], slope: Float[Array, " n"]
 ) -> Float[Array, " n"]:
-    """Returns `value` with the elementwise derivative `slope` with respect to the logits only."""
+    """Returns `value` with the elementwise derivative `slope` with respect to the logits only.
+
+    The three arrays have one shape. The derivatives of the value are discarded.
+    """
     del logits, slope
     return value
 

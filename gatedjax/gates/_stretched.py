@@ -21,7 +21,8 @@ _STEEPEST = 16.0
 class _Stretched(Pathwise):
     """An estimator with the gates min(1, max(0, s (high - low) + low)) for a soft gate s in (0, 1).
 
-    A subclass defines `soft` and `open_probability`.
+    low < 0 and high > 1 are the ends of the stretched interval. A subclass defines `soft` and
+    `open_probability`.
     """
 
     low: float = -0.1
@@ -32,15 +33,18 @@ class _Stretched(Pathwise):
             raise ValueError(f"low must be < 0 and high > 1, got {self.low} and {self.high}")
 
     def soft(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Returns the soft gates s in (0, 1), before they are stretched."""
+        """Returns the soft gates s in (0, 1), before they are stretched.
+
+        logits are a, and noise is logistic noise of the same shape.
+        """
         raise NotImplementedError
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Returns the stretched and clipped gates, in [0, 1]."""
+        """Returns the stretched and clipped gates, in [0, 1], for logits and logistic noise."""
         return jnp.clip(self.soft(logits, noise) * (self.high - self.low) + self.low, 0, 1)
 
     def open_probability(self, logits: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Computes P(gate > 0) in closed form."""
+        """Computes P(gate > 0) for each gate in closed form, from the logits a."""
         raise NotImplementedError
 
     def penalty(self, logits: ArrayLike, mask: Bool[Array, " n"] | None = None) -> Float[Array, ""]:
@@ -91,11 +95,11 @@ class HardConcrete(_Stretched):
         check_positive(tau=self.tau)
 
     def soft(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Returns draws of the binary Concrete variable."""
+        """Returns draws of the binary Concrete variable, see `_Stretched.soft`."""
         return gumbel_sigmoid(logits, noise, temperature=self.tau)
 
     def open_probability(self, logits: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Computes P(gate > 0) = sigmoid(a - tau log(-low / high))."""
+        """Computes P(gate > 0) = sigmoid(a - tau log(-low / high)) from the logits a."""
         return jax.nn.sigmoid(logits - self.tau * math.log(-self.low / self.high))
 
 
@@ -125,14 +129,17 @@ class HardKuma(_Stretched):
     """
 
     def soft(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Returns draws of the Kumaraswamy variable by its inverse distribution function."""
+        """Returns draws of the Kumaraswamy variable by its inverse distribution function.
+
+        logits are a, and noise is logistic noise of the same shape.
+        """
         alpha = jnp.exp(jnp.clip(logits, -_STEEPEST, _STEEPEST) / 2)
         # In logarithms, with 1 / beta = alpha and log(1 - u) = log_sigmoid(-L).
         power = jax.nn.log_sigmoid(-noise.astype(logits.dtype)) * alpha
         return jnp.exp(jnp.log(-jnp.expm1(power)) / alpha)
 
     def open_probability(self, logits: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Computes P(gate > 0) = (1 - t^alpha)^beta."""
+        """Computes P(gate > 0) = (1 - t^alpha)^beta from the logits, in the terms of the class."""
         alpha = jnp.exp(jnp.clip(logits, -_STEEPEST, _STEEPEST) / 2)
         t = -self.low / (self.high - self.low)
         # The power is computed in logarithms, with beta = 1 / alpha.

@@ -72,7 +72,11 @@ class Study:
         return "\n".join([*parts, *(f"{note}\n" for note in self.notes)])
 
     def record(self) -> Json:
-        """Returns the study as a dict for JSON, with None for numbers that are not finite."""
+        """Returns the study as a dict for JSON, with None for numbers that are not finite.
+
+        The keys are "title", the keys of `facts`, "modes" and "estimators" (a dict for each row),
+        "texts", "draws", "gradient_norm" and "notes".
+        """
         return {
             "title": self.title,
             **self.facts,
@@ -86,13 +90,13 @@ class Study:
 
 
 def _to_json_numbers(record: Json) -> Json:
-    """Replaces numbers that are not finite by None."""
+    """Returns a copy of the record with None in place of numbers that are not finite."""
     is_not_finite = lambda x: isinstance(x, float) and not math.isfinite(x)  # noqa: E731
     return {name: None if is_not_finite(value) else value for name, value in record.items()}
 
 
 def _format_number(value: float | None, form: str) -> str:
-    """Formats a number; None becomes "-"."""
+    """Formats a number by a format specification, such as ".4f"; None becomes "-"."""
     return "-" if value is None else format(value, form)
 
 

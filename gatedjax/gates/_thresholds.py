@@ -34,7 +34,7 @@ _MOST_STEPS = 160
 
 
 class Family(NamedTuple):
-    """A function phi, with the functions that the search for its threshold needs."""
+    """A function phi of gates phi(z_i - theta), and the functions of the search for theta."""
 
     parts: Callable[[Array, Array | None], Parts]
     """Maps (u, a) to phi(u) and phi'(u); a is a parameter that only some phi have."""
@@ -45,23 +45,24 @@ class Family(NamedTuple):
 
 
 def length_of(rows: Array) -> Any:
-    """Returns the length of a row, at least 1; an array if `jax.export` leaves the length open.
+    """Returns the number n of positions in rows [..., n], at least 1.
 
-    An open length has no value while tracing, so Python can neither compare it nor take its root.
+    It is an array if `jax.export` leaves n open. An open length has no value while tracing, so
+    Python can neither compare it nor take its root.
     """
     size = rows.shape[-1]
     return max(size, 1) if isinstance(size, int) else jnp.maximum(jnp.asarray(size, rows.dtype), 1)
 
 
 def _linear(u: Array, a: Array | None) -> Parts:
-    """Returns [1 + u]_+ and its slope."""
+    """Returns phi = [1 + u]_+ and its slope phi', for u = z - theta [..., n]; a is not used."""
     del a
     is_open = u > -1
     return jnp.where(is_open, 1 + u, 0), is_open.astype(u.dtype)
 
 
 def _square(u: Array, a: Array | None) -> Parts:
-    """Returns [1 + u / 2]_+^2 and its slope [1 + u / 2]_+."""
+    """Returns phi = [1 + u / 2]_+^2 and its slope [1 + u / 2]_+, u = z - theta; a is not used."""
     del a
     root = jnp.where(u > -2, 1 + u / 2, 0)
     return root * root, root
@@ -81,7 +82,10 @@ def _log1p_ratio(x: Array) -> Array:
 
 
 def _power(u: Array, a: Array | None) -> Parts:
-    """Returns [1 + a u]_+^(1 / a) and its slope [1 + a u]_+^(1 / a - 1); exp(u) at a = 0."""
+    """Returns phi = [1 + a u]_+^(1 / a) and its slope [1 + a u]_+^(1 / a - 1); exp(u) at a = 0.
+
+    u = z - theta is [..., n], and a is [..., 1] or a scalar.
+    """
     assert a is not None
     is_open = a * u > -1
     u = jnp.where(is_open, u, 0)
@@ -90,14 +94,20 @@ def _power(u: Array, a: Array | None) -> Parts:
 
 
 def _clip(u: Array, a: Array | None) -> Parts:
-    """Returns u clipped to [0, 1] and its slope, which is 0 at both ends."""
+    """Returns phi, which is u clipped to [0, 1], and its slope, which is 0 at both ends.
+
+    u = z - theta is [..., n]; a is not used.
+    """
     del a
     inside = (u > 0) & (u < 1)
     return jnp.where(inside, u, (u > 0).astype(u.dtype)), inside.astype(u.dtype)
 
 
 def _laplace(u: Array, a: Array | None) -> Parts:
-    """Returns the distribution function and the density of the Laplace distribution of scale a."""
+    """Returns the distribution function and the density of the Laplace distribution of scale a.
+
+    u = z - theta is [..., n], and a is [..., 1] or a scalar.
+    """
     assert a is not None
     above = u > 0
     # Not abs(u), because the derivative of abs at 0 is 0.
@@ -106,19 +116,29 @@ def _laplace(u: Array, a: Array | None) -> Parts:
 
 
 def _difference(sums: Array, total: Array, a: Array | None) -> Array:
-    """Returns the excess for sum phi = total."""
+    """Returns the numerator of the Newton step for sum phi = total, which is sums - total.
+
+    sums and total are [..., 1]; a is not used.
+    """
     del a
     return sums - total
 
 
 def _square_excess(sums: Array, total: Array, a: Array | None) -> Array:
-    """Returns the excess for (sum phi)^(1/2) = 1, an equation with a convex left side."""
+    """Returns the numerator of the Newton step for (sum phi)^(1/2) = 1; its left side is convex.
+
+    sums of phi are [..., 1]; total and a are not used.
+    """
     del total, a
     return 2 * (sums - jnp.sqrt(sums))
 
 
 def _power_excess(sums: Array, total: Array, a: Array | None) -> Array:
-    """Returns the excess for (sum phi)^a = 1, convex in theta for a <= 1, linear at a = 0."""
+    """Returns the numerator of the Newton step for (sum phi)^a = 1.
+
+    The left side is convex in theta for a <= 1 and linear at a = 0. sums of phi are [..., 1]; total
+    is not used.
+    """
     del total
     assert a is not None
     log = jnp.log(jnp.where(sums > 0, sums, 1))
@@ -128,13 +148,22 @@ def _power_excess(sums: Array, total: Array, a: Array | None) -> Array:
 
 
 def _from_top(u: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
-    """Returns bounds for scores with maximum 0: a gate of 1 at 0, gates <= 1/n at log n."""
+    """Returns the lower and the upper bound of theta [..., 1] for scores u [..., n] with maximum 0.
+
+    At the lower bound 0 the largest score has a gate of 1. At log n and above all gates are at most
+    1/n; the upper bound is 1 + log(1 + n). The other arguments are not used, except for the shape
+    of total.
+    """
     del keep, a
     return jnp.zeros_like(total), jnp.full_like(total, 1 + jnp.log(1.0 + length_of(u)))
 
 
 def _around(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
-    """Returns the smallest and the largest real score with a margin; 0 in rows without any."""
+    """Returns the smallest and the largest real score with a margin, as bounds of theta [..., 1].
+
+    z are scores [..., n], and keep is True at real positions; total and a are not used. Both bounds
+    are 0 in rows without a real position.
+    """
     del total, a
     low = jnp.min(z, axis=-1, keepdims=True, where=keep, initial=jnp.inf)
     high = jnp.max(z, axis=-1, keepdims=True, where=keep, initial=-jnp.inf)
@@ -144,9 +173,12 @@ def _around(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array
 
 
 def _beyond(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
-    """Returns bounds from the tails of the Laplace distribution.
+    """Returns bounds (low, high) of theta [..., 1] from the tails of the Laplace distribution.
 
-    sum phi <= n/2 exp((high - theta) / a) and n - sum phi <= n/2 exp((theta - low) / a).
+    z are scores [..., n], keep is True at real positions, total [..., 1] is the sum of the gates,
+    and a is the scale. With low and high of `_around` and n real positions the bounds follow from
+
+        sum phi <= n/2 exp((high - theta) / a),  n - sum phi <= n/2 exp((theta - low) / a)
     """
     assert a is not None
     low, high = _around(z, keep, total, a)
@@ -174,9 +206,10 @@ def search(
 ) -> Float[Array, "*B 1"]:
     """Finds theta with sum phi(u - theta) = total over the real positions; not differentiable.
 
-    A step that leaves the bounds (whose sum must be finite) is replaced by a bisection. The search
-    ends one step after all sums are equal to their totals up to rounding (or to a tolerance), or
-    after no number is left between the bounds.
+    u are scores, keep is True at real positions, bounds are (lower, upper, start) of theta, and a
+    is the parameter of phi. A step that leaves the bounds (whose sum must be finite) is replaced by
+    a bisection. The search ends one step after all sums are equal to their totals up to rounding
+    (or to a tolerance, relative to a total above 1), or after no number is left between the bounds.
     """
     # phi(-inf) = 0 in all families, so that padding adds nothing to the sums.
     u = jnp.where(keep, u, -jnp.inf)
@@ -216,7 +249,10 @@ def search(
 def find_threshold(
     family: Family, u: Array, keep: Array, total: Array, bounds: Bounds, a: Array | None
 ) -> Array:
-    """Runs `search`; differentiable with respect to u, total and a by the implicit function."""
+    """Runs `search` with its arguments and returns theta [..., 1], with a derivative.
+
+    theta is differentiable with respect to u, total and a by the implicit function theorem.
+    """
     return search(family, u, keep, total, bounds, a)
 
 
@@ -238,5 +274,9 @@ def _find_threshold_jvp(family, primals, tangents):
 
 
 def compute_gates(family: Family, u: Array, keep: Array, theta: Array, a: Array | None) -> Array:
-    """Computes phi(u - theta) at the real positions; 0 elsewhere."""
+    """Computes the gates phi(u - theta) [..., n] at the real positions; 0 elsewhere.
+
+    u are scores [..., n], keep is True at real positions, theta is [..., 1], and a is the parameter
+    of phi.
+    """
     return jnp.where(keep, family.parts(jnp.where(keep, u - theta, 0), a)[0], 0)

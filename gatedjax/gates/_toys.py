@@ -27,12 +27,12 @@ _TAU = 0.5
 
 
 def _squared_distance(gates: Array, target: Array) -> Array:
-    """Computes the squared distance of the gates from a target."""
+    """Computes sum_i (b_i - t_i)^2 for gates b [n] and a target t, [n] or scalar."""
     return jnp.sum((gates - target) ** 2)
 
 
 def _steep_sigmoid(gates: Array, threshold: Array) -> Array:
-    """Computes a steep sigmoid of the number of open gates, with its middle at the threshold."""
+    """Computes sigmoid(4 (sum_i b_i - threshold)), a steep function of the gates b [n]."""
     return jax.nn.sigmoid(4 * (jnp.sum(gates) - threshold))
 
 
@@ -77,12 +77,19 @@ PROBLEMS = (
 def _sample_losses(
     loss: Callable[..., Any], logits: Array, parameter: Array, keys: Key[Array, " draws"]
 ) -> Float[Array, " draws"]:
-    """Evaluates the loss at a draw of hard gates for each key."""
+    """Evaluates loss(gates, parameter) at a draw of hard gates for each key.
+
+    logits are [n], and parameter is that of the `Problem`.
+    """
     return jax.vmap(lambda key: loss(sample_gates(logits, key=key), parameter))(keys)
 
 
 def _make_mode_rows(truth: Truth, losses: np.ndarray) -> tuple[ModeRow, ...]:
-    """Returns the rows of the gate modes; `losses` are those of hard draws."""
+    """Returns the rows of the gate modes, from the exact `truth` and losses of hard draws.
+
+    losses are [draws]. The modes are, in this order, "sample", "exact", "threshold", "best",
+    "expected" and "relaxed".
+    """
     exact = float(truth.expectation)
     error = float(np.std(losses, ddof=1) / np.sqrt(len(losses)))
     source = f"mean of {len(losses):,} draws"

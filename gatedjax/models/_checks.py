@@ -16,7 +16,10 @@ _MOST = {
 
 
 def check_at_least(config: object, least: int, *names: str) -> None:
-    """Raises ValueError unless the fields are at least `least` and within `_utils.limits`."""
+    """Raises ValueError unless the fields `names` of a configuration are at least `least`.
+
+    A field must not exceed its limit in `_utils.limits` either.
+    """
     for name in names:
         value = getattr(config, name)
         if value < least:
@@ -25,27 +28,33 @@ def check_at_least(config: object, least: int, *names: str) -> None:
 
 
 def check_widths(name: str, widths: Sequence[int]) -> None:
-    """Raises ValueError unless these can be the widths of the layers of a head."""
+    """Raises ValueError unless the widths of the layers of a classifier head are in range.
+
+    name is the name of the option in the message. The number of layers has a limit, too.
+    """
     check_most(f"the layers of {name}", len(widths), MOST_LAYERS)
     if any(not 1 <= width <= MOST_WIDTH for width in widths):
         raise ValueError(f"{name} must be widths from 1 to {MOST_WIDTH:,}, got {widths}")
 
 
 def check_rates(config: object, *names: str) -> None:
-    """Raises ValueError unless the fields are in [0, 1)."""
+    """Raises ValueError unless the fields `names` of a configuration are in [0, 1)."""
     for name in names:
         check_rate(getattr(config, name), name)
 
 
 def check_finite(config: object, *names: str) -> None:
-    """Raises ValueError unless the fields are finite."""
+    """Raises ValueError unless the fields `names` of a configuration are finite numbers."""
     for name in names:
         if not math.isfinite(getattr(config, name)):
             raise ValueError(f"{name} must be finite, got {getattr(config, name)}")
 
 
 def check_dict(batch: object, **axes: str) -> None:
-    """Raises TypeError unless the batch is a dict; the message lists the arrays that it needs."""
+    """Raises TypeError unless the batch is a dict; the message lists the arrays that it needs.
+
+    axes are the axes of each array, as for `check_batch`.
+    """
     if not isinstance(batch, Mapping):
         shape = getattr(batch, "shape", None)
         got = type(batch).__name__ if shape is None else f"an array of shape {shape}"

@@ -15,19 +15,25 @@ from gatedjax.training import Ratio
 
 
 def cross_entropy(logits: Float[Array, "B C"], label: Int[Array, " B"]) -> Float[Array, " B"]:
-    """Computes the negative log-likelihood of each label, in nats."""
+    """Computes the negative log-likelihood of each label, in nats.
+
+    logits are class scores, and a label is the index of a class, 0 .. C - 1.
+    """
     return optax.softmax_cross_entropy_with_integer_labels(logits, label)
 
 
 def accuracy(logits: Float[Array, "B C"], label: Int[Array, " B"]) -> Float[Array, " B"]:
-    """Returns 1 where the label has the highest score, else 0."""
+    """Returns 1.0 where the class `label` has the highest of the class scores, else 0.0."""
     return (jnp.argmax(logits, axis=-1) == label).astype(jnp.float32)
 
 
 def class_metrics(
     logits: Float[Array, "B C"], label: Int[Array, " B"], weight: Float[Array, " B"]
 ) -> Metrics:
-    """Computes "loss" and "accuracy" as sums and counts; weight is 0 at filler rows."""
+    """Computes "loss" (cross-entropy) and "accuracy" as `Ratio`, with a sum and a count.
+
+    logits are class scores, label are indices of classes, and weight is 0 at filler rows.
+    """
     return {
         "loss": Ratio.of(cross_entropy(logits, label), weight),
         "accuracy": Ratio.of(accuracy(logits, label), weight),
@@ -53,7 +59,11 @@ def class_predictions(logits: Float[Array, "B C"], batch: Batch) -> Predictions:
 
 
 def frozen_embeddings(model: Any, table: str = "embed/table") -> tuple[str, ...]:
-    """Returns the path of the word vectors if a network has them and freezes them, else ()."""
+    """Returns (table,) if the network has word vectors and freezes them, else ().
+
+    The network `model` freezes them with `config.freeze_embeddings`, and `table` is the path of the
+    word vectors in its parameters.
+    """
     # A network that reads vectors, such as the rows of an image, has no table of words.
     has_words = getattr(model, "vocab_size", None) is not None
     frozen = has_words and getattr(model.config, "freeze_embeddings", False)
@@ -96,7 +106,10 @@ class ClassifierTask:
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Paths of the parameters that training does not change, such as frozen word vectors."""
+        """Paths of the parameters that training does not change.
+
+        They are ("embed/table",) if the network freezes its word vectors, else ().
+        """
         return frozen_embeddings(self.model)
 
     def init(self, key: Array, batch: Batch) -> Tree:
@@ -118,10 +131,11 @@ class ClassifierTask:
         Args:
           params: the parameters.
           batch: the batch.
-          rngs: PRNG keys of the streams of the network.
+          rngs: a PRNG key for each stream of the network, such as "dropout".
 
         Returns:
-          The loss summed over the real rows, and metrics as sums and counts.
+          (loss, metrics): the loss summed over the real rows, a scalar, and "loss" and "accuracy"
+          as sums and counts.
         """
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         label, weight = batch["label"], batch["weight"]

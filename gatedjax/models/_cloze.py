@@ -40,8 +40,12 @@ class ClozeBatch:
         """Checks names, dtypes and shapes, and outside of `jit` also the values.
 
         Args:
-          batch: the arrays.
-          characters: True if the network needs the characters of words.
+          batch: the arrays: "document" [B, N], "document_lengths" [B], "query" [B, Q],
+            "query_lengths" [B], "cloze" [B] (the position of the gap), "candidate_mask" [B, C], and
+            the positions of the candidates as "occurrence" [B, N, C] or, if that is missing,
+            "candidate_positions" [B, C, P]. Equal letters are equal sizes.
+          characters: True if the network needs the characters of words: "word_lengths" [B, W],
+            "word_characters" [B, W, L], "document_words" [B, N] and "query_words" [B, Q].
 
         Returns:
           The batch with its masks.
@@ -77,7 +81,10 @@ class ClozeBatch:
         )
 
     def at_cloze(self, states: Float[Array, "B Q D"]) -> Float[Array, "B D"]:
-        """Returns the state at the gap of each query; 0 if the gap is outside of the query."""
+        """Returns the state at the gap of each query; 0 if the gap is outside of the query.
+
+        states have a vector for each token of the query.
+        """
         cloze = self.batch["cloze"]
         inside = (cloze >= 0) & (cloze < self.batch["query_lengths"])
         # `take_along_axis` cannot index an axis of size 0.
@@ -111,7 +118,11 @@ class ClozeBatch:
 
 
 def _check_cloze(batch: Batch) -> None:
-    """Raises ValueError for a gap outside of its query, unless the values are traced."""
+    """Raises ValueError for a gap outside of its query, unless the values are traced.
+
+    The batch has "cloze" [B], "query_lengths" [B] and optionally "weight" [B], 0 at filler rows,
+    which may have any gap.
+    """
     needed = [batch[name] for name in ("cloze", "query_lengths")]
     weight = batch.get("weight")
     if not is_known(needed, weight):
@@ -131,7 +142,11 @@ def _check_cloze(batch: Batch) -> None:
 def _answers(
     log_probs: Float[Array, "B C"], label: Int[Array, " B"]
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """Returns -log Pr(answer), 0 without an answer, and True for examples with an answer."""
+    """Returns the loss -log Pr(answer) of each example, and True for examples with an answer.
+
+    log_probs are log-probabilities of C candidates, and label is the index of the answer or -1. An
+    answer that is no candidate, or has probability 0, is no answer; the loss is then 0.
+    """
     # The label -1 is clipped only for the look-up; `answerable` excludes it from the loss.
     place = jnp.clip(label, 0, log_probs.shape[1] - 1)[:, None]
     answer = jnp.take_along_axis(log_probs, place, axis=1)[:, 0]
@@ -142,7 +157,11 @@ def _answers(
 
 
 def predicted_candidates(log_probs: Float[Array, "B C"], mask: Array) -> Int[Array, " B"]:
-    """Returns the most probable candidate, or the first if none occurs in the document."""
+    """Returns the index of the most probable candidate.
+
+    log_probs are log-probabilities of C candidates, and mask [B, C] is True at real candidates. If
+    no candidate occurs in the document, the index is that of the first real candidate.
+    """
     # `argmax` of a row of -inf would be candidate 0, which may be padding.
     some = jnp.any(~jnp.isneginf(log_probs), axis=-1)
     return jnp.where(some, jnp.argmax(log_probs, axis=-1), jnp.argmax(mask, axis=-1))
@@ -167,10 +186,11 @@ class ClozeTask(ClassifierTask):
         Args:
           params: the parameters.
           batch: the batch.
-          rngs: PRNG keys of the streams of the network.
+          rngs: a PRNG key for each stream of the network, such as "dropout".
 
         Returns:
-          The loss summed over the examples with an answer, and metrics as sums and counts.
+          (loss, metrics): the loss summed over the examples with an answer, a scalar, and the
+          metrics of `evaluate` as sums and counts.
         """
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         losses, _ = _answers(output.logits, batch["label"])

@@ -18,18 +18,28 @@ from gatedjax.models._schedule import check_schedule
 
 
 def needs_closed_words(estimator: Any) -> bool:
-    """Returns True if an estimator, or its class, needs the derivative at closed gates."""
+    """Returns True if the estimator needs the derivative of the loss at closed gates.
+
+    The argument is an estimator of `gates`, or its class.
+    """
     # Only pathwise estimators have the attribute `hard`; all others draw gates of 0 and 1.
     return estimator.needs_gradient and getattr(estimator, "hard", True)
 
 
 def gateless_error(system: str) -> ValueError:
-    """Returns the error for an estimator of a system without gates."""
+    """Returns a ValueError for an estimator that is set for a `system` without gates.
+
+    The system is "soft", "local" or "bilstm".
+    """
     return ValueError(f"estimator must be None for system={system!r}: no gates")
 
 
 def unread_error(option: str) -> ValueError:
-    """Returns the error for an option that needs the derivative at closed words of the input."""
+    """Returns a ValueError for an option that does not work with gates on the input.
+
+    option is its name and value in the message, such as "relax='straight_through'". It needs the
+    derivative of the loss at closed gates, and a word that is not read has no derivative.
+    """
     return ValueError(
         f"gates_on must be 'attention' for {option}: a word that is not read has no gradient"
     )
@@ -100,11 +110,11 @@ class GateConfig:
 
     @property
     def estimation(self) -> EstimatorName:
-        """Name of the estimator that trains the gates."""
+        """Name of the estimator that trains the gates: `estimator` or, if None, by `relax`."""
         return self.estimator or current_name("relax", self.relax)
 
     def make_estimator(self, temperature: float | Array) -> Estimator:
-        """Returns the estimator that trains the gates at a temperature."""
+        """Returns the estimator `estimation`, which trains the gates, at a temperature tau."""
         return create_estimator(
             self.estimation, temperature=temperature, draws=self.estimator_draws
         )

@@ -145,7 +145,11 @@ def read_into_slots(
 def _select_words(
     net: Any, encoded: Encoded, gates: Gates
 ) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B T"], Bool[Array, "*S B"] | None]:
-    """Returns the gates after the `empty` rule, True for the open words, and the empty rows."""
+    """Returns the gates after the `empty` rule, True for the open words, and the texts without any.
+
+    The third array is True for texts with all gates closed before the rule, or None for soft gates.
+    net is a bound `GANet`; the axis S, if there is one, is that of the draws.
+    """
     values, closed = open_one(net.config, encoded, gates)
     mask = like(encoded.mask, values)
     is_open = mask & (values > 0)
@@ -164,7 +168,11 @@ def _run_backbone(
     *,
     train: bool = False,
 ) -> Encoded:
-    """Returns `encoded` with the states and scores of gated words, for all draws."""
+    """Returns `encoded` with the states and scores of gated words, for all draws.
+
+    net is a bound `GANet`, xs are the word vectors that the backbone reads, and mask is True at
+    real words. With an axis S of draws there is no dropout, and `last` does not change.
+    """
     # Dropout belongs to training, where the network reads a single draw.
     if xs.ndim == 3:
         ids = batch.get("example_id")
@@ -182,7 +190,7 @@ def _run_backbone(
 
 
 def _repeat_words(encoded: Encoded, gates: Float[Array, "*S B T"]) -> Float[Array, "*S B T E"]:
-    """Repeats the word vectors for each draw of the gates."""
+    """Repeats the word vectors of `encoded` for each of S draws of the gates."""
     return jnp.broadcast_to(encoded.words, (*gates.shape, encoded.words.shape[-1]))
 
 
@@ -192,8 +200,8 @@ def _pack(
     """Moves the open words to the front.
 
     Returns:
-      The open words, followed by 0; True at the positions of open words after the move; and the
-      new position of each word.
+      The open words, followed by 0; True at the positions of open words after the move; and the new
+      position of each word, int [*B, T].
     """
     # A stable sort keeps the order of the open words.
     order = jnp.argsort(~is_open, axis=-1, stable=True)
@@ -204,6 +212,11 @@ def _pack(
 
 
 def _unpack(values: Tree, slots: Array, is_open: Bool[Array, "*B T"]) -> Tree:
-    """Returns the values of moved words in the order of the text, 0 at closed words."""
+    """Returns the values of moved words in the order of the text, 0 at closed words.
+
+    values is a tree of arrays [*B, K] in the order after the move, slots [*B, T] are the new
+    positions of the words of the text, see `_pack`, and is_open is True at open words. Returns
+    arrays [*B, T].
+    """
     back = lambda x: jnp.where(is_open, jnp.take_along_axis(x, slots, axis=-1), 0)  # noqa: E731
     return jax.tree.map(back, values)

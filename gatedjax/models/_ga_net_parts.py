@@ -69,8 +69,8 @@ def merge_directions(
     """Merges the two directions of an LSTM.
 
     Args:
-      merge: "concat" or "sum".
-      carries: the final carries of all layers, in both directions.
+      merge: "concat" (D = 2H) or "sum" (D = H).
+      carries: the final carries of all layers, each a pair of `LSTMState` (forward, backward).
       states: the states of the top layer, forward then backward features.
 
     Returns:
@@ -88,7 +88,10 @@ def merge_directions(
 def pool_states(
     config: GANetConfig, states: Float[Array, "*S B T D"], weights: Float[Array, "*S B T"]
 ) -> Float[Array, "*S B D"]:
-    """Computes c = sum_t alpha_t h_t, or tanh(c), for a pass or for several draws."""
+    """Computes c = sum_t alpha_t h_t, or tanh(c) with `post_tanh`, for a pass or several draws.
+
+    states are h and weights are alpha. S is the axis of draws; draws may share states [B, T, D].
+    """
     pool = F.attention_pool
     if weights.ndim == states.ndim:  # The weights of several draws share their states.
         pool = jax.vmap(pool, (None, 0))
@@ -118,23 +121,29 @@ def open_one(
 
 
 def keys_of(module: nn.Module, batch: Batch, stream: str) -> Key[Array, " B"]:
-    """Returns a PRNG key of a stream for each example."""
+    """Returns a PRNG key of a stream of the module, such as "gate", for each example.
+
+    The keys belong to "example_id" [B] of the batch or, if it is missing, to the row numbers.
+    """
     return example_keys(module, stream, batch.get("example_id"), batch["tokens"].shape[0])
 
 
 def like(array: Array, other: Array) -> Array:
-    """Broadcasts an array to the shape of the other, which has more leading axes."""
+    """Broadcasts an array to the shape of the array `other`, which may have more leading axes."""
     return jnp.broadcast_to(array, other.shape)
 
 
 def first_draw(output: Output) -> Tree:
-    """Returns the output of the first draw, from the output of several draws."""
+    """Returns the output of the first draw, from an output with a leading axis of draws.
+
+    The axis is removed from logits, attention, gates and closed; scores and gate_logits stay.
+    """
     names = ("logits", "attention", "gates", "closed")
     values = {name: getattr(output, name) for name in names}
     return output.replace(**{k: None if v is None else v[0] for k, v in values.items()})
 
 
 def mean_log_probability(logits: Float[Array, "S B C"]) -> Float[Array, "B C"]:
-    """Returns the log of the class probabilities averaged over draws, in log space."""
+    """Returns log of the mean over S draws of the class probabilities, from class scores."""
     # In log space a small probability does not underflow to log 0.
     return jax.nn.logsumexp(nn.log_softmax(logits), axis=0) - jnp.log(logits.shape[0])

@@ -90,12 +90,19 @@ class GANetTask:
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Paths of the parameters that training does not change: frozen word vectors."""
+        """Paths of the parameters that training does not change.
+
+        They are ("embed/table",) if the network freezes its word vectors, else ().
+        """
         return frozen_embeddings(self.model)
 
     @property
     def sweepable(self) -> tuple[str, ...]:
-        """Names of the numbers in the loss that `with_value` can change."""
+        """Names of the numbers in the loss that `with_value` can change: "penalty", "temperature".
+
+        The tuple is empty for a baseline, has no "penalty" if a density is prescribed, and no
+        "temperature" if the estimator has none or is that of the task.
+        """
         config = self.model.config
         if config.system != "ganet":
             return ()
@@ -108,7 +115,7 @@ class GANetTask:
 
         Args:
           name: "penalty" or "temperature", if it is in `sweepable`.
-          value: the value, which may be traced.
+          value: the value, a float or a traced scalar.
         """
         # A traced value cannot be a field of a configuration, which is checked and hashed.
         if is_traced(value):
@@ -137,10 +144,12 @@ class GANetTask:
         Args:
           params: the parameters.
           batch: the arrays of `GANet` with "label" int [B] and "weight" [B], 0 at filler rows.
-          rngs: PRNG keys of the streams "dropout" and "gate".
+          rngs: a PRNG key for each of the streams "dropout" and "gate".
 
         Returns:
-          The loss summed over the real rows, and metrics as sums and counts.
+          (loss, metrics): the loss summed over the real rows, a scalar, and sums and counts of
+          "loss", "cross_entropy" and "accuracy", for GA-Net also of "density" and, with a
+          prescribed density, of "multiplier".
         """
         config, weight = self.model.config, batch["weight"]
         estimator = self._estimator(batch)
@@ -181,7 +190,10 @@ class GANetTask:
         return jnp.sum(loss * weight), metrics
 
     def _estimator(self, batch: Batch) -> Estimator | None:
-        """Returns the estimator of the gradient of the gates in a step; None for a baseline."""
+        """Returns the estimator of the gradient of the gates in a step; None for a baseline.
+
+        The temperature is that of the schedule at "step" [B] of the batch.
+        """
         config = self.model.config
         if self.estimator is not None or config.system != "ganet":
             return self.estimator
@@ -192,7 +204,11 @@ class GANetTask:
     def _estimate_loss(
         self, params: Params, batch: Batch, rngs: dict[str, Array], estimator: Estimator
     ) -> tuple[Output, Float[Array, " B"]]:
-        """Returns the output under the first draw of the gates, and an estimate per example."""
+        """Returns the output under the first draw of the gates, and loss estimates per example.
+
+        The arguments are as for `loss`. The derivative of the estimates [B] is that of the
+        estimator, which is not a `Pathwise`.
+        """
         # Rows without an id need an id, because the noise belongs to examples.
         rows = {"example_id": jnp.arange(batch["tokens"].shape[0], dtype=jnp.int32), **batch}
         started: Output = self.model.apply(
@@ -203,7 +219,11 @@ class GANetTask:
         head_rngs = {name: jax.random.fold_in(key, 1) for name, key in rngs.items()}
 
         def reader(gates, encoded, rows):
-            """Reads the k-th patterns of gates [B, k, T] of all rows as a draw."""
+            """Computes the losses [B, k] of patterns [B, k, T], and the output of the first.
+
+            gates are k patterns of each row; encoded is the result of `GANet.encode`, and rows are
+            the arrays of the batch.
+            """
 
             def run(pattern):
                 arguments = {"params": params}, encoded, pattern, rows
@@ -276,7 +296,11 @@ class GANetTask:
         return metrics, self._predictions(batch, logits, attended)
 
     def _gate_metrics(self, output: Output, batch: Batch) -> Metrics:
-        """Computes means over examples and draws; all draws of all examples have equal weights."""
+        """Computes means over examples and draws; all draws of all examples have equal weights.
+
+        The fields of the output have a leading axis of draws. Returns "loss", "accuracy",
+        "density", "density_tok" and, for hard gates, "closed", as sums and counts.
+        """
         draws = output.logits.shape[0]
         repeat = lambda values: jnp.tile(values, draws)  # noqa: E731
         label, weight = repeat(batch["label"]), repeat(batch["weight"])

@@ -84,7 +84,7 @@ class GANet(nn.Module):
     belong to examples, "example_id": int [B]. The streams are "dropout" (training) and "gate"
     (training and sampled evaluation). Without the stream "gate" evaluation opens the gates with a
     probability above 0.5. In all methods `batch` is such a batch, `encoded` the result of `encode`
-    for it, and `train` is True for a pass with dropout.
+    for it, and train=True makes it a pass with dropout.
 
     Attributes:
       config: the options of the network.
@@ -171,7 +171,7 @@ class GANet(nn.Module):
         return first_draw(output).replace(logits=mean_log_probability(output.logits))
 
     def encode(self, batch: Batch, *, train: bool = False) -> Encoded:
-        """Computes the arrays that do not depend on the gates: h, e and a (eqs. 1 and 4)."""
+        """Computes the states h, scores e and gate logits a, see `Encoded` (eqs. 1 and 4)."""
         config = self.config
         check_batch(batch, tokens="B T", lengths="B")
         tokens = batch["tokens"]
@@ -196,7 +196,7 @@ class GANet(nn.Module):
     def attend(
         self, encoded: Encoded, gates: Gates, batch: Batch, *, train: bool = False
     ) -> GANetOutput:
-        """Computes alpha, c and y (eqs. 2, 3 and 9) under the gates of a pass or of all draws."""
+        """Computes the output (eqs. 2, 3 and 9) under gates [B, T], or [S, B, T] of S draws."""
         config = self.config
         if config.gates.gates_on == "input":
             if gates.hard:
@@ -224,7 +224,10 @@ class GANet(nn.Module):
         )
 
     def classify(self, features: Array, batch: Batch, *, train: bool = False) -> Array:
-        """Computes class scores y in float32 or wider, with dropout of the features in training."""
+        """Computes class scores y [B, C], in float32 or wider, from pooled states c [B, D].
+
+        With train=True the pooled states get dropout.
+        """
         if train and self.config.dropouts.pool_dropout > 0:
             keys = keys_of(self, batch, "dropout")
             features = F.example_dropout(features, self.config.dropouts.pool_dropout, keys)
@@ -255,9 +258,9 @@ class GANet(nn.Module):
         return GANetOutput(logits=logits, attention=weights, scores=encoded.scores)
 
     def test_gates(self, encoded: Encoded, batch: Batch) -> Gates:
-        """Returns the gates of evaluation: a draw, all draws, or thresholded probabilities.
+        """Returns the gates of evaluation: a draw [B, T], S draws [S, B, T], or thresholded [B, T].
 
-        The probabilities are thresholded at 0.5, also if the stream "gate" is missing.
+        `gates.test_gate` is the choice. Without the stream "gate" the threshold 0.5 is used.
         """
         if self.config.gates.test_gate == "threshold" or not self.has_rng("gate"):
             return Gates(F.threshold_gates(encoded.gate_logits), hard=True)
@@ -265,7 +268,7 @@ class GANet(nn.Module):
         return Gates(draws[0] if self.config.gates.test_gate == "sample" else draws, hard=True)
 
     def test_noise(self, encoded: Encoded, batch: Batch) -> Float[Array, "S B T"]:
-        """Draws the noise of `gates.test_samples` draws; it does not depend on the batch."""
+        """Draws the logistic noise of S = `gates.test_samples` draws, separately for each row."""
         keys, size = keys_of(self, batch, "gate"), encoded.mask.shape[-1]
 
         # `vmap` traces this function once, where a loop would trace it for each of many draws.
@@ -346,18 +349,18 @@ class GANet(nn.Module):
     def read(
         self, encoded: Encoded, gates: Float[Array, "B T"], batch: Batch, *, train: bool = False
     ) -> GANetOutput:
-        """Computes the output of encoded words under gates of 0 and 1, like `attend`."""
+        """Computes the output of encoded words under hard gates, 0 or 1, like `attend`."""
         return self.attend(encoded, Gates(gates, hard=True), batch, train=train)
 
     def to_estimate(self, batch: Batch) -> tuple[Encoded, Key[Array, " B"]]:
-        """Returns the arrays of `encode` in training, and the keys of the noise of the gates.
+        """Returns the result of `encode` in training, and PRNG keys of the noise of the gates.
 
         An estimator of the gradient of the gates needs both.
         """
         return self.encode(batch, train=True), keys_of(self, batch, "gate")
 
     def from_pooled(self, pooled: Float[Array, "... D"]) -> Float[Array, "... C"]:
-        """Computes the class scores of pooled states with any leading axes, in evaluation."""
+        """Computes class scores of pooled states before their tanh (`post_tanh`), in evaluation."""
         return self.classify(jnp.tanh(pooled) if self.config.post_tanh else pooled, {})
 
     def compact(self, batch: Batch, *, capacity: int) -> GANetOutput:

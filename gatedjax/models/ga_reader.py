@@ -120,7 +120,7 @@ class GAReaderConfig:
             check_positive(step_clip=self.step_clip)
 
     def gru_options(self) -> dict[str, Tree]:
-        """Returns the options of all `nn.GRU` of the network."""
+        """Returns the options of all `nn.GRU` of the network, as keyword arguments by name."""
         options: Keywords = {
             "reset_after": self.reset_after,
             # Lasagne, the library of the authors, has no second bias in its GRU.
@@ -293,7 +293,11 @@ class GAReader(nn.Module):
         )
 
     def _vectors(self, batch: Batch, keys: Any) -> tuple[Array, Array]:
-        """Returns X_0 and Y, the word vectors of document and query."""
+        """Returns X_0 [B, N, E] and Y [B, Q, E], the word vectors of document and query.
+
+        keys are a PRNG key per row [B] for dropout; None means no dropout. With characters the
+        vectors contain the features of the characters.
+        """
         words = None
         if self.config.characters.char_dim:
             # Each distinct word is read once, and its vector is looked up for each token below.
@@ -314,7 +318,11 @@ class GAReader(nn.Module):
 
 
 def _shared_tokens(batch: Batch, document_mask: Array, query_mask: Array) -> Bool[Array, "B N"]:
-    """Returns True at document tokens that are also tokens of the query."""
+    """Returns True at real document tokens that are also real tokens of the query.
+
+    The batch has "document" [B, N] and "query" [B, Q]; document_mask and query_mask have these
+    shapes and are True at real tokens.
+    """
     same = batch["document"][:, :, None] == batch["query"][:, None, :]
     # The program compares with the padded query, so that id 0 always counts as present; here only
     # real tokens count.

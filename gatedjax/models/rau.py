@@ -150,7 +150,7 @@ def recurrent_layers(config: RAUConfig) -> Tree:
       config: the options of the network.
 
     Returns:
-      An `nn.RAU`, `nn.GRU` or `nn.LSTM`.
+      An `nn.RAU`, `nn.GRU` or `nn.LSTM` module, by `config.cell`.
     """
     options: Keywords = {
         "num_layers": config.num_layers,

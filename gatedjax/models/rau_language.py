@@ -186,7 +186,10 @@ class RAULanguageTask:
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Paths of the parameters that training does not change: frozen word vectors."""
+        """Paths of the parameters that training does not change.
+
+        They are ("embed/embedding",) if the network freezes its word vectors, else ().
+        """
         return frozen_embeddings(self.model, "embed/embedding")
 
     def init(self, key: Array, batch: Batch) -> Tree:
@@ -203,7 +206,10 @@ class RAULanguageTask:
         return self.model.init(streams, batch, train=True)["params"]
 
     def init_carry(self, batch: Batch) -> Tree:
-        """Returns the state at the beginning of a text, for the rows of a batch."""
+        """Returns the state at the beginning of a text, for a batch with "tokens" [B, T].
+
+        It is the tuple of the carries of all layers, in the form of `RAULanguageOutput.carry`.
+        """
         return recurrent_layers(self.model.config).initial_carry(batch["tokens"].shape[0])
 
     def loss(
@@ -214,12 +220,12 @@ class RAULanguageTask:
         Args:
           params: the parameters.
           batch: the window, with "targets" and "token_weight" [B, T], 0 at padding.
-          rngs: PRNG keys of the stream "dropout".
-          carry: the state before the window.
+          rngs: a dict with the PRNG key of the stream "dropout".
+          carry: the state before the window, as from `init_carry`.
 
         Returns:
-          T times the summed negative log-likelihood of the real tokens, the metrics, and the state
-          after the window.
+          (loss, (metrics, carry)): T times the summed negative log-likelihood of the real tokens, a
+          scalar; "loss" and "perplexity" as sums and counts; and the state after the window.
         """
         nll, carry = self._score(params, batch, carry, train=True, rngs=rngs)
         metrics = _metrics(nll, batch["token_weight"])

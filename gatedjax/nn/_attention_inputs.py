@@ -25,13 +25,15 @@ def check_attention(
 
     Args:
       module: the `SelectiveSelfAttention`.
-      inputs: the vectors of the queries [B, N, D].
-      mask: True at real queries.
-      source: the vectors of the keys, or a cache of the keys; None means the inputs.
-      source_mask: True at real vectors of source.
+      inputs: the vectors of the queries [B, N, E].
+      mask: bool [B, N], True at real queries; None means all.
+      source: the vectors [B, N2, E2] from which the keys and values are computed, or an
+        `AttentionCache` of the keys and values; None means that the inputs are also the source.
+      source_mask: bool [B, N2], True at real vectors of the source; None means all. It must be None
+        without a source and with a cache, which contains its mask.
 
     Returns:
-      D, the width of the projections of the module.
+      D, the total width of all heads: `module.features` or, if that is None, E.
 
     Raises:
       ValueError: if an option is out of range, a shape does not fit, or arguments exclude each
@@ -72,7 +74,11 @@ def check_attention(
 
 
 def zero_padding(dtype: Dtype | None, inputs: Array, mask: Array | None) -> Array:
-    """Returns inputs [B, N, D] in the dtype of the products, with 0 at padding."""
+    """Returns inputs [B, N, D] in the dtype of the products, with 0 at padding.
+
+    The mask is bool [B, N], True at real positions; None means all. With None as the dtype the
+    inputs keep theirs.
+    """
     (inputs,) = nn.dtypes.promote_dtype(inputs, dtype=dtype)
     if mask is None:
         return inputs
@@ -80,6 +86,9 @@ def zero_padding(dtype: Dtype | None, inputs: Array, mask: Array | None) -> Arra
 
 
 def heads_of(cache: F.AttentionCache) -> dict[str, Array]:
-    """Returns the keys and values of a cache, named like the projections that compute them."""
+    """Returns the keys and values of a cache by the names of the projections that compute them.
+
+    "key" and "value" are [B, M, T, H]; "selector_key" is there if the cache has keys of a selector.
+    """
     heads = {"key": cache.key, "value": cache.value}
     return heads if cache.selector_key is None else heads | {"selector_key": cache.selector_key}

@@ -28,5 +28,8 @@ def example_keys(
 
 
 def fold_keys(keys: Key[Array, " B"], number: int) -> Key[Array, " B"]:
-    """Folds a number into each key, so that each number gives different draws."""
+    """Folds a number into the PRNG key of each example, so that each number gives other draws.
+
+    Negative numbers are allowed; numbers are equal modulo 2^32.
+    """
     return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, np.uint32(number % 2**32))

@@ -29,7 +29,8 @@ _glorot, _orthogonal = nn.initializers.glorot_uniform(), nn.initializers.orthogo
 def _per_gate(init: Initializer, gates: int) -> Initializer:
     """Returns an initialiser that applies `init` to the block of each gate separately.
 
-    Fans and orthogonality belong to a single gate.
+    A kernel [K, gates H] has a block of H columns for each gate; `gates` is their number. Fans and
+    orthogonality belong to a single gate.
     """
 
     @functools.partial(jax.jit, static_argnums=(1, 2), inline=True)
@@ -56,7 +57,10 @@ def _normal(std: float) -> Initializer:
 
 @functools.cache
 def _bias(*values: float) -> Initializer:
-    """Returns an initialiser of a bias, with a constant for the block of each gate."""
+    """Returns an initialiser of a bias, with a constant for the block of each gate.
+
+    values are the constants, in the order of the blocks.
+    """
 
     @functools.partial(jax.jit, static_argnums=(1, 2), inline=True)
     def bias(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
@@ -70,11 +74,11 @@ def _bias(*values: float) -> Initializer:
 
 
 def _both_directions(name: str, carries: Any) -> tuple[Any, Any]:
-    """Returns the carries (forward, backward) of a layer; None for both without carries.
+    """Returns the carries (forward, backward) of a layer; (None, None) if `carries` is None.
 
     Raises:
-      ValueError: if carries are not a pair, such as the carry of a single direction; the message
-        names `name`.
+      ValueError: if carries are not a tuple or list of two, such as the carry of a single
+        direction; the message contains `name`, the name of the argument.
     """
     if carries is None:
         return None, None
@@ -131,7 +135,11 @@ class _Recurrent(nn.Module):
         return jnp.zeros((rows, self.features))
 
     def _initializers(self) -> tuple[Initializer, Initializer]:
-        """Returns the initialisers of input kernels and of recurrent kernels, for a single gate."""
+        """Returns (input, recurrent), the initialisers of both kernels of a single gate.
+
+        Raises ValueError for an unknown distribution, and for a scale that is missing or not
+        positive.
+        """
         distributions: Keywords = {"uniform": _uniform, "normal": _normal}
         if self.init_distribution not in distributions:
             names = tuple(distributions)

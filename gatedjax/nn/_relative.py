@@ -17,7 +17,8 @@ LOCAL_BIAS = 4.0
 def local_start(key: Array, shape: tuple[int, int], dtype: Dtype = jnp.float32) -> Array:
     """Initialises biases [M, 2K + 1] so that two heads look at the neighbours of a word.
 
-    Head 0 attends to the word before, head 1 to the word after; all other biases are 0.
+    shape is (M, 2K + 1): M heads and the offsets -K .. K of the key from the query. Head 0 attends
+    to the word before, head 1 to the word after; all other biases are 0. The PRNG key is not used.
     """
     del key
     middle = shape[1] // 2
@@ -25,7 +26,10 @@ def local_start(key: Array, shape: tuple[int, int], dtype: Dtype = jnp.float32) 
 
 
 def check_relative(relative: str, max_offset: int, num_heads: int) -> None:
-    """Raises ValueError unless these options of `SelectiveSelfAttention` are valid together."""
+    """Raises ValueError unless these options of `SelectiveSelfAttention` are valid together.
+
+    relative is "none", "learned" or "local", which needs two heads; max_offset is at least 1.
+    """
     check_choice(Relative, relative=relative)
     if max_offset < 1:
         raise ValueError(f"max_offset must be at least 1, got {max_offset}")

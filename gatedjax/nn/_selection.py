@@ -67,10 +67,14 @@ class Selection:
 
 
 def check_selector(selector: Selector) -> Any:
-    """Returns the current name of a selector; returns a `Pathwise` object as it is.
+    """Returns the current name of a selector; returns a `Pathwise` object unchanged.
+
+    A selector is the name of an estimator, such as "st_gumbel", an older name ("st", "soft" or
+    "expect"), "none", or a `gates.Pathwise`.
 
     Raises:
-      ValueError: for an unknown name, and for an estimator that cannot train selections of pairs.
+      ValueError: for an unknown name, and for an estimator that cannot train selections of pairs of
+        a query and a key (`NOT_OF_PAIRS`).
     """
     name = current_name("selector", selector) if isinstance(selector, str) else selector
     able = ("none", *(kind for kind in KINDS if kind not in NOT_OF_PAIRS))
@@ -94,7 +98,10 @@ def selector_estimator(selector: Selector, temperature: float | Array) -> Estima
 
 
 def check_trains_pairs(name: EstimatorName, layers: tuple[int, ...]) -> None:
-    """Raises ValueError unless an estimator can train selections of pairs in these layers."""
+    """Raises ValueError unless an estimator can train selections of pairs in these layers.
+
+    name is the name of the estimator, and layers are the numbers of the layers that select keys.
+    """
     if name in NOT_OF_PAIRS:
         reason = f"for {NOT_OF_PAIRS[name]}; 'leave_one_out' is unbiased too"
         raise ValueError(f"estimator={name!r} cannot train selections, {reason}")
@@ -121,11 +128,12 @@ def draw_selection(
       estimator: the estimator of the gradient, see `selector_estimator`.
       logits: s, the log-odds of a selection.
       positions: the positions of the queries, to which the noise belongs.
-      keys: PRNG keys per example of the stream "gate" or "antithetic"; the latter draws the same
-        noise with the opposite sign.
+      keys: PRNG keys [B], a key per example, with the name "gate" or "antithetic"; the latter draws
+        the same noise with the opposite sign.
 
     Returns:
-      The gates A, with the weights of the estimator if it needs values of the loss.
+      The gates A [B, M, Q, N] as `Gates`. Its `weights` have the same shape for a `MultiPass`
+      estimator, and are None for other estimators.
     """
     # The mean field has no noise: probabilities take the place of the gates.
     if isinstance(estimator, MeanField):
@@ -152,7 +160,10 @@ def draw_selection(
 
 
 def _threshold(logits: Array, uniform: Array) -> Array:
-    """Returns [a + L > 0]."""
+    """Draws hard gates [a + L > 0] from logits a and uniform numbers u in (0, 1) of the same shape.
+
+    L = log u - log(1 - u) is the logistic noise.
+    """
     return F.uniform_sigmoid(logits, uniform, straight_through=True)
 
 
@@ -162,17 +173,21 @@ def selection_record(
     mask: Bool[Array, "B N"] | None,
     pairs: Bool[Array, "B M Q N"] | None,
 ) -> dict[str, Array]:
-    """Returns arrays for `selection_of`, over pairs or summed over the keys.
+    """Returns the arrays from which `selection_of` computes the statistics of a selection.
 
     Args:
       logits: s, the log-odds of a selection.
-      gates: the gates of the pass.
-      mask: True at real keys.
+      gates: the gates of the pass, with values [B, M, Q, N].
+      mask: True at real keys; None means all.
       pairs: True where a query may see a key; None means all pairs.
 
     Returns:
-      "gates" and "logits" over pairs; "counts", "entropies", "log_probs", "probabilities", with
-      pairs "keys" and with weights "score", summed over the keys [B, M, Q].
+      A dict with two arrays [B, M, Q, N], "gates" (A) and "logits" (s), where M is 1 if the heads
+      share a selection, and arrays [B, M, Q] with a number for each query, summed over its keys:
+      "counts" (selected keys), "entropies" and "log_probs" of the selection in nats,
+      "probabilities" (the expected number of selected keys), "keys" (keys that the query may see,
+      [B, 1 or M, Q]; only with pairs) and "score" (the logits times the weights of the estimator;
+      only if the gates have weights).
     """
     # Sums over keys are enough for all means, so that blocks of queries need not return arrays over
     # pairs.
@@ -197,11 +212,12 @@ def selection_of(record: dict[str, Array], mask: Bool[Array, "B Q"] | None) -> S
     """Computes the `Selection` of a record: means over pairs and queries.
 
     Args:
-      record: arrays of `selection_record`, with "weights"; only the latter without a selector.
-      mask: True at real queries.
+      record: the arrays of `selection_record` and "weights", the attention weights [B, M, Q, N].
+        Without a selector only "weights". "weights", "gates" and "logits" may be missing or None.
+      mask: True at real queries; None means all.
 
     Returns:
-      The selection; without a selector it has only the weights.
+      The selection; without a selector all its fields but `weights` are None.
     """
     if "counts" not in record:
         return Selection(weights=record.get("weights"))
@@ -220,7 +236,10 @@ def selection_of(record: dict[str, Array], mask: Bool[Array, "B Q"] | None) -> S
 
 
 def _sum_over_queries(values: Array | None, mask: Array | None) -> Array | None:
-    """Returns the sum over heads and real queries of values [B, M, N]."""
+    """Returns the sum [B] over heads and real queries of values [B, M, Q].
+
+    The mask is bool [B, Q], True at real queries; None means all. The sum of None is None.
+    """
     if values is None:
         return None
     if mask is not None:

@@ -296,16 +296,23 @@ class SelectiveSelfAttention(nn.Module):
         )
 
     def _check(self, *arguments: Any) -> int:
-        """Checks the module and its arguments, and returns D."""
+        """Checks the module and arguments as in `check_attention`; returns the width D."""
         return check_attention(self, *arguments)
 
     @nn.compact
     def _create(self, make: Callable[[], Array]) -> Array:
-        """Calls a function that creates parameters, in the only compact method, as Flax demands."""
+        """Returns the result of `make`, a function that creates parameters.
+
+        Flax demands that a module has a single compact method, and it is this one.
+        """
         return make()
 
     def _linear(self, name: str, inputs: Array, shape: Any, axis: Any = -1) -> Array:
-        """Applies the linear projection `name`."""
+        """Applies the linear projection `name` to the inputs.
+
+        It replaces the input axes `axis` by axes of `shape` at the end. For example, the shape
+        (M, H) makes [B, N, M, H] of [B, N, D].
+        """
         types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         return self._create(
             lambda: nn.DenseGeneral(
@@ -316,7 +323,12 @@ class SelectiveSelfAttention(nn.Module):
     def _heads(
         self, inputs: Array, features: int, side: Literal["query", "key"]
     ) -> dict[str, Array]:
-        """Computes the projections [B, M, N, H] of queries, or of keys and values, by name."""
+        """Computes the projections of the inputs [B, N, D] by name, each [B, M, N, H].
+
+        features is D. The side "query" has "query", and "key" has "key" and "value". With a
+        selector there is also "selector_query" or "selector_key", [B, 1, N, D] if heads share it.
+        With relative biases the side "query" has "relative_bias" [M, 2 max_offset + 1].
+        """
         head_shape = (self.num_heads, features // self.num_heads)
         shapes = dict.fromkeys(("query",) if side == "query" else ("key", "value"), head_shape)
         if self.selector != "none":
@@ -334,7 +346,10 @@ class SelectiveSelfAttention(nn.Module):
         return heads
 
     def _output(self, mixed: Array, mask: Array | None, features: int) -> Array:
-        """Projects the attended values [B, M, Q, H] to the output [B, Q, D], 0 at padding."""
+        """Projects the attended values [B, M, Q, H] to the output [B, Q, D], 0 at padding.
+
+        The mask is bool [B, Q], True at real queries, or None for all; features is D.
+        """
         output = self._linear("out", jnp.swapaxes(mixed, 1, 2), features, axis=(-2, -1))
         # The bias b_o would give padding a vector.
         if mask is None:
@@ -344,7 +359,12 @@ class SelectiveSelfAttention(nn.Module):
     def _keys(
         self, inputs: Array, example_id: Array | None, needed: dict[str, bool]
     ) -> dict[str, Array]:
-        """Returns the keys per example of the streams that this pass draws from."""
+        """Returns the PRNG keys [B] of the streams that this pass draws from, by the stream.
+
+        needed contains for each stream, "gate" or "dropout", whether the pass draws from it. If
+        there is no stream "gate", "antithetic" takes its place. example_id [B] are the examples;
+        None means the numbers of the rows of inputs.
+        """
         streams = {name for name, is_needed in needed.items() if is_needed}
         # Either stream is enough, because both draw the same noise up to the sign.
         if "gate" in streams and self.has_rng("antithetic") and not self.has_rng("gate"):
@@ -367,6 +387,17 @@ class SelectiveSelfAttention(nn.Module):
         deterministic: bool = True,
     ) -> tuple[Float[Array, "B M Q H"], dict[str, Array]]:
         """Attends from the queries at some positions.
+
+        Args:
+          heads: the projections of `_heads` for these queries and for all keys.
+          positions: the positions of the queries.
+          dropout_bytes: bytes [B, M, Q, N] for dropout of the weights, or None; `keys` may replace
+            them.
+          pairs: True where a query may see a key [B, 1 or M, Q, N]; None means all pairs.
+          mask: True at real keys [B, N]; None means all.
+          keys: the PRNG keys of `_keys`.
+          estimator: draws the gates of training; None means the thresholded gates.
+          deterministic: True means no dropout.
 
         Returns:
           The attended values, and the record for `selection_of`.
@@ -404,7 +435,12 @@ class SelectiveSelfAttention(nn.Module):
     def _scores(
         self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Array | None
     ) -> tuple[Array, Array | None, Array]:
-        """Computes the scores of queries, True where they may see a key, and the values."""
+        """Returns the scores of queries, True where they may see a key, and the values.
+
+        heads are the projections of `_heads`, positions belong to the queries, and mask [B, N] is
+        True at real keys. The scores are [B, M, Q, N], with the relative bias. The second array
+        broadcasts to them; None means all pairs. The values [B, M, N, H] are 0 at padding.
+        """
         query, key, value = (heads[name] for name in ("query", "key", "value"))
         scores, allowed, value = attention_scores(query, key, value, mask)
         if "relative_bias" in heads:
@@ -413,15 +449,18 @@ class SelectiveSelfAttention(nn.Module):
         return scores, allowed, value
 
     def _visible(self, positions: Int[Array, " Q"], size: int) -> Bool[Array, "1 1 Q N"] | None:
-        """Returns the pairs that the module allows, apart from the masks; None means all pairs."""
+        """Returns True for the pairs that the module allows, apart from the masks; None means all.
+
+        positions are the positions of the queries, and size is the number N of keys.
+        """
         return causal_pairs(positions, size)[None, None] if self.causal else None
 
     def _mix_values(self, weights: Array, value: Array) -> Array:
-        """Averages the values with the weights of each query: [B, M, Q, H]."""
+        """Averages values [B, M, N, H] with weights [B, M, Q, N] of each query: [B, M, Q, H]."""
         return weighted_values(weights, value)
 
     def _recorded_weights(self, weights: Array) -> Array:
-        """Returns the weights in the form of `Selection.weights`."""
+        """Returns the weights as [B, M, Q, N], the form of `Selection.weights`."""
         return weights
 
     def _weights(
@@ -431,7 +470,11 @@ class SelectiveSelfAttention(nn.Module):
         allowed: Array | None,
         positions: Int[Array, " Q"],
     ) -> Array:
-        """Computes the attention weights under gates."""
+        """Computes the attention weights [B, M, Q, N] from scores of this shape under gates.
+
+        gates are values or logarithms [B, 1 or M, Q, N], allowed is True where a query may see a
+        key (None means all pairs), and positions belong to the queries.
+        """
         if gates.logarithms is not None:
             log_gates = jnp.broadcast_to(gates.logarithms, scores.shape)
             return F.relaxed_gated_softmax(scores, log_gates, allowed)

@@ -164,7 +164,10 @@ def _glorot_blocks(*inputs: int) -> Initializer:
 
 
 def _gate_bias(value: float) -> Initializer:
-    """Returns an initialiser with a constant for the block of the gate and 0 for the candidate."""
+    """Returns an initialiser of biases [L, 2D]: `value` for the gate and 0 for the candidate.
+
+    The first half of the columns belongs to the gate.
+    """
 
     def bias(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         del key
