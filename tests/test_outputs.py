@@ -14,7 +14,7 @@ from jax import export
 
 PACKAGES = ("functional", "gates", "nn", "models")
 PARTS = {
-    *("Form", "Options", "Restarts"),  # of the recurrences
+    *("Form", "RAUOptions", "Restarts"),  # of the recurrences
     *("Family", "BitLayout", "Sample"),  # of gates
     "LayerBytes",  # of the random bits of a network
 }
