@@ -202,7 +202,9 @@ def _spec(array: Tree) -> jax.ShapeDtypeStruct:
 
 
 def _plain(output: Output) -> Tree:
-    """Converts outputs to nested dicts and tuples of arrays, which readers need no class for.
+    """Converts the outputs of a model to nested dicts and tuples of arrays.
+
+    A program that reads the exported function therefore needs no classes of the model.
 
     Fields of dataclasses and named tuples become entries of dicts; entries that are None are left
     out.

@@ -17,7 +17,7 @@ _KEY = "gatedjax.structure"
 
 
 def take_apart(tree: Tree, argument: str = "params") -> tuple[dict[str, Tree], dict[str, str]]:
-    """Returns the leaves of a tree by dotted names, and the kinds of its other nodes.
+    """Returns the leaves of a tree by dotted names, and the kinds of its containers and numbers.
 
     A name joins keys of dicts, positions in lists and tuples, and names of fields by dots.
 
@@ -27,8 +27,9 @@ def take_apart(tree: Tree, argument: str = "params") -> tuple[dict[str, Tree], d
       argument: the argument's name, for messages.
 
     Returns:
-      (leaves, kinds): kinds maps the name of a node ("" for the tree) to "list", "tuple", "float"
-      or the name of its class. Nested dicts of arrays have no kinds.
+      (leaves, kinds): leaves maps dotted names to arrays. kinds maps the dotted name of a container
+      ("" for the tree) to "list", "tuple" or the name of its class, and the dotted name of a Python
+      number to its type, such as "float". Nested dicts of arrays have no kinds.
 
     Raises:
       TypeError: for a leaf that is neither an array nor a number, or a key that is not a string.
@@ -213,7 +214,9 @@ def written(kinds: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_kinds(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Reads the kinds, as `take_apart` returns them, from the metadata of a file.
+    """Reads the kinds of containers and numbers from the metadata of a file.
+
+    Returns dotted name -> kind, the second result of `take_apart`, for example {"layers": "list"}.
 
     Raises:
       ValueError: if they are malformed.

@@ -188,7 +188,8 @@ def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
       checked.
 
     Raises:
-      FileNotFoundError, BadFile: see `read_header`.
+      FileNotFoundError: if the file does not exist.
+      BadFile: unless the header is well formed and describes exactly the bytes that follow it.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file")

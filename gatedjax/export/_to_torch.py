@@ -57,14 +57,19 @@ def gru_to_torch(
     """Converts weights of a GRU with reset_after=True into the state dict of a `torch.nn.GRU`.
 
     Args:
-      layers, prefix: as for `lstm_to_torch`, with GRUWeights.
+      layers: a GRUWeights per layer, or a pair (forward, backward), like the result of
+        `gru_from_torch`; or the parameters of a `gatedjax.nn.GRU`.
+      prefix: prefix of the names, for example "encoder.gru."; the last dot is optional.
 
     Returns:
-      NumPy arrays by name, as from `lstm_to_torch`.
+      NumPy arrays by name (weight_ih_l0, ..., weight_ih_l0_reverse, ...), in the order of PyTorch;
+      float32, or float64 for float64 weights.
 
     Raises:
-      ValueError: also if a recurrent_bias is None, because PyTorch has no GRU that resets before
-        the product. If yours resets after it, pass zeros.
+      ValueError: if the widths of consecutive layers do not fit, their directions differ, or a
+        recurrent_bias is None, because PyTorch has no GRU that resets before the product. If yours
+        resets after it, pass zeros.
+      TypeError: if a layer has another type, or a value is not a floating-point array.
     """
 
     def convert(ours: Arrays) -> Block:
