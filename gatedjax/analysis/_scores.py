@@ -93,14 +93,17 @@ class MatchScores(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class MatchCounts:
-    """Counts of predicted and gold items; the counts of the parts of a corpus can be added."""
+    """Counts of predicted and gold items; the counts of the parts of a corpus can be added.
+
+    Attributes:
+      matched: number of predicted items that are gold items.
+      predicted: number of predicted items.
+      gold: number of gold items.
+    """
 
     matched: int = 0
-    """Number of predicted items that are gold items."""
     predicted: int = 0
-    """Number of predicted items."""
     gold: int = 0
-    """Number of gold items."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(

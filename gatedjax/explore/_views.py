@@ -54,21 +54,23 @@ Found = tuple[list[str], Json | None]
 
 
 class View:
-    """The base class of the views of a model.
+    """The base class of the views of a model, which compute the content of the page.
 
     Several threads may call a view; a lock lets one of them compute at a time.
+
+    Attributes:
+      network: a description of the network.
+      fields: the input fields: name in the state, label, and text that is shown in an empty field.
+      classes: the classes of a classifier.
     """
 
     network: str
-    """A description of the network."""
     fields: tuple[Field, ...]
-    """The input fields: name in the state, label, and text that is shown in an empty field."""
     layered = True
     """True if `layers` returns grids."""
     max_len = LONGEST
     """Largest number of words that the model reads."""
     classes: Sequence[str] = ()
-    """The classes of a classifier."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -14,20 +14,23 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 @dataclasses.dataclass(frozen=True)
 class SplitTexts:
-    """Statistics of the texts of a split.
+    """Statistics of the n texts of a split.
 
-    `class_counts` is class name -> number of texts; `empty` is the number of texts without tokens.
+    Attributes:
+      split: the name of the split.
+      lengths: int [n], the number of tokens per text.
+      class_counts: class name -> number of texts.
+      empty: the number of texts without tokens.
+      repeated: the number of texts that occurred earlier in the split.
+      conflicting: the number of distinct texts with more than one label in the split.
     """
 
     split: str
     lengths: np.ndarray
-    """int [n], the number of tokens per text."""
     class_counts: dict[str, int]
     empty: int
     repeated: int
-    """Texts that occurred earlier in the split."""
     conflicting: int
-    """The number of distinct texts with more than one label in the split."""
 
     def length_quantiles(self) -> list[int]:
         """Returns the lengths, in tokens, at `QUANTILES`; each is the length of a text."""
@@ -36,9 +39,15 @@ class SplitTexts:
 
 @dataclasses.dataclass(frozen=True)
 class Overlap:
-    """Texts of split `second` with the same lower-cased tokens as a text of split `first`.
+    """Texts of a split with the same lower-cased tokens as a text of another split.
 
-    `count` of the `total` texts of `second` are also in `first`.
+    Attributes:
+      first: the name of the split in which texts are looked up.
+      second: the name of the split whose texts are counted.
+      count: the number of texts of `second` that are also in `first`.
+      total: the number of texts of `second`.
+      examples: some of the common texts, each as (location in `first`, location in `second`, the
+        text).
     """
 
     first: str
@@ -46,24 +55,25 @@ class Overlap:
     count: int
     total: int
     examples: tuple[tuple[str, str, str], ...]
-    """(location in first, location in second, the text)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Text:
     """The fields of a text that are compared and shown.
 
-    `label` is its class and `length` its number of tokens.
+    Attributes:
+      key: digest of the lower-cased tokens, which is equal for equal texts.
+      label: the class, as an index.
+      length: the number of tokens.
+      place: the location of the text, for reports.
+      text: the start of the text, for reports.
     """
 
     key: bytes
-    """Digest of the lower-cased tokens: equal for equal texts."""
     label: int
     length: int
     place: str
-    """Its location, for reports."""
     text: str
-    """Its start."""
 
 
 def read_texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iterator[Text]:

@@ -16,18 +16,21 @@ DENSE_CELLS = 2**22
 
 @dataclasses.dataclass(frozen=True)
 class ClozeShape:
-    """The padded sizes of a bucket of cloze questions."""
+    """The padded sizes of a bucket of cloze questions.
+
+    Attributes:
+      document: N, the number of tokens of a document.
+      query: Q, the number of tokens of a query, markers included.
+      candidates: K, the number of candidates.
+      positions: P, the largest number of occurrences of a candidate in a document.
+      words: W, the largest number of distinct words in a document and its query.
+    """
 
     document: int
-    """N."""
     query: int
-    """Q, markers included."""
     candidates: int
-    """K."""
     positions: int
-    """P: the largest number of occurrences of a candidate in a document."""
     words: int
-    """W: the largest number of distinct words in a document and its query."""
 
 
 def plan_cloze_shapes(

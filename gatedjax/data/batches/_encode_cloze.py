@@ -51,26 +51,31 @@ def cloze_vocabulary(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EncodedCloze:
-    """Encoded questions, in the order of their source; n is the number of questions."""
+    """Encoded questions, in the order of their source; n is the number of questions.
+
+    Attributes:
+      documents: int32 ids of each document (views into a common array).
+      queries: int32 ids of each query, markers included.
+      cloze: int32 [n]: index of the placeholder in the query with markers.
+      candidates: int32 [n]: the number of candidates.
+      occurrences: int32 [m, 2] per question: (candidate, index in the document), sorted by
+        candidate.
+      labels: int32 [n]: index of the candidate that is the answer, or -1.
+      example_ids: int32 [n], the id of each example in the source.
+      cut: the number of documents that were truncated to max_doc_len.
+      rows: int64 [n], the position of each question in `source`.
+      source: the examples that were encoded.
+    """
 
     documents: list[np.ndarray]
-    """int32 ids of each document (views into a common array)."""
     queries: list[np.ndarray]
-    """int32 ids of each query, markers included."""
     cloze: np.ndarray
-    """int32 [n]: index of the placeholder in the query with markers."""
     candidates: np.ndarray
-    """int32 [n]: the number of candidates."""
     occurrences: list[np.ndarray]
-    """int32 [m, 2] per question: (candidate, index in the document), sorted by candidate."""
     labels: np.ndarray
-    """int32 [n]: index of the candidate that is the answer, or -1."""
     example_ids: np.ndarray
-    """int32 [n]."""
     cut: int
-    """The number of documents that were truncated to max_doc_len."""
     rows: np.ndarray
-    """int64 [n]: positions in `source`."""
     source: Source
 
     @property

@@ -16,6 +16,10 @@ class PairPath:
     """A pair of files in which line i of the target belongs to line i of the source.
 
     The methods of a single path, such as `read_bytes`, read the source.
+
+    Attributes:
+      source: path of the source file, for example with sentences to translate.
+      target: path of the target file, for example with their translations or labels.
     """
 
     source: Path | ArchivePath

@@ -13,10 +13,13 @@ Fetch = Callable[[str], Path]
 
 
 class Places(abc.ABC):
-    """The places of the raw files of a data set. Official parts have names such as "train"."""
+    """The places of the raw files of a data set. Official parts have names such as "train".
+
+    Attributes:
+      url: the address that must answer before a download starts; None if there is no download.
+    """
 
     url: str | None
-    """The address that must answer before a download starts; None if there is no download."""
 
     @abc.abstractmethod
     def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:

@@ -36,15 +36,20 @@ class Question(NamedTuple):
     """A cloze question: a query about a document, with a placeholder for the answer.
 
     In all texts tokens are separated by single spaces.
+
+    Attributes:
+      document: the text that is read.
+      query: the sentence with the placeholder "@placeholder".
+      answer: the correct answer.
+      candidates: the possible answers, without repeats.
+      repeated: the number of repeated candidates that were removed.
     """
 
     document: str
     query: str
     answer: str
     candidates: tuple[str, ...]
-    """Without repeats."""
     repeated: int = 0
-    """The number of repeated candidates."""
 
     @property
     def label(self) -> int:

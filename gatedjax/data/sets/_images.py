@@ -36,9 +36,12 @@ FASHION = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Columns(Sequence[Example]):
-    """Images as examples, made on access.
+    """n images as examples, made on access.
 
-    `images` is uint8 [n, 28, 28], `labels` and `example_ids` are int32 [n].
+    Attributes:
+      images: uint8 [n, 28, 28], the pixels.
+      labels: int32 [n], the class of each image.
+      example_ids: int32 [n], the id of each image.
     """
 
     images: np.ndarray

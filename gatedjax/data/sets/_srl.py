@@ -56,10 +56,14 @@ class Predicate(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """The columns of a sentence.
+    """The columns of a sentence in CoNLL format.
 
-    `words`, `tags` (parts of speech) and `parse` (pieces of the bracketed tree) have an entry per
-    word, `predicates` an entry per predicate.
+    Attributes:
+      words: the words.
+      tags: the part of speech of each word.
+      parse: the piece of the bracketed tree at each word.
+      predicates: the predicates with their arguments.
+      text: the lines of the sentence.
     """
 
     words: tuple[str, ...]
@@ -67,7 +71,6 @@ class Sentence:
     parse: tuple[str, ...]
     predicates: tuple[Predicate, ...]
     text: str
-    """The lines of the sentence."""
 
 
 def spans_of(column: list[str]) -> tuple[tuple[int, int, str], ...]:

@@ -25,12 +25,15 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclasses.dataclass(frozen=True)
 class Embeddings:
-    """The word vectors of a vocabulary of V words, in the order of ids."""
+    """The word vectors of a vocabulary of V words, in the order of ids.
+
+    Attributes:
+      matrix: float32 [V, dim], the vector of each word.
+      found: bool [V]: True at words that the file contains.
+    """
 
     matrix: np.ndarray
-    """float32 [V, dim]."""
     found: np.ndarray
-    """bool [V]: True at words that the file contains."""
 
     @property
     def coverage(self) -> float:
