@@ -145,7 +145,7 @@ def plot_learning_curves(
       The Matplotlib figure.
 
     Raises:
-      ValueError: also if no record has any of the metrics.
+      ValueError: if no record has any of the metrics.
     """
     records_of = {name: [dict(record) for record in records] for name, records in runs.items()}
     curves: dict[str, dict[tuple[str, str], list[tuple[float, float]]]] = {}
@@ -181,7 +181,7 @@ def plot_learning_curves(
 
 
 def _draw_line_with_bars(axes: "Axes", i: int, points: Points) -> None:
-    """Draws a line in the style of index i, with error bars.
+    """Draws a line with error bars, in the colour and dashes of the line with index i.
 
     A point is (x, mean, standard deviation); the marker is hollow where the deviation is None.
     """

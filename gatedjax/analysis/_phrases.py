@@ -113,7 +113,8 @@ def select(
 
     Args:
       r: [*B, N] from `normalise`.
-      mask: bool, True at real words, as for `normalise`; with None padding counts in the median.
+      mask: bool, True at real words, of the shape of `r` or of its first axes and N; None means
+        that all words are real, so that padding counts in the median.
       threshold: 0.95 in the paper. 0.5 is its relaxed form, if "more than the median" means half of
         the full attention; the median of a sentence cannot select more than half of its words.
       rule: "threshold", or "median_of_sentence", which ignores `threshold`.
@@ -170,7 +171,7 @@ def runs(selected: ArrayLike) -> Runs:
 def selected_words(
     tokens: Sequence[Sequence[str]], selected: ArrayLike, layer: int = 0
 ) -> collections.Counter[str]:
-    """Counts the words that a layer selects, in lower case.
+    """Counts how often a layer selects each word, in lower case, over B sentences.
 
         >>> selected_words([["Not", "good"], ["not"]], np.array([[True, False], [True, False]]))
         Counter({'not': 2})
@@ -181,10 +182,11 @@ def selected_words(
       layer: index of the layer, from 0; a negative index counts from the end.
 
     Returns:
-      {word: number of its selected occurrences}.
+      A counter {lower-cased word: number of its selected occurrences}.
 
     Raises:
-      ValueError: also if padding is selected.
+      TypeError: if `selected` is not bool.
+      ValueError: if the shapes do not fit, there is no such layer, or padding is selected.
 
     Reference: Guo 2017 (AGT), section 3.2: most frequent in the first layer are n't, never, not.
     """
@@ -217,10 +219,10 @@ def first_words(
     Args:
       tokens: the words of each of B sentences, without padding.
       r: [B, L, N] from `normalise` (0 at padding).
-      threshold: as for `select`, at least 0.
+      threshold: words with r > threshold count, at least 0.
 
     Returns:
-      {word: count}, as from `selected_words` with layer 0.
+      A counter {lower-cased word: number of its occurrences with r > threshold}.
     """
     if threshold < 0:
         raise ValueError(f"threshold must be at least 0, got {threshold}")

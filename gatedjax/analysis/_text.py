@@ -105,8 +105,9 @@ def highlight_html(
         True
 
     Args:
-      examples: (caption, tokens, weights, gates or None) of each text, as for
-        `highlight_terminal`; without gates no words are bold.
+      examples: (caption, tokens, weights, gates or None) of each text: a heading, the words, and
+        the attention weight and the gate of each word; gates above 0 are open. With gates None no
+        words are bold.
       title: the title of the page.
       lang: the language of the texts, as in the HTML attribute `lang`.
 
@@ -142,8 +143,9 @@ def _html_words(
 ) -> Iterable[str]:
     """Yields the HTML of each word, shaded by its weight.
 
-    There are at least as many weights and gates as words. Words with a gate of 0 are marked as
-    closed; gates None marks no word.
+    `weights` and `gates` have a number for each word; further numbers are padding. Words with a
+    gate above 0 are bold, and words with a gate of 0 are marked as closed. With gates None no word
+    is marked.
     """
     words, weights, marked = _check_words(tokens, weights, gates)
     top = weights.max(initial=0)

@@ -84,7 +84,8 @@ class Explorer:
         """Computes the attention in each layer of the models.
 
         Args:
-          message: the state; see `answer`.
+          message: a state of the page as a dict: the fields of `State`; a missing field has its
+            default.
 
         Returns:
           {"models": [...]}, with None for a model without such layers. Each layer has a name, and
@@ -325,9 +326,10 @@ class Programs:
                 self.answer(("a",) * edge, State(mode=mode))
 
     def layers(self, state: State) -> list[Json] | None:
-        """Computes the attention in each layer for the text of a state; see `Explorer.layers`.
+        """Computes the attention in each layer for the text of a state.
 
-        Returns None for a network without layers or a text without words.
+        Returns a dict for JSON for each layer, with the keys that `Explorer.layers` lists. Returns
+        None for a network without layers or a text without words.
         """
         tokens = split_words(state.text, LONGEST)[: self.model.max_len]
         if self.model.network not in LAYERED or not tokens:

@@ -61,7 +61,9 @@ class View:
     Attributes:
       network: a description of the network.
       fields: the input fields: name in the state, label, and text that is shown in an empty field.
-      classes: the classes of a classifier.
+      layered: True if `layers` returns grids.
+      max_len: the largest number of words that the model reads.
+      classes: the names of the classes of a classifier; () for other models.
     """
 
     network: str
@@ -76,7 +78,12 @@ class View:
         self._lock = threading.Lock()
 
     def about(self, name: str) -> Json:
-        """Returns the constants of the model for the page; see `Programs.about` for the keys."""
+        """Returns the constants of the model for the page, for JSON.
+
+        Keys: "name", the given name of the model; "network", a description; "gated", False;
+        "layers", True if `layers` returns grids; "pairs", False; "classes", the names of the
+        classes; and "max_len", the largest number of words.
+        """
         return {
             "name": name,
             "network": self.network,
@@ -90,15 +97,16 @@ class View:
     def answer(self, state: State) -> Found:
         """Computes the answer to a state of the page.
 
-        Returns (notes for the user, answer); the answer is a dict for JSON with the keys in the
-        docstring of this module, or None if there is no answer.
+        Returns (notes, answer). The notes are a list of sentences for the user. The answer is a
+        dict for JSON with the keys in the docstring of this module, or None if there is no answer.
         """
         raise NotImplementedError
 
     def layers(self, state: State) -> list[Json] | None:
         """Returns the attention in the layers for a state, a `grid` per head, for JSON.
 
-        The result is None if the model has no layers or there is no answer.
+        A grid is a dict of numbers for pairs of words. The result is None if the model has no
+        layers or there is no answer.
         """
         raise NotImplementedError
 
@@ -250,9 +258,10 @@ class PairView(View):
         return notes, tuple(words[:most] for words in texts)
 
     def answer(self, state: State) -> Found:
-        """Computes the class of the pair of texts in a state; see `View.answer`.
+        """Computes the class of the pair of texts in a state.
 
-        Each text is a line of the answer, with its selected words if the model has a selector.
+        Returns (notes, answer): sentences for the user, and a dict for JSON or None. Each text is a
+        line of the answer, with its selected words if the model has a selector.
         """
         notes, texts = self._texts(state)
         if not all(texts):
@@ -280,7 +289,10 @@ class PairView(View):
         }
 
     def layers(self, state: State) -> list[Json] | None:
-        """Computes a grid for each text and head: the weights of its words; see `View.layers`."""
+        """Computes a grid for each of the two texts and each head: the weights of its words.
+
+        Returns the grids as dicts for JSON; None if there is no answer to the state.
+        """
         _, texts = self._texts(state)
         if not all(texts):
             return None
@@ -403,9 +415,10 @@ class ReaderView(View):
         return small.vocabulary, {**small.params, "embed": embed}
 
     def answer(self, state: State) -> Found:
-        """Computes the answer to the question of a state; see `View.answer`.
+        """Computes the answer to the question of a state.
 
-        Each gating hop is a line of the answer, and so is the attention of the last hop.
+        Returns (notes, answer): sentences for the user, and a dict for JSON or None. Each gating
+        hop is a line of the answer, and so is the attention of the last hop.
         """
         words = tuple(self._split(" ".join(state.text.split())))
         query = tuple(self._split(state.question.replace("XXXXX", PLACEHOLDER)))
@@ -607,9 +620,10 @@ class TranslatorView(View):
         return "", tuple(int(piece) for piece in ids)
 
     def answer(self, state: State) -> Found:
-        """Computes the translation of the text of a state; see `View.answer`.
+        """Computes the translation of the text of a state.
 
-        The translation is the title of the answer.
+        Returns (notes, answer): sentences for the user, and a dict for JSON or None. The
+        translation is the title of the answer.
         """
         wrong, ids = self._ids(state)
         if wrong:
@@ -629,7 +643,7 @@ class TranslatorView(View):
         }
 
     def layers(self, state: State) -> list[Json] | None:
-        """Computes the grids of attention weights; see `View.layers`.
+        """Computes the grids of attention weights for the text of a state, as dicts for JSON.
 
         The first grid is the mean over the heads of the last decoder layer. Then come all decoder
         and encoder layers. The result is None if there is no translation.
@@ -688,11 +702,11 @@ class TranslatorView(View):
 
 
 def view_of(model: Any, *, tokenized: bool = False) -> View | None:
-    """Returns the view of a model, or None for a classifier of single texts.
+    """Returns the view of a model, or None for a classifier of single texts, which has no view.
 
     Args:
       model: a trained model.
-      tokenized: see `Explorer`.
+      tokenized: True if texts for a reader are already tokens with spaces between them.
 
     Raises:
       ValueError: for a model of another kind.

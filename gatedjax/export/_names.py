@@ -34,8 +34,9 @@ class Leaf(NamedTuple):
 def name_fault(name: str) -> str | None:
     """Returns the fault of a dotted name such as "encoder.kernel", or None if it has no fault.
 
-    A fault is the end of a message, for example "looks like a path". gatedjax never uses names as paths. Other readers of the file might, so names that could leave a
-    folder are neither written nor accepted.
+    A fault is the end of a message, for example "looks like a path". gatedjax never uses names as
+    paths. Other readers of the file might, so names that could leave a folder are neither written
+    nor accepted.
     """
     if not all(name.split(".")):
         return "has an empty part between its dots"

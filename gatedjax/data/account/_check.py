@@ -155,7 +155,19 @@ def _of_id(places: Mapping[int, str], first: int, ids_per_row: int, example_id: 
 
 
 class _Reader:
-    """A reader of parts of a data set: raw files if manual_dir has any, else the prepared set."""
+    """A reader of parts of a data set: raw files if manual_dir has any, else the prepared set.
+
+    Args:
+      declared: the declaration of the data set.
+      manual_dir: folder with the raw files, or None.
+      data_dir: TFDS folder of the prepared set; None is TFDS's own folder.
+
+    Raises:
+      FileNotFoundError: if there is no such folder, or neither raw files nor a prepared set.
+
+    Attributes:
+      origin: a description of the place of the files.
+    """
 
     def __init__(
         self, declared: DataSet, manual_dir: str | Path | None, data_dir: str | Path | None
@@ -252,8 +264,9 @@ class _Reader:
 def _recount(path: AnyPath, rows: FileRows, declared: DataSet) -> int:
     """Returns the number of lines of a raw file, counted independently of the reader.
 
-    If the texts of the part are files and not lines, it returns the count of the reader. Raises
-    ValueError if `rows` and the lines set aside contain a line twice.
+    `rows` are the result of the reader. If the texts of the part are files and not lines, it
+    returns the count of the reader. Raises ValueError if `rows` has a line twice, as a row or set
+    aside.
     """
     if not declared.by_line:
         return declared.count(path)

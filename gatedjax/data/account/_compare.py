@@ -33,7 +33,10 @@ class SplitTexts:
     conflicting: int
 
     def length_quantiles(self) -> list[int]:
-        """Returns the lengths, in tokens, at `QUANTILES`; each is the length of a text."""
+        """Returns the 0, 5, 25, 50, 75, 95, 99 and 100 % quantiles of the lengths, in tokens.
+
+        Each quantile is the length of a text. `QUANTILES` lists their shares.
+        """
         return [int(q) for q in np.quantile(self.lengths, QUANTILES, method="inverted_cdf")]
 
 
@@ -80,7 +83,8 @@ def read_texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iter
     """Converts examples to `Text`s, in order.
 
     `place` maps an example id to the location of the text for reports. The label of a cloze
-    question is its status (see `Question.status`), and its digest includes the query.
+    question is its status: 0 if a token of the answer occurs in the document, 1 if none does, 2 if
+    the answer is no candidate. Its digest includes the query.
     """
     for index in range(len(examples)):
         example = examples[index]

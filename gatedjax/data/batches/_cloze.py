@@ -148,7 +148,9 @@ def _buckets(encoded: EncodedCloze, shapes: Sequence[ClozeShape]) -> np.ndarray:
 class ClozeBatches(PlannedBatches):
     """Random access to batches of questions: a pure function of (seed, step).
 
-    A batch is a dict with B rows; filler rows have weight 0, example id -1 and length 0:
+    A batch is a dict with B rows, a row per question; filler rows have weight 0, example id -1 and
+    length 0. N, Q, K, P and W are the sizes `document`, `query`, `candidates`, `positions` and
+    `words` of the `ClozeShape` of the bucket:
 
     - document int32 [B, N], document_lengths [B]; query int32 [B, Q], query_lengths [B], with the
       begin and end markers; 0 is padding.
@@ -176,6 +178,12 @@ class ClozeBatches(PlannedBatches):
 
     Raises:
       ValueError: for batch_size < 1, no questions, or a question that fits into no shape.
+
+    Attributes:
+      shapes: the padded sizes of each bucket.
+      steps_per_epoch: the number of batches of an epoch.
+      padding_fraction: share of padding among the cells of documents and queries in an epoch,
+        filler rows included.
     """
 
     def __init__(
@@ -234,7 +242,15 @@ class ClozeBatches(PlannedBatches):
     ) -> "ClozeBatches":
         """Returns an ordered pass: `len` batches, each question exactly once, bucket by bucket.
 
-        The arguments are those of the constructor; the batches are not shuffled.
+        The batches are not shuffled.
+
+        Args:
+          encoded: the questions.
+          batch_size: rows per batch.
+          shapes: shapes of the buckets; None plans them for these questions.
+          max_shapes: the number of shapes to plan.
+          characters: (ids int32 [V, 10], lengths [V]) of the words of the vocabulary.
+          dense_cells: the largest size of the occurrence mask.
         """
         return cls(
             encoded,

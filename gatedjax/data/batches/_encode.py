@@ -91,7 +91,8 @@ def encode(
       truncate_side: the end at which longer texts are truncated, "right" or "left".
 
     Returns:
-      The columns. A text without tokens becomes a single unknown word.
+      The texts as ids, in the order of the source. A text without tokens becomes a single unknown
+      word.
 
     Raises:
       ValueError: for max_len < 1, another truncate_side, or a label outside the classes.

@@ -38,12 +38,12 @@ def cloze_vocabulary(
     without a pretrained vector has its own random vector. Pass all three sources.
 
     Args:
-      sources: cloze questions.
-      lowercase: fold case, as GloVe 6B does.
+      sources: sequences of cloze questions, dicts with "tokens" (the document) and "query".
+      lowercase: True to lower-case words, as GloVe 6B does.
       max_size: keep at most this many ids.
 
     Returns:
-      The vocabulary.
+      The vocabulary, in the order of descending frequency.
     """
     views = [_Words(source, source.info) for source in sources]
     return Vocabulary.build(views, lowercase=lowercase, max_size=max_size)
@@ -177,7 +177,7 @@ def encode_cloze(
         An answer that occurs only in the truncated part is lost (`EncodedCloze.answerable`).
 
     Returns:
-      The columns.
+      The questions as ids, in the order of the source.
 
     Raises:
       ValueError: for max_doc_len < 1, or a query without the placeholder.

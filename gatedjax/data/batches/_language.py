@@ -37,6 +37,10 @@ class LanguageModelBatches(StepBatches):
 
     Raises:
       ValueError: if batch_size or num_steps is below 1, or there are more rows than tokens.
+
+    Attributes:
+      steps_per_epoch: the number of batches of an epoch.
+      padding_fraction: share of padding among the cells of an epoch.
     """
 
     def __init__(

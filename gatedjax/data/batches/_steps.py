@@ -13,7 +13,11 @@ class WithStep:
     """Training batches with the number of their step as "step" [B].
 
     Args:
-      batches: training data for `fit`: batches by step, with "weight" [B].
+      batches: training data for `fit`: batches by step, dicts of arrays with "weight" [B].
+
+    Attributes:
+      batches: the argument.
+      one_pass: True if the batches end after an epoch.
     """
 
     def __init__(self, batches: Any) -> None:

@@ -14,6 +14,9 @@ class LineError(ValueError):
     Args:
       reason: the message.
       line: the line number (from 1) if an example has several lines; 0 if it is not known.
+
+    Attributes:
+      line: the argument.
     """
 
     def __init__(self, reason: str, line: int = 0) -> None:
@@ -96,7 +99,7 @@ def read_lines(
       encoding: encoding of the file.
 
     Returns:
-      All lines, parsed or set aside with the reason.
+      The well-formed lines as rows, and the malformed lines, set aside with the reason.
     """
     rows, quarantine = [], []
     lines = split_lines(path)

@@ -115,8 +115,8 @@ def split_lines(path: AnyPath) -> list[bytes]:
 
 
 def count_lines(path: AnyPath) -> int:
-    """Returns the number of lines of a file, counted in another way than in `split_lines`.
+    """Returns the number of lines of a file, plain or .gz.
 
-    The two counts check each other.
+    It is counted in another way than in `split_lines`, so that the two counts check each other.
     """
     return sum(1 for _ in io.BytesIO(read_bytes(path)))

@@ -103,6 +103,10 @@ class Source(Sequence[Example]):
       examples: a sequence of dicts with "tokens", "label" and "example_id".
       info: name, split and classes.
       report: the account of the lines; by default all were used.
+
+    Attributes:
+      info: the argument.
+      report: the account of the lines.
     """
 
     def __init__(
