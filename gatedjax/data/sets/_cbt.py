@@ -103,7 +103,8 @@ def _parse(block: Block) -> _cloze.Question:
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
     """Reads a file of questions; a row is a question, and its content a `Question`.
 
-    The label of a row is the status of the answer (`Question.status`). `part` does not matter.
+    The label of a row is the status of the answer: 0 if a token of the answer occurs in the
+    document, 1 if none does, 2 if the answer is no candidate. `part` has no effect.
     """
     rows, quarantine = [], []
     blocks = list(_blocks(read_bytes(path)))

@@ -72,7 +72,11 @@ Tree = tuple[str, list]
 
 
 class _Draw:
-    """Random choices of words and constructions for a sentence."""
+    """Random choices of words and constructions for a sentence.
+
+    Args:
+      generator: NumPy's random generator for the choices.
+    """
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator
@@ -109,7 +113,8 @@ def _clause(draw: _Draw, label: int, decides: bool) -> Tree:
     negated = draw.chance(0.4)
     verdict = [_make_node("COP", "is")]
     if negated:
-        verdict.append(_make_node("NEG", *draw.choose(_NEGATION), decides=decides))  # type: ignore[misc]
+        verdict.append(_make_node("NEG", *draw.choose(_NEGATION), decides=decides))  # type:
+        ignore[misc]
     if draw.chance(0.35):
         verdict.append(draw.word(_DEGREE, "DEGREE"))
     verdict.append(draw.word(_POLAR[label ^ negated], "ADJ", decides))
@@ -163,7 +168,10 @@ def _render_tree(tree: Tree) -> str:
 
 
 def _home(words: Sequence[str]) -> str:
-    """Returns the split that a text belongs to, by its hash: "train", "validation" or "test"."""
+    """Returns the split of a text, given its words: "train", "validation" or "test".
+
+    The hash of the text determines the split.
+    """
     # The hash of the text and not the index decides, because different indices may give the same
     # text.
     slot = hashlib.sha256(" ".join(words).encode()).digest()[0] % 8

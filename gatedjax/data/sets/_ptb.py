@@ -25,7 +25,7 @@ _SPACE = re.compile("[ \t]+")
 
 
 def parse(line: str) -> tuple[int, tuple[str, ...]]:
-    """Parses a line; returns (0, its words and `<eos>`).
+    """Parses a line of words between spaces; returns (0, its words and `<eos>`, a tuple).
 
     Raises LineError if `<eos>` is a word of the line.
     """

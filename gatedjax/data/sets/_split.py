@@ -14,7 +14,7 @@ SPLIT_SEED = 20_200_820
 def hold_out(
     declared: DataSet, rows: FileRows, fraction: float = HELD_OUT
 ) -> tuple[FileRows, FileRows]:
-    """Divides the rows of an official training part into (train, validation).
+    """Divides the rows of an official training part; returns (train rows, validation rows).
 
     The division is that of the data set if it declares any; else a random share `fraction` of the
     rows is held out for validation, stratified by class, the same in all runs.

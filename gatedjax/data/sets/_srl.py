@@ -155,7 +155,7 @@ def parse(lines: list[str]) -> Sentence:
 def _blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
     """Yields (number of the first line, from 1; lines) of each sentence.
 
-    Lines that start with "#begin" or "#end" belong to no sentence.
+    `data` is the content of a file. Lines that start with "#begin" or "#end" belong to no sentence.
     """
     block: list[bytes] = []
     first = 1
@@ -241,7 +241,7 @@ class _Places(Places):
 def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
     """Counts the sentences without a predicate, which give no example: reason -> count.
 
-    The dict is empty if there is no such sentence.
+    The dict is empty if there is no such sentence. `options` has no effect.
     """
     without = sum(not row.content.predicates for row in rows.rows)
     return {"no predicate": without} if without else {}
@@ -250,10 +250,11 @@ def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
 def examples(rows: FileRows, base: int, options: SetOptions) -> list[Example]:
     """Returns an example for each predicate of each sentence.
 
-    "labels" are the BIO labels of the words (B-V, I-V at the predicate), "predicate" is the
-    position of its first word, "is_predicate" is 1 at its words and 0 elsewhere, "spans" are the
-    labelled spans, "tags" the parts of speech. The id is `base` + index of the row *
-    `IDS_PER_SENTENCE` + number of the predicate.
+    `rows` are the sentences, with a `Sentence` as content. In an example "labels" are the BIO
+    labels of the words (B-V, I-V at the predicate), "predicate" is the position of its first word,
+    "is_predicate" is 1 at its words and 0 elsewhere, "spans" are the labelled spans, "tags" the
+    parts of speech. The id is `base` + index of the row * `IDS_PER_SENTENCE` + number of the
+    predicate.
     """
     examples = []
     for row in rows.rows:
