@@ -112,7 +112,8 @@ def select(
         [[ True False False]]
 
     Args:
-      r: [*B, N] from `normalise`.
+      r: rescaled attention [*B, N] in [0, 1] from `normalise`; *B are any number of axes, such as
+        sentences and layers, and N words are the last axis.
       mask: bool, True at real words, of the shape of `r` or of its first axes and N; None means
         that all words are real, so that padding counts in the median.
       threshold: 0.95 in the paper. 0.5 is its relaxed form, if "more than the median" means half of
@@ -153,7 +154,8 @@ def runs(selected: ArrayLike) -> Runs:
         [0 3] [2 1]
 
     Args:
-      selected: bool [*B, N] from `select`, False at padding.
+      selected: bool [*B, N] from `select`, True at selected words, False at padding; *B are any
+        number of axes, such as sentences and layers, and N words are the last axis.
 
     Returns:
       The row, start and length of each run.
@@ -178,7 +180,8 @@ def selected_words(
 
     Args:
       tokens: the words of each of B sentences, without padding.
-      selected: bool [B, L, N] from `select`, or [B, N] for a single layer.
+      selected: bool [B, L, N] from `select`, True at selected words, for B sentences, L layers and
+        N words; or [B, N] for a single layer.
       layer: index of the layer, from 0; a negative index counts from the end.
 
     Returns:
@@ -218,7 +221,8 @@ def first_words(
 
     Args:
       tokens: the words of each of B sentences, without padding.
-      r: [B, L, N] from `normalise` (0 at padding).
+      r: rescaled attention [B, L, N] from `normalise` (0 at padding) for B sentences, L layers and
+        N words.
       threshold: words with r > threshold count, at least 0.
 
     Returns:
@@ -237,13 +241,14 @@ def trace(tokens: Sequence[str], selected: ArrayLike) -> list[Selection]:
 
     Args:
       tokens: the words of the sentence, without padding.
-      selected: bool [L, N] from `select`.
+      selected: bool [L, N] from `select` for L layers, N at least the number of words.
 
     Returns:
       A `Selection` per layer. See `runs` for what a phrase means.
 
     Raises:
-      ValueError: also if padding is selected.
+      ValueError: if `selected` has another number of axes, is shorter than the words, or selects
+        padding.
     """
     flags = _check_selected(selected)
     if flags.ndim != 2:
@@ -274,7 +279,7 @@ def _check_fits(words: Sequence[str], row: np.ndarray, name: str) -> None:
 
 
 def _check_selected(selected: ArrayLike) -> np.ndarray:
-    """Returns `selected` as a bool array after checking its dtype and that it has an axis.
+    """Returns `selected`, True at selected words, as a bool array with at least an axis.
 
     Raises TypeError for another dtype, ValueError for the shape ().
     """

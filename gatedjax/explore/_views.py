@@ -142,7 +142,7 @@ def grids(name: str, selection: Any, rows: Sequence[str], note: str = "") -> lis
       note: a note below the grid.
 
     Returns:
-      The grids, as from `grid`; none if the layer has no weights.
+      The grids, dicts for JSON that `grid` makes; [] if the layer has no weights.
     """
     weights, gates = selection.weights, selection.gates
     results = []
@@ -306,7 +306,11 @@ class PairView(View):
         ]
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles the programs for short texts; see `View.warm_up`."""
+        """Compiles the programs for short texts.
+
+        `closed` returns True when the explorer has been closed; no further program is then
+        compiled.
+        """
         for edge in COARSE[:2]:
             if not closed():
                 self._reading((("a",) * edge, ("a",)))
@@ -506,7 +510,11 @@ class ReaderView(View):
         return None
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles the programs for short texts; see `View.warm_up`."""
+        """Compiles the programs for short texts.
+
+        `closed` returns True when the explorer has been closed; no further program is then
+        compiled.
+        """
         for edge in COARSE[1:3]:
             if not closed():
                 self._asking(("a",) * edge, (PLACEHOLDER,), ("a",))
@@ -693,7 +701,11 @@ class TranslatorView(View):
         return [word or "\u2423" for word in words], owner
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles the programs for short texts; see `View.warm_up`."""
+        """Compiles the programs for short texts.
+
+        `closed` returns True when the explorer has been closed; no further program is then
+        compiled.
+        """
         ids = (UNK, STOP)
         if not closed():
             target = self._translating(ids)

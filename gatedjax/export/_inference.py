@@ -149,7 +149,7 @@ def load_inference(data: bytes) -> Inference:
       data: the bytes.
 
     Returns:
-      The function, see `Inference`.
+      The function, an `Inference`: `inference(params, batch) -> outputs`.
 
     Raises:
       TypeError: if data is not bytes.

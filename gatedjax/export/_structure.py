@@ -86,9 +86,9 @@ def _kind(node: Tree) -> str:
 def _parts(node: Tree, argument: str, name: str) -> list[tuple[str, Tree]] | None:
     """Returns (name, child) of each child of a container; None if `node` is a leaf.
 
-    The names are those of `_key_name`. `name` is the dotted name of the node, and `argument` the
-    name of the argument, both for messages. Raises TypeError for a dict with a key that is no
-    string.
+    The name of a child is a key, a position or the name of a field, as text. `name` is the dotted
+    name of the node, and `argument` the name of the argument, both for messages. Raises TypeError
+    for a dict with a key that is no string.
     """
     if isinstance(node, Mapping):
         for key in node:
@@ -207,8 +207,8 @@ def put_like(like: Tree, flat: Mapping[str, np.ndarray], argument: str) -> Tree:
 def written(kinds: Mapping[str, str]) -> dict[str, str]:
     """Returns {"gatedjax.structure": the kinds as JSON}, the metadata of a file.
 
-    The kinds are those of `take_apart`. The result is {} for nested dicts of arrays, which have
-    none.
+    `kinds` maps dotted names of containers and numbers to their types, as `take_apart` returns
+    them. The result is {} if `kinds` is empty, for nested dicts of arrays.
     """
     return {_KEY: to_json(kinds, sort_keys=True)} if kinds else {}
 

@@ -183,7 +183,7 @@ def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
     """Reads and checks the header of a `safetensors` file.
 
     Returns:
-      (leaves, metadata): name of an array -> its dtype and shape, as from `read_header`; and the
+      (leaves, metadata): name of an array -> its dtype and shape; and the
       dict "__metadata__" of the file, {} if it has none. The values of the metadata are not
       checked.
 

@@ -25,7 +25,7 @@ from gatedjax.data.tfds import _prepared
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileAccount(ReadReport):
-    """The account of the lines of a raw file, or of the texts of a part (see `unit`).
+    """The account of the lines of a raw file, or of the texts or images of a part.
 
     All lines are accounted for: lines = used + number set aside + sum of skipped.
 
@@ -33,7 +33,7 @@ class FileAccount(ReadReport):
       part: the official part, such as "train".
       file: the name of its file, for messages.
       official: the published number of lines; None if no number is published.
-      unit: the plural noun for the counted items.
+      unit: the plural noun for the counted items, such as "lines".
       missing: True if the file does not exist (`error` names its address).
       error: the reason why the file could not be read, or None.
       lines: number of lines that were read.

@@ -105,7 +105,11 @@ def read_texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iter
 
 
 def _image(example: Example, place: Callable[[int], str]) -> Text:
-    """Converts an image to a `Text`; its rows are the tokens, as in `ImageBatches`."""
+    """Converts an image to a `Text` for comparisons; its rows of pixels count as tokens.
+
+    `example` has "image", "label" and "example_id". `place` maps an example id to the location of
+    the image for reports.
+    """
     rows, columns = example["image"].shape
     key = hashlib.blake2b(example["image"].tobytes(), digest_size=16).digest()
     description = f"{rows} x {columns} pixels"

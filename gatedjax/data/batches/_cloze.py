@@ -167,14 +167,15 @@ class ClozeBatches(PlannedBatches):
 
     Args:
       encoded: the questions.
-      batch_size: B.
+      batch_size: B, rows per batch.
       shapes: shapes of the buckets; None plans them for these questions.
       max_shapes: the number of shapes to plan.
-      characters: (ids int32 [V, 10], lengths [V]) of the words; see `Characters.table`.
+      characters: (ids int32 [V, 10], lengths int32 [V]) of the characters of the V words of the
+        vocabulary, the result of `Characters.table`; None leaves the characters out.
       dense_cells: the largest size of the occurrence mask.
       seed: seed of the order.
       shuffle: False keeps the order of the questions within a bucket, in all epochs.
-      one_pass: True ends the batches after an epoch; see `eval`.
+      one_pass: True ends the batches after an epoch.
 
     Raises:
       ValueError: for batch_size < 1, no questions, or a question that fits into no shape.

@@ -171,8 +171,9 @@ def encode_cloze(
         (1000, 3)
 
     Args:
-      source: examples of cloze questions; see `gatedjax.data.load`.
-      vocabulary: maps tokens to ids; see `cloze_vocabulary`.
+      source: cloze questions, dicts with "tokens" (the document), "query", "candidates", "answer"
+        and "label", as `gatedjax.data.load` returns them.
+      vocabulary: maps tokens to ids, for example the result of `cloze_vocabulary`.
       max_doc_len: keep at most this many tokens from the beginning of a document; None keeps all.
         An answer that occurs only in the truncated part is lost (`EncodedCloze.answerable`).
 

@@ -22,7 +22,7 @@ class ImageBatches(PlannedBatches):
       batch_size: images per batch.
       seed: seed of the order.
       shuffle: False keeps the order of the source, in all epochs.
-      one_pass: True ends the batches after an epoch; see `eval`.
+      one_pass: True ends the batches after an epoch.
 
     Raises:
       ValueError: for batch_size < 1 or no images.

@@ -59,7 +59,8 @@ def for_schedule(batches: Any, model: Any) -> Any:
     """Returns `batches`, wrapped in `WithStep` if the temperature of the model has a schedule.
 
     The temperature has a schedule if `final_temperature` of `model.gates`, or of the model itself,
-    is not None. `batches` is training data for `fit`; see `WithStep`.
+    is not None. `batches` is training data for `fit`: batches by step, dicts of arrays with
+    "weight" [B].
     """
     gates = getattr(model, "gates", model)
     changes = getattr(gates, "final_temperature", None) is not None

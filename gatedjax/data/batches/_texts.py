@@ -27,7 +27,7 @@ class Batches(PlannedBatches):
       max_buckets: the largest number of planned edges.
       seed: seed of the order.
       shuffle: False keeps the order of the texts within a bucket, in all epochs.
-      one_pass: True ends the batches after an epoch; see `eval`.
+      one_pass: True ends the batches after an epoch.
 
     Raises:
       ValueError: for batch_size < 1, no texts, edges that do not ascend, or a text that is longer

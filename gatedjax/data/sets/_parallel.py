@@ -70,7 +70,8 @@ class Corpus(Places):
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
         """Downloads the archive, or a packed file for each part and language.
 
-        Returns part -> source and target file; see `Places.download`.
+        `fetch` downloads a URL and returns the local path. Returns official part -> source and
+        target file.
         """
         if self.archive is not None:
             archive = fetch(f"{self.url}{self.archive[0]}")

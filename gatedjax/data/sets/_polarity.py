@@ -113,8 +113,7 @@ def _clause(draw: _Draw, label: int, decides: bool) -> Tree:
     negated = draw.chance(0.4)
     verdict = [_make_node("COP", "is")]
     if negated:
-        verdict.append(_make_node("NEG", *draw.choose(_NEGATION), decides=decides))  # type:
-        ignore[misc]
+        verdict.append(_make_node("NEG", *draw.choose(_NEGATION), decides=decides))  # type: ignore[misc]
     if draw.chance(0.35):
         verdict.append(draw.word(_DEGREE, "DEGREE"))
     verdict.append(draw.word(_POLAR[label ^ negated], "ADJ", decides))

@@ -32,7 +32,7 @@ class _Pairs(Places):
     """The places of two files per part: NAME.x with sentences, NAME.y with labels.
 
     Attributes:
-      url: the address of the files.
+      url: None, because there is no download.
     """
 
     url: str | None = None

@@ -218,7 +218,11 @@ def count(path: AnyPath) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class _Places(Places):
-    """The places of the parts: a file for each part, or a folder of files for each part."""
+    """The places of the parts: a file for each part, or a folder of files for each part.
+
+    Attributes:
+      url: None, because there is no download.
+    """
 
     url: str | None = None
 
