@@ -97,7 +97,7 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def save(figure: "Figure", path_stem: str | Path | None) -> None:
-    """Writes PATH_STEM.png and PATH_STEM.svg, each atomically; None writes no files.
+    """Writes a figure to PATH_STEM.png and PATH_STEM.svg, each atomically; None writes no files.
 
     The endings are appended to the stem, which may contain dots.
     """

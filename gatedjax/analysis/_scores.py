@@ -73,7 +73,7 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
 
 
 def ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
-    """Divides arrays of counts elementwise; 0 where the denominator is 0."""
+    """Returns `top` / `bottom` elementwise for arrays of counts; 0 where `bottom` is 0."""
     return np.where(bottom > 0, top / np.maximum(bottom, 1), 0.0)
 
 

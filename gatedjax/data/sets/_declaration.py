@@ -207,7 +207,7 @@ def by_lines(
 def eagerly(
     make: Callable[[FileRow, int], Example],
 ) -> Callable[[FileRows, int, SetOptions], Examples]:
-    """Returns a function that maps (rows, first id, options) to a list of examples.
+    """Returns a function that maps (rows, first example id, options) to a list of examples.
 
     `make(row, example_id)` returns an example; the id is the first id plus the index of the row.
     """
@@ -219,6 +219,7 @@ def lazily(
 ) -> Callable[[FileRows, int, SetOptions], Examples]:
     """Returns a function that maps (rows, first id, options) to examples that are made on access.
 
+    The first id is an example id.
     `make(row, example_id)` returns an example; with `once` each example is made only once.
     """
     return lambda rows, base, options: RowExamples(rows, base, make, once=once)
@@ -228,7 +229,7 @@ class RowExamples(Sequence[Example]):
     """Examples of rows by position, made on access.
 
     Args:
-      rows: the rows.
+      rows: the rows, lines or texts of an official part.
       base: the first example id; the id of an example is base + index of its row.
       make: maps (row, example id) to an example.
       once: True to store each example when it is first made.

@@ -105,6 +105,13 @@ class TokenStream(Source):
       vocabulary: maps tokens to ids.
       end: the end-of-sentence token; the model reads it before the first word of the stream.
 
+    Attributes:
+      info, report, vocabulary: the arguments of these names.
+      ids: int32 [n], the ids of all n tokens.
+      end_id: the id of `end`.
+      unknown: the number of tokens outside the vocabulary; `<unk>` in the text does not count.
+      first_id: the example id of the first sentence, to which windows add their position.
+
     Raises:
       ValueError: if there are no sentences, a sentence does not end with `end`, or `end` is not in
         the vocabulary.

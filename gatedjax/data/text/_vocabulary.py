@@ -17,10 +17,10 @@ SPECIALS = ("<pad>", "<unk>")
 def most_frequent(
     sources: Iterable[Source], *, min_count: int, lowercase: bool, without: Sequence[str] = ()
 ) -> list[str]:
-    """Returns the words of all "tokens" by descending frequency, equal counts alphabetically.
+    """Returns the words of the examples by descending frequency, equal counts alphabetically.
 
-    Words with fewer than `min_count` occurrences and the words of `without` are left out.
-    `lowercase` counts words in lower case.
+    `sources` are sequences of examples, dicts with "tokens". Words with fewer than `min_count`
+    occurrences and the words of `without` are left out. `lowercase` counts words in lower case.
     """
     counts: collections.Counter[str] = collections.Counter()
     for source in sources:
@@ -136,7 +136,7 @@ class Vocabulary:
         return tuple(self._words[int(i)] for i in ids)
 
     def digest(self) -> str:
-        """Returns the SHA-256 of words, order and folding, in hex."""
+        """Returns the SHA-256 of the words, their order and `lowercase`, in hex."""
         return hashlib.sha256(self._json().encode()).hexdigest()
 
     def _json(self) -> str:

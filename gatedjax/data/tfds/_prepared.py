@@ -83,8 +83,9 @@ def prepare(
 
 
 def read_prepared(name: str, part: str, *, data_dir: str | Path | None) -> FileRows:
-    """Reads an official part of a data set, the rows sorted by their index.
+    """Reads an official part, such as "train", of a data set; the rows are sorted by their index.
 
+    `name` is the name of the data set.
     It first downloads and prepares the data set in `data_dir` (None: TFDS's own folder) if it is
     not prepared.
     """
