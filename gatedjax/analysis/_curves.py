@@ -215,6 +215,7 @@ def _make_panels(
 ) -> tuple["Figure", list["Axes"]]:
     """Creates a figure with a panel per measure, side by side.
 
+    There is a panel for each name in `measures`; `title` is the heading of the figure or None.
     `names` are the names of the lines in the legend below the panels, and `caption` the text below
     the legend, "" for none. Returns the figure and the axes of the panels, in order.
     """
@@ -234,7 +235,10 @@ def _make_panels(
 
 
 def _count_columns(names: Sequence[str], width: float) -> int:
-    """Returns the number of columns, at most four, of a legend that is `width` inches wide."""
+    """Returns the number of columns, at most four, of a legend of the names of lines.
+
+    The legend is `width` inches wide.
+    """
     from matplotlib.textpath import TextPath
 
     def entry(name: str) -> float:

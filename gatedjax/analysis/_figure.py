@@ -111,7 +111,10 @@ def save(figure: "Figure", path_stem: str | Path | None) -> None:
 
 
 def _render(figure: "Figure", kind: str, dpi: int) -> bytes:
-    """Returns the bytes of an image file without a date; `kind` is "png" or "svg"."""
+    """Returns the bytes of an image file of a figure, without a date.
+
+    `kind` is "png" or "svg", and `dpi` the number of pixels per inch of a PNG file.
+    """
     buffer = io.BytesIO()
     undated: Any = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
     with style():

@@ -239,7 +239,7 @@ def _draw_word_layers_legend(
 ) -> None:
     """Draws the legend of the outlines and of the shades, y inches below the top of the figure.
 
-    `shades` maps a weight to its colour.
+    Words with a weight above `threshold` have an outline. `shades` maps a weight to its colour.
     """
     from matplotlib.patches import Rectangle
 

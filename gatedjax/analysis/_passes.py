@@ -100,8 +100,10 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
         def look(call: Callable[..., Tree], args: Tree, kwargs: Tree, context: Tree) -> Tree:
             """Calls a method for `nn.intercept_methods`, and stores the word vectors.
 
-            It adds `shift` to the result if this is the first layer that maps the tokens to
-            vectors.
+            `call` is the method, `args` and `kwargs` are its arguments, and `context` is Flax's
+            description of the module and the method.
+                It adds `shift` to the result if this is the first layer that maps the tokens to
+                vectors.
             """
             del context
             out = call(*args, **kwargs)

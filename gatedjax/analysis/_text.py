@@ -245,7 +245,8 @@ def _check_words(
 ) -> tuple[list[str], np.ndarray, Any]:
     """Returns (words without control characters, weights float64 [T], marks bool [T]).
 
-    Marked words have a gate above 0, or, with gates None, a weight above 1 / T.
+    `tokens` are T words. Marked words have a gate above 0, or, with gates None, a weight above 1 /
+    T.
     """
     words = [clean(token) for token in tokens]
     weights = check_word_values("weights", weights, len(words))

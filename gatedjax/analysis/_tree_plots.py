@@ -67,8 +67,8 @@ def _draw(
 ) -> "Figure":
     """Draws the trees below each other, and the legend of the gold tree.
 
-    `trees` is name -> tree of the same words. Nodes that the gold tree has too are coloured; with
-    gold None all nodes are.
+    `trees` is name -> tree of the same words, and `title` the heading of the figure, "" for none.
+    Nodes that the gold tree has too are coloured; with gold None all nodes are.
     """
     figure = new_figure(1, 1)
     measure = _make_ruler(figure)

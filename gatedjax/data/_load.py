@@ -205,8 +205,9 @@ def load(
 def _substitute(declared: DataSet, part: str, rows: FileRows) -> str | None:
     """Returns a sentence about the difference between the rows and the official data, or None.
 
-    The difference is the note of the rows, another number of lines than the official part has, or
-    both. None means that the rows are the official data.
+    `rows` are the rows of the official part `part` of the data set `declared`. The difference is
+    the note of the rows, another number of lines than the official part has, or both. None means
+    that the rows are the official data.
     """
     official = declared.official[part]
     # Raw lines are counted and not examples, because the official numbers count the lines of the

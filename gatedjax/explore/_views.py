@@ -127,7 +127,7 @@ class View:
 
 
 def floats(values: np.ndarray | None) -> list[float] | None:
-    """Converts an array [n] to a list of Python floats for JSON; None stays None."""
+    """Converts the array `values` [n] to a list of Python floats for JSON; None stays None."""
     return None if values is None else [float(value) for value in values]
 
 
@@ -362,6 +362,7 @@ class ReaderView(View):
     ) -> tuple[Reading, np.ndarray, list[np.ndarray]]:
         """Runs the reader on a document of N and a query of Q words with the markers.
 
+        `document` and `query_words` are the words; each of `candidates` is a possible answer.
         Returns (reading, attention of the last hop over the document [N], attention [N, Q] of each
         gating hop).
         """
@@ -612,7 +613,7 @@ class TranslatorView(View):
         return np.stack(weights)[:, :, : len(target), : len(ids)], selections
 
     def _ids(self, state: State) -> tuple[str, tuple[int, ...]]:
-        """Returns (note, ids): the ids of the pieces of the source, with the end.
+        """Returns (note, ids): the ids of the pieces of the text of `state`, with the end marker.
 
         If there is no translation, the note gives the reason, and there are no ids; else it is "".
         """
@@ -693,7 +694,10 @@ class TranslatorView(View):
         return [piece or "\u2423" for piece in pieces]
 
     def _words(self, ids: Sequence[int]) -> tuple[list[str], list[int]]:
-        """Returns (words of the pieces, for each piece the position of its word)."""
+        """Returns the words of pieces, and for each piece the position of its word.
+
+        `ids` are the ids of the pieces.
+        """
         owner = self._translator.bpe.words(ids)
         words = [""] * (owner[-1] + 1 if owner else 0)
         for number, piece in zip(owner, self._translator.bpe.pieces(ids), strict=True):

@@ -345,7 +345,7 @@ def _check_digest(folder: Path, name: str, digests: Mapping[str, str], digest: s
 
 
 def _read_digests(sums: Path) -> dict[str, str] | None:
-    """Reads the file `SHA256SUMS`: file name -> SHA-256 in hex.
+    """Reads the file `SHA256SUMS` at the path `sums`: file name -> SHA-256 in hex.
 
     Returns None if the file does not exist, for folders that were made by hand. Lines for files in
     other folders, which `save` does not write, are skipped. Raises BadFile for a truncated or

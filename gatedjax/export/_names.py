@@ -117,10 +117,10 @@ def unflatten(flat: Mapping[str, Tree]) -> dict[str, Tree]:
 
 
 def host_arrays(flat: Mapping[str, Tree], argument: str = "params") -> dict[str, np.ndarray]:
-    """Copies arrays, dotted name -> array, to contiguous NumPy arrays with the same names.
+    """Copies the arrays of `flat`, dotted name -> array, to NumPy arrays with the same names.
 
-    They are contiguous because `safetensors` ignores strides. `argument` is the argument's name for
-    messages.
+    The copies are contiguous because `safetensors` ignores strides. `argument` is the argument's
+    name for messages.
 
     Raises:
       TypeError: for PRNG keys, whose dtype the file format does not support.
@@ -144,8 +144,8 @@ def leaves(params: Params, argument: str) -> dict[str, Leaf]:
 def check_same(got: Mapping[str, Leaf], expected: Mapping[str, Leaf], where: str) -> None:
     """Raises ParamsMismatch if two sets of parameters differ in names, dtypes or shapes.
 
-    Both map dotted names to leaves. The message begins with `where`, the place of the set `got`,
-    and lists all leaves that differ.
+    `got` and `expected` map dotted names to leaves. The message begins with `where`, the place of
+    the set `got`, and lists all leaves that differ.
     """
     lines = [
         f"  {name}: wanted {expected.get(name, 'nothing')}, got {got.get(name, 'nothing')}"

@@ -154,8 +154,10 @@ def _check_weights(name: str, weights: Any, kind: Kind, gates: int) -> Arrays:
 def _layers_of(params: Mapping[str, Tree], kind: Kind) -> list[Tree]:
     """Returns the layers in a dict of parameters, the inverse of `recurrent_params`.
 
-    Names are "layer_0_input" or "layer_0_forward_input". Each layer is a tuple of weights:
-    (weights,) or (forward weights, backward weights).
+    `params` are the parameters of a `gatedjax.nn.LSTM` or `gatedjax.nn.GRU`, and `kind` is the
+    class of the weights, LSTMWeights or GRUWeights. Names are "layer_0_input" or
+    "layer_0_forward_input". Each layer is a tuple of weights: (weights,) or (forward weights,
+    backward weights).
     """
     blocks: dict[tuple[int, str], dict[str, Tree]] = {}
     fields = kind._fields

@@ -264,9 +264,9 @@ class _Reader:
 def _recount(path: AnyPath, rows: FileRows, declared: DataSet) -> int:
     """Returns the number of lines of a raw file, counted independently of the reader.
 
-    `rows` are the result of the reader. If the texts of the part are files and not lines, it
-    returns the count of the reader. Raises ValueError if `rows` has a line twice, as a row or set
-    aside.
+    `path` is the file of a part of the data set `declared`, and `rows` are the result of its
+    reader. If the texts of the part are files and not lines, it returns the count of the reader.
+    Raises ValueError if `rows` has a line twice, as a row or set aside.
     """
     if not declared.by_line:
         return declared.count(path)

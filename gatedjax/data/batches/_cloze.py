@@ -121,8 +121,8 @@ def _measure_shapes(
 def _buckets(encoded: EncodedCloze, shapes: Sequence[ClozeShape]) -> np.ndarray:
     """Returns int [n]: for each question the index of the smallest shape that fits it.
 
-    Shapes are in the order of document, then query length. Raises ValueError for a question that
-    fits into no shape.
+    `encoded` are n questions. `shapes` are in the order of document, then query length. Raises
+    ValueError for a question that fits into no shape.
     """
     sizes = np.array([(shape.document, shape.query) for shape in shapes])
     edges = np.unique(sizes[:, 0])

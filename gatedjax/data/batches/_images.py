@@ -61,7 +61,7 @@ class ImageBatches(PlannedBatches):
     def eval(cls, source: ImageSource, *, batch_size: int) -> "ImageBatches":
         """Returns an ordered pass: `len` batches, each image exactly once, not shuffled.
 
-        `batch_size` is the number of images per batch.
+        `source` are the images, and `batch_size` is the number of images per batch.
         """
         return cls(source, batch_size=batch_size, shuffle=False, one_pass=True)
 

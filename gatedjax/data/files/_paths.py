@@ -70,7 +70,10 @@ AnyPath = Path | ArchivePath | PairPath | PartPath
 
 
 def find(folders: Sequence[Path], name: str) -> Path | None:
-    """Returns the file of this name, plain or .gz, in the first folder that has it, or None."""
+    """Returns the path of the file `name`, plain or with the ending .gz; None if there is none.
+
+    The first of the folders that has the file determines the path.
+    """
     for folder in folders:
         for path in (folder / name, folder / f"{name}.gz"):
             if path.is_file():
@@ -94,7 +97,10 @@ def find_pair(folders: Sequence[Path], source: str, target: str) -> PairPath | N
 
 
 def read_bytes(path: AnyPath) -> bytes:
-    """Returns the content of a file, unpacked if it is .gz, without a byte-order mark."""
+    """Returns the content of a file, unpacked if it is .gz, without a byte-order mark.
+
+    `path` is the path of a file or of a member of an archive.
+    """
     if path.suffix != ".gz":
         data = path.read_bytes()
     else:

@@ -127,7 +127,8 @@ def resolve_config(name: str, options: dict[str, str]) -> tuple[str, dict[str, s
 def not_there(declared: DataSet, part: str, folder: Path, looked_for: str) -> FileNotFoundError:
     """Returns the error for a missing raw file of a part, or for a missing `folder`.
 
-    `looked_for` is the name of the missing file for the message.
+    `declared` is the declaration of the data set, `part` an official part such as "train", and
+    `looked_for` the name of the missing file for the message.
     """
     if not folder.is_dir():
         return FileNotFoundError(f"manual_dir {folder}: there is no such folder")

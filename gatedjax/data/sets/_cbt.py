@@ -47,7 +47,8 @@ Block = list[tuple[int, bytes]]
 def _blocks(data: bytes) -> Iterator[Block]:
     """Yields the questions of a file, each as (line number from 1, line) of its lines.
 
-    A question ends at an empty line, or where a line with the number 1 follows a query.
+    `data` is the content of the file. A question ends at an empty line, or where a line with the
+    number 1 follows a query.
     """
     block: Block = []
     last = f"{SENTENCES + 1} ".encode()
@@ -123,8 +124,8 @@ def read_rows(path: AnyPath, part: str = "") -> FileRows:
 def _describe_rebuilt(path: AnyPath) -> str | None:
     """Returns a note on rebuilt questions, or None for official files.
 
-    Questions are rebuilt if the folder of the file has a report of their construction, a key of
-    `MADE_OF_BOOKS`.
+    `path` is the file of the questions. Questions are rebuilt if the folder of the file has a
+    report of their construction, a key of `MADE_OF_BOOKS`.
     """
     if not isinstance(path, Path):
         return None  # a member of the official archive

@@ -173,7 +173,8 @@ def generate_set(
 ) -> Embedded:
     """Declares a data set whose examples `make(split, index)` are computed, once per split.
 
-    `sizes` is split -> number of examples, and `classes` are the names of the classes. The split
+    `name` is the name for `load`, and `unit` the plural noun for examples in reports. `sizes` is
+    split -> number of examples, and `classes` are the names of the classes. The split
     "train_full" is equal to "train".
     """
 
@@ -199,7 +200,8 @@ def by_lines(
 ) -> Callable[[AnyPath, str], FileRows]:
     """Returns a function that maps (file, part) to rows, in which each line is a row.
 
-    `parse` maps a line to (label, content) and raises LineError for a malformed line.
+    `parse` maps a line to (label, content) and raises LineError for a malformed line. `encoding` is
+    the encoding of the file.
     """
     return lambda path, part: read_lines(path, parse, encoding)
 

@@ -120,7 +120,7 @@ def read_rows(path: Path, part: str) -> FileRows:
 
 
 def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) -> FileRows:
-    """Returns a row for each image [28, 28] and its label.
+    """Returns a row for each image, uint8 [28, 28], and its label, the class from 0 to 9.
 
     Images with a label outside 0 to 9 are set aside, with the file name `name`.
     """

@@ -85,8 +85,9 @@ def parse_snli(line: str) -> tuple[int, tuple[str, str]]:
 
 
 def read_sick(path: AnyPath, part: str) -> FileRows:
-    """Reads a file of SICK without its header; `part` does not matter.
+    """Reads a file of SICK without its header, the line with the names of the columns.
 
+    `part` has no effect.
     The content of a row is (first sentence, second sentence), and its label the class: 0 for
     entailment, 1 for neutral, 2 for contradiction.
     """
@@ -96,7 +97,10 @@ def read_sick(path: AnyPath, part: str) -> FileRows:
 
 
 def count_sick(path: AnyPath) -> int:
-    """Returns the number of lines below the header, counted independently of `read_sick`."""
+    """Returns the number of lines of a file of SICK below its header, the first line.
+
+    They are counted independently of `read_sick`.
+    """
     header = read_bytes(path).startswith(_SICK_COLUMNS[0].encode())
     return count_lines(path) - header
 

@@ -177,6 +177,7 @@ def _kind(path: Path | ArchivePath) -> str:
 def read_rows(path: PairPath, part: str = "") -> FileRows:
     """Reads a source and a target file in parallel; a pair with an unusable side is set aside.
 
+    `path` is the pair of files.
     Returns a row for each pair of sentences, with the content (source text, target text) and the
     label 0, and the pairs that were set aside. `part` is not used.
     """
@@ -219,7 +220,7 @@ def count(path: PairPath) -> int:
 
 
 def _examples(rows: FileRows, base: int, *, swap: bool = False) -> RowExamples:
-    """Returns examples that are made on access, because a corpus may have millions.
+    """Returns the examples of rows, made on access, because a corpus may have millions of rows.
 
     A row is a pair of sentences, a `FileRow` with the content (source text, target text). The id of
     its example is `base` plus the index of the row. With `swap` the target text becomes the source

@@ -69,6 +69,7 @@ class _OneFile(Places):
 def _part(path: Path, part: str) -> PartPath:
     """Returns the lines of a part ("train", "validation" or "test") in the file of all parts.
 
+    `path` is the file. The first column of a line, a mark, is the part that the line belongs to.
     Lines with an unknown mark belong to "train", where they are set aside.
     """
     other_marks = tuple(f"{mark}\t".encode() for name, mark in MARKS.items() if name != "train")
@@ -124,7 +125,8 @@ def source(
 ) -> Source:
     """Returns a source in which classes are numbered by the labels of the training part.
 
-    `read_part` maps the name of a part to its rows. Raises ValueError for a label that the training
+    `examples`, `info` and `report` are those of the split. `read_part` maps the name of an official
+    part to its rows. Raises ValueError for a label that the training
     part does not have.
     """
     classes = classes_of(read_part("train").rows)

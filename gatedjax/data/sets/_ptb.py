@@ -39,7 +39,7 @@ def parse(line: str) -> tuple[int, tuple[str, ...]]:
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
     """Reads a file of sentences; the content of a row is a tuple of words with `<eos>`.
 
-    `part` does not matter. Raises ValueError for an empty file.
+    The label of a row is 0. `part` has no effect. Raises ValueError for an empty file.
     """
     rows = read_lines(path, parse)
     if not rows.lines and not read_bytes(path):

@@ -184,7 +184,7 @@ def _texts(path: AnyPath) -> Iterator[tuple[str, bytes]]:
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
     """Reads a file or a folder of files; a row is a sentence, its content a `Sentence`.
 
-    `part` does not matter.
+    The label of a row is 0. `part` has no effect.
     """
     rows: list[FileRow] = []
     quarantine = []
@@ -204,7 +204,7 @@ def read_rows(path: AnyPath, part: str = "") -> FileRows:
 
 
 def count(path: AnyPath) -> int:
-    """Returns the number of sentences, counted independently of `read_rows`.
+    """Returns the number of sentences of a file or folder, counted independently of `read_rows`.
 
     It is the number of runs of lines with words.
     """
@@ -245,7 +245,8 @@ class _Places(Places):
 def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
     """Counts the sentences without a predicate, which give no example: reason -> count.
 
-    The dict is empty if there is no such sentence. `options` has no effect.
+    `rows` have a `Sentence` as content. The dict is empty if there is no such sentence. `options`
+    has no effect.
     """
     without = sum(not row.content.predicates for row in rows.rows)
     return {"no predicate": without} if without else {}

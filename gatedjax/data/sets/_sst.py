@@ -45,7 +45,7 @@ def word(raw: str) -> str:
 
 
 def parse(line: str) -> tuple[int, Tree]:
-    """Parses a bracketed tree.
+    """Parses a line with a bracketed tree, such as "(3 (2 the) (3 film))".
 
     Returns:
       (label of the root, (the tree as text, words, nodes)). Labels are 0 (very negative), 1
@@ -122,7 +122,8 @@ def ids_per_line(level: str) -> int:
 def neutral(rows: FileRows, level: str) -> int:
     """Returns the number of trees without a polar node, which the binary form leaves out.
 
-    A polar node has a label other than 2 (neutral). At the level "sentence" only the root counts.
+    `rows` are the trees, and `level` is "sentence", "phrase" or "distinct". A polar node has a
+    label other than 2 (neutral). At the level "sentence" only the root counts.
     """
 
     def left_out(row: FileRow) -> bool:
@@ -135,7 +136,7 @@ def neutral(rows: FileRows, level: str) -> int:
 def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
     """Counts the neutral trees that the binary form leaves out: {"neutral": count}.
 
-    The dict is empty unless `options["granularity"]` is "binary".
+    `rows` are the trees. The dict is empty unless `options["granularity"]` is "binary".
     """
     if options["granularity"] != "binary":
         return {}

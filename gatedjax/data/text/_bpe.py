@@ -160,7 +160,7 @@ class BytePairs:
         return hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Writes the vocabulary and the merges to a JSON file, atomically."""
+        """Writes the vocabulary and the merges to the JSON file `path`, atomically."""
         from gatedjax.data.text._vocabulary import write_whole
 
         write_whole(Path(path), self._tokenizer.to_str() + "\n")

@@ -221,8 +221,8 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
 def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
     """Yields (line number from 1, line) of each vector, and checks the counts of the header.
 
-    The header, "COUNT WIDTH", may be missing. `allowed` is the largest unpacked size in bytes.
-    Raises ValueError if the counts are wrong.
+    `path` is a text file of word vectors, plain or .gz. The header, "COUNT WIDTH", may be missing.
+    `allowed` is the largest unpacked size in bytes. Raises ValueError if the counts are wrong.
     """
     lines = _number_lines(path, allowed)
     start = list(itertools.islice(lines, 2))

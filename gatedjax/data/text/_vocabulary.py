@@ -144,7 +144,7 @@ class Vocabulary:
         return json.dumps(content, ensure_ascii=True, allow_nan=False)
 
     def save(self, path: str | Path) -> None:
-        """Writes the words and the case folding to a JSON file, atomically."""
+        """Writes the words and `lowercase` to the JSON file `path`, atomically."""
         write_whole(Path(path), self._json() + "\n")
 
     @classmethod
@@ -164,6 +164,6 @@ class Vocabulary:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a text file atomically; creates its folder."""
+    """Writes `text` to the file `path`, atomically; creates its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text.encode())

@@ -51,6 +51,7 @@ def prepare(
 ) -> "DatasetBuilder":
     """Prepares a data set unless it is already prepared, and returns its builder.
 
+    `name` is the name of the data set, and `data_dir` the folder of TFDS (None: TFDS's own folder).
     The raw files are in `manual_dir`, or are downloaded if it is None. TFDS writes into a temporary
     folder and renames it at the end, so an interrupted preparation leaves no folder that looks
     prepared.
