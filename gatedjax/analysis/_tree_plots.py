@@ -65,7 +65,7 @@ def plot_trees(
 def _draw(
     words: list[str], trees: dict[str, SpanTree], title: str, gold: SpanTree | None
 ) -> "Figure":
-    """Draws the trees below each other, and the legend of the gold tree.
+    """Draws the trees of a sentence below each other, and the legend of the gold tree.
 
     `trees` is name -> tree of the same words, and `title` the heading of the figure, "" for none.
     Nodes that the gold tree has too are coloured; with gold None all nodes are.

@@ -247,11 +247,12 @@ class Programs:
 
         Returns:
           A dict for JSON, with T words: "read", the number T; "known", True for words of the
-          vocabulary; "probabilities", of the classes; "base", the same without forced gates;
-          "attention" [T]; "density"; "kept", True for words with an open gate. For a model with
-          gates also "open", the probabilities [T] that gates are open; "gates" [T]; "free", True
-          for words that the mode opens; and "rule", the rule `empty` if all gates are closed, else
-          None. They are None for a model without gates.
+          vocabulary; "probabilities", of the classes; "base", the probabilities of the classes
+          without forced gates; "attention" [T]; "density", the mean of the gates; "kept", True
+          for words with an open gate. For a model with gates also "open", the probabilities [T]
+          that gates are open; "gates" [T]; "free", True for words that the mode opens; and "rule",
+          the rule `empty` if all gates are closed, else None. They are None for a model without
+          gates.
         """
         tokens = tokens[: self.model.max_len]
         answer: Json = {

@@ -213,7 +213,18 @@ def line(name: str, tokens: Sequence[str], is_known: Sequence[bool], **entries: 
 
 
 class PairView(View):
-    """The view of a classifier of pairs of texts."""
+    """The view of a classifier of pairs of texts.
+
+    Args:
+      model: the classifier, a `TrainedModel`.
+
+    Attributes:
+      network: a description of the network.
+      fields: the input fields: name in the state, label, and text that is shown in an empty field.
+      classes: the names of the classes.
+      layered: True if `layers` returns grids.
+      max_len: the largest number of words that the model reads.
+    """
 
     fields = (
         {"name": "text", "label": "First text", "empty": "Type a sentence (a premise)"},
@@ -322,6 +333,16 @@ class ReaderView(View):
     Each question gets a table with the vectors of its words. The size of the table depends only on
     the padded lengths, so that new words need no compilation. Out-of-vocabulary words get the
     vectors of `Reader.with_words`.
+
+    Args:
+      reader: the reader.
+      tokenized: True if the texts are already tokens with spaces between them.
+
+    Attributes:
+      network: a description of the network.
+      fields: the input fields: name in the state, label, and text that is shown in an empty field.
+      layered: True if `layers` returns grids.
+      max_len: the largest number of words that the model reads.
     """
 
     network = "a gated-attention reader"
@@ -530,6 +551,15 @@ class TranslatorView(View):
 
     with q and k of the network for the best translation. The weight of a pair of words is the sum
     over the pieces of the source word and the mean over the pieces of the word of the translation.
+
+    Args:
+      translator: the translator.
+
+    Attributes:
+      network: a description of the network.
+      fields: the input fields: name in the state, label, and text that is shown in an empty field.
+      layered: True if `layers` returns grids.
+      max_len: the largest number of words that the model reads.
     """
 
     network = "a Transformer"

@@ -45,7 +45,8 @@ def export_inference(
         sizes to those of the example. Arrays of shape () do not change.
       shapes: shapes of some arrays in the notation of `jax.export.symbolic_shape`; for example
         {"tokens": "b, t"} also leaves the padded length open.
-      platforms: the platforms to lower for; the file contains a program for each.
+      platforms: the platforms to lower for, of "cpu", "cuda" and "tpu"; the file contains a program
+        for each.
 
     Returns:
       The bytes of `jax.export.Exported.serialize`. Outputs become dicts and tuples of arrays:

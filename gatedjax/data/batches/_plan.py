@@ -103,7 +103,13 @@ class StepBatches(abc.ABC):
 
 
 class _Range:
-    """The batches of the steps from `start` to `stop` - 1 as a random-access source of Grain."""
+    """The batches of the steps from `start` to `stop` - 1 as a random-access source of Grain.
+
+    Args:
+      batches: batches by step.
+      start: the first step.
+      stop: the step after the last.
+    """
 
     def __init__(self, batches: StepBatches, start: int, stop: int) -> None:
         self._batches, self._start, self._count = batches, start, stop - start

@@ -258,8 +258,8 @@ def examples(rows: FileRows, base: int, options: SetOptions) -> list[Example]:
     `rows` are the sentences, with a `Sentence` as content. In an example "labels" are the BIO
     labels of the words (B-V, I-V at the predicate), "predicate" is the position of its first word,
     "is_predicate" is 1 at its words and 0 elsewhere, "spans" are the labelled spans, "tags" the
-    parts of speech. The id is `base` + index of the row * `IDS_PER_SENTENCE` + number of the
-    predicate.
+    parts of speech. The example id is `base` + index of the row * `IDS_PER_SENTENCE` + number of
+    the predicate.
     """
     examples = []
     for row in rows.rows:

@@ -25,6 +25,10 @@ class ClosedVocabulary(Vocabulary):
 
     Raises:
       ValueError: if there are no words, or a word occurs twice.
+
+    Attributes:
+      words: the words in the order of their ids.
+      lowercase: the argument.
     """
 
     def __init__(self, words: Sequence[str], *, lowercase: bool = False) -> None:

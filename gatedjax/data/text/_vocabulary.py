@@ -62,11 +62,15 @@ class Vocabulary:
         ([2, 1], ('good', '<unk>'))
 
     Args:
-      words: the words without `SPECIALS`, in the order of their ids from 2.
+      words: the words without `SPECIALS` ("<pad>" and "<unk>"), in the order of their ids from 2.
       lowercase: True to lower-case words before they are looked up.
 
     Raises:
       ValueError: if a word occurs twice or is in `SPECIALS`.
+
+    Attributes:
+      words: the words in the order of ids, "<pad>" and "<unk>" included.
+      lowercase: the argument.
     """
 
     def __init__(self, words: Sequence[str], *, lowercase: bool = True) -> None:
