@@ -37,11 +37,14 @@ class DistanceCounts:
         )
 
     def shares(self) -> np.ndarray:
-        """Returns float [R]: the mean weight of a query at distance r, both sides summed."""
+        """Returns float [R]: for each distance r the mean over the queries of their weight at r.
+
+        The weights of the two keys at distance r, left and right of a query, are summed.
+        """
         return self.mass / max(self.queries, 1)
 
     def per_neighbour(self) -> np.ndarray:
-        """Returns float [R]: the mean weight of a pair of a query and a key at distance r.
+        """Returns float [R]: for each distance r the mean weight of a pair of query and key at r.
 
         Unlike a share it is not lower because queries near the ends have fewer neighbours.
         """
@@ -85,7 +88,7 @@ def distance_counts(weights: ArrayLike, lengths: ArrayLike) -> DistanceCounts:
 
 
 def check_weights(weights: ArrayLike, lengths: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Returns W as float64 [B, N, N] and the mask of real words, bool [B, N].
+    """Returns attention weights as float64 [B, N, N] and a mask bool [B, N], True at real words.
 
     Raises ValueError for other shapes, and for lengths [B] outside 0 to N.
     """

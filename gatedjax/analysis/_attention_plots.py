@@ -138,8 +138,8 @@ def _draw_maps(
 ) -> "Figure":
     """Draws the panels side by side, with a legend below them.
 
-    `maps` is panel name -> weights [N, N] of the N words, queries in rows. The words at the
-    positions `marked` are bold.
+    `maps` is panel name -> weights [N, N] of the N words, queries in rows. `title` is the heading
+    of the figure, "" for none. The words at the positions `marked` are bold.
     """
     from matplotlib import cm, colors
 
@@ -187,8 +187,8 @@ def _draw_cells(
 ) -> None:
     """Draws the cells of a panel with the weights `values` [N, N].
 
-    The upper left corner is at (x, top), and `cell` is the width of a cell, all in inches. `shades`
-    maps a weight to its colour.
+    `page` are the axes of the figure. The upper left corner is at (x, top), and `cell` is the width
+    of a cell, all in inches. `shades` maps a weight to its colour.
     """
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle

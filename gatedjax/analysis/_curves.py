@@ -145,7 +145,7 @@ def plot_learning_curves(
       The Matplotlib figure.
 
     Raises:
-      ValueError: also if no record has any of the metrics.
+      ValueError: if no record has any of the metrics.
     """
     records_of = {name: [dict(record) for record in records] for name, records in runs.items()}
     curves: dict[str, dict[tuple[str, str], list[tuple[float, float]]]] = {}
@@ -181,7 +181,7 @@ def plot_learning_curves(
 
 
 def _draw_line_with_bars(axes: "Axes", i: int, points: Points) -> None:
-    """Draws a line in the style of index i, with error bars.
+    """Draws a line with error bars, in the colour and dashes of the line with index i.
 
     A point is (x, mean, standard deviation); the marker is hollow where the deviation is None.
     """
@@ -215,6 +215,7 @@ def _make_panels(
 ) -> tuple["Figure", list["Axes"]]:
     """Creates a figure with a panel per measure, side by side.
 
+    There is a panel for each name in `measures`; `title` is the heading of the figure or None.
     `names` are the names of the lines in the legend below the panels, and `caption` the text below
     the legend, "" for none. Returns the figure and the axes of the panels, in order.
     """
@@ -234,7 +235,10 @@ def _make_panels(
 
 
 def _count_columns(names: Sequence[str], width: float) -> int:
-    """Returns the number of columns, at most four, of a legend that is `width` inches wide."""
+    """Returns the number of columns, at most four, of a legend of the names of lines.
+
+    The legend is `width` inches wide.
+    """
     from matplotlib.textpath import TextPath
 
     def entry(name: str) -> float:

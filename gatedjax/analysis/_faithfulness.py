@@ -93,7 +93,9 @@ class Comparison(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Faithfulness:
-    """The faithfulness of a model's rationale and of others for N texts.
+    """The faithfulness of a model's rationale and of other rationales for N texts.
+
+    A rationale is a choice of words on which a prediction is said to rest.
 
     Attributes:
       rows: int [N] rows of the batch that were measured, which excludes rows without words and rows
@@ -222,7 +224,8 @@ def faithfulness(
       correction.
 
     Raises:
-      ValueError: also for a network with neither gates nor attention if scores is None.
+      ValueError: for a malformed batch or argument, and for a network with neither gates nor
+        attention if scores is None.
 
     Reference: DeYoung et al. 2020, "ERASER", section 4.2; AOPC as in its code, the mean over the
       shares. The gate leak is a measure of this library.
@@ -260,7 +263,7 @@ def faithfulness(
     gated = "gates" in first and hasattr(model, "with_gates")
 
     def check_scores(name: str, values: ArrayLike) -> np.ndarray:
-        """Returns an argument [B, T] as float64 for the used rows, [N, T].
+        """Returns scores [B, T] of a batch as float64 [N, T], only the N rows that are measured.
 
         Raises ValueError, with `name`, for another shape, or NaN at a word.
         """
@@ -363,7 +366,8 @@ def rationale_scores(
       float64 [B, T], 0 at padding.
 
     Raises:
-      ValueError: also if the network has no gates or no attention for each word.
+      ValueError: for a malformed batch, or if source is "gates" or "attention" and the network has
+        no gates or no attention for each word.
     """
     # Imported here because `_passes` imports JAX.
     from gatedjax.analysis import _passes
@@ -380,8 +384,13 @@ def rationale_scores(
 class _Runner:
     """A network with its parameters, and the options of its passes.
 
-    `passes` is the module `_passes`, `network` its `Network`, `rows` the largest number of texts in
-    a pass, `deletion` "remove" or "unk", and `unk` the id that replaces deleted words.
+    Attributes:
+      passes: the module `gatedjax.analysis._passes`, which has the compiled functions.
+      network: the network, a `StaticNetwork`.
+      params: the parameters of the network.
+      rows: the largest number of texts in a pass.
+      deletion: "remove" removes words from a text, "unk" replaces them by `unk`.
+      unk: the id of the unknown word.
     """
 
     passes: Any
@@ -394,7 +403,8 @@ class _Runner:
     def predict(self, tokens: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
         """Computes "logits" [B, C]; "attention", "gates", "gate_logits" [B, T] if there are any.
 
-        The arguments are token ids [B, T] and lengths [B].
+        `tokens` are token ids int [B, T], and `lengths` int [B] the numbers of words. C is the
+        number of classes.
         """
         program = lambda *arrays: self.passes.predict(self.network, self.params, *arrays)  # noqa: E731
         return self.passes.over_rows(program, self.rows, tokens, lengths)
@@ -402,7 +412,11 @@ class _Runner:
     def force(
         self, tokens: np.ndarray, lengths: np.ndarray, gates: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Computes "logits" [B, C] and "attention" [B, T] with the gates set to `gates` [B, T]."""
+        """Computes "logits" [B, C] and "attention" [B, T] with the gates set to `gates` [B, T].
+
+        `tokens` are token ids int [B, T], and `lengths` int [B] the numbers of words. C is the
+        number of classes.
+        """
         program = lambda *arrays: self.passes.force(self.network, self.params, *arrays)  # noqa: E731
         gates = gates.astype(np.float32)
         return self.passes.over_rows(program, self.rows, tokens, lengths, gates)
@@ -410,10 +424,11 @@ class _Runner:
     def compute_scores(
         self, source: str, tokens: np.ndarray, lengths: np.ndarray, first: Mapping[str, np.ndarray]
     ) -> np.ndarray:
-        """Computes the scores of the words, float64 [B, T], as `rationale_scores` does.
+        """Computes scores that rank the words by their importance, float64 [B, T].
 
-        `source` is "gates" (gate logits), "attention" or "gradient", and `first` the result of
-        `predict` for the same texts. Raises ValueError if the network does not have the source.
+        `tokens` are token ids int [B, T], and `lengths` int [B] the numbers of words. `source` is
+        "gates" (gate logits), "attention" or "gradient", and `first` the result of `predict` for
+        the same texts. Raises ValueError if the network does not have the source.
         """
         if source == "gradient":
             program = lambda *a: self.passes.gradient(self.network, self.params, *a)  # noqa: E731
@@ -498,8 +513,10 @@ class _Runner:
     ) -> np.ndarray:
         """Computes the gate leak and whether the predicted class changes with it (1 or 0), [2, N].
 
-        `is_open` [N, T] is True at words with open gates, and `predicted` [N] is the predicted
-        class.
+        The gate leak of a text x is |p_j(x; gates of r open) - p_j(r; all gates open)| with the
+        predicted class j and the text r of the open words only. `tokens` int [N, T] and `lengths`
+        int [N] are the texts. `is_open` [N, T] is True at words with open gates, and `predicted`
+        [N] is the predicted class.
         """
         fewer, shorter, moved = self._delete_with_mask(tokens, lengths, is_open)
         both = (
@@ -517,8 +534,9 @@ class _Runner:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns tokens [B, T] and lengths [B] after deleting the words where `keep` is False.
 
-        With the deletion "unk" the words are replaced, and the lengths do not change. A text from
-        which all words are removed becomes a single `unk`.
+        `tokens` int [B, T] and `lengths` int [B] are the texts, and `keep` is bool [B, T]. With the
+        deletion "unk" the words are replaced, and the lengths do not change. A text from which all
+        words are removed becomes a single `unk`.
         """
         return self._delete_with_mask(tokens, lengths, keep)[:2]
 
@@ -571,7 +589,10 @@ def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np
 
 
 def _word_mask(lengths: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """Returns bool [B, T], True at the words of texts with lengths [B] and tokens [B, T]."""
+    """Returns bool [B, T], True at the first `lengths` [B] positions of the texts, the words.
+
+    `tokens` [B, T] only gives the shape.
+    """
     return np.arange(tokens.shape[1])[None] < lengths[:, None]
 
 
@@ -596,7 +617,7 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def _concatenate(parts: Sequence[Rationale]) -> Rationale:
-    """Returns the measures of all texts, given those of consecutive parts of the texts."""
+    """Joins the measures of consecutive parts of the texts to the measures of all texts."""
     fields: dict[str, Any] = {}
     for name in MEASURES:
         values = [getattr(part, name) for part in parts]

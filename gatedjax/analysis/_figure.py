@@ -97,7 +97,7 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def save(figure: "Figure", path_stem: str | Path | None) -> None:
-    """Writes PATH_STEM.png and PATH_STEM.svg, each atomically; None writes no files.
+    """Writes a figure to PATH_STEM.png and PATH_STEM.svg, each atomically; None writes no files.
 
     The endings are appended to the stem, which may contain dots.
     """
@@ -111,7 +111,10 @@ def save(figure: "Figure", path_stem: str | Path | None) -> None:
 
 
 def _render(figure: "Figure", kind: str, dpi: int) -> bytes:
-    """Returns the bytes of an image file without a date; `kind` is "png" or "svg"."""
+    """Returns the bytes of an image file of a figure, without a date.
+
+    `kind` is "png" or "svg", and `dpi` the number of pixels per inch of a PNG file.
+    """
     buffer = io.BytesIO()
     undated: Any = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
     with style():

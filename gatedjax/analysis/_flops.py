@@ -15,7 +15,9 @@ Auxiliary = Literal["lstm", "fnn", "att"]
 
 
 class FlopsReport(NamedTuple):
-    """Operations of soft and gated attention, in total and per sentence (int64 [N]).
+    """Operations of soft and gated attention, in total and for each of N sentences.
+
+    The fields per sentence are int64 [N].
 
     Attributes:
       soft: attention over all tokens, all sentences.
@@ -166,19 +168,21 @@ def flops_report(
       lengths: int [N], number of tokens per sentence.
       attended: int [N], number of open tokens per sentence.
       width: D, width of the states.
-      auxiliary: the network that predicts the gates, as `kind` of `auxiliary_flops`. Its operations
-        are counted in flops whatever `count` is.
+      auxiliary: the network that predicts the gates, "lstm", "fnn" or "att". Its operations are
+        counted in flops whatever `count` is.
       input_dim: the width of the inputs of that network.
       hidden: the width of the states of that network.
-      count: as for `attention_flops`.
-      include_tanh: as for `attention_flops`.
-      score: as for `attention_flops`.
+      count: "flops" counts multiplications and additions of the attention; "macs" counts a
+        multiplication with the addition that follows it as a single operation.
+      include_tanh: True adds an operation per evaluated tanh of the attention.
+      score: the form of the attention scores of states h, "zhou" for w . tanh(h) or "mlp1" for
+        w . tanh(W h + b).
 
     Returns:
       The operations of both kinds of attention and their ratios.
 
     Raises:
-      ValueError: also if a sentence attends to more tokens than it has.
+      ValueError: for an unsuitable value, or if a sentence attends to more tokens than it has.
     """
     lengths, attended = _check_counts("lengths", lengths), _check_counts("attended", attended)
     if lengths.shape != attended.shape:

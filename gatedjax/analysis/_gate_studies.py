@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 def plot_studies(
     studies: Sequence[Any], path_stem: str | Path | None = None, title: str | None = None
 ) -> "Figure":
-    """Draws a row of two panels for each study.
+    """Draws two panels side by side for each study of gates, the studies below each other.
 
-    Left: the loss under each kind of gate, with standard errors, and a line at the exact
-    expectation. Right: the bias (hollow where it is not shown, at its standard error) and the
+    Left panel: the loss under each kind of gate, with standard errors, and a line at the exact
+    expectation. Right panel: the bias (hollow where it is not shown, at its standard error) and the
     standard deviation of each estimator, and the norm of the exact gradient.
 
     Args:

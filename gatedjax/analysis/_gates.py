@@ -67,7 +67,8 @@ def pad(rows: Sequence[Any], value: float = 0) -> np.ndarray:
 def density(gates: ArrayLike, lengths: ArrayLike) -> Density:
     """Computes the density of gates: the share of open gates.
 
-    sentence = mean_b (sum_t g_bt / len_b);  token = sum g / sum len.
+    sentence = mean_b (sum_t g_bt / len_b);  token = sum_bt g_bt / sum_b len_b,
+    where g_bt is the gate of token t of row b, and len_b the number of tokens of the row.
 
         >>> density([[1, 0, 0, 0], [1, 1, 0, 0]], [4, 2])
         Density(sentence=0.625, token=0.5, empty_rate=0.0)
@@ -128,7 +129,7 @@ def gate_truth(gates: ArrayLike, truth: ArrayLike, lengths: ArrayLike) -> TruthS
 def _check_rows(
     values: ArrayLike, lengths: ArrayLike, name: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Checks the shapes and returns the values [N, T], the mask bool [N, T] and int64 lengths [N].
+    """Checks shapes; returns values [N, T], a mask bool [N, T] and the lengths int64 [N].
 
     The mask is True at the first `lengths` positions of a row. Raises ValueError with `name`, the
     name of the values.

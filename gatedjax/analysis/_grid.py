@@ -104,9 +104,9 @@ def plot_attention_grid(
 
 
 def _check_weights(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns weights as float64 after checking that they are finite and at least 0.
+    """Returns weights as float64 of the given shape after checking them.
 
-    Raises ValueError with `name`, also if the weights do not have `shape`.
+    Raises ValueError, with `name`, if they do not have `shape`, are not finite, or are negative.
     """
     weights = np.asarray(values).astype(np.float64)
     if weights.shape != shape:

@@ -28,7 +28,11 @@ _OPEN_EDGE, _CLOSED_EDGE, _CELL_EDGE = "#000000", "#9a9a9a", "#c9c9c9"
 class _Row:
     """A row of the figure: a model's weights and gates for the T words of a sentence.
 
-    `weights` and `gates` are float64 [T]; `gates` is None for a model without gates.
+    Attributes:
+      name: the name of the model.
+      words: the T words.
+      weights: float64 [T], the attention weight of each word.
+      gates: float64 [T], the gate of each word; None for a model without gates.
     """
 
     name: str
@@ -113,7 +117,9 @@ def _check_rows(
 def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
     """Draws the lines of words with the cells of the models, and the legend below them.
 
-    `width` is the width of the figure in inches; long sentences are broken into several lines.
+    `rows` are the models with their weights for the words. `title` is a heading; None draws no
+    heading. `width` is the width of the figure in inches; long sentences are broken into several
+    lines.
     """
     from matplotlib import cm, colors
 
@@ -167,9 +173,10 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
 def _draw_cell(
     axes: "Axes", box: tuple[float, float, float, float], row: _Row, i: int, shades: Any
 ) -> None:
-    """Draws the cell of word i in a row, with its weight and the dot of an open gate.
+    """Draws the cell of word i of a model, with its weight and the dot of an open gate.
 
-    `box` is (x, y, width, height) of the cell in inches; `shades` maps a weight to its colour.
+    `row` has the weights and gates of the model. `box` is (x, y, width, height) of the cell in
+    inches; `shades` maps a weight to its colour.
     """
     x, y, width, height = box
     weight = float(row.weights[i])
@@ -212,7 +219,10 @@ def _draw_box(
 def _draw_legend(
     figure: "Figure", axes: "Axes", y: float, shades: "ScalarMappable", *, gated: bool
 ) -> None:
-    """Draws the legend of the shades, and of the gates if `gated`, y inches below the top."""
+    """Draws the legend of the shades, and of the gates if `gated`, y inches below the top.
+
+    `shades` maps a weight to its colour.
+    """
     width, height = figure.get_size_inches()
     if gated:
         x = _MARGIN
@@ -253,7 +263,8 @@ def _draw_shade_bar(
 ) -> None:
     """Draws the legend of the shades, a horizontal colour bar with a label.
 
-    `place` is (left, bottom, width, height) in shares of the figure; `size` is the font size of the
+    `shades` maps a weight to its colour. `place` is (left, bottom, width, height) in shares of the
+    figure; `size` is the font size of the
     label in points.
     """
     from matplotlib.ticker import MaxNLocator
@@ -320,7 +331,8 @@ def _wrap(sizes: Sequence[float], room: float) -> list[tuple[int, int]]:
 def _break_lines(text: str, room: float, measure: Ruler, size: float) -> list[str]:
     """Breaks text at spaces into lines that are at most `room` inches wide, and cuts longer words.
 
-    `size` is the font size in points. The list is empty for an empty text.
+    `measure` maps (text, font size in points) to the width of the text in inches. `size` is the
+    font size in points. The list is empty for an empty text.
     """
     lines: list[str] = []
     for word in text.split():
@@ -335,7 +347,8 @@ def _break_lines(text: str, room: float, measure: Ruler, size: float) -> list[st
 def _shorten(word: str, room: float, measure: Ruler, size: float = _WORD_SIZE) -> str:
     """Returns the word, or its beginning with an ellipsis if the word is wider than `room`.
 
-    `room` is in inches, `size` in points.
+    `room` is a width in inches, and `size` the font size in points. `measure` maps (text, font size
+    in points) to the width of the text in inches.
     """
     if measure(word, size) <= room:
         return word

@@ -88,9 +88,9 @@ def plot_layer_histograms(
 
 
 def _draw_ridges(axes: "Axes", histogram: LayerHistogram, label: str) -> None:
-    """Draws the distributions of a panel, a ridge per layer, the first layer at the top.
+    """Draws the histograms of a panel, a ridge (a filled curve) per layer, the first at the top.
 
-    `label` is the label of the x axis.
+    `histogram` has a histogram per layer. `label` is the label of the x axis.
     """
     shares, edges = histogram.probability, histogram.edges
     highest = float(shares.max(initial=0.0))
@@ -157,7 +157,8 @@ def plot_word_layers(
 
     Args:
       tokens: the words of the sentence.
-      r: [L, N] from `phrases.normalise`; positions after the last word are padding and are ignored.
+      r: rescaled attention [L, N] in [0, 1] from `phrases.normalise`, for L layers and N at least
+        the number of words; positions after the last word are padding and are ignored.
       path_stem: path of the files without the suffix; None writes no files.
       title: a heading above the figure; None draws no heading.
       threshold: words with r > threshold are outlined.
@@ -238,7 +239,7 @@ def _draw_word_layers_legend(
 ) -> None:
     """Draws the legend of the outlines and of the shades, y inches below the top of the figure.
 
-    `shades` maps a weight to its colour.
+    Words with a weight above `threshold` have an outline. `shades` maps a weight to its colour.
     """
     from matplotlib.patches import Rectangle
 

@@ -56,7 +56,8 @@ def _take_word_values(output: Tree, name: str, shape: tuple[int, ...]) -> Tree:
 def predict(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree) -> Tree:
     """Computes "logits" [B, C], and "attention", "gates", "gate_logits" [B, T] if there are any.
 
-    The arguments are token ids [B, T] and lengths [B]. Attention of several layers is averaged.
+    `tokens` are token ids int [B, T], and `lengths` int [B] the numbers of words; C is the number
+    of classes. Attention of several layers is averaged.
     """
     output = network.output(params, tokens, lengths)
     names = ["attention"]
@@ -68,7 +69,11 @@ def predict(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree)
 
 @functools.partial(jax.jit, static_argnums=0)
 def force(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree, gates: Tree) -> Tree:
-    """Computes "logits" [B, C] and "attention" [B, T] with the gates set to `gates` [B, T]."""
+    """Computes "logits" [B, C] and "attention" [B, T] with the gates set to `gates` [B, T].
+
+    `tokens` are token ids int [B, T], and `lengths` int [B] the numbers of words; C is the number
+    of classes.
+    """
     output = network.output(params, tokens, lengths, gates[None], method="with_gates")
     return {"logits": output.logits[0], "attention": output.attention[0]}
 
@@ -77,14 +82,16 @@ def force(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree, g
 def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree) -> Tree:
     """Computes gradient times input [B, T]: sum_e x_te d log p_j / d x_te, j the predicted class.
 
-    The vectors x are the output of the first layer that maps the tokens [B, T] to [B, T, E].
+    `tokens` are token ids int [B, T], and `lengths` int [B] the numbers of words. The word vectors
+    x_t are the output of the first layer that maps the tokens [B, T] to [B, T, E], and p_j is the
+    probability of class j.
 
     Raises:
       ValueError: if the network has no such layer.
     """
 
     def run(shift: Tree) -> Tree:
-        """Returns (sum_b log p_j, word vectors [B, T, E]).
+        """Returns (sum over texts b of log p_j, word vectors [B, T, E]), j the predicted class.
 
         `shift` [B, T, E] is added to the vectors; None adds no shift.
         """
@@ -93,8 +100,10 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
         def look(call: Callable[..., Tree], args: Tree, kwargs: Tree, context: Tree) -> Tree:
             """Calls a method for `nn.intercept_methods`, and stores the word vectors.
 
-            It adds `shift` to the result if this is the first layer that maps the tokens to
-            vectors.
+            `call` is the method, `args` and `kwargs` are its arguments, and `context` is Flax's
+            description of the module and the method.
+                It adds `shift` to the result if this is the first layer that maps the tokens to
+                vectors.
             """
             del context
             out = call(*args, **kwargs)
@@ -139,7 +148,7 @@ def draw_uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
 
 
 def make_key(seed: int, *numbers: int) -> Tree:
-    """Returns the PRNG key of a seed, with the numbers folded in from left to right."""
+    """Returns the PRNG key of `seed`, with `numbers` folded in from left to right."""
     key = jax.random.key(seed)
     for number in numbers:
         key = jax.random.fold_in(key, number)
@@ -147,9 +156,10 @@ def make_key(seed: int, *numbers: int) -> Tree:
 
 
 def random_scores(key: Tree, ids: np.ndarray, size: int, draws: int) -> np.ndarray:
-    """Returns the numbers of `draw_uniform`, float64 [draws, B, size], as a NumPy array.
+    """Draws uniform numbers in [0, 1) as a NumPy array, float64 [draws, B, size].
 
-    `ids` are the ids [B] of the examples; a key of None means `jax.random.key(0)`.
+    `ids` are the ids [B] of the examples: an example has the same numbers in each batch. `key` is a
+    PRNG key; None means `jax.random.key(0)`.
     """
     key = jax.random.key(0) if key is None else key
     # `fold_in` takes 32-bit numbers.

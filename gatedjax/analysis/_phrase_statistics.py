@@ -89,8 +89,10 @@ def weight_histogram(
          [1 2]]
 
     Args:
-      r: [B, L, N] from `normalise`, or [B, N] for a single layer. Axes between L and N are pooled.
-      mask: bool, True at real words, as for `normalise`; None means that all words are real.
+      r: rescaled attention in [0, 1] from `normalise`, [B, L, N] for B sentences, L layers and N
+        words, or [B, N] for a single layer. Axes between L and N are pooled.
+      mask: bool, True at real words, of the shape of `r` or of its first axes and N (for example
+        [B, N]); None means that all words are real.
       bins: number of bins of equal width in [0, 1].
 
     Returns:
@@ -118,8 +120,10 @@ def weight_mass(
         [0.75 0.25]
 
     Args:
-      r: [B, L, N] from `normalise`, or [B, N] for a single layer. Axes between L and N are pooled.
-      mask: bool, True at real words, as for `normalise`; None means that all words are real.
+      r: rescaled attention in [0, 1] from `normalise`, [B, L, N] for B sentences, L layers and N
+        words, or [B, N] for a single layer. Axes between L and N are pooled.
+      mask: bool, True at real words, of the shape of `r` or of its first axes and N (for example
+        [B, N]); None means that all words are real.
       low: the least r that counts.
       high: the largest r that counts.
 
@@ -145,7 +149,8 @@ def phrase_length_histogram(
         [[1 1]]
 
     Args:
-      selected: bool [B, L, N] from `select`, or [B, N] for a single layer.
+      selected: bool [B, L, N] from `select`, True at selected words, for B sentences, L layers and
+        N words; or [B, N] for a single layer.
       min_length: shorter runs do not count; 1 counts single words, 2 only phrases.
       max_length: longer runs count as runs of this length; None has a bin for each length.
 
@@ -174,7 +179,8 @@ def mean_phrase_length(selected: ArrayLike, *, min_length: int = 1) -> np.ndarra
         [1.5]
 
     Args:
-      selected: bool [B, L, N] from `select`, or [B, N] for a single layer.
+      selected: bool [B, L, N] from `select`, True at selected words, for B sentences, L layers and
+        N words; or [B, N] for a single layer.
       min_length: shorter runs do not count.
 
     Returns:
@@ -196,7 +202,8 @@ def gate_histogram(
         [[2 2]] [[0.5625]]
 
     Args:
-      gates: [B, L, D] in [0, 1], such as the L - 1 transform gates of AGT.
+      gates: [B, L, D] in [0, 1] for B sentences, L layers and D components, such as the L - 1
+      transform gates of AGT.
       rows: bool [B], False at rows that do not count (filler rows); None counts all rows.
       bins: number of bins of equal width in [0, 1].
 
@@ -239,7 +246,7 @@ def _compute_histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -
 
 
 def _are_lengths(edges: np.ndarray) -> bool:
-    """Returns whether the edges [K + 1] are 0.5, 1.5, ..., those of the lengths 1, 2, ..."""
+    """Returns True if the edges [K + 1] of bins are 0.5, 1.5, ..., as for lengths 1, 2, ..."""
     return bool(np.array_equal(edges, np.arange(len(edges)) + 0.5))
 
 

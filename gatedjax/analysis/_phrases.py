@@ -112,8 +112,10 @@ def select(
         [[ True False False]]
 
     Args:
-      r: [*B, N] from `normalise`.
-      mask: bool, True at real words, as for `normalise`; with None padding counts in the median.
+      r: rescaled attention [*B, N] in [0, 1] from `normalise`; *B are any number of axes, such as
+        sentences and layers, and N words are the last axis.
+      mask: bool, True at real words, of the shape of `r` or of its first axes and N; None means
+        that all words are real, so that padding counts in the median.
       threshold: 0.95 in the paper. 0.5 is its relaxed form, if "more than the median" means half of
         the full attention; the median of a sentence cannot select more than half of its words.
       rule: "threshold", or "median_of_sentence", which ignores `threshold`.
@@ -152,7 +154,8 @@ def runs(selected: ArrayLike) -> Runs:
         [0 3] [2 1]
 
     Args:
-      selected: bool [*B, N] from `select`, False at padding.
+      selected: bool [*B, N] from `select`, True at selected words, False at padding; *B are any
+        number of axes, such as sentences and layers, and N words are the last axis.
 
     Returns:
       The row, start and length of each run.
@@ -170,21 +173,23 @@ def runs(selected: ArrayLike) -> Runs:
 def selected_words(
     tokens: Sequence[Sequence[str]], selected: ArrayLike, layer: int = 0
 ) -> collections.Counter[str]:
-    """Counts the words that a layer selects, in lower case.
+    """Counts how often a layer selects each word, in lower case, over B sentences.
 
         >>> selected_words([["Not", "good"], ["not"]], np.array([[True, False], [True, False]]))
         Counter({'not': 2})
 
     Args:
       tokens: the words of each of B sentences, without padding.
-      selected: bool [B, L, N] from `select`, or [B, N] for a single layer.
+      selected: bool [B, L, N] from `select`, True at selected words, for B sentences, L layers and
+        N words; or [B, N] for a single layer.
       layer: index of the layer, from 0; a negative index counts from the end.
 
     Returns:
-      {word: number of its selected occurrences}.
+      A counter {lower-cased word: number of its selected occurrences}.
 
     Raises:
-      ValueError: also if padding is selected.
+      TypeError: if `selected` is not bool.
+      ValueError: if the shapes do not fit, there is no such layer, or padding is selected.
 
     Reference: Guo 2017 (AGT), section 3.2: most frequent in the first layer are n't, never, not.
     """
@@ -216,11 +221,12 @@ def first_words(
 
     Args:
       tokens: the words of each of B sentences, without padding.
-      r: [B, L, N] from `normalise` (0 at padding).
-      threshold: as for `select`, at least 0.
+      r: rescaled attention [B, L, N] from `normalise` (0 at padding) for B sentences, L layers and
+        N words.
+      threshold: words with r > threshold count, at least 0.
 
     Returns:
-      {word: count}, as from `selected_words` with layer 0.
+      A counter {lower-cased word: number of its occurrences with r > threshold}.
     """
     if threshold < 0:
         raise ValueError(f"threshold must be at least 0, got {threshold}")
@@ -235,13 +241,14 @@ def trace(tokens: Sequence[str], selected: ArrayLike) -> list[Selection]:
 
     Args:
       tokens: the words of the sentence, without padding.
-      selected: bool [L, N] from `select`.
+      selected: bool [L, N] from `select` for L layers, N at least the number of words.
 
     Returns:
       A `Selection` per layer. See `runs` for what a phrase means.
 
     Raises:
-      ValueError: also if padding is selected.
+      ValueError: if `selected` has another number of axes, is shorter than the words, or selects
+        padding.
     """
     flags = _check_selected(selected)
     if flags.ndim != 2:
@@ -272,7 +279,7 @@ def _check_fits(words: Sequence[str], row: np.ndarray, name: str) -> None:
 
 
 def _check_selected(selected: ArrayLike) -> np.ndarray:
-    """Returns `selected` as a bool array after checking its dtype and that it has an axis.
+    """Returns `selected`, True at selected words, as a bool array with at least an axis.
 
     Raises TypeError for another dtype, ValueError for the shape ().
     """

@@ -31,7 +31,7 @@ Importance = Callable[[Any, Mapping[str, Any]], ArrayLike]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Racu:
-    """RACU (see `racu`) of S seeds, with a confidence interval of the mean.
+    """RACU, the relative area between two curves, of S seeds; the result of `racu`.
 
     Attributes:
       values: [S] RACU of each seed; NaN where masking all words does not lower the performance.
@@ -64,7 +64,7 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: flo
       shares: [K] shares of the words that are masked, increasing, in [0, 1].
       measure: [K] or [K, S] performance by share and seed with important words masked; higher is
         better.
-      random: the same for random words, of the shape of `measure`.
+      random: performance with random words masked, of the shape of `measure`.
       level: confidence level of the interval.
 
     Returns:
@@ -134,7 +134,8 @@ def mask_top(
       mask_id: the id that replaces masked words.
 
     Returns:
-      The tokens with 0 at padding, and bool [N, T], True at masked words.
+      (tokens, masked): int [N, T], the ids with 0 at padding, and bool [N, T], True at masked
+      words.
     """
     words, sizes, real = texts_of({"tokens": tokens, "lengths": lengths})
     ranked = np.asarray(scores, np.float64)

@@ -73,7 +73,7 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
 
 
 def ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
-    """Divides arrays of counts elementwise; 0 where the denominator is 0."""
+    """Returns `top` / `bottom` elementwise for arrays of counts; 0 where `bottom` is 0."""
     return np.where(bottom > 0, top / np.maximum(bottom, 1), 0.0)
 
 
@@ -93,14 +93,17 @@ class MatchScores(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class MatchCounts:
-    """Counts of predicted and gold items; the counts of the parts of a corpus can be added."""
+    """Counts of predicted and gold items; the counts of the parts of a corpus can be added.
+
+    Attributes:
+      matched: number of predicted items that are gold items.
+      predicted: number of predicted items.
+      gold: number of gold items.
+    """
 
     matched: int = 0
-    """Number of predicted items that are gold items."""
     predicted: int = 0
-    """Number of predicted items."""
     gold: int = 0
-    """Number of gold items."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(

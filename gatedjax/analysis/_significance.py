@@ -14,12 +14,13 @@ _DIGITS = 12
 
 
 class McNemar(NamedTuple):
-    """Result of `mcnemar`.
+    """Result of `mcnemar`, which compares systems A and B on the same examples.
 
     Attributes:
       b: number of examples that only system A has right.
       c: number of examples that only system B has right.
-      p_value: exact probability of a split of b + c that is at least as uneven.
+      p_value: exact probability, if both systems are right equally often, of a split of the b + c
+        examples that is at least as uneven.
     """
 
     b: int
@@ -28,10 +29,11 @@ class McNemar(NamedTuple):
 
 
 class Proportion(NamedTuple):
-    """Result of `proportion_test`.
+    """Result of `proportion_test`, which compares an accuracy with a known accuracy.
 
     Attributes:
-      z: (p1 - p0) / sqrt(p0 (1 - p0) / n).
+      z: (p1 - p0) / sqrt(p0 (1 - p0) / n) for the accuracy p1 on n examples and the known accuracy
+        p0.
       p_value: one-sided; the normal probability of a z that is at least as large.
     """
 
@@ -205,7 +207,8 @@ def paired_bootstrap(
 ) -> Bootstrap:
     """Bootstraps the difference between the mean scores of two systems on the same examples.
 
-    Pairs of scores are drawn with replacement. With groups, whole groups g_1 .. g_G are drawn:
+    Pairs of scores (a_i, b_i) are drawn with replacement, as many as there are. With groups, whole
+    groups g_1 .. g_G are drawn, and the difference of a sample is
 
         d* = sum_k s_k / sum_k n_k over the drawn k,  s_k = sum_{i in g_k} (a_i - b_i),  n_k = |g_k|
 
@@ -237,7 +240,9 @@ def paired_bootstrap(
       The difference A - B, its interval and the p-value.
 
     Raises:
-      ValueError: also if groups does not have a value for each example.
+      ValueError: if the scores are empty, are not finite or differ in length, groups does not have
+      a
+        value for each example, samples < 1, or level is not inside (0, 1).
 
     Reference: Efron and Tibshirani 1993, algorithm 16.2 (one sample, shifted); Davison and Hinkley
       1997, section 3.8, for the groups ("cluster bootstrap").
@@ -280,8 +285,9 @@ def paired_bootstrap(
 def least_p_value(scores_a: np.ndarray, scores_b: np.ndarray) -> float:
     """Returns the least p-value of an exact two-sided test of paired scores [N], 2^(1 - m).
 
-    It is the probability that all m differences that are not 0 (up to rounding errors) have the
-    same sign, if both signs are equally probable. It is 1 if all differences are 0.
+    m is the number of differences of the scores that are not 0 (up to rounding errors). The result
+    is the probability that all m differences have the same sign, if both signs are equally
+    probable. It is 1 if all differences are 0.
     """
     scaled, _ = _scale_difference(scores_a, scores_b)
     return min(1.0, 2.0 ** (1.0 - np.count_nonzero(np.round(scaled, _DIGITS))))
@@ -313,9 +319,10 @@ def _sum_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.n
 
 
 def _check_pair(correct_a: ArrayLike, correct_b: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Returns both arguments as float64 [N] after checking that they are finite.
+    """Returns the scores of two systems on N examples, both as float64 [N].
 
-    Raises ValueError for values that are not finite or different shapes.
+    `correct_a` and `correct_b` are bools or numbers [N]. Raises ValueError if their shapes differ
+    or are not [N], or for values that are not finite.
     """
     a, b = np.asarray(correct_a, np.float64), np.asarray(correct_b, np.float64)
     if a.ndim != 1 or a.shape != b.shape:

@@ -105,8 +105,9 @@ def highlight_html(
         True
 
     Args:
-      examples: (caption, tokens, weights, gates or None) of each text, as for
-        `highlight_terminal`; without gates no words are bold.
+      examples: (caption, tokens, weights, gates or None) of each text: a heading, the words, and
+        the attention weight and the gate of each word; gates above 0 are open. With gates None no
+        words are bold.
       title: the title of the page.
       lang: the language of the texts, as in the HTML attribute `lang`.
 
@@ -142,8 +143,9 @@ def _html_words(
 ) -> Iterable[str]:
     """Yields the HTML of each word, shaded by its weight.
 
-    There are at least as many weights and gates as words. Words with a gate of 0 are marked as
-    closed; gates None marks no word.
+    `weights` and `gates` have a number for each word; further numbers are padding. Words with a
+    gate above 0 are bold, and words with a gate of 0 are marked as closed. With gates None no word
+    is marked.
     """
     words, weights, marked = _check_words(tokens, weights, gates)
     top = weights.max(initial=0)
@@ -243,7 +245,8 @@ def _check_words(
 ) -> tuple[list[str], np.ndarray, Any]:
     """Returns (words without control characters, weights float64 [T], marks bool [T]).
 
-    Marked words have a gate above 0, or, with gates None, a weight above 1 / T.
+    `tokens` are T words. Marked words have a gate above 0, or, with gates None, a weight above 1 /
+    T.
     """
     words = [clean(token) for token in tokens]
     weights = check_word_values("weights", weights, len(words))

@@ -65,10 +65,10 @@ def plot_trees(
 def _draw(
     words: list[str], trees: dict[str, SpanTree], title: str, gold: SpanTree | None
 ) -> "Figure":
-    """Draws the trees below each other, and the legend of the gold tree.
+    """Draws the trees of a sentence below each other, and the legend of the gold tree.
 
-    `trees` is name -> tree of the same words. Nodes that the gold tree has too are coloured; with
-    gold None all nodes are.
+    `trees` is name -> tree of the same words, and `title` the heading of the figure, "" for none.
+    Nodes that the gold tree has too are coloured; with gold None all nodes are.
     """
     figure = new_figure(1, 1)
     measure = _make_ruler(figure)
@@ -109,7 +109,10 @@ def _draw(
 
 
 def _place_words(words: list[str], measure: Ruler) -> tuple[list[float], float]:
-    """Returns (x of the middle of each word, width of the figure), in inches."""
+    """Returns (x of the middle of each word, width of the figure), in inches.
+
+    `measure` maps (text, font size in points) to the width of the text in inches.
+    """
     sizes = [measure(word, _WORD_SIZE) + _SPACE for word in words]
     width = max(sum(sizes) + 2 * _MARGIN, _LEAST_WIDTH)
     places, x = [], (width - sum(sizes)) / 2
@@ -120,9 +123,10 @@ def _place_words(words: list[str], measure: Ruler) -> tuple[list[float], float]:
 
 
 def _measure_heights(tree: SpanTree) -> dict[Span, int]:
-    """Returns span -> height for each node with two words or more.
+    """Returns span -> height for each node of a tree with two words or more.
 
-    The height is 1 above the highest child; single words have the height 0 and are not in the dict.
+    A span is (first word, word after the last). The height is 1 above the highest child; single
+    words have the height 0 and are not in the dict.
     """
     heights: dict[Span, int] = {}
     parts = tree.children()
@@ -145,7 +149,7 @@ def _draw_branches(
     Args:
       axes: the axes, in inches.
       tree: the tree.
-      heights: the heights of its nodes, from `_measure_heights`.
+      heights: span of a node -> its height, the number of levels above the words.
       places: x of the middle of each word.
       ground: y of the words, downwards.
       level: the distance of two levels.

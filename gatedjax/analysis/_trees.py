@@ -198,7 +198,10 @@ def from_attention(
     power = {"none": 0, "rows": 1, "area": 2}[norm]
 
     def log_score(first: np.ndarray, past: np.ndarray) -> np.ndarray:
-        """Computes log s [M] of the M spans from `first` up to but not including `past`."""
+        """Computes the log scores [M] of the M spans of words from `first` to `past` - 1.
+
+        `first` and `past` are int [M].
+        """
         crossed = table[first, past] + table[past, first]
         mass = table[past, past] - crossed + table[first, first]
         length = past - first
@@ -210,7 +213,10 @@ def from_attention(
         return np.log(np.maximum(score, floor))
 
     def split(first: int, past: int) -> int:
-        """Returns the first word of the right part of the best split of a span."""
+        """Returns the first word of the right part of the best split of a span.
+
+        The span has the words from `first` to `past` - 1.
+        """
         middle = np.arange(first + 1, past)
         starts, ends = np.full(len(middle), first), np.full(len(middle), past)
         score = log_score(starts, middle) + log_score(middle, ends)
@@ -285,7 +291,8 @@ def random_binary(size: int, generator: np.random.Generator) -> SpanTree:
 def _top_down(size: int, split: Callable[[int, int], int]) -> SpanTree:
     """Builds a binary tree over `size` words by splitting spans from the top down.
 
-    `split(first, past)` returns the first word of the right part of a span.
+    `split(first, past)` returns the first word of the right part of the span of the words from
+    `first` to `past` - 1.
     """
     if size < 0:
         raise ValueError(f"size must be at least 0, got {size}")

@@ -46,8 +46,9 @@ def looking() -> Iterator[None]:
 def _look(declared: DataSet, data_dir: str | Path | None, manual_dir: str | Path | None) -> None:
     """Raises FileNotFoundError unless all official parts can be read without a network.
 
-    Parts are raw files below `manual_dir`, or a set that TFDS prepared in `data_dir` (None: TFDS's
-    own folder). With `manual_dir` None only prepared sets count.
+    `declared` is the declaration of the data set. Parts are raw files below `manual_dir`, or a set
+    that TFDS prepared in `data_dir` (None: TFDS's own folder). With `manual_dir` None only prepared
+    sets count.
     """
     prepared = _prepared.is_prepared(declared.name, data_dir)
     if manual_dir is None:
@@ -204,8 +205,9 @@ def load(
 def _substitute(declared: DataSet, part: str, rows: FileRows) -> str | None:
     """Returns a sentence about the difference between the rows and the official data, or None.
 
-    The difference is the note of the rows, another number of lines than the official part has, or
-    both. None means that the rows are the official data.
+    `rows` are the rows of the official part `part` of the data set `declared`. The difference is
+    the note of the rows, another number of lines than the official part has, or both. None means
+    that the rows are the official data.
     """
     official = declared.official[part]
     # Raw lines are counted and not examples, because the official numbers count the lines of the
@@ -221,8 +223,9 @@ def _check(
 ) -> None:
     """Raises ValueError for rows that cannot be used; logs the number of lines set aside.
 
-    Rows cannot be used if there are none, if lines were lost, or, with `strict`, if lines were set
-    aside or the data differ from the official data. `substitute` is the result of `_substitute`.
+    `rows` are the rows of the official part `part` of the data set `declared`. They cannot be used
+    if there are none, if lines were lost, or, with `strict`, if lines were set aside or the data
+    differ from the official data. `substitute` is a sentence about that difference, or None.
     """
     name, unit, aside = declared.name, declared.unit, rows.quarantine
     if strict and (aside or substitute):

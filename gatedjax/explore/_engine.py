@@ -84,7 +84,8 @@ class Explorer:
         """Computes the attention in each layer of the models.
 
         Args:
-          message: the state; see `answer`.
+          message: a state of the page as a dict: the fields of `State`; a missing field has its
+            default.
 
         Returns:
           {"models": [...]}, with None for a model without such layers. Each layer has a name, and
@@ -246,11 +247,12 @@ class Programs:
 
         Returns:
           A dict for JSON, with T words: "read", the number T; "known", True for words of the
-          vocabulary; "probabilities", of the classes; "base", the same without forced gates;
-          "attention" [T]; "density"; "kept", True for words with an open gate. For a model with
-          gates also "open", the probabilities [T] that gates are open; "gates" [T]; "free", True
-          for words that the mode opens; and "rule", the rule `empty` if all gates are closed, else
-          None. They are None for a model without gates.
+          vocabulary; "probabilities", of the classes; "base", the probabilities of the classes
+          without forced gates; "attention" [T]; "density", the mean of the gates; "kept", True
+          for words with an open gate. For a model with gates also "open", the probabilities [T]
+          that gates are open; "gates" [T]; "free", True for words that the mode opens; and "rule",
+          the rule `empty` if all gates are closed, else None. They are None for a model without
+          gates.
         """
         tokens = tokens[: self.model.max_len]
         answer: Json = {
@@ -325,9 +327,10 @@ class Programs:
                 self.answer(("a",) * edge, State(mode=mode))
 
     def layers(self, state: State) -> list[Json] | None:
-        """Computes the attention in each layer for the text of a state; see `Explorer.layers`.
+        """Computes the attention in each layer for the text of a state.
 
-        Returns None for a network without layers or a text without words.
+        Returns a dict for JSON for each layer, with the keys that `Explorer.layers` lists. Returns
+        None for a network without layers or a text without words.
         """
         tokens = split_words(state.text, LONGEST)[: self.model.max_len]
         if self.model.network not in LAYERED or not tokens:

@@ -53,10 +53,11 @@ def offline_page(explorer: Explorer, text: str) -> bytes:
 
 
 def payload(explorer: Explorer, text: str) -> Json:
-    """Computes the data of the page; see the docstring of this module.
+    """Computes the data of a page about a sentence: the results for all patterns of its gates.
 
     Args:
-      explorer, text: see `offline_page`.
+      explorer: the explorer of the models.
+      text: the sentence.
 
     Returns:
       A dict for JSON: "about", the constants of `Explorer.about`; "text"; "tokens", its words; and
@@ -88,6 +89,9 @@ def payload(explorer: Explorer, text: str) -> Json:
 
 def patterns_of(words: int) -> np.ndarray:
     """Returns all patterns of gates of a text with `words` words, float32 [2^words, words].
+
+    An entry is 1 for an open gate and 0 for a closed gate. In pattern i the gate of word t is bit t
+    of i.
 
     >>> print(patterns_of(2))
     [[0. 0.]

@@ -54,8 +54,9 @@ class Sentences:
     def about(self) -> Json:
         """Returns the curves and the numbers of sentences, for JSON.
 
-        Keys: "name", "total" and "curves" as in the class; "more", its `has_more`; "leaks", the
-        number of sentences with a gate leak; and "orders", the names by which `page` can sort.
+        Keys: "name", the name of the file; "total", the number of usable lines; "curves", a dict
+        for each model; "more", True if the file has more usable lines; "leaks", the number of
+        sentences with a gate leak; and "orders", the names by which `page` can sort.
         """
         return {
             "name": self.name,
@@ -67,15 +68,17 @@ class Sentences:
         }
 
     def page(self, order: Any, begin: Any) -> Json:
-        """Returns `PAGE` rows, sorted by a column, the largest first.
+        """Returns up to 20 (`PAGE`) sentences with their results, sorted by a column.
+
+        The largest values come first.
 
         Args:
           order: the column: "error", "density" or "leak". Rows without a value in it are left out.
           begin: number of rows to skip.
 
         Returns:
-          {"rows", "begin", "total"}: at most `PAGE` rows, `begin`, and the number of rows with a
-          value.
+          {"rows", "begin", "total"}: a list of at most `PAGE` dicts of `Sentences.rows`, `begin`,
+          and the number of rows with a value in the column.
 
         Raises:
           ValueError: for an unknown order, or a begin that is not a number from 0 on.
@@ -320,8 +323,8 @@ def _batches(
 ) -> Iterator[tuple[list[int], Tree]]:
     """Yields (positions of the texts, padded batch) for texts of similar length.
 
-    All batches of a padded length have the same number of rows; rows after the positions repeat
-    texts and must be ignored.
+    Each text is a tuple of words; its position is its index in `texts`. All batches of a padded
+    length have the same number of rows; rows after the positions repeat texts and must be ignored.
     """
 
     shapes = functools.partial(shape_of, longest=programs.model.max_len, widths=COARSE)
@@ -331,5 +334,5 @@ def _batches(
 
 
 def _shape(batch: Tree) -> tuple[int, ...]:
-    """Returns the shape (S, B, T) of the gates of a batch for all S thresholds."""
+    """Returns the shape (S, B, T) of the gates of a batch [B, T] for all S thresholds."""
     return (len(SHARES) + len(ROUND) + 1, *batch["tokens"].shape)

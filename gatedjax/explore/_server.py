@@ -52,12 +52,17 @@ def page_file(name: str) -> bytes:
 
 
 class Server(ThreadingHTTPServer):
-    """A server of the page that also answers its questions.
+    """An HTTP server on 127.0.0.1 of the page, which also answers the messages of its script.
+
+    The page has the address "http://127.0.0.1:PORT/TOKEN/". Requests without the token as the first
+    part of their path are refused. A message is sent by POST to TOKEN/ask as a JSON object; the
+    answer is a JSON object too.
 
     Args:
-      ask: function from a message to its answer; the page shows the message of a ValueError.
+      ask: function from a message, a dict, to its answer, a dict for JSON, such as `Session.ask`.
+        The page shows the text of a ValueError.
       port: the port; 0 takes a free port.
-      token: the secret in the address; None draws it.
+      token: the secret in the address; None draws a random token.
 
     Raises:
       OSError: if the port is in use or not allowed.
@@ -102,7 +107,10 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
 
     def file(self, name: str) -> tuple[bytes, str]:
-        """Returns (content, media type) of a file of the page; `name` is a key of `FILES`."""
+        """Returns (content, media type) of a file of the page, such as "explorer.js".
+
+        `name` is a key of `FILES`.
+        """
         return self._files[name], FILES[name][1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -116,7 +124,7 @@ class _Refused(Exception):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """A handler of a single request per connection.
+    """A handler of a single HTTP request per connection to a `Server`.
 
     With several requests per connection the rest of a body that was refused would be read as the
     next request.
@@ -129,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1
 
     def do_GET(self) -> None:
-        """Sends the file of the page that the path names, or an error as JSON."""
+        """Sends the file of the page that the path TOKEN/NAME names, or an error as JSON."""
         with self._refusals():
             name = self._check_request()
             if name not in FILES:
@@ -137,7 +145,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, *self.server.file(name))
 
     def do_POST(self) -> None:
-        """Sends the answer to the JSON message in the body, or an error as JSON."""
+        """Sends the answer to the message in the body, both JSON objects, or an error as JSON.
+
+        The path must be TOKEN/ask.
+        """
         with self._refusals():
             name = self._check_request()
             if name != "ask":
@@ -146,7 +157,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, to_json(answer).encode(), "application/json")
 
     def _check_request(self) -> str:
-        """Returns the part of the path after the token, such as "ask" or "explorer.js".
+        """Checks the headers and the token of a request, and returns the rest of its path.
+
+        The path is TOKEN/NAME, and the result is NAME, such as "ask" or "explorer.js".
 
         Raises:
           _Refused: for another host, origin or token.

@@ -10,12 +10,12 @@ from gatedjax.explore._sentences import Sentences
 
 
 class Session:
-    """A session of a page, which answers its questions.
+    """A session of a page, which answers the messages of its script; see `ask`.
 
     Args:
       explorer: the explorer of the models.
       sentences: function that reads labelled sentences. It runs in the background after the first
-        question for sentences. None if there are no labelled sentences.
+        message {"do": "sentences"}. None if there are no labelled sentences.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Session:
         self._lock = threading.Lock()
 
     def ask(self, message: Mapping[str, Any]) -> Json:
-        """Answers a question of the page.
+        """Answers a message of the page.
 
         Args:
           message: a dict with "do": "about", "answer", "layers", "sentences" or "page". "answer"
@@ -42,7 +42,7 @@ class Session:
           or "failed", an error.
 
         Raises:
-          ValueError: for a message that is not a question.
+          ValueError: for a message with another "do", or with an unsuitable value.
         """
         do = message.get("do")
         if do == "about":

@@ -54,27 +54,36 @@ Found = tuple[list[str], Json | None]
 
 
 class View:
-    """The base class of the views of a model.
+    """The base class of the views of a model, which compute the content of the page.
 
     Several threads may call a view; a lock lets one of them compute at a time.
+
+    Attributes:
+      network: a description of the network.
+      fields: the input fields: name in the state, label, and text that is shown in an empty field.
+      layered: True if `layers` returns grids.
+      max_len: the largest number of words that the model reads.
+      classes: the names of the classes of a classifier; () for other models.
     """
 
     network: str
-    """A description of the network."""
     fields: tuple[Field, ...]
-    """The input fields: name in the state, label, and text that is shown in an empty field."""
     layered = True
     """True if `layers` returns grids."""
     max_len = LONGEST
     """Largest number of words that the model reads."""
     classes: Sequence[str] = ()
-    """The classes of a classifier."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
     def about(self, name: str) -> Json:
-        """Returns the constants of the model for the page; see `Programs.about` for the keys."""
+        """Returns the constants of the model for the page, for JSON.
+
+        Keys: "name", the given name of the model; "network", a description; "gated", False;
+        "layers", True if `layers` returns grids; "pairs", False; "classes", the names of the
+        classes; and "max_len", the largest number of words.
+        """
         return {
             "name": name,
             "network": self.network,
@@ -88,15 +97,16 @@ class View:
     def answer(self, state: State) -> Found:
         """Computes the answer to a state of the page.
 
-        Returns (notes for the user, answer); the answer is a dict for JSON with the keys in the
-        docstring of this module, or None if there is no answer.
+        Returns (notes, answer). The notes are a list of sentences for the user. The answer is a
+        dict for JSON with the keys in the docstring of this module, or None if there is no answer.
         """
         raise NotImplementedError
 
     def layers(self, state: State) -> list[Json] | None:
         """Returns the attention in the layers for a state, a `grid` per head, for JSON.
 
-        The result is None if the model has no layers or there is no answer.
+        A grid is a dict of numbers for pairs of words. The result is None if the model has no
+        layers or there is no answer.
         """
         raise NotImplementedError
 
@@ -117,7 +127,7 @@ class View:
 
 
 def floats(values: np.ndarray | None) -> list[float] | None:
-    """Converts an array [n] to a list of Python floats for JSON; None stays None."""
+    """Converts the array `values` [n] to a list of Python floats for JSON; None stays None."""
     return None if values is None else [float(value) for value in values]
 
 
@@ -132,7 +142,7 @@ def grids(name: str, selection: Any, rows: Sequence[str], note: str = "") -> lis
       note: a note below the grid.
 
     Returns:
-      The grids, as from `grid`; none if the layer has no weights.
+      The grids, dicts for JSON that `grid` makes; [] if the layer has no weights.
     """
     weights, gates = selection.weights, selection.gates
     results = []
@@ -203,7 +213,18 @@ def line(name: str, tokens: Sequence[str], is_known: Sequence[bool], **entries: 
 
 
 class PairView(View):
-    """The view of a classifier of pairs of texts."""
+    """The view of a classifier of pairs of texts.
+
+    Args:
+      model: the classifier, a `TrainedModel`.
+
+    Attributes:
+      network: a description of the network.
+      fields: the input fields: name in the state, label, and text that is shown in an empty field.
+      classes: the names of the classes.
+      layered: True if `layers` returns grids.
+      max_len: the largest number of words that the model reads.
+    """
 
     fields = (
         {"name": "text", "label": "First text", "empty": "Type a sentence (a premise)"},
@@ -248,9 +269,10 @@ class PairView(View):
         return notes, tuple(words[:most] for words in texts)
 
     def answer(self, state: State) -> Found:
-        """Computes the class of the pair of texts in a state; see `View.answer`.
+        """Computes the class of the pair of texts in a state.
 
-        Each text is a line of the answer, with its selected words if the model has a selector.
+        Returns (notes, answer): sentences for the user, and a dict for JSON or None. Each text is a
+        line of the answer, with its selected words if the model has a selector.
         """
         notes, texts = self._texts(state)
         if not all(texts):
@@ -278,7 +300,10 @@ class PairView(View):
         }
 
     def layers(self, state: State) -> list[Json] | None:
-        """Computes a grid for each text and head: the weights of its words; see `View.layers`."""
+        """Computes a grid for each of the two texts and each head: the weights of its words.
+
+        Returns the grids as dicts for JSON; None if there is no answer to the state.
+        """
         _, texts = self._texts(state)
         if not all(texts):
             return None
@@ -292,7 +317,11 @@ class PairView(View):
         ]
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles the programs for short texts; see `View.warm_up`."""
+        """Compiles the programs for short texts.
+
+        `closed` returns True when the explorer has been closed; no further program is then
+        compiled.
+        """
         for edge in COARSE[:2]:
             if not closed():
                 self._reading((("a",) * edge, ("a",)))
@@ -304,6 +333,16 @@ class ReaderView(View):
     Each question gets a table with the vectors of its words. The size of the table depends only on
     the padded lengths, so that new words need no compilation. Out-of-vocabulary words get the
     vectors of `Reader.with_words`.
+
+    Args:
+      reader: the reader.
+      tokenized: True if the texts are already tokens with spaces between them.
+
+    Attributes:
+      network: a description of the network.
+      fields: the input fields: name in the state, label, and text that is shown in an empty field.
+      layered: True if `layers` returns grids.
+      max_len: the largest number of words that the model reads.
     """
 
     network = "a gated-attention reader"
@@ -344,6 +383,7 @@ class ReaderView(View):
     ) -> tuple[Reading, np.ndarray, list[np.ndarray]]:
         """Runs the reader on a document of N and a query of Q words with the markers.
 
+        `document` and `query_words` are the words; each of `candidates` is a possible answer.
         Returns (reading, attention of the last hop over the document [N], attention [N, Q] of each
         gating hop).
         """
@@ -401,9 +441,10 @@ class ReaderView(View):
         return small.vocabulary, {**small.params, "embed": embed}
 
     def answer(self, state: State) -> Found:
-        """Computes the answer to the question of a state; see `View.answer`.
+        """Computes the answer to the question of a state.
 
-        Each gating hop is a line of the answer, and so is the attention of the last hop.
+        Returns (notes, answer): sentences for the user, and a dict for JSON or None. Each gating
+        hop is a line of the answer, and so is the attention of the last hop.
         """
         words = tuple(self._split(" ".join(state.text.split())))
         query = tuple(self._split(state.question.replace("XXXXX", PLACEHOLDER)))
@@ -491,7 +532,11 @@ class ReaderView(View):
         return None
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles the programs for short texts; see `View.warm_up`."""
+        """Compiles the programs for short texts.
+
+        `closed` returns True when the explorer has been closed; no further program is then
+        compiled.
+        """
         for edge in COARSE[1:3]:
             if not closed():
                 self._asking(("a",) * edge, (PLACEHOLDER,), ("a",))
@@ -506,6 +551,15 @@ class TranslatorView(View):
 
     with q and k of the network for the best translation. The weight of a pair of words is the sum
     over the pieces of the source word and the mean over the pieces of the word of the translation.
+
+    Args:
+      translator: the translator.
+
+    Attributes:
+      network: a description of the network.
+      fields: the input fields: name in the state, label, and text that is shown in an empty field.
+      layered: True if `layers` returns grids.
+      max_len: the largest number of words that the model reads.
     """
 
     network = "a Transformer"
@@ -589,7 +643,7 @@ class TranslatorView(View):
         return np.stack(weights)[:, :, : len(target), : len(ids)], selections
 
     def _ids(self, state: State) -> tuple[str, tuple[int, ...]]:
-        """Returns (note, ids): the ids of the pieces of the source, with the end.
+        """Returns (note, ids): the ids of the pieces of the text of `state`, with the end marker.
 
         If there is no translation, the note gives the reason, and there are no ids; else it is "".
         """
@@ -605,9 +659,10 @@ class TranslatorView(View):
         return "", tuple(int(piece) for piece in ids)
 
     def answer(self, state: State) -> Found:
-        """Computes the translation of the text of a state; see `View.answer`.
+        """Computes the translation of the text of a state.
 
-        The translation is the title of the answer.
+        Returns (notes, answer): sentences for the user, and a dict for JSON or None. The
+        translation is the title of the answer.
         """
         wrong, ids = self._ids(state)
         if wrong:
@@ -627,7 +682,7 @@ class TranslatorView(View):
         }
 
     def layers(self, state: State) -> list[Json] | None:
-        """Computes the grids of attention weights; see `View.layers`.
+        """Computes the grids of attention weights for the text of a state, as dicts for JSON.
 
         The first grid is the mean over the heads of the last decoder layer. Then come all decoder
         and encoder layers. The result is None if there is no translation.
@@ -669,7 +724,10 @@ class TranslatorView(View):
         return [piece or "\u2423" for piece in pieces]
 
     def _words(self, ids: Sequence[int]) -> tuple[list[str], list[int]]:
-        """Returns (words of the pieces, for each piece the position of its word)."""
+        """Returns the words of pieces, and for each piece the position of its word.
+
+        `ids` are the ids of the pieces.
+        """
         owner = self._translator.bpe.words(ids)
         words = [""] * (owner[-1] + 1 if owner else 0)
         for number, piece in zip(owner, self._translator.bpe.pieces(ids), strict=True):
@@ -677,7 +735,11 @@ class TranslatorView(View):
         return [word or "\u2423" for word in words], owner
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles the programs for short texts; see `View.warm_up`."""
+        """Compiles the programs for short texts.
+
+        `closed` returns True when the explorer has been closed; no further program is then
+        compiled.
+        """
         ids = (UNK, STOP)
         if not closed():
             target = self._translating(ids)
@@ -686,11 +748,11 @@ class TranslatorView(View):
 
 
 def view_of(model: Any, *, tokenized: bool = False) -> View | None:
-    """Returns the view of a model, or None for a classifier of single texts.
+    """Returns the view of a model, or None for a classifier of single texts, which has no view.
 
     Args:
       model: a trained model.
-      tokenized: see `Explorer`.
+      tokenized: True if texts for a reader are already tokens with spaces between them.
 
     Raises:
       ValueError: for a model of another kind.

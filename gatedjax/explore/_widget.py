@@ -66,14 +66,15 @@ def _load_trained(model: Any) -> TrainedModel | Reader | Translator:
 
 
 def answer_message(session: Session, content: Any) -> Json:
-    """Answers a message of the page.
+    """Answers a message that the page of the widget sent.
 
     Args:
       session: the session of the page.
-      content: {"id", "message"}.
+      content: {"id", "message"}: the number of the message, and a dict for `Session.ask`.
 
     Returns:
-      {"id", "answer"}, or {"id", "error"} if the message is refused.
+      {"id", "answer"} with the same id and the result of `Session.ask`, or {"id", "error"} with the
+      text of an error if the message is refused.
     """
     number = content.get("id") if isinstance(content, Mapping) else None
     message = content.get("message") if isinstance(content, Mapping) else None

@@ -54,7 +54,8 @@ def save(
 
     Args:
       folder: the target; its parents are created. A link is followed and stays a link.
-      params: a tree of arrays, see `save_params`.
+      params: the parameters, for example nested dicts of arrays; all trees that `save_params`
+        accepts.
       config: the values that are needed to build the model, of types that JSON supports;
         dataclasses become dicts.
       card: the model card; None writes a card without texts.
@@ -102,7 +103,7 @@ def save(
 
 
 def load(folder: str | Path, like: Tree = None) -> tuple[dict[str, Tree], dict[str, Tree]]:
-    """Reads a folder of `save`.
+    """Reads the parameters and the configuration from a folder that `save` wrote.
 
     Args:
       folder: the folder. All files must have the digests in SHA256SUMS, unless that file is
@@ -111,7 +112,8 @@ def load(folder: str | Path, like: Tree = None) -> tuple[dict[str, Tree], dict[s
         parameters must have; they are compared before an array is read.
 
     Returns:
-      (params, config): the parameters as from `load_params`, and the content of config.json.
+      (params, config): the parameters, NumPy arrays in the containers of like, or without it in
+      the dicts, lists and tuples that were saved; and the content of config.json, a dict.
 
     Raises:
       FileNotFoundError: if the folder or one of the two files is missing.
@@ -129,16 +131,19 @@ def load(folder: str | Path, like: Tree = None) -> tuple[dict[str, Tree], dict[s
 
 
 def read_config(folder: str | Path) -> dict[str, Tree]:
-    """Reads config.json of a folder of `save`, without arrays.
+    """Reads the configuration of a model from a folder that `save` wrote.
+
+    Only config.json is read, not the file of parameters. The folder does not change.
 
     Args:
-      folder: see `load`.
+      folder: the folder.
 
     Returns:
       The content of config.json, a dict.
 
     Raises:
-      FileNotFoundError, BadFile: as `load`.
+      FileNotFoundError: if the folder or its config.json is missing.
+      BadFile: if config.json differs from its digest in SHA256SUMS, or is not a JSON object.
     """
     content = read_file(folder, CONFIG)
     path = Path(folder) / CONFIG
@@ -152,17 +157,18 @@ def read_config(folder: str | Path) -> dict[str, Tree]:
 
 
 def read_file(folder: str | Path, name: str) -> bytes:
-    """Reads a file of a folder of `save`.
+    """Reads a file of a folder that `save` wrote.
 
     Args:
-      folder: see `load`.
+      folder: the folder.
       name: the name of the file, as it was passed to `save`.
 
     Returns:
       The content, whose digest is checked if SHA256SUMS exists.
 
     Raises:
-      FileNotFoundError, BadFile: as in `load`.
+      FileNotFoundError: if the folder or the file is missing.
+      BadFile: if the file differs from its digest.
       ValueError: if name is not the name of a file in the folder.
     """
     if not _NAME.fullmatch(name):
@@ -189,7 +195,8 @@ def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Tree]], Any]:
       A function that maps a batch (a dict of arrays) to outputs.
 
     Raises:
-      FileNotFoundError, BadFile: as in `load`.
+      FileNotFoundError: if the folder, its parameters or its inference function are missing.
+      BadFile: if a file is damaged, or a parameter has NaN or infinite numbers.
       ParamsMismatch: if the parameters do not fit the function.
     """
     import jax
@@ -252,12 +259,13 @@ def check_target(folder: Path, overwrite: bool, option: str) -> None:
     """Checks that `save` may write to a folder.
 
     Args:
-      folder: see `save`.
-      overwrite: see `save`.
+      folder: the folder to write.
+      overwrite: True if a folder that `save` wrote before may be replaced.
       option: the option that allows to replace the folder, for the message.
 
     Raises:
-      FileExistsError: see `save`.
+      FileExistsError: if the folder exists and is not empty, and overwrite is False or it contains
+        files that `save` did not write.
       NotADirectoryError: if the folder, or one above it, is a file.
     """
     target = Path(os.path.realpath(folder))
@@ -337,7 +345,7 @@ def _check_digest(folder: Path, name: str, digests: Mapping[str, str], digest: s
 
 
 def _read_digests(sums: Path) -> dict[str, str] | None:
-    """Reads the file `SHA256SUMS`: file name -> SHA-256 in hex.
+    """Reads the file `SHA256SUMS` at the path `sums`: file name -> SHA-256 in hex.
 
     Returns None if the file does not exist, for folders that were made by hand. Lines for files in
     other folders, which `save` does not write, are skipped. Raises BadFile for a truncated or

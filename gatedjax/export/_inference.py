@@ -45,7 +45,8 @@ def export_inference(
         sizes to those of the example. Arrays of shape () do not change.
       shapes: shapes of some arrays in the notation of `jax.export.symbolic_shape`; for example
         {"tokens": "b, t"} also leaves the padded length open.
-      platforms: the platforms to lower for; the file contains a program for each.
+      platforms: the platforms to lower for, of "cpu", "cuda" and "tpu"; the file contains a program
+        for each.
 
     Returns:
       The bytes of `jax.export.Exported.serialize`. Outputs become dicts and tuples of arrays:
@@ -149,7 +150,7 @@ def load_inference(data: bytes) -> Inference:
       data: the bytes.
 
     Returns:
-      The function, see `Inference`.
+      The function, an `Inference`: `inference(params, batch) -> outputs`.
 
     Raises:
       TypeError: if data is not bytes.
@@ -202,7 +203,9 @@ def _spec(array: Tree) -> jax.ShapeDtypeStruct:
 
 
 def _plain(output: Output) -> Tree:
-    """Converts outputs to nested dicts and tuples of arrays, which readers need no class for.
+    """Converts the outputs of a model to nested dicts and tuples of arrays.
+
+    A program that reads the exported function therefore needs no classes of the model.
 
     Fields of dataclasses and named tuples become entries of dicts; entries that are None are left
     out.

@@ -51,11 +51,12 @@ def check_kind(
 
     Args:
       config: the content of config.json.
-      accepted: the kind, or the kinds, that the caller can use.
+      accepted: the kind, or the kinds, that the caller can use, of "text", "pair", "tags", "cloze",
+        "translation" and "run".
       folder: the folder, for messages.
 
     Returns:
-      The kind.
+      The kind of the folder.
 
     Raises:
       ValueError: for another kind or a newer format, with the command that reads the folder.

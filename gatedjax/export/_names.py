@@ -17,7 +17,12 @@ class ParamsMismatch(ValueError):
 
 
 class Leaf(NamedTuple):
-    """The dtype of an array, by its NumPy name such as "float32", and its shape."""
+    """The dtype and the shape of an array, without its values.
+
+    Attributes:
+      dtype: the NumPy name of the dtype, such as "float32".
+      shape: the size of each axis; () for a single number.
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -27,10 +32,11 @@ class Leaf(NamedTuple):
 
 
 def name_fault(name: str) -> str | None:
-    """Returns the end of a message about a dotted name, such as "looks like a path", or None.
+    """Returns the fault of a dotted name such as "encoder.kernel", or None if it has no fault.
 
-    gatedjax never uses names as paths. Other readers of the file might, so names that could leave a
-    folder are neither written nor accepted.
+    A fault is the end of a message, for example "looks like a path". gatedjax never uses names as
+    paths. Other readers of the file might, so names that could leave a folder are neither written
+    nor accepted.
     """
     if not all(name.split(".")):
         return "has an empty part between its dots"
@@ -49,6 +55,9 @@ def flatten(params: Params, argument: str = "params") -> dict[str, Tree]:
     Args:
       params: nested mappings with string keys; the leaves have `dtype` and `shape`.
       argument: the argument's name, for messages.
+
+    Returns:
+      Dotted name -> leaf.
 
     Raises:
       TypeError: for another container, a key that is not a string, or a leaf that is not an array.
@@ -108,10 +117,10 @@ def unflatten(flat: Mapping[str, Tree]) -> dict[str, Tree]:
 
 
 def host_arrays(flat: Mapping[str, Tree], argument: str = "params") -> dict[str, np.ndarray]:
-    """Copies arrays, dotted name -> array, to contiguous NumPy arrays with the same names.
+    """Copies the arrays of `flat`, dotted name -> array, to NumPy arrays with the same names.
 
-    They are contiguous because `safetensors` ignores strides. `argument` is the argument's name for
-    messages.
+    The copies are contiguous because `safetensors` ignores strides. `argument` is the argument's
+    name for messages.
 
     Raises:
       TypeError: for PRNG keys, whose dtype the file format does not support.
@@ -124,7 +133,7 @@ def host_arrays(flat: Mapping[str, Tree], argument: str = "params") -> dict[str,
 
 
 def leaves(params: Params, argument: str) -> dict[str, Leaf]:
-    """Returns dotted name -> dtype and shape of each leaf of nested dicts of parameters.
+    """Returns the dtype and shape of each leaf of nested dicts: dotted name -> `Leaf`.
 
     A leaf is an array or `jax.ShapeDtypeStruct`. `argument` is the argument's name for messages.
     """
@@ -135,8 +144,8 @@ def leaves(params: Params, argument: str) -> dict[str, Leaf]:
 def check_same(got: Mapping[str, Leaf], expected: Mapping[str, Leaf], where: str) -> None:
     """Raises ParamsMismatch if two sets of parameters differ in names, dtypes or shapes.
 
-    Both map dotted names to leaves. The message begins with `where`, the place of the set `got`,
-    and lists all leaves that differ.
+    `got` and `expected` map dotted names to leaves. The message begins with `where`, the place of
+    the set `got`, and lists all leaves that differ.
     """
     lines = [
         f"  {name}: wanted {expected.get(name, 'nothing')}, got {got.get(name, 'nothing')}"

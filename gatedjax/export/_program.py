@@ -47,10 +47,10 @@ _COMMUNICATION = frozenset(
 
 @functools.lru_cache(16)
 def fault_in_child(program: bytes) -> str | None:
-    """Runs `program_fault` in a child process, which a damaged program may end.
+    """Runs `program_fault` in a child process, because a damaged program may end the process.
 
     Args:
-      program: untrusted bytes.
+      program: a portable artifact of StableHLO, untrusted bytes.
 
     Returns:
       The reason why the program may not be compiled, also if the child process ended or did not
@@ -74,7 +74,7 @@ def program_fault(program: bytes) -> str | None:
     """Returns the reason why a program may not be compiled, or None if it may be compiled.
 
     Args:
-      program: a portable artifact of StableHLO, see `jax.export.Exported`.
+      program: a portable artifact of StableHLO in bytes, from `jax.export.Exported`.
     """
     with ir.Context() as context:
         for dialect in (stablehlo, chlo, sdy):

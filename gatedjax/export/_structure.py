@@ -17,7 +17,7 @@ _KEY = "gatedjax.structure"
 
 
 def take_apart(tree: Tree, argument: str = "params") -> tuple[dict[str, Tree], dict[str, str]]:
-    """Returns the leaves of a tree by dotted names, and the kinds of its other nodes.
+    """Returns the leaves of a tree by dotted names, and the kinds of its containers and numbers.
 
     A name joins keys of dicts, positions in lists and tuples, and names of fields by dots.
 
@@ -27,8 +27,9 @@ def take_apart(tree: Tree, argument: str = "params") -> tuple[dict[str, Tree], d
       argument: the argument's name, for messages.
 
     Returns:
-      (leaves, kinds): kinds maps the name of a node ("" for the tree) to "list", "tuple", "float"
-      or the name of its class. Nested dicts of arrays have no kinds.
+      (leaves, kinds): leaves maps dotted names to arrays. kinds maps the dotted name of a container
+      ("" for the tree) to "list", "tuple" or the name of its class, and the dotted name of a Python
+      number to its type, such as "float". Nested dicts of arrays have no kinds.
 
     Raises:
       TypeError: for a leaf that is neither an array nor a number, or a key that is not a string.
@@ -85,9 +86,9 @@ def _kind(node: Tree) -> str:
 def _parts(node: Tree, argument: str, name: str) -> list[tuple[str, Tree]] | None:
     """Returns (name, child) of each child of a container; None if `node` is a leaf.
 
-    The names are those of `_key_name`. `name` is the dotted name of the node, and `argument` the
-    name of the argument, both for messages. Raises TypeError for a dict with a key that is no
-    string.
+    The name of a child is a key, a position or the name of a field, as text. `name` is the dotted
+    name of the node, and `argument` the name of the argument, both for messages. Raises TypeError
+    for a dict with a key that is no string.
     """
     if isinstance(node, Mapping):
         for key in node:
@@ -206,14 +207,16 @@ def put_like(like: Tree, flat: Mapping[str, np.ndarray], argument: str) -> Tree:
 def written(kinds: Mapping[str, str]) -> dict[str, str]:
     """Returns {"gatedjax.structure": the kinds as JSON}, the metadata of a file.
 
-    The kinds are those of `take_apart`. The result is {} for nested dicts of arrays, which have
-    none.
+    `kinds` maps dotted names of containers and numbers to their types, as `take_apart` returns
+    them. The result is {} if `kinds` is empty, for nested dicts of arrays.
     """
     return {_KEY: to_json(kinds, sort_keys=True)} if kinds else {}
 
 
 def read_kinds(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Reads the kinds, as `take_apart` returns them, from the metadata of a file.
+    """Reads the kinds of containers and numbers from the metadata of a file.
+
+    Returns dotted name -> kind, the second result of `take_apart`, for example {"layers": "list"}.
 
     Raises:
       ValueError: if they are malformed.

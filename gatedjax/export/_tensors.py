@@ -183,12 +183,13 @@ def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
     """Reads and checks the header of a `safetensors` file.
 
     Returns:
-      (leaves, metadata): name of an array -> its dtype and shape, as from `read_header`; and the
+      (leaves, metadata): name of an array -> its dtype and shape; and the
       dict "__metadata__" of the file, {} if it has none. The values of the metadata are not
       checked.
 
     Raises:
-      FileNotFoundError, BadFile: see `read_header`.
+      FileNotFoundError: if the file does not exist.
+      BadFile: unless the header is well formed and describes exactly the bytes that follow it.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file")

@@ -57,14 +57,19 @@ def gru_to_torch(
     """Converts weights of a GRU with reset_after=True into the state dict of a `torch.nn.GRU`.
 
     Args:
-      layers, prefix: as for `lstm_to_torch`, with GRUWeights.
+      layers: a GRUWeights per layer, or a pair (forward, backward), like the result of
+        `gru_from_torch`; or the parameters of a `gatedjax.nn.GRU`.
+      prefix: prefix of the names, for example "encoder.gru."; the last dot is optional.
 
     Returns:
-      NumPy arrays by name, as from `lstm_to_torch`.
+      NumPy arrays by name (weight_ih_l0, ..., weight_ih_l0_reverse, ...), in the order of PyTorch;
+      float32, or float64 for float64 weights.
 
     Raises:
-      ValueError: also if a recurrent_bias is None, because PyTorch has no GRU that resets before
-        the product. If yours resets after it, pass zeros.
+      ValueError: if the widths of consecutive layers do not fit, their directions differ, or a
+        recurrent_bias is None, because PyTorch has no GRU that resets before the product. If yours
+        resets after it, pass zeros.
+      TypeError: if a layer has another type, or a value is not a floating-point array.
     """
 
     def convert(ours: Arrays) -> Block:
@@ -149,8 +154,10 @@ def _check_weights(name: str, weights: Any, kind: Kind, gates: int) -> Arrays:
 def _layers_of(params: Mapping[str, Tree], kind: Kind) -> list[Tree]:
     """Returns the layers in a dict of parameters, the inverse of `recurrent_params`.
 
-    Names are "layer_0_input" or "layer_0_forward_input". Each layer is a tuple of weights:
-    (weights,) or (forward weights, backward weights).
+    `params` are the parameters of a `gatedjax.nn.LSTM` or `gatedjax.nn.GRU`, and `kind` is the
+    class of the weights, LSTMWeights or GRUWeights. Names are "layer_0_input" or
+    "layer_0_forward_input". Each layer is a tuple of weights: (weights,) or (forward weights,
+    backward weights).
     """
     blocks: dict[tuple[int, str], dict[str, Tree]] = {}
     fields = kind._fields

@@ -29,9 +29,16 @@ _CELLS = {4: "an LSTM", 3: "a GRU"}
 
 
 class Block(NamedTuple):
-    """The weights of a layer and direction in the layout of PyTorch.
+    """The weights of a layer and direction of an LSTM or GRU in the layout of PyTorch.
 
-    With G gates, D inputs and H units: input [G H, D], recurrent [G H, H], and both biases [G H].
+    G is the number of gates (4 for an LSTM, 3 for a GRU), D the width of the inputs, and H the
+    width of the states.
+
+    Attributes:
+      input: weight_ih [G H, D], the weights of the inputs.
+      recurrent: weight_hh [G H, H], the weights of the previous state.
+      input_bias: bias_ih [G H], the bias of the product with the inputs.
+      recurrent_bias: bias_hh [G H], the bias of the product with the previous state.
     """
 
     input: np.ndarray
@@ -71,10 +78,16 @@ def gru_from_torch(
     """Converts the state dict of a `torch.nn.GRU`, for use with reset_after=True.
 
     Args:
-      state_dict, prefix: as for `lstm_from_torch`.
+      state_dict: arrays by name (weight_ih_l0, ...), or the path of a `safetensors` file.
+      prefix: prefix of the names, for example "encoder.gru."; the last dot is optional.
 
     Returns:
-      GRUWeights per layer or pairs of them, as from `lstm_from_torch`.
+      A GRUWeights per layer, or a pair (forward, backward) if it is bidirectional; float32, or
+      float64 for float64 weights. Layers without biases get zeros.
+
+    Raises:
+      ValueError: if a name is missing or unknown, or a shape is wrong.
+      TypeError: if a value is not a floating-point array.
     """
 
     def convert(block: Block) -> GRUWeights:

@@ -25,21 +25,31 @@ from gatedjax.data.tfds import _prepared
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileAccount(ReadReport):
-    """The account of the lines of a raw file, or of the texts of a part (see `unit`).
+    """The account of the lines of a raw file, or of the texts or images of a part.
 
-    `part` is the official part, such as "train"; `file` its file, for messages; and `official` the
-    published number of lines, None if no number is published.
+    All lines are accounted for: lines = used + number set aside + sum of skipped.
+
+    Attributes:
+      part: the official part, such as "train".
+      file: the name of its file, for messages.
+      official: the published number of lines; None if no number is published.
+      unit: the plural noun for the counted items, such as "lines".
+      missing: True if the file does not exist (`error` names its address).
+      error: the reason why the file could not be read, or None.
+      lines: number of lines that were read.
+      used: number of lines that give examples.
+      quarantine: the lines that were set aside, with the reasons.
+      skipped: lines that were left out on purpose: reason -> count.
+      spans: the account of the spans of trees, a `SpanCounts`; None if the examples are not spans.
+      notes: unusual lines that are used: reason -> count.
     """
 
     part: str
     file: str
     official: int | None = None
     unit: str = "lines"
-    """The plural noun for the counted items."""
     missing: bool = False
-    """True if the file does not exist (`error` names its address)."""
     error: str | None = None
-    """The reason why the file could not be read, or None."""
 
     @property
     def problem(self) -> str | None:
@@ -61,9 +71,15 @@ class FileAccount(ReadReport):
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The report of `check`: the accounts of the files, the statistics of the splits, the overlaps.
+    """The report of `check` about a data set.
 
-    `name` is the name of the data set, and `origin` describes where its files were found.
+    Attributes:
+      name: the name of the data set.
+      origin: a description of the place of its files.
+      files: the account of the lines of each official part.
+      splits: the statistics of the texts of each split.
+      overlaps: the texts that two splits share, for each pair of splits.
+      conflicting: the number of distinct texts with more than one label in the data set.
     """
 
     name: str
@@ -72,7 +88,6 @@ class Report:
     splits: tuple[SplitTexts, ...]
     overlaps: tuple[Overlap, ...]
     conflicting: int
-    """The number of distinct texts with more than one label in the data set."""
 
     @property
     def quarantine(self) -> tuple[Quarantined, ...]:
@@ -140,7 +155,19 @@ def _of_id(places: Mapping[int, str], first: int, ids_per_row: int, example_id: 
 
 
 class _Reader:
-    """A reader of parts of a data set: raw files if manual_dir has any, else the prepared set."""
+    """A reader of parts of a data set: raw files if manual_dir has any, else the prepared set.
+
+    Args:
+      declared: the declaration of the data set.
+      manual_dir: folder with the raw files, or None.
+      data_dir: TFDS folder of the prepared set; None is TFDS's own folder.
+
+    Raises:
+      FileNotFoundError: if there is no such folder, or neither raw files nor a prepared set.
+
+    Attributes:
+      origin: a description of the place of the files.
+    """
 
     def __init__(
         self, declared: DataSet, manual_dir: str | Path | None, data_dir: str | Path | None
@@ -237,8 +264,9 @@ class _Reader:
 def _recount(path: AnyPath, rows: FileRows, declared: DataSet) -> int:
     """Returns the number of lines of a raw file, counted independently of the reader.
 
-    If the texts of the part are files and not lines, it returns the count of the reader. Raises
-    ValueError if `rows` and the lines set aside contain a line twice.
+    `path` is the file of a part of the data set `declared`, and `rows` are the result of its
+    reader. If the texts of the part are files and not lines, it returns the count of the reader.
+    Raises ValueError if `rows` has a line twice, as a row or set aside.
     """
     if not declared.by_line:
         return declared.count(path)

@@ -14,31 +14,43 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 @dataclasses.dataclass(frozen=True)
 class SplitTexts:
-    """Statistics of the texts of a split.
+    """Statistics of the n texts of a split.
 
-    `class_counts` is class name -> number of texts; `empty` is the number of texts without tokens.
+    Attributes:
+      split: the name of the split.
+      lengths: int [n], the number of tokens per text.
+      class_counts: class name -> number of texts.
+      empty: the number of texts without tokens.
+      repeated: the number of texts that occurred earlier in the split.
+      conflicting: the number of distinct texts with more than one label in the split.
     """
 
     split: str
     lengths: np.ndarray
-    """int [n], the number of tokens per text."""
     class_counts: dict[str, int]
     empty: int
     repeated: int
-    """Texts that occurred earlier in the split."""
     conflicting: int
-    """The number of distinct texts with more than one label in the split."""
 
     def length_quantiles(self) -> list[int]:
-        """Returns the lengths, in tokens, at `QUANTILES`; each is the length of a text."""
+        """Returns the 0, 5, 25, 50, 75, 95, 99 and 100 % quantiles of the lengths, in tokens.
+
+        Each quantile is the length of a text. `QUANTILES` lists their shares.
+        """
         return [int(q) for q in np.quantile(self.lengths, QUANTILES, method="inverted_cdf")]
 
 
 @dataclasses.dataclass(frozen=True)
 class Overlap:
-    """Texts of split `second` with the same lower-cased tokens as a text of split `first`.
+    """Texts of a split with the same lower-cased tokens as a text of another split.
 
-    `count` of the `total` texts of `second` are also in `first`.
+    Attributes:
+      first: the name of the split in which texts are looked up.
+      second: the name of the split whose texts are counted.
+      count: the number of texts of `second` that are also in `first`.
+      total: the number of texts of `second`.
+      examples: some of the common texts, each as (location in `first`, location in `second`, the
+        text).
     """
 
     first: str
@@ -46,31 +58,33 @@ class Overlap:
     count: int
     total: int
     examples: tuple[tuple[str, str, str], ...]
-    """(location in first, location in second, the text)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Text:
     """The fields of a text that are compared and shown.
 
-    `label` is its class and `length` its number of tokens.
+    Attributes:
+      key: digest of the lower-cased tokens, which is equal for equal texts.
+      label: the class, as an index.
+      length: the number of tokens.
+      place: the location of the text, for reports.
+      text: the start of the text, for reports.
     """
 
     key: bytes
-    """Digest of the lower-cased tokens: equal for equal texts."""
     label: int
     length: int
     place: str
-    """Its location, for reports."""
     text: str
-    """Its start."""
 
 
 def read_texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iterator[Text]:
     """Converts examples to `Text`s, in order.
 
     `place` maps an example id to the location of the text for reports. The label of a cloze
-    question is its status (see `Question.status`), and its digest includes the query.
+    question is its status: 0 if a token of the answer occurs in the document, 1 if none does, 2 if
+    the answer is no candidate. Its digest includes the query.
     """
     for index in range(len(examples)):
         example = examples[index]
@@ -91,7 +105,11 @@ def read_texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iter
 
 
 def _image(example: Example, place: Callable[[int], str]) -> Text:
-    """Converts an image to a `Text`; its rows are the tokens, as in `ImageBatches`."""
+    """Converts an image to a `Text` for comparisons; its rows of pixels count as tokens.
+
+    `example` has "image", "label" and "example_id". `place` maps an example id to the location of
+    the image for reports.
+    """
     rows, columns = example["image"].shape
     key = hashlib.blake2b(example["image"].tobytes(), digest_size=16).digest()
     description = f"{rows} x {columns} pixels"

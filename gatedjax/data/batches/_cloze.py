@@ -16,18 +16,21 @@ DENSE_CELLS = 2**22
 
 @dataclasses.dataclass(frozen=True)
 class ClozeShape:
-    """The padded sizes of a bucket of cloze questions."""
+    """The padded sizes of a bucket of cloze questions.
+
+    Attributes:
+      document: N, the number of tokens of a document.
+      query: Q, the number of tokens of a query, markers included.
+      candidates: K, the number of candidates.
+      positions: P, the largest number of occurrences of a candidate in a document.
+      words: W, the largest number of distinct words in a document and its query.
+    """
 
     document: int
-    """N."""
     query: int
-    """Q, markers included."""
     candidates: int
-    """K."""
     positions: int
-    """P: the largest number of occurrences of a candidate in a document."""
     words: int
-    """W: the largest number of distinct words in a document and its query."""
 
 
 def plan_cloze_shapes(
@@ -118,8 +121,8 @@ def _measure_shapes(
 def _buckets(encoded: EncodedCloze, shapes: Sequence[ClozeShape]) -> np.ndarray:
     """Returns int [n]: for each question the index of the smallest shape that fits it.
 
-    Shapes are in the order of document, then query length. Raises ValueError for a question that
-    fits into no shape.
+    `encoded` are n questions. `shapes` are in the order of document, then query length. Raises
+    ValueError for a question that fits into no shape.
     """
     sizes = np.array([(shape.document, shape.query) for shape in shapes])
     edges = np.unique(sizes[:, 0])
@@ -145,7 +148,9 @@ def _buckets(encoded: EncodedCloze, shapes: Sequence[ClozeShape]) -> np.ndarray:
 class ClozeBatches(PlannedBatches):
     """Random access to batches of questions: a pure function of (seed, step).
 
-    A batch is a dict with B rows; filler rows have weight 0, example id -1 and length 0:
+    A batch is a dict with B rows, a row per question; filler rows have weight 0, example id -1 and
+    length 0. N, Q, K, P and W are the sizes `document`, `query`, `candidates`, `positions` and
+    `words` of the `ClozeShape` of the bucket:
 
     - document int32 [B, N], document_lengths [B]; query int32 [B, Q], query_lengths [B], with the
       begin and end markers; 0 is padding.
@@ -162,17 +167,24 @@ class ClozeBatches(PlannedBatches):
 
     Args:
       encoded: the questions.
-      batch_size: B.
+      batch_size: B, rows per batch.
       shapes: shapes of the buckets; None plans them for these questions.
       max_shapes: the number of shapes to plan.
-      characters: (ids int32 [V, 10], lengths [V]) of the words; see `Characters.table`.
+      characters: (ids int32 [V, 10], lengths int32 [V]) of the characters of the V words of the
+        vocabulary, the result of `Characters.table`; None leaves the characters out.
       dense_cells: the largest size of the occurrence mask.
       seed: seed of the order.
       shuffle: False keeps the order of the questions within a bucket, in all epochs.
-      one_pass: True ends the batches after an epoch; see `eval`.
+      one_pass: True ends the batches after an epoch.
 
     Raises:
       ValueError: for batch_size < 1, no questions, or a question that fits into no shape.
+
+    Attributes:
+      shapes: the padded sizes of each bucket.
+      steps_per_epoch: the number of batches of an epoch.
+      padding_fraction: share of padding among the cells of documents and queries in an epoch,
+        filler rows included.
     """
 
     def __init__(
@@ -231,7 +243,15 @@ class ClozeBatches(PlannedBatches):
     ) -> "ClozeBatches":
         """Returns an ordered pass: `len` batches, each question exactly once, bucket by bucket.
 
-        The arguments are those of the constructor; the batches are not shuffled.
+        The batches are not shuffled.
+
+        Args:
+          encoded: the questions.
+          batch_size: rows per batch.
+          shapes: shapes of the buckets; None plans them for these questions.
+          max_shapes: the number of shapes to plan.
+          characters: (ids int32 [V, 10], lengths [V]) of the words of the vocabulary.
+          dense_cells: the largest size of the occurrence mask.
         """
         return cls(
             encoded,

@@ -18,18 +18,22 @@ PER_TOKEN = ("decides", "is_predicate", "labels", "tags")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Encoded:
-    """An encoded source, in the order of the source. Each text has at least one token."""
+    """The n texts of a source as ids, in the order of the source. Each text has at least one token.
+
+    Attributes:
+      ids: int32 ids of each text (views into a common array).
+      lengths: int32 [n], the number of tokens of each text.
+      labels: int32 [n], the class of each text.
+      example_ids: int32 [n], the id of each example in the source.
+      starts: int64 [n]: the number of tokens that were truncated on the left.
+      source: the examples that were encoded.
+    """
 
     ids: list[np.ndarray]
-    """int32 ids of each text (views into a common array)."""
     lengths: np.ndarray
-    """int32 [n]."""
     labels: np.ndarray
-    """int32 [n]."""
     example_ids: np.ndarray
-    """int32 [n]."""
     starts: np.ndarray
-    """int64 [n]: the number of tokens that were truncated on the left."""
     source: Source
 
     @property
@@ -87,7 +91,8 @@ def encode(
       truncate_side: the end at which longer texts are truncated, "right" or "left".
 
     Returns:
-      The columns. A text without tokens becomes a single unknown word.
+      The texts as ids, in the order of the source. A text without tokens becomes a single unknown
+      word.
 
     Raises:
       ValueError: for max_len < 1, another truncate_side, or a label outside the classes.

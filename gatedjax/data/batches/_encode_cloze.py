@@ -38,12 +38,12 @@ def cloze_vocabulary(
     without a pretrained vector has its own random vector. Pass all three sources.
 
     Args:
-      sources: cloze questions.
-      lowercase: fold case, as GloVe 6B does.
+      sources: sequences of cloze questions, dicts with "tokens" (the document) and "query".
+      lowercase: True to lower-case words, as GloVe 6B does.
       max_size: keep at most this many ids.
 
     Returns:
-      The vocabulary.
+      The vocabulary, in the order of descending frequency.
     """
     views = [_Words(source, source.info) for source in sources]
     return Vocabulary.build(views, lowercase=lowercase, max_size=max_size)
@@ -51,26 +51,31 @@ def cloze_vocabulary(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EncodedCloze:
-    """Encoded questions, in the order of their source; n is the number of questions."""
+    """Encoded questions, in the order of their source; n is the number of questions.
+
+    Attributes:
+      documents: int32 ids of each document (views into a common array).
+      queries: int32 ids of each query, markers included.
+      cloze: int32 [n]: index of the placeholder in the query with markers.
+      candidates: int32 [n]: the number of candidates.
+      occurrences: int32 [m, 2] per question: (candidate, index in the document), sorted by
+        candidate.
+      labels: int32 [n]: index of the candidate that is the answer, or -1.
+      example_ids: int32 [n], the id of each example in the source.
+      cut: the number of documents that were truncated to max_doc_len.
+      rows: int64 [n], the position of each question in `source`.
+      source: the examples that were encoded.
+    """
 
     documents: list[np.ndarray]
-    """int32 ids of each document (views into a common array)."""
     queries: list[np.ndarray]
-    """int32 ids of each query, markers included."""
     cloze: np.ndarray
-    """int32 [n]: index of the placeholder in the query with markers."""
     candidates: np.ndarray
-    """int32 [n]: the number of candidates."""
     occurrences: list[np.ndarray]
-    """int32 [m, 2] per question: (candidate, index in the document), sorted by candidate."""
     labels: np.ndarray
-    """int32 [n]: index of the candidate that is the answer, or -1."""
     example_ids: np.ndarray
-    """int32 [n]."""
     cut: int
-    """The number of documents that were truncated to max_doc_len."""
     rows: np.ndarray
-    """int64 [n]: positions in `source`."""
     source: Source
 
     @property
@@ -166,13 +171,14 @@ def encode_cloze(
         (1000, 3)
 
     Args:
-      source: examples of cloze questions; see `gatedjax.data.load`.
-      vocabulary: maps tokens to ids; see `cloze_vocabulary`.
+      source: cloze questions, dicts with "tokens" (the document), "query", "candidates", "answer"
+        and "label", as `gatedjax.data.load` returns them.
+      vocabulary: maps tokens to ids, for example the result of `cloze_vocabulary`.
       max_doc_len: keep at most this many tokens from the beginning of a document; None keeps all.
         An answer that occurs only in the truncated part is lost (`EncodedCloze.answerable`).
 
     Returns:
-      The columns.
+      The questions as ids, in the order of the source.
 
     Raises:
       ValueError: for max_doc_len < 1, or a query without the placeholder.

@@ -13,19 +13,23 @@ class ImageBatches(PlannedBatches):
     batch is filled up with rows of weight 0 (black, length 0, label 0, example id -1). A batch is
     a pure function of (seed, step).
 
-    A batch is a dict: rows f32 [B, R, C], the pixels over `source.scale` and so in [0, 1] (no mean
-    is subtracted); lengths (R), label, example_id int32 [B]; weight f32 [B]. R and C are 28 (8 for
-    scikit-learn's digits).
+    A batch is a dict: rows f32 [B, R, C], the pixels of images of R rows and C columns over
+    `source.scale` and so in [0, 1] (no mean is subtracted); lengths (R), label, example_id int32
+    [B]; weight f32 [B]. R and C are 28 (8 for scikit-learn's digits).
 
     Args:
       source: the images.
       batch_size: images per batch.
       seed: seed of the order.
       shuffle: False keeps the order of the source, in all epochs.
-      one_pass: True ends the batches after an epoch; see `eval`.
+      one_pass: True ends the batches after an epoch.
 
     Raises:
       ValueError: for batch_size < 1 or no images.
+
+    Attributes:
+      steps_per_epoch: the number of batches of an epoch.
+      padding_fraction: share of filler rows in an epoch.
     """
 
     def __init__(
@@ -57,7 +61,7 @@ class ImageBatches(PlannedBatches):
     def eval(cls, source: ImageSource, *, batch_size: int) -> "ImageBatches":
         """Returns an ordered pass: `len` batches, each image exactly once, not shuffled.
 
-        `batch_size` is the number of images per batch.
+        `source` are the images, and `batch_size` is the number of images per batch.
         """
         return cls(source, batch_size=batch_size, shuffle=False, one_pass=True)
 

@@ -30,13 +30,17 @@ class LanguageModelBatches(StepBatches):
     window and never predicts the first token of a row (at most n - 1 predictions).
 
     Args:
-      stream: the tokens.
-      batch_size: rows per batch.
+      stream: the tokens of a split.
+      batch_size: B, rows per batch.
       num_steps: tokens per window, the length over which gradients flow.
-      one_pass: True ends the batches after an epoch; see `eval`.
+      one_pass: True ends the batches after an epoch.
 
     Raises:
       ValueError: if batch_size or num_steps is below 1, or there are more rows than tokens.
+
+    Attributes:
+      steps_per_epoch: the number of batches of an epoch.
+      padding_fraction: share of padding among the cells of an epoch.
     """
 
     def __init__(

@@ -17,7 +17,14 @@ Batch = dict[str, np.ndarray]
 
 
 class StepBatches(abc.ABC):
-    """A sequence of batches by step: endless training, or a pass of `steps_per_epoch` steps."""
+    """A sequence of batches by step: endless training, or a pass of `steps_per_epoch` steps.
+
+    A batch is a dict of arrays: name -> array with B rows.
+
+    Attributes:
+      steps_per_epoch: the number of batches of an epoch.
+      one_pass: True if the batches end after an epoch.
+    """
 
     steps_per_epoch: int
     one_pass: bool = False
@@ -62,7 +69,7 @@ class StepBatches(abc.ABC):
           num_threads: threads that prefetch batches; 0 makes each batch on request.
 
         Yields:
-          The batch of each step, a dict of arrays; see the class.
+          The batch of each step, a dict of arrays with a row per example.
 
         Raises:
           ValueError: if a step is negative or beyond the end of a pass.
@@ -96,7 +103,13 @@ class StepBatches(abc.ABC):
 
 
 class _Range:
-    """The batches of the steps from `start` to `stop` - 1 as a random-access source of Grain."""
+    """The batches of the steps from `start` to `stop` - 1 as a random-access source of Grain.
+
+    Args:
+      batches: batches by step.
+      start: the first step.
+      stop: the step after the last.
+    """
 
     def __init__(self, batches: StepBatches, start: int, stop: int) -> None:
         self._batches, self._start, self._count = batches, start, stop - start
@@ -125,6 +138,11 @@ class PlannedBatches(StepBatches):
       shuffle: False keeps the order of the examples within a bucket, in all epochs.
       one_pass: True ends the batches after an epoch.
       mixed: False keeps the batches in the order in which they were filled.
+
+    Attributes:
+      rows_of: rows per batch in each bucket.
+      steps_per_epoch: the number of batches of an epoch.
+      seed, shuffle, one_pass: the arguments of these names.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ class SequenceBatches(PlannedBatches):
     Examples are grouped by their longest sequence, and all their sequences are padded to the edge
     of the group. A batch has `batch_size` examples, or as many as fit into `max_tokens` cells; the
     number of rows then differs between groups, at about the same cost per batch. Order and contents
-    are a pure function of (seed, step), as in `Batches`.
+    are a pure function of (seed, step).
 
     A batch is a dict: each sequence by its name int32 [B, T], 0 beyond its end; its length int32
     [B] by its name in `lengths`; the `columns` and example_id int32 [B]; weight f32 [B]. The last
@@ -37,6 +37,11 @@ class SequenceBatches(PlannedBatches):
     Raises:
       ValueError: if there are no examples, the columns differ in length, both or none of
         batch_size and max_tokens are given, or an edge is too small.
+
+    Attributes:
+      edges: the padded lengths, ascending.
+      steps_per_epoch: the number of batches of an epoch.
+      padding_fraction: share of padding among the cells of an epoch, filler rows included.
     """
 
     def __init__(
@@ -116,9 +121,9 @@ def _rows(max_tokens: int, edge: int) -> int:
 def one_pass(ids: Sequence[np.ndarray], size: int) -> Iterator[tuple[Batch, list[tuple[int, int]]]]:
     """Yields batches of sequences of ids, at most `size` sequences per batch.
 
-    Each item is (batch, rows). The batch has "tokens" [B, T], "lengths" [B] and the entries of
-    `SequenceBatches`; `rows` lists (row of the batch, index of its sequence in `ids`) without
-    filler rows.
+    Each item is (batch, rows). The batch has "tokens" int32 [B, T], "lengths" and "example_id"
+    int32 [B], and "weight" float32 [B], 0 at filler rows; `rows` lists (row of the batch, index of
+    its sequence in `ids`) without filler rows.
     """
     batches = SequenceBatches(
         {"tokens": ids},

@@ -13,7 +13,11 @@ class WithStep:
     """Training batches with the number of their step as "step" [B].
 
     Args:
-      batches: training data for `fit`: batches by step, with "weight" [B].
+      batches: training data for `fit`: batches by step, dicts of arrays with "weight" [B].
+
+    Attributes:
+      batches: the argument.
+      one_pass: True if the batches end after an epoch.
     """
 
     def __init__(self, batches: Any) -> None:
@@ -55,7 +59,8 @@ def for_schedule(batches: Any, model: Any) -> Any:
     """Returns `batches`, wrapped in `WithStep` if the temperature of the model has a schedule.
 
     The temperature has a schedule if `final_temperature` of `model.gates`, or of the model itself,
-    is not None. `batches` is training data for `fit`; see `WithStep`.
+    is not None. `batches` is training data for `fit`: batches by step, dicts of arrays with
+    "weight" [B].
     """
     gates = getattr(model, "gates", model)
     changes = getattr(gates, "final_temperature", None) is not None

@@ -17,20 +17,26 @@ class Batches(PlannedBatches):
     last batch of a bucket is filled up with rows of weight 0 (no tokens, length 0, label 0, example
     id -1).
 
-    A batch is a dict: tokens int32 [B, T], lengths, label, example_id int32 [B], weight f32 [B].
+    A batch is a dict: tokens int32 [B, T] (ids, 0 is padding), lengths, label, example_id int32
+    [B], weight f32 [B]; B is `batch_size` and T the padded length of the bucket.
 
     Args:
-      encoded: the texts.
-      batch_size: rows per batch.
+      encoded: the texts as ids.
+      batch_size: B, rows per batch.
       bucket_edges: padded lengths, ascending; None plans them for these texts.
       max_buckets: the largest number of planned edges.
       seed: seed of the order.
       shuffle: False keeps the order of the texts within a bucket, in all epochs.
-      one_pass: True ends the batches after an epoch; see `eval`.
+      one_pass: True ends the batches after an epoch.
 
     Raises:
       ValueError: for batch_size < 1, no texts, edges that do not ascend, or a text that is longer
         than the last edge.
+
+    Attributes:
+      edges: the padded lengths, ascending.
+      steps_per_epoch: the number of batches of an epoch.
+      padding_fraction: share of padding among the cells of an epoch, filler rows included.
     """
 
     def __init__(
@@ -70,6 +76,7 @@ class Batches(PlannedBatches):
     ) -> "Batches":
         """Returns an ordered pass: `len` batches, each text exactly once, bucket by bucket.
 
+        `encoded` are the texts as ids, and `batch_size` is the number of texts per batch.
         `bucket_edges` are the padded lengths; for None at most `max_buckets` are chosen.
         """
         return cls(

@@ -58,10 +58,20 @@ class ArchivePath:
 
 
 class TarPath(ArchivePath):
-    """A member of a tar file, packed or not; a leading "./" of its name does not matter."""
+    """A member of a tar file, packed or not; a leading "./" of its name does not matter.
+
+    Attributes:
+      archive: path of the tar file.
+      member: name of the member in the tar file.
+    """
 
     def read_bytes(self) -> bytes:
-        """Returns the unpacked content of the member; see `ArchivePath.read_bytes`."""
+        """Returns the unpacked content of the member.
+
+        Raises:
+          ValueError: if the archive is damaged or has no such member.
+          TooLarge: if it unpacks to more than the limit.
+        """
         contents = members(self.archive, lambda name: name.removeprefix("./") == self.member)
         # Closing the generator leaves the rest of the archive packed.
         with contextlib.closing(contents):
@@ -72,10 +82,20 @@ class TarPath(ArchivePath):
 
 
 class ZipPath(ArchivePath):
-    """A member of a zip file."""
+    """A member of a zip file.
+
+    Attributes:
+      archive: path of the zip file.
+      member: name of the member in the zip file.
+    """
 
     def read_bytes(self) -> bytes:
-        """Returns the unpacked content of the member; see `ArchivePath.read_bytes`."""
+        """Returns the unpacked content of the member.
+
+        Raises:
+          ValueError: if the archive is damaged or has no such member.
+          TooLarge: if it unpacks to more than the limit.
+        """
         try:
             with zipfile.ZipFile(self.archive) as unpacked:
                 if self.member not in unpacked.namelist():

@@ -14,6 +14,9 @@ class LineError(ValueError):
     Args:
       reason: the message.
       line: the line number (from 1) if an example has several lines; 0 if it is not known.
+
+    Attributes:
+      line: the argument.
     """
 
     def __init__(self, reason: str, line: int = 0) -> None:
@@ -23,29 +26,36 @@ class LineError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class FileRow:
-    """A well-formed line of a data set.
+    """A well-formed item of a data set: a line, a block of lines, or a file.
 
-    `index` is its position in the official part, from 0; `label` its class, 0 in sets without
-    classes; `content` the result of the parser, for example the text or a parse tree.
+    Attributes:
+      index: position in the official part, from 0.
+      label: the class, 0 in sets without classes.
+      content: the result of the parser, for example the text or a parse tree.
+      file: the location of the text, a file or "FILE:LINE", if rows are not lines; else "".
     """
 
     index: int
     label: int
     content: Any
     file: str = ""
-    """The location of the text if texts are not lines: a file, or "file:line"."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FileRows:
-    """The lines of an official part: `rows` by index, and the lines set aside in `quarantine`."""
+    """The lines of an official part of a data set: the rows, and the lines that were set aside.
+
+    Attributes:
+      rows: the well-formed lines, sorted by their index.
+      quarantine: the lines that were set aside, with the reasons.
+      counted: the number of lines that the reader counted before parsing; None if it did not count.
+      note: a description of the text if it replaces the official text, else None.
+    """
 
     rows: tuple[FileRow, ...]
     quarantine: tuple[Quarantined, ...]
     counted: int | None = None
-    """The number of lines that the reader counted before parsing; None if it did not count."""
     note: str | None = None
-    """A description of the text if it replaces the official text, else None."""
 
     @property
     def lines(self) -> int:
@@ -89,7 +99,7 @@ def read_lines(
       encoding: encoding of the file.
 
     Returns:
-      All lines, parsed or set aside with the reason.
+      The well-formed lines as rows, and the malformed lines, set aside with the reason.
     """
     rows, quarantine = [], []
     lines = split_lines(path)

@@ -16,6 +16,10 @@ class PairPath:
     """A pair of files in which line i of the target belongs to line i of the source.
 
     The methods of a single path, such as `read_bytes`, read the source.
+
+    Attributes:
+      source: path of the source file, for example with sentences to translate.
+      target: path of the target file, for example with their translations or labels.
     """
 
     source: Path | ArchivePath
@@ -66,7 +70,10 @@ AnyPath = Path | ArchivePath | PairPath | PartPath
 
 
 def find(folders: Sequence[Path], name: str) -> Path | None:
-    """Returns the file of this name, plain or .gz, in the first folder that has it, or None."""
+    """Returns the path of the file `name`, plain or with the ending .gz; None if there is none.
+
+    The first of the folders that has the file determines the path.
+    """
     for folder in folders:
         for path in (folder / name, folder / f"{name}.gz"):
             if path.is_file():
@@ -90,7 +97,10 @@ def find_pair(folders: Sequence[Path], source: str, target: str) -> PairPath | N
 
 
 def read_bytes(path: AnyPath) -> bytes:
-    """Returns the content of a file, unpacked if it is .gz, without a byte-order mark."""
+    """Returns the content of a file, unpacked if it is .gz, without a byte-order mark.
+
+    `path` is the path of a file or of a member of an archive.
+    """
     if path.suffix != ".gz":
         data = path.read_bytes()
     else:
@@ -111,8 +121,8 @@ def split_lines(path: AnyPath) -> list[bytes]:
 
 
 def count_lines(path: AnyPath) -> int:
-    """Returns the number of lines of a file, counted in another way than in `split_lines`.
+    """Returns the number of lines of a file, plain or .gz.
 
-    The two counts check each other.
+    It is counted in another way than in `split_lines`, so that the two counts check each other.
     """
     return sum(1 for _ in io.BytesIO(read_bytes(path)))

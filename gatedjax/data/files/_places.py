@@ -13,10 +13,13 @@ Fetch = Callable[[str], Path]
 
 
 class Places(abc.ABC):
-    """The places of the raw files of a data set. Official parts have names such as "train"."""
+    """The places of the raw files of a data set. Official parts have names such as "train".
+
+    Attributes:
+      url: the address that must answer before a download starts; None if there is no download.
+    """
 
     url: str | None
-    """The address that must answer before a download starts; None if there is no download."""
 
     @abc.abstractmethod
     def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
@@ -46,7 +49,7 @@ class Files(Places):
     """A file for each part, plain or .gz, which may be in a downloaded archive.
 
     Attributes:
-      names: part -> name of its file.
+      names: official part, such as "train" -> name of its file.
       tops: folders below manual_dir that may have the set; "" is manual_dir itself.
       inner: folders below `tops` that may have the files.
       url: address before the name of a file, or of an archive if there are archives.
@@ -64,9 +67,10 @@ class Files(Places):
     missing_format: str = "{0} (or {0}.gz)"
 
     def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
-        """Finds the file of a part: unpacked, else in the archive.
+        """Finds the file of a part below `manual_dir`: unpacked, else in the archive.
 
-        Returns (path or None, name for messages); see `Places.find`.
+        Returns (path, name): the path is None if the file does not exist, and the name describes
+        the wanted file in messages.
         """
         name = self.names[part]
         tops = [manual_dir / top for top in self.tops]
@@ -78,7 +82,10 @@ class Files(Places):
         return path, self.missing_format.format(name)
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
-        """Downloads all archives, or all files if there are no archives; returns part -> file."""
+        """Downloads all archives, or all files if there are no archives.
+
+        `fetch` downloads a URL and returns the local path. Returns part -> its file.
+        """
         names = self.archives or self.names
         paths = {name: fetch(f"{self.url}{name}") for name in dict.fromkeys(names.values())}
         if not self.archives:

@@ -12,23 +12,34 @@ Example = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class SourceInfo:
-    """The name of a data set, its split such as "train", and the names of its classes."""
+    """The description of a split of a data set.
+
+    Attributes:
+      name: the name of the data set.
+      split: the name of the split, such as "train".
+      class_names: the names of the classes: class `i` is called `class_names[i]`.
+      substitute: a description of how the data differ from the official set; None if they are
+        equal.
+    """
 
     name: str
     split: str
     class_names: tuple[str, ...]
-    """Class `i` is called `class_names[i]`."""
     substitute: str | None = None
-    """A description of how the data differ from the official set; None if they are equal."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Quarantined:
-    """A line (in a folder of texts: a file) that was set aside, with the reason."""
+    """A line (in a folder of texts: a file) that was set aside, with the reason.
+
+    Attributes:
+      file: the name of the file.
+      line: the line number from 1; 0 stands for the whole file.
+      reason: the reason, as a message.
+    """
 
     file: str
     line: int
-    """The line number from 1; 0 stands for the whole file."""
     reason: str
 
     def __str__(self) -> str:
@@ -38,16 +49,17 @@ class Quarantined:
 
 @dataclasses.dataclass(frozen=True)
 class SpanCounts:
-    """The account of labelled spans of trees: found = used + skipped.
+    """The account of labelled spans of trees: found = used + sum of skipped.
 
-    `used` is the number of spans that are examples.
+    Attributes:
+      found: the number of spans of the well-formed trees, counted by opening brackets.
+      used: the number of spans that are examples.
+      skipped: spans left out on purpose: reason -> count.
     """
 
     found: int
-    """The number of spans of the well-formed trees, counted by opening brackets."""
     used: int
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Spans left out on purpose: reason -> count."""
 
     @property
     def reconciles(self) -> bool:
@@ -59,19 +71,23 @@ class SpanCounts:
 class ReadReport:
     """The account of an official part of a data set: lines = used + set aside + skipped.
 
-    `lines` were read, `used` of them give examples, and `quarantine` lists the lines that were set
-    aside. A split that is held out of the official training part has the report of the whole part.
+    A split that is held out of the official training part has the report of the whole part.
+
+    Attributes:
+      lines: the number of lines that were read.
+      used: the number of lines that give examples.
+      quarantine: the lines that were set aside, with the reasons.
+      skipped: well-formed lines left out on purpose: reason -> count.
+      spans: the account of the spans, if the examples are spans of the lines; else None.
+      notes: unusual lines that are used: reason -> count; a line may have several reasons.
     """
 
     lines: int
     used: int
     quarantine: tuple[Quarantined, ...] = ()
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Well-formed lines left out on purpose: reason -> count."""
     spans: SpanCounts | None = None
-    """The account of the spans, if the examples are spans of the lines."""
     notes: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Unusual lines that are used: reason -> count; a line may have several reasons."""
 
     @property
     def reconciles(self) -> bool:
@@ -87,6 +103,10 @@ class Source(Sequence[Example]):
       examples: a sequence of dicts with "tokens", "label" and "example_id".
       info: name, split and classes.
       report: the account of the lines; by default all were used.
+
+    Attributes:
+      info: the argument.
+      report: the account of the lines.
     """
 
     def __init__(

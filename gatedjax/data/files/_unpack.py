@@ -37,7 +37,7 @@ class Damaged(ValueError):
 
     Args:
       name: name of the file.
-      kind: noun for the kind of the file.
+      kind: noun for the kind of the file, such as "archive", for the message.
       error: the error of the standard library.
 
     Attributes:
@@ -109,7 +109,13 @@ def too_large(name: object, allowed: int) -> TooLarge:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream of unpacked bytes that raises TooLarge after `allowed` bytes."""
+    """A stream of unpacked bytes that raises TooLarge after a number of bytes.
+
+    Args:
+      file: the unpacked stream.
+      name: name of the packed file, for the message.
+      allowed: largest number of bytes.
+    """
 
     def __init__(self, file: IO[bytes], name: object, allowed: int) -> None:
         self._file, self._name, self._allowed = file, name, allowed
@@ -150,7 +156,8 @@ def open_gzip(file: IO[bytes], name: object, allowed: int | None = None) -> Iter
       allowed: largest number of unpacked bytes; None uses the limit.
 
     Raises:
-      Damaged, TooLarge: also from the code that reads the stream.
+      Damaged: if the file is truncated or damaged; the error may come from reading the stream.
+      TooLarge: if more than the allowed number of bytes is read from the stream.
     """
     try:
         with gzip.GzipFile(fileobj=file) as unpacked:

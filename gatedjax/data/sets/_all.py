@@ -76,6 +76,7 @@ def check_known(noun: str, name: object, names: Sequence[str]) -> None:
 def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Embedded, SetOptions]:
     """Returns (data set, options) for a name, an alias or the name of a family of data sets.
 
+    Options are option name -> value, for example {"granularity": "binary"}.
     The returned options have a value for each option of the data set: the given value, else the
     value of the alias, else the default. Raises ValueError for an unknown name, option or value.
     """
@@ -109,8 +110,9 @@ def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Emb
 def resolve_config(name: str, options: dict[str, str]) -> tuple[str, dict[str, str]]:
     """Returns (data set name, remaining options) for the name of a TFDS builder.
 
-    If the configurations of the builder are data sets, an option chooses the data set and is
-    removed from the options. Other names and their options are returned unchanged.
+    `options` are option name -> value. If the configurations of the builder are data sets, an
+    option chooses the data set and is removed from the options. Other names and their options are
+    returned unchanged.
     """
     if name not in CONFIGS:
         return name, options
@@ -125,7 +127,8 @@ def resolve_config(name: str, options: dict[str, str]) -> tuple[str, dict[str, s
 def not_there(declared: DataSet, part: str, folder: Path, looked_for: str) -> FileNotFoundError:
     """Returns the error for a missing raw file of a part, or for a missing `folder`.
 
-    `looked_for` is the name of the missing file for the message.
+    `declared` is the declaration of the data set, `part` an official part such as "train", and
+    `looked_for` the name of the missing file for the message.
     """
     if not folder.is_dir():
         return FileNotFoundError(f"manual_dir {folder}: there is no such folder")

@@ -47,7 +47,8 @@ Block = list[tuple[int, bytes]]
 def _blocks(data: bytes) -> Iterator[Block]:
     """Yields the questions of a file, each as (line number from 1, line) of its lines.
 
-    A question ends at an empty line, or where a line with the number 1 follows a query.
+    `data` is the content of the file. A question ends at an empty line, or where a line with the
+    number 1 follows a query.
     """
     block: Block = []
     last = f"{SENTENCES + 1} ".encode()
@@ -103,7 +104,8 @@ def _parse(block: Block) -> _cloze.Question:
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
     """Reads a file of questions; a row is a question, and its content a `Question`.
 
-    The label of a row is the status of the answer (`Question.status`). `part` does not matter.
+    The label of a row is the status of the answer: 0 if a token of the answer occurs in the
+    document, 1 if none does, 2 if the answer is no candidate. `part` has no effect.
     """
     rows, quarantine = [], []
     blocks = list(_blocks(read_bytes(path)))
@@ -122,8 +124,8 @@ def read_rows(path: AnyPath, part: str = "") -> FileRows:
 def _describe_rebuilt(path: AnyPath) -> str | None:
     """Returns a note on rebuilt questions, or None for official files.
 
-    Questions are rebuilt if the folder of the file has a report of their construction, a key of
-    `MADE_OF_BOOKS`.
+    `path` is the file of the questions. Questions are rebuilt if the folder of the file has a
+    report of their construction, a key of `MADE_OF_BOOKS`.
     """
     if not isinstance(path, Path):
         return None  # a member of the official archive

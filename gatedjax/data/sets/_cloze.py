@@ -36,15 +36,20 @@ class Question(NamedTuple):
     """A cloze question: a query about a document, with a placeholder for the answer.
 
     In all texts tokens are separated by single spaces.
+
+    Attributes:
+      document: the text that is read.
+      query: the sentence with the placeholder "@placeholder".
+      answer: the correct answer.
+      candidates: the possible answers, without repeats.
+      repeated: the number of repeated candidates that were removed.
     """
 
     document: str
     query: str
     answer: str
     candidates: tuple[str, ...]
-    """Without repeats."""
     repeated: int = 0
-    """The number of repeated candidates."""
 
     @property
     def label(self) -> int:
@@ -53,10 +58,10 @@ class Question(NamedTuple):
 
     @property
     def status(self) -> int:
-        """The status of the answer: `OCCURS`, `ABSENT` or `FOREIGN`.
+        """The status of the answer: 0 (`OCCURS`), 1 (`ABSENT`) or 2 (`FOREIGN`).
 
-        `OCCURS`: a token of the answer is in the document. `ABSENT`: none is. `FOREIGN`: the answer
-        is no candidate.
+        0: a token of the answer is in the document. 1: no token of the answer is in the document.
+        2: the answer is no candidate.
         """
         if self.answer not in self.candidates:
             return FOREIGN
@@ -84,7 +89,7 @@ def question(
     placeholder: str = PLACEHOLDER,
     lines: tuple[int, int, int, int] = (0, 0, 0, 0),
 ) -> Question:
-    """Returns a question, given the fields of a file.
+    """Returns a `Question`, given its fields in a file.
 
     Args:
       document: tokens between spaces.
@@ -96,7 +101,8 @@ def question(
         messages; 0 if they are not known.
 
     Raises:
-      LineError: if nothing can be asked or answered; see the rules of the module.
+      LineError: if the question cannot be asked or answered, for example for an empty document or a
+        query without the placeholder.
     """
     document, query, answer = tokens_of(document), tokens_of(query), tokens_of(answer)
     options = [tokens_of(candidate) for candidate in candidates]
@@ -123,7 +129,9 @@ def example(question: Question, example_id: int) -> Example:
     """Returns the example of a question.
 
     "tokens" are the tokens of the document, "query" and "answer" are tuples of tokens, "candidates"
-    is a tuple of tuples of tokens, "label" and "status" are those of `Question`.
+    is a tuple of tuples of tokens. "label" is the index of the answer among the candidates, or -1.
+    "status" is 0 if a token of the answer occurs in the document, 1 if none does, and 2 if the
+    answer is no candidate.
     """
     return {
         "tokens": _split(question.document),
@@ -156,7 +164,7 @@ def _of_row(row: FileRow, example_id: int) -> Example:
 
 
 def cloze_set(*, description: str, **declared: Any) -> DataSet:
-    """Declares a set of cloze questions, whose classes are the status of the answer.
+    """Declares a set of cloze questions. Its classes are the status of the answer.
 
     Args:
       description: the description of its TFDS form.

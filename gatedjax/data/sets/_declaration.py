@@ -33,81 +33,93 @@ class TfdsForm:
     """The TFDS form of a data set that gatedjax builds without TensorFlow: a record per row.
 
     A record is a dict with a value for each key of `features`.
+
+    Attributes:
+      description: the description of the data set.
+      config_description: the description of a set that is a configuration of a builder; see
+        `DataSet.config`.
+      features: name of a feature -> its type: `str`, `[str]` for several texts, the names of
+        classes, or a NumPy type.
+      record: maps a row to its record.
+      row: maps a result of `record` to (label, content) or (label, content, file) of the row.
+      version: the version of the TFDS data set.
+      registered: True if `tfds.builder(name)` finds it; False if TFDS has another set of that name.
+      complete: True if all parts must exist; False if any part is enough.
     """
 
     description: str
     config_description: str = ""
-    """The description of a set that is a configuration of a builder; see `DataSet.config`."""
     features: Mapping[str, object]
-    """Name -> `str`, `[str]` for several texts, the names of classes, or a NumPy type."""
     record: Callable[[FileRow], Record]
     row: Callable[[Record], tuple]
-    """Maps a result of `record` to (label, content) or (label, content, file) of the row."""
     version: str = "1.0.0"
     registered: bool = True
-    """True if `tfds.builder(name)` finds it; False if TFDS has another set of that name."""
     complete: bool = True
-    """True if all parts must exist; False if any part is enough."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataSet:
     """The declaration of a data set with files: its parts, readers, classes and options.
 
-    `name` is the name for `load`, `files` finds and downloads the raw files, and `classes` are the
-    names of the classes.
+    A part is an official part, such as "train". A row is a line or text of a part, a `FileRow`.
+
+    Attributes:
+      name: the name for `load`.
+      official: part -> number of lines; None if no number is published.
+      where: the address of the files, for messages.
+      files: finds and downloads the raw files.
+      read_rows: maps (file, part) to rows; `by_lines` makes such a function from a parser of lines.
+      examples: maps (rows, first id, options) to examples; see `eagerly` and `lazily`.
+      classes: the names of the classes, or a function that maps the options to them.
+      tfds: the TFDS form; None for a set that TFDS builds.
+      tfds_rows: For a set that TFDS builds: maps (records, part) to rows.
+      aliases: other names of the set -> their options.
+      family: name of a family of sets, its option, and the value of the option for this set; the
+        set that is declared first is the default.
+      config: the name of a TFDS builder, its option, and the value for this set, a configuration of
+        the builder; there is no default.
+      options: option -> values, the default first.
+      of_part: maps (part, options) to the options of that part.
+      unit: the plural noun for rows in messages.
+      count: counts the lines of a raw file independently of `read_rows`, to check it.
+      by_line: True if row i is line i + 1 of its file.
+      ids_per_row: the number of example ids per row: id // ids_per_row is the row.
+      skipped: counts well-formed lines that give no example: reason -> count.
+      spans: maps (rows, examples, options) to the counts of examples that are spans of lines.
+      notes: counts the unusual rows: reason -> count.
+      hold_out: maps labels of the training part to (train, validation); None: a stratified split.
+      source: maps (examples, info, report, reader of parts) to the source that `load` returns.
     """
 
     name: str
     official: Mapping[str, int | None]
-    """Lines per part; None if no number is published."""
     where: str
-    """The address of the files, for messages."""
     files: Places
     read_rows: Callable[[Any, str], FileRows]
-    """Maps (file, part) to rows; `by_lines` makes such a function from a parser of lines."""
     examples: Callable[[FileRows, int, SetOptions], Examples]
-    """Maps (rows, first id, options) to examples; see `eagerly` and `lazily`."""
     classes: tuple[str, ...] | Callable[[SetOptions], tuple[str, ...]]
     tfds: TfdsForm | None = None
-    """None for a set that TFDS builds."""
     tfds_rows: Callable[[Sequence[Record], str], FileRows] | None = None
-    """For a set that TFDS builds: maps (records, part) to rows."""
 
     aliases: Mapping[str, SetOptions] = dataclasses.field(default_factory=dict)
-    """Other names of the set -> their options."""
     family: tuple[str, str, str] | None = None
-    """Name of a family of sets, its option, and the value of the option for this set; the set that
-    is declared first is the default."""
     config: tuple[str, str, str] | None = None
-    """The same for sets that are configurations of a TFDS builder; there is no default."""
     options: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    """Option -> values, the default first."""
     of_part: Callable[[str, SetOptions], SetOptions] = lambda part, options: options
-    """Maps (part, options) to the options of that part."""
 
     unit: str = "lines"
-    """The plural noun for rows in messages."""
     count: Callable[[Any], int] = count_lines
-    """Counts the lines of a raw file independently of `read_rows`, to check it."""
     by_line: bool = True
-    """True if row i is line i + 1 of its file."""
     ids_per_row: Callable[[SetOptions], int] = lambda options: 1
-    """The number of example ids per row: id // ids_per_row is the row."""
     skipped: Callable[[FileRows, SetOptions], dict[str, int]] = lambda rows, options: {}
-    """Counts well-formed lines that give no example: reason -> count."""
     spans: Callable[[FileRows, Examples, SetOptions], SpanCounts | None] = (
         lambda rows, examples, o: None
     )
-    """Maps (rows, examples, options) to the counts of examples that are spans of lines."""
     notes: Callable[[FileRows], Mapping[str, int]] = lambda rows: {}
-    """Counts the unusual rows: reason -> count."""
     hold_out: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
-    """Maps labels of the training part to (train, validation); None: a stratified split."""
     source: Callable[[Any, SourceInfo, ReadReport, ReadPart], Source] = (
         lambda examples, info, report, read_part: Source(examples, info, report)
     )
-    """Maps (examples, info, report, reader of parts) to the source that `load` returns."""
 
     def report(
         self, rows: FileRows, piece: FileRows, examples: Examples, options: SetOptions
@@ -136,16 +148,19 @@ class DataSet:
 class Embedded:
     """A data set that needs no files.
 
-    `origin` describes where the data come from; `sizes` is split -> number of examples.
+    Attributes:
+      name: the name for `load`.
+      origin: a description of the origin of the data.
+      sizes: split -> number of examples.
+      source: a function that maps the name of a split to its source.
+      unit: the plural noun for examples in reports.
     """
 
     name: str
     origin: str
     sizes: Mapping[str, int]
     source: Callable[[str], Source]
-    """Split -> source."""
     unit: str = "lines"
-    """The plural noun for examples in reports."""
 
 
 def generate_set(
@@ -158,7 +173,8 @@ def generate_set(
 ) -> Embedded:
     """Declares a data set whose examples `make(split, index)` are computed, once per split.
 
-    `sizes` is split -> number of examples, and `classes` are the names of the classes. The split
+    `name` is the name for `load`, and `unit` the plural noun for examples in reports. `sizes` is
+    split -> number of examples, and `classes` are the names of the classes. The split
     "train_full" is equal to "train".
     """
 
@@ -184,7 +200,8 @@ def by_lines(
 ) -> Callable[[AnyPath, str], FileRows]:
     """Returns a function that maps (file, part) to rows, in which each line is a row.
 
-    `parse` maps a line to (label, content) and raises LineError for a malformed line.
+    `parse` maps a line to (label, content) and raises LineError for a malformed line. `encoding` is
+    the encoding of the file.
     """
     return lambda path, part: read_lines(path, parse, encoding)
 
@@ -192,7 +209,7 @@ def by_lines(
 def eagerly(
     make: Callable[[FileRow, int], Example],
 ) -> Callable[[FileRows, int, SetOptions], Examples]:
-    """Returns a function that maps (rows, first id, options) to a list of examples.
+    """Returns a function that maps (rows, first example id, options) to a list of examples.
 
     `make(row, example_id)` returns an example; the id is the first id plus the index of the row.
     """
@@ -204,6 +221,7 @@ def lazily(
 ) -> Callable[[FileRows, int, SetOptions], Examples]:
     """Returns a function that maps (rows, first id, options) to examples that are made on access.
 
+    The first id is an example id.
     `make(row, example_id)` returns an example; with `once` each example is made only once.
     """
     return lambda rows, base, options: RowExamples(rows, base, make, once=once)
@@ -213,7 +231,7 @@ class RowExamples(Sequence[Example]):
     """Examples of rows by position, made on access.
 
     Args:
-      rows: the rows.
+      rows: the rows, lines or texts of an official part.
       base: the first example id; the id of an example is base + index of its row.
       make: maps (row, example id) to an example.
       once: True to store each example when it is first made.

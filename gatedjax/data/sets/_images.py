@@ -36,9 +36,12 @@ FASHION = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Columns(Sequence[Example]):
-    """Images as examples, made on access.
+    """n images as examples, made on access.
 
-    `images` is uint8 [n, 28, 28], `labels` and `example_ids` are int32 [n].
+    Attributes:
+      images: uint8 [n, 28, 28], the pixels.
+      labels: int32 [n], the class of each image.
+      example_ids: int32 [n], the id of each image.
     """
 
     images: np.ndarray
@@ -117,7 +120,7 @@ def read_rows(path: Path, part: str) -> FileRows:
 
 
 def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) -> FileRows:
-    """Returns a row for each image [28, 28] and its label.
+    """Returns a row for each image, uint8 [28, 28], and its label, the class from 0 to 9.
 
     Images with a label outside 0 to 9 are set aside, with the file name `name`.
     """
@@ -134,9 +137,10 @@ def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) ->
 
 
 def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the positions (training, validation) of the n labels of the training part.
+    """Divides the n images of the training part; returns their positions (training, validation).
 
-    Validation is the last twelfth of the part: 5,000 of 60,000.
+    Both are int arrays. Validation is the last twelfth of the part: 5,000 of 60,000. Of the labels
+    [n] only the number is used.
     """
     # A very small part still has an image for validation.
     count = max(min(1, len(labels)), len(labels) // 12)
@@ -144,7 +148,10 @@ def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def examples(rows: FileRows, base: int, options: SetOptions) -> Columns:
-    """Stacks the images of rows; example ids are `base` plus the index of the row."""
+    """Stacks the images of rows into a sequence of examples.
+
+    The id of an example is `base` plus the index of its row. `options` has no effect.
+    """
     return Columns(
         np.array([row.content for row in rows.rows], np.uint8).reshape(-1, *SIZE),
         np.array([row.label for row in rows.rows], np.int32),
@@ -153,15 +160,19 @@ def examples(rows: FileRows, base: int, options: SetOptions) -> Columns:
 
 
 def source(columns: Columns, info: SourceInfo, report: ReadReport, _: object) -> ImageSource:
-    """Returns a source with the given images; the last argument is ignored."""
+    """Returns a source of the images in `columns`, with the given description and report.
+
+    The last argument is ignored.
+    """
     return ImageSource(columns.images, columns.labels, columns.example_ids, info, report)
 
 
 def read_records(name: str, records: Sequence[Record], part: str) -> FileRows:
-    """Returns the images of TFDS as rows in the order of the official files.
+    """Returns the images of a part that TFDS prepared as rows, in the order of the official files.
 
-    The splits depend on this order. TFDS stores examples by the hash of their key, which here is
-    the position in the file. Raises ValueError if the order cannot be restored.
+    `records` are the records of TFDS, `name` is the name of the data set. The splits depend on this
+    order. TFDS stores examples by the hash of their key, which here is the position in the file.
+    Raises ValueError if the order cannot be restored.
     """
     from tensorflow_datasets.core import hashing
 
@@ -181,9 +192,13 @@ def read_records(name: str, records: Sequence[Record], part: str) -> FileRows:
 def digits(split: str) -> ImageSource:
     """Returns a split of scikit-learn's digits: 1,797 images of 8 x 8 pixels from 0 to 16.
 
-    The splits are "train", "validation", "test" and "train_full". There are no official parts. A
-    fifth is used for testing (359) and a tenth of the remaining images for validation (144 of
-    1,438), both stratified by class, the same in all runs. Ids follow scikit-learn's order.
+    There are no official parts. The images are divided at random, stratified by class, in the same
+    way in all runs: "test" has a fifth (359), "train_full" the remaining 1,438 images, "validation"
+    a tenth of these (144) and "train" the rest (1,294). The class of an image is its digit. Its id
+    is its position in scikit-learn's order, plus 200,000,000 in "test".
+
+    Raises:
+      ImportError: if scikit-learn is not installed.
     """
     try:
         from sklearn.datasets import load_digits

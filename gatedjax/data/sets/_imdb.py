@@ -22,7 +22,11 @@ _MEMBER = re.compile(r"(?:^|/)(train|test)/(neg|pos)/[^/]+$")
 
 @dataclasses.dataclass(frozen=True)
 class _Folders(Places):
-    """The place of the reviews: the archive or the unpacked folder, which contain both parts."""
+    """The place of the reviews: the archive or the unpacked folder, which contain both parts.
+
+    Attributes:
+      url: the address that must answer before a download starts.
+    """
 
     url: str | None = "https://ai.stanford.edu"
 
@@ -58,8 +62,8 @@ def _folder_files(path: Path) -> Iterator[File]:
 def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, FileRows]:
     """Reads both parts in a single pass, so that an archive is unpacked once.
 
-    `path` is the archive or the folder. `_stamp` is its `stamp`, the key of the cache. Returns the
-    rows of "train" and "test" by part.
+    `path` is the archive or the folder. `_stamp` is its time of change and size, the key of the
+    cache. Returns {"train": rows, "test": rows}.
     """
     parts: dict[str, list[File]] = {"train": [], "test": []}
     for name, data in members(path, _is_listed) if path.is_file() else _folder_files(path):
@@ -81,6 +85,7 @@ def _parse(name: str, data: bytes) -> tuple[int, str]:
 def read_rows(path: Path, part: str) -> FileRows:
     """Reads a part from the archive or folder; a row is a review, its content the text.
 
+    `part` is "train" or "test". The label of a row is 0 for a negative and 1 for a positive review.
     Rows are numbered in the order of the file names.
     """
     # The stamp changes when the file changes, so that the cache does not return an old content.

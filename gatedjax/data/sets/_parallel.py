@@ -70,7 +70,8 @@ class Corpus(Places):
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
         """Downloads the archive, or a packed file for each part and language.
 
-        Returns part -> source and target file; see `Places.download`.
+        `fetch` downloads a URL and returns the local path. Returns official part -> source and
+        target file.
         """
         if self.archive is not None:
             archive = fetch(f"{self.url}{self.archive[0]}")
@@ -176,7 +177,9 @@ def _kind(path: Path | ArchivePath) -> str:
 def read_rows(path: PairPath, part: str = "") -> FileRows:
     """Reads a source and a target file in parallel; a pair with an unusable side is set aside.
 
-    The content of a row is (source text, target text).
+    `path` is the pair of files.
+    Returns a row for each pair of sentences, with the content (source text, target text) and the
+    label 0, and the pairs that were set aside. `part` is not used.
     """
     sides = [list(_lines(side, _kind(side))) for side in (path.source, path.target)]
     # With different numbers of lines it is unknown where the pairs are shifted, so no pair can be
@@ -202,7 +205,10 @@ def read_rows(path: PairPath, part: str = "") -> FileRows:
 
 
 def count(path: PairPath) -> int:
-    """Returns the number of pairs, counted in the source independently of `read_rows`."""
+    """Returns the number of pairs of sentences, counted independently of `read_rows`.
+
+    The sentences are counted in the source file of the pair of files `path`.
+    """
     # The count must not share code with the reader that it checks.
     lines = read_bytes(path.source).splitlines(keepends=False)
     kind = _kind(path.source)
@@ -214,9 +220,11 @@ def count(path: PairPath) -> int:
 
 
 def _examples(rows: FileRows, base: int, *, swap: bool = False) -> RowExamples:
-    """Returns examples that are made on access, because a corpus may have millions.
+    """Returns the examples of rows, made on access, because a corpus may have millions of rows.
 
-    Ids are `base` plus the index of the row; `swap` exchanges source and target.
+    A row is a pair of sentences, a `FileRow` with the content (source text, target text). The id of
+    its example is `base` plus the index of the row. With `swap` the target text becomes the source
+    ("text" and "tokens"), and the source text becomes the "target".
     """
     return RowExamples(rows, base, functools.partial(_example, swap=swap))
 

@@ -72,7 +72,11 @@ Tree = tuple[str, list]
 
 
 class _Draw:
-    """Random choices of words and constructions for a sentence."""
+    """Random choices of words and constructions for a sentence.
+
+    Args:
+      generator: NumPy's random generator for the choices.
+    """
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator
@@ -163,7 +167,10 @@ def _render_tree(tree: Tree) -> str:
 
 
 def _home(words: Sequence[str]) -> str:
-    """Returns the split that a text belongs to, by its hash: "train", "validation" or "test"."""
+    """Returns the split of a text, given its words: "train", "validation" or "test".
+
+    The hash of the text determines the split.
+    """
     # The hash of the text and not the index decides, because different indices may give the same
     # text.
     slot = hashlib.sha256(" ".join(words).encode()).digest()[0] % 8

@@ -43,7 +43,12 @@ SHIFTED, KEPT = "I", "O"
 
 @dataclasses.dataclass(frozen=True)
 class _OneFile(Places):
-    """The place of the file of a probing task, which contains all parts."""
+    """The place of the file of a probing task, which contains all parts.
+
+    Attributes:
+      task: the name of the task.
+      url: the address before the name of the file.
+    """
 
     task: str
     url: str | None = URL
@@ -64,6 +69,7 @@ class _OneFile(Places):
 def _part(path: Path, part: str) -> PartPath:
     """Returns the lines of a part ("train", "validation" or "test") in the file of all parts.
 
+    `path` is the file. The first column of a line, a mark, is the part that the line belongs to.
     Lines with an unknown mark belong to "train", where they are set aside.
     """
     other_marks = tuple(f"{mark}\t".encode() for name, mark in MARKS.items() if name != "train")
@@ -76,7 +82,8 @@ def _part(path: Path, part: str) -> PartPath:
 def parse(line: str) -> tuple[int, tuple[str, str]]:
     """Parses a line (mark of the split, label, sentence); returns (0, (label, sentence)).
 
-    The class is 0 for now, because classes are numbered when all labels are known.
+    The 0 stands for the class, because classes are numbered when all labels are known. Raises
+    LineError for a malformed line or an unknown mark.
     """
     columns = line.split("\t")
     if len(columns) != 3:
@@ -90,9 +97,10 @@ def parse(line: str) -> tuple[int, tuple[str, str]]:
 
 
 def _example(row: FileRow, example_id: int, classes: Sequence[str] = ()) -> Example:
-    """Returns the example of a row; `classes` are the labels in the order of the classes.
+    """Returns the example of a row with the content (label, sentence).
 
-    "label" is -1 if `classes` is empty, as long as the classes are not known.
+    `classes` are the labels in the order of the classes. "label" is the index of the label in it,
+    or -1 if `classes` is empty, as long as the classes are not known.
     """
     name, sentence = row.content
     return {
@@ -117,7 +125,8 @@ def source(
 ) -> Source:
     """Returns a source in which classes are numbered by the labels of the training part.
 
-    `read_part` maps the name of a part to its rows. Raises ValueError for a label that the training
+    `examples`, `info` and `report` are those of the split. `read_part` maps the name of an official
+    part to its rows. Raises ValueError for a label that the training
     part does not have.
     """
     classes = classes_of(read_part("train").rows)
@@ -185,8 +194,8 @@ def bigram_shift(
       base: first example id.
 
     Returns:
-      Examples of class "I" (inverted, with "position" of the first of the two) or "O" (original,
-      position -1).
+      A source of examples. The class "I" is inverted: "position" is the position of the first of
+      the two swapped words. The class "O" is original: "position" is -1.
 
     Reference: Conneau et al. 2018, "What you can cram into a single vector".
     """

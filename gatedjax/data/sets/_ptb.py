@@ -25,7 +25,7 @@ _SPACE = re.compile("[ \t]+")
 
 
 def parse(line: str) -> tuple[int, tuple[str, ...]]:
-    """Parses a line; returns (0, its words and `<eos>`).
+    """Parses a line of words between spaces; returns (0, its words and `<eos>`, a tuple).
 
     Raises LineError if `<eos>` is a word of the line.
     """
@@ -39,7 +39,7 @@ def parse(line: str) -> tuple[int, tuple[str, ...]]:
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
     """Reads a file of sentences; the content of a row is a tuple of words with `<eos>`.
 
-    `part` does not matter. Raises ValueError for an empty file.
+    The label of a row is 0. `part` has no effect. Raises ValueError for an empty file.
     """
     rows = read_lines(path, parse)
     if not rows.lines and not read_bytes(path):

@@ -44,7 +44,14 @@ PARTS = {"train": "training", "validation": "validation", "test": "test"}
 
 @dataclasses.dataclass(frozen=True)
 class _Folders(Places):
-    """The places of the folders of a data set, a folder per part, or of an archive of them."""
+    """The places of the folders of a data set, a folder per part, or of an archive of them.
+
+    Attributes:
+      name: the name of the data set.
+      url: the address where users can get the files.
+      tops: folders below manual_dir that may have the folders of the parts.
+      archive: name of the archive with the files; None if there is none.
+    """
 
     name: str
     url: str | None
@@ -73,7 +80,7 @@ class _Folders(Places):
 
 
 def parse(data: bytes) -> _cloze.Question:
-    """Parses the content of a question file.
+    """Parses the content of a question file; returns a `Question`.
 
     Raises LineError, with the line number, for a malformed file.
     """
@@ -126,6 +133,7 @@ def _read_part(path: Path, part: str, _stamp: tuple[int, int]) -> FileRows:
 def read_rows(path: Path, part: str) -> FileRows:
     """Reads a part from its folder or an archive; a row is a file with a question.
 
+    `path` is the folder or the archive, and `part` an official part such as "train".
     Rows are numbered in the order of the file names, and their content is a `Question`. All rows
     are in memory: about 4 GiB for the training part of Daily Mail.
     """

@@ -29,7 +29,11 @@ SHORTEST, LONGEST = 6, 49
 
 @dataclasses.dataclass(frozen=True)
 class _Pairs(Places):
-    """The places of two files per part: NAME.x with sentences, NAME.y with labels."""
+    """The places of two files per part: NAME.x with sentences, NAME.y with labels.
+
+    Attributes:
+      url: None, because there is no download.
+    """
 
     url: str | None = None
 
@@ -61,9 +65,10 @@ def check(tokens: Sequence[str], insert: int, original: int) -> None:
 
 
 def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
-    """Parses a line of NAME.y; returns (0, (insert, original)), the positions of `check`.
+    """Parses a line of NAME.y; returns (0, (insert, original)).
 
-    Raises LineError unless the line has two numbers.
+    `insert` is the position of the moved token, and `original` the position of the token that
+    followed it before the move, both from 0. Raises LineError unless the line has two numbers.
     """
     numbers = line.split()
     if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
@@ -72,9 +77,12 @@ def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
 
 
 def read_rows(path: PairPath, part: str = "") -> FileRows:
-    """Reads sentences and labels; a pair that does not fit together is set aside.
+    """Reads a file of sentences and a file of labels; a pair that does not fit is set aside.
 
-    The content of a row is (tokens, insert, original), with the positions of `check`.
+    `path` is the pair of files NAME.x and NAME.y.
+    The content of a row is (tokens, insert, original): `insert` is the position of the moved token,
+    and `original` the position of the token that followed it before the move, both from 0. `part`
+    has no effect.
     """
     sentences = read_lines(path.source, lambda line: (0, tuple(line.split())))
     labels = read_lines(path.target, parse_labels)
@@ -132,7 +140,8 @@ def move_word(tokens: Sequence[str], out: int, into: int) -> tuple[tuple[str, ..
       out, into: different numbers from 0 to n - 2.
 
     Returns:
-      (tokens, insert, original): the new sentence and its labels.
+      (tokens, insert, original): the new sentence, the position of the moved token in it, and the
+      position in it of the token that followed the moved token before.
 
     Raises:
       ValueError: for other numbers.

@@ -56,10 +56,14 @@ class Predicate(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """The columns of a sentence.
+    """The columns of a sentence in CoNLL format.
 
-    `words`, `tags` (parts of speech) and `parse` (pieces of the bracketed tree) have an entry per
-    word, `predicates` an entry per predicate.
+    Attributes:
+      words: the words.
+      tags: the part of speech of each word.
+      parse: the piece of the bracketed tree at each word.
+      predicates: the predicates with their arguments.
+      text: the lines of the sentence.
     """
 
     words: tuple[str, ...]
@@ -67,7 +71,6 @@ class Sentence:
     parse: tuple[str, ...]
     predicates: tuple[Predicate, ...]
     text: str
-    """The lines of the sentence."""
 
 
 def spans_of(column: list[str]) -> tuple[tuple[int, int, str], ...]:
@@ -152,7 +155,7 @@ def parse(lines: list[str]) -> Sentence:
 def _blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
     """Yields (number of the first line, from 1; lines) of each sentence.
 
-    Lines that start with "#begin" or "#end" belong to no sentence.
+    `data` is the content of a file. Lines that start with "#begin" or "#end" belong to no sentence.
     """
     block: list[bytes] = []
     first = 1
@@ -181,7 +184,7 @@ def _texts(path: AnyPath) -> Iterator[tuple[str, bytes]]:
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
     """Reads a file or a folder of files; a row is a sentence, its content a `Sentence`.
 
-    `part` does not matter.
+    The label of a row is 0. `part` has no effect.
     """
     rows: list[FileRow] = []
     quarantine = []
@@ -201,7 +204,7 @@ def read_rows(path: AnyPath, part: str = "") -> FileRows:
 
 
 def count(path: AnyPath) -> int:
-    """Returns the number of sentences, counted independently of `read_rows`.
+    """Returns the number of sentences of a file or folder, counted independently of `read_rows`.
 
     It is the number of runs of lines with words.
     """
@@ -215,7 +218,11 @@ def count(path: AnyPath) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class _Places(Places):
-    """The places of the parts: a file for each part, or a folder of files for each part."""
+    """The places of the parts: a file for each part, or a folder of files for each part.
+
+    Attributes:
+      url: None, because there is no download.
+    """
 
     url: str | None = None
 
@@ -238,7 +245,8 @@ class _Places(Places):
 def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
     """Counts the sentences without a predicate, which give no example: reason -> count.
 
-    The dict is empty if there is no such sentence.
+    `rows` have a `Sentence` as content. The dict is empty if there is no such sentence. `options`
+    has no effect.
     """
     without = sum(not row.content.predicates for row in rows.rows)
     return {"no predicate": without} if without else {}
@@ -247,10 +255,11 @@ def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
 def examples(rows: FileRows, base: int, options: SetOptions) -> list[Example]:
     """Returns an example for each predicate of each sentence.
 
-    "labels" are the BIO labels of the words (B-V, I-V at the predicate), "predicate" is the
-    position of its first word, "is_predicate" is 1 at its words and 0 elsewhere, "spans" are the
-    labelled spans, "tags" the parts of speech. The id is `base` + index of the row *
-    `IDS_PER_SENTENCE` + number of the predicate.
+    `rows` are the sentences, with a `Sentence` as content. In an example "labels" are the BIO
+    labels of the words (B-V, I-V at the predicate), "predicate" is the position of its first word,
+    "is_predicate" is 1 at its words and 0 elsewhere, "spans" are the labelled spans, "tags" the
+    parts of speech. The example id is `base` + index of the row * `IDS_PER_SENTENCE` + number of
+    the predicate.
     """
     examples = []
     for row in rows.rows:

@@ -45,12 +45,13 @@ def word(raw: str) -> str:
 
 
 def parse(line: str) -> tuple[int, Tree]:
-    """Parses a bracketed tree.
+    """Parses a line with a bracketed tree, such as "(3 (2 the) (3 film))".
 
     Returns:
-      (label of the root, (the tree as text, words, nodes)). Labels are 0 (very negative) to 4. A
-      node is (label, first word, word after the last, first character, character after the last),
-      and nodes are in the order of their opening brackets.
+      (label of the root, (the tree as text, words, nodes)). Labels are 0 (very negative), 1
+      (negative), 2 (neutral), 3 (positive) and 4 (very positive). A node is (label, first word,
+      word after the last, first character, character after the last), and nodes are in the order of
+      their opening brackets.
     """
     line = line.strip()
     words: list[str] = []
@@ -113,7 +114,7 @@ def of_part(part: str, options: SetOptions) -> SetOptions:
 def ids_per_line(level: str) -> int:
     """Returns the number of example ids per line: id // ids_per_line is the line.
 
-    `level` is a level of `examples`.
+    `level` is "sentence", "phrase" or "distinct", as in the function `examples`.
     """
     return 1 if level == "sentence" else _MAX_NODES
 
@@ -121,7 +122,8 @@ def ids_per_line(level: str) -> int:
 def neutral(rows: FileRows, level: str) -> int:
     """Returns the number of trees without a polar node, which the binary form leaves out.
 
-    At the level "sentence" only the root counts.
+    `rows` are the trees, and `level` is "sentence", "phrase" or "distinct". A polar node has a
+    label other than 2 (neutral). At the level "sentence" only the root counts.
     """
 
     def left_out(row: FileRow) -> bool:
@@ -134,7 +136,7 @@ def neutral(rows: FileRows, level: str) -> int:
 def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
     """Counts the neutral trees that the binary form leaves out: {"neutral": count}.
 
-    The dict is empty unless `options["granularity"]` is "binary".
+    `rows` are the trees. The dict is empty unless `options["granularity"]` is "binary".
     """
     if options["granularity"] != "binary":
         return {}
@@ -147,7 +149,8 @@ def examples(rows: FileRows, *, base: int, granularity: str, level: str) -> list
     Args:
       rows: the trees, with the content (line, words, nodes).
       base: the first id; the id of a node is base + index of the row * ids_per_line(level) + node.
-      granularity: "binary" leaves neutral nodes out and has 2 classes; else there are 5.
+      granularity: "binary" leaves neutral nodes out and has the classes 0 (negative) and 1
+        (positive); else there are 5 classes, from 0 (very negative) to 4 (very positive).
       level: "sentence" (roots), "phrase" (all nodes, repeated phrases included) or "distinct" (all
         nodes without repetitions of words and label).
     """
@@ -184,9 +187,10 @@ def spans(
 ) -> SpanCounts | None:
     """Counts the labelled spans of trees; returns None for the level "sentence".
 
-    `rows` are the trees, and `examples` their examples; `granularity` and `level` are those of the
-    function `examples`. All counts are independent of each other: spans are counted by their
-    brackets (words have none), neutral spans by their labels, repeated spans by their texts.
+    `rows` are the trees, and `examples` their examples. `granularity` is "binary" or "fine", and
+    `level` is "sentence", "phrase" or "distinct". All counts are independent of each other: spans
+    are counted by their brackets (words have none), neutral spans by their labels, repeated spans
+    by their texts.
     """
     if level == "sentence":
         return None

@@ -15,8 +15,8 @@ def parse(line: str) -> tuple[int, tuple[str, str]]:
     """Parses a line "COARSE:fine QUESTION".
 
     Returns:
-      (index of the coarse class, (fine label, question)); in the question words are separated by
-      spaces.
+      (class, (fine label, question)). The class is 0 for ABBR, 1 for DESC, 2 for ENTY, 3 for HUM, 4
+      for LOC and 5 for NUM. In the question words are separated by spaces.
     """
     # Any white space separates, because a tab would join the first word to the label.
     label, text = (*line.strip().split(maxsplit=1), "")[:2]

@@ -45,7 +45,9 @@ def make(split: str, index: int) -> Example:
       index: from 0.
 
     Returns:
-      The example, with the keys of `_cloze.example`.
+      The example, a dict: "tokens", the words of the document; "query" and "answer", tuples of
+      words; "candidates", a tuple of tuples of words; "label", the index of the answer among the
+      candidates; and further entries of cloze questions.
     """
     stream = _STREAM[split]
     draw = np.random.default_rng(np.random.SeedSequence([_ROOT_SEED, stream, index]))

@@ -47,7 +47,7 @@ class BytePairs:
         """Learns merges from texts; pass the texts of both languages for a shared vocabulary.
 
         Args:
-          texts: lines of text.
+          texts: the training texts, for example lines of a file.
           vocab_size: the number of pieces, `SPECIALS` included; small texts give fewer.
 
         Raises:
@@ -116,7 +116,7 @@ class BytePairs:
     def words(self, ids: Sequence[int]) -> list[int]:
         """Returns for each piece the number of the word that it belongs to, from 0.
 
-        Words are separated by spaces; `ids` are the pieces of a text.
+        Words are separated by spaces; `ids` are the ids of the pieces of a text.
         """
         number, numbers = -1, []
         for piece in self._pieces(ids):
@@ -160,7 +160,7 @@ class BytePairs:
         return hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Writes the vocabulary and the merges to a JSON file, atomically."""
+        """Writes the vocabulary and the merges to the JSON file `path`, atomically."""
         from gatedjax.data.text._vocabulary import write_whole
 
         write_whole(Path(path), self._tokenizer.to_str() + "\n")

@@ -15,7 +15,7 @@ class Characters:
     """An alphabet: id 0 is padding, id 1 the space and all unknown characters.
 
     Args:
-      alphabet: the characters from id 2 on.
+      alphabet: the characters from id 2 on, each a string of length 1.
 
     Raises:
       ValueError: if an entry is repeated, is the space, or is not a single character.

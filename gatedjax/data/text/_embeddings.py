@@ -25,12 +25,15 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclasses.dataclass(frozen=True)
 class Embeddings:
-    """The word vectors of a vocabulary of V words, in the order of ids."""
+    """The word vectors of a vocabulary of V words, in the order of ids.
+
+    Attributes:
+      matrix: float32 [V, dim], the vector of each word.
+      found: bool [V]: True at words that the file contains.
+    """
 
     matrix: np.ndarray
-    """float32 [V, dim]."""
     found: np.ndarray
-    """bool [V]: True at words that the file contains."""
 
     @property
     def coverage(self) -> float:
@@ -119,7 +122,7 @@ def load_embeddings(
         if that is more.
 
     Returns:
-      The vectors, and the words that the file contains.
+      The vectors [V, dim], and for each word whether the file contains it.
 
     Raises:
       FileNotFoundError: if the file does not exist; the message names an address, and the
@@ -180,8 +183,9 @@ def load_embeddings(
 
 
 def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
-    """Reads the width of the vectors in a file and its first words; see `load_embeddings`.
+    """Reads the width of the vectors in a text file of word vectors, and its first words.
 
+    A line of the file is a word and the numbers of its vector, separated by single spaces.
     The width is the most frequent width of the first lines, because a word may contain spaces.
 
     Args:
@@ -192,7 +196,8 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
       (number of values of a vector, words in the order of the file).
 
     Raises:
-      FileNotFoundError, ValueError: as in `load_embeddings`.
+      FileNotFoundError: if the file does not exist.
+      ValueError: for a file without lines or that cannot be read as word vectors.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -216,8 +221,8 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
 def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
     """Yields (line number from 1, line) of each vector, and checks the counts of the header.
 
-    The header, "COUNT WIDTH", may be missing. `allowed` is the largest unpacked size in bytes.
-    Raises ValueError if the counts are wrong.
+    `path` is a text file of word vectors, plain or .gz. The header, "COUNT WIDTH", may be missing.
+    `allowed` is the largest unpacked size in bytes. Raises ValueError if the counts are wrong.
     """
     lines = _number_lines(path, allowed)
     start = list(itertools.islice(lines, 2))
@@ -282,7 +287,7 @@ def _number_lines(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
 def _is_number(last_word_part: bytes) -> bool:
     """Returns True if the last word of the text is a number.
 
-    The text is a line before its last `dim` values.
+    The text is the part of a line before its last `dim` values, `dim` the width of the vectors.
     """
     try:
         float(last_word_part.rsplit(b" ", 1)[-1])

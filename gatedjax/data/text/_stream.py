@@ -25,6 +25,10 @@ class ClosedVocabulary(Vocabulary):
 
     Raises:
       ValueError: if there are no words, or a word occurs twice.
+
+    Attributes:
+      words: the words in the order of their ids.
+      lowercase: the argument.
     """
 
     def __init__(self, words: Sequence[str], *, lowercase: bool = False) -> None:
@@ -104,6 +108,13 @@ class TokenStream(Source):
       report: the counts of used and unused lines; by default all were used.
       vocabulary: maps tokens to ids.
       end: the end-of-sentence token; the model reads it before the first word of the stream.
+
+    Attributes:
+      info, report, vocabulary: the arguments of these names.
+      ids: int32 [n], the ids of all n tokens.
+      end_id: the id of `end`.
+      unknown: the number of tokens outside the vocabulary; `<unk>` in the text does not count.
+      first_id: the example id of the first sentence, to which windows add their position.
 
     Raises:
       ValueError: if there are no sentences, a sentence does not end with `end`, or `end` is not in

@@ -97,8 +97,8 @@ def treebank_tokens(text: str) -> list[str]:
     """Splits text into tokens like the Children's Book Test, close to the Penn Treebank.
 
     Double quotes become `` and '', opening single quotes become `, clitics are split off ("do n't",
-    "Heidi 's"), hyphenated words and titles with a full stop stay whole. XXXXX becomes the
-    placeholder.
+    "Heidi 's"), hyphenated words and titles with a full stop stay whole. XXXXX becomes
+    "@placeholder", the mark of the missing word.
     """
     for fancy, plain in _PLAIN.items():
         text = text.replace(fancy, plain)

@@ -17,10 +17,10 @@ SPECIALS = ("<pad>", "<unk>")
 def most_frequent(
     sources: Iterable[Source], *, min_count: int, lowercase: bool, without: Sequence[str] = ()
 ) -> list[str]:
-    """Returns the words of all "tokens" by descending frequency, equal counts alphabetically.
+    """Returns the words of the examples by descending frequency, equal counts alphabetically.
 
-    Words with fewer than `min_count` occurrences and the words of `without` are left out.
-    `lowercase` counts words in lower case.
+    `sources` are sequences of examples, dicts with "tokens". Words with fewer than `min_count`
+    occurrences and the words of `without` are left out. `lowercase` counts words in lower case.
     """
     counts: collections.Counter[str] = collections.Counter()
     for source in sources:
@@ -62,11 +62,15 @@ class Vocabulary:
         ([2, 1], ('good', '<unk>'))
 
     Args:
-      words: the words without `SPECIALS`, in the order of their ids from 2.
+      words: the words without `SPECIALS` ("<pad>" and "<unk>"), in the order of their ids from 2.
       lowercase: True to lower-case words before they are looked up.
 
     Raises:
       ValueError: if a word occurs twice or is in `SPECIALS`.
+
+    Attributes:
+      words: the words in the order of ids, "<pad>" and "<unk>" included.
+      lowercase: the argument.
     """
 
     def __init__(self, words: Sequence[str], *, lowercase: bool = True) -> None:
@@ -136,7 +140,7 @@ class Vocabulary:
         return tuple(self._words[int(i)] for i in ids)
 
     def digest(self) -> str:
-        """Returns the SHA-256 of words, order and folding, in hex."""
+        """Returns the SHA-256 of the words, their order and `lowercase`, in hex."""
         return hashlib.sha256(self._json().encode()).hexdigest()
 
     def _json(self) -> str:
@@ -144,7 +148,7 @@ class Vocabulary:
         return json.dumps(content, ensure_ascii=True, allow_nan=False)
 
     def save(self, path: str | Path) -> None:
-        """Writes the words and the case folding to a JSON file, atomically."""
+        """Writes the words and `lowercase` to the JSON file `path`, atomically."""
         write_whole(Path(path), self._json() + "\n")
 
     @classmethod
@@ -164,6 +168,6 @@ class Vocabulary:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a text file atomically; creates its folder."""
+    """Writes `text` to the file `path`, atomically; creates its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text.encode())

@@ -19,9 +19,13 @@ except ImportError as error:
 
 
 class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
-    """A TFDS builder that writes the rows of each part as records.
+    """A TFDS builder that writes the rows of each part of a data set as records.
 
-    The lines that were set aside are written into its metadata.
+    A record is a dict of features. The lines that were set aside are written into its metadata.
+
+    Attributes:
+      SETS: name of a configuration ("" if there are none) -> name of the data set.
+      MANUAL_DOWNLOAD_INSTRUCTIONS: None, because no manual download is required.
     """
 
     MANUAL_DOWNLOAD_INSTRUCTIONS: ClassVar[None] = None
@@ -94,7 +98,10 @@ def _feature(kind: object) -> object:
 
 
 def _classes() -> dict[str, type[SetBuilder]]:
-    """Returns name -> builder class; a builder has a data set, or several as configurations."""
+    """Returns name of a builder -> its class.
+
+    A builder has a data set, or several data sets as configurations.
+    """
     sets: dict[str, dict[str, DataSet]] = {}
     for declared in SETS.values():
         if declared.tfds is not None:

@@ -51,6 +51,7 @@ def prepare(
 ) -> "DatasetBuilder":
     """Prepares a data set unless it is already prepared, and returns its builder.
 
+    `name` is the name of the data set, and `data_dir` the folder of TFDS (None: TFDS's own folder).
     The raw files are in `manual_dir`, or are downloaded if it is None. TFDS writes into a temporary
     folder and renames it at the end, so an interrupted preparation leaves no folder that looks
     prepared.
@@ -83,8 +84,9 @@ def prepare(
 
 
 def read_prepared(name: str, part: str, *, data_dir: str | Path | None) -> FileRows:
-    """Reads an official part of a data set, the rows sorted by their index.
+    """Reads an official part, such as "train", of a data set; the rows are sorted by their index.
 
+    `name` is the name of the data set.
     It first downloads and prepares the data set in `data_dir` (None: TFDS's own folder) if it is
     not prepared.
     """
