@@ -119,7 +119,8 @@ class Relax:
     ) -> Float[Array, ""]:
         """Returns the loss f(b) of a draw, with the estimate as its gradient by the logits.
 
-        The arguments are as for `Estimator.surrogate`, with two rows of noise.
+        objective is the loss f as a function of the gates, logits are [n], float32 or wider, and
+        noise is logistic noise [2, n].
         """
         return _estimate(objective, _make_finite(self.critic), logits, noise)
 
@@ -162,7 +163,8 @@ class Rebar:
     ) -> Float[Array, ""]:
         """Returns the loss f(b) of a draw, with the estimate as its gradient by the logits.
 
-        The arguments are as for `Estimator.surrogate`, with two rows of noise.
+        objective is the loss f as a function of the gates, logits are [n], float32 or wider, and
+        noise is logistic noise [2, n].
         """
 
         def critic(perturbed):

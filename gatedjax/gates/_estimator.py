@@ -106,7 +106,8 @@ class Pathwise(Estimator, Protocol):
     def surrogate(self, objective: Objective, logits: PerGate, noise: Noise) -> Float[Array, ""]:
         """Returns the loss at the gates, a scalar that JAX differentiates through the gates.
 
-        The arguments are as for `Estimator.surrogate`.
+        objective is the loss as a function of the gates, logits are [n], and noise is logistic
+        noise [rows, n].
         """
         return objective(self.gates(logits, noise[0] if self.rows else noise))
 
@@ -160,7 +161,8 @@ class ByValues(Estimator, Protocol):
     def surrogate(self, objective: Objective, logits: PerGate, noise: Noise) -> Float[Array, ""]:
         """Returns the mean loss of the first `live` patterns, with `gradient` as its derivative.
 
-        The arguments are as for `Estimator.surrogate`.
+        objective is the loss as a function of the gates, logits are [n], and noise is logistic
+        noise [rows, n].
         """
         patterns = self.patterns(logits, noise)
         first = patterns[: self.live]
