@@ -404,8 +404,9 @@ def matmul_t(a: Array, b: Array, dtype: Dtype) -> Array:
 class GateSums:
     """The sums x W + s U + b inside a loop, with access to early and late columns separately.
 
-    x are the inputs and s is the state of a step; a column is a feature of the sums. Columns before `cut` are early, the others are late. They are cut in the constructor, because
-    slices inside the loop would copy the weights at each step.
+    x are the inputs and s is the state of a step; a column is a feature of the sums. Columns before
+    `cut` are early, the others are late. They are cut in the constructor, because slices inside the
+    loop would copy the weights at each step.
 
     Args:
       form: the layout of the loop.

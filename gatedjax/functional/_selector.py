@@ -45,7 +45,7 @@ def uniform_sigmoid(
     Args:
       logits: a, the log-odds that a gate is open, in nats.
       uniform: u in (0, 1), of the same shape.
-      temperature: tau > 0; for a traced tau of 0 or less see `gumbel_sigmoid`.
+      temperature: tau > 0. A traced tau of 0 or less returns the hard draw, without a gradient.
       straight_through: return the hard draw [r < 1], with the gradient of the soft gate.
 
     Returns:

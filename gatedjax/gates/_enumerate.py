@@ -35,11 +35,11 @@ class Truth(NamedTuple):
       variance: the variance of f(b), a scalar.
       gradient: the gradient [n] of E f(b) with respect to the logits; 0 at masked gates.
       effects: E[f(b) | b_i = 1] - E[f(b) | b_i = 0] for each gate i [n]; 0 at masked gates.
-      best: the pattern [n] of the smallest loss, in the dtype of the logits. Among equal losses it has
-        the smallest code, in which gate 0 is the lowest bit.
-      modes: the loss, a scalar, of each gate mode: "sample" (the expectation), "threshold" ([a > 0], the
-        likeliest pattern), "best", "expected" (mean field: gates sigmoid(a)) and, with a key,
-        "relaxed". All but "relaxed" are exact.
+      best: the pattern [n] of the smallest loss, in the dtype of the logits. Among equal losses it
+        has the smallest code, in which gate 0 is the lowest bit.
+      modes: the loss, a scalar, of each gate mode: "sample" (the expectation), "threshold"
+        ([a > 0], the likeliest pattern), "best", "expected" (mean field: gates sigmoid(a)) and,
+        with a key, "relaxed". All but "relaxed" are exact.
     """
 
     expectation: Float[Array, ""]
@@ -200,8 +200,9 @@ def _refuse(
 ) -> None:
     """Raises ValueError with the pattern of a code and its loss, which is not finite.
 
-    loss(gates, *args) is the loss, logits are [n], and mask [n] is True at real gates. code is an integer in [0, 2^bits) whose
-    bit r is the r-th real gate, and bits is the number of gates that are enumerated.
+    loss(gates, *args) is the loss, logits are [n], and mask [n] is True at real gates. code is an
+    integer in [0, 2^bits) whose bit r is the r-th real gate, and bits is the number of gates that
+    are enumerated.
     """
     gates = decode_pattern(jnp.int32(code), assign_bits(jnp.asarray(mask), bits))
     value = Objective(loss, args, jnp.result_type(logits))(gates)

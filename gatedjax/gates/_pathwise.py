@@ -16,7 +16,11 @@ from gatedjax.gates._slopes import attach_slope
 
 @dataclasses.dataclass(frozen=True)
 class _Tempered(Pathwise):
-    """An estimator with a temperature tau > 0, which may be traced."""
+    """An estimator with a temperature.
+
+    Attributes:
+      tau: temperature > 0, a number or a traced scalar.
+    """
 
     tau: float | Float[Array, ""] = 0.5
 

@@ -64,11 +64,11 @@ class Sample(NamedTuple):
 
 
 class _Columns:
-    """The columns that `Row` and `Measure` share.
+    """The columns that `Row` and `Measure`, the rows of the tables of estimators, share.
 
     Attributes:
-      estimator: the estimator.
-      z: the number of standard deviations of its bias.
+      estimator: the estimator of the gradient.
+      z: the number of standard deviations by which the bias of the estimator differs from 0.
     """
 
     estimator: Estimator

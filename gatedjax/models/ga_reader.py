@@ -333,6 +333,9 @@ def _shared_tokens(batch: Batch, document_mask: Array, query_mask: Array) -> Boo
 class GAReaderTask(ClozeTask):
     """The task of training and evaluating a `GAReader` or a baseline: -log Pr(answer) as the loss.
 
+    A batch has "label" int [B], the index of the answer among the candidates or -1, and "weight"
+    [B], 0 at filler rows, besides the arrays of the network.
+
         >>> GAReaderTask(GAReader(GAReaderConfig(freeze_embeddings=True), vocab_size=50)).frozen
         ('embed/table',)
 

@@ -264,6 +264,9 @@ class RAUClassifier(nn.Module):
 class RAUTask(ClassifierTask):
     """The task of training and evaluating an `RAUClassifier`: cross-entropy of the class.
 
+    A batch has "label" int [B], the index of the class, "weight" [B], 1 for examples and 0 for
+    filler rows, and "example_id" int [B], besides the arrays of the network.
+
         >>> RAUTask(RAUClassifier(RAUConfig(), num_classes=10)).frozen
         ()
 

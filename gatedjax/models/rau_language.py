@@ -36,7 +36,8 @@ class RAULanguageOutput:
     Attributes:
       logits: scores of the next word [B, T, V], float32.
       states: h of the last layer [B, T, H], the input of the softmax: after dropout, 0 at padding.
-      carry: the state after the window, to be passed with the next window.
+      carry: the state after the window, to be passed with the next window: a tuple with the carry
+        of each layer, such as h [B, H] of a GRU or an `LSTMState`.
     """
 
     logits: Array
@@ -113,7 +114,8 @@ class RAULanguageModel(nn.Module):
 
         Args:
           batch: see the class, with "targets": int [B, T], the next words.
-          carry: the state before the window; None means the beginning of a text.
+          carry: the state before the window, `carry` of `RAULanguageOutput`; None means the
+            beginning of a text.
           train: True runs the network with dropout.
 
         Returns:

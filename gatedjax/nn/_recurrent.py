@@ -274,7 +274,8 @@ class LSTM(_Recurrent):
     """Layers of LSTM cells: `functional.lstm` with parameters.
 
     Input kernels are Glorot-uniform and recurrent kernels orthogonal per gate; biases are 0, except
-    that of the forget gate.
+    that of the forget gate. `carries[l]` is the final `LSTMState` of layer l or, if bidirectional,
+    a pair of them (forward, backward): `carries[0][0]` is then that of layer 0, forward.
 
         >>> xs, mask = jnp.ones((1, 4, 3)), jnp.array([[True, True, True, False]])
         >>> lstm = LSTM(features=5, bidirectional=True)
@@ -283,6 +284,12 @@ class LSTM(_Recurrent):
         (1, 4, 10) 1 (1, 5)
 
     Attributes:
+      features, num_layers: hidden width H per direction, and number of stacked layers.
+      bidirectional: True runs both directions; outputs are [forward, backward] features.
+      dropout, recurrent_dropout: rates of dropout on the inputs of all layers but the first, and on
+        the hidden state that enters the recurrent product.
+      init_scale, init_distribution: distribution of the kernels instead of the scheme above.
+      dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
       forget_bias: initial bias of the forget gate.
     """
 
@@ -316,6 +323,12 @@ class GRU(_Recurrent):
         (1, 4, 5) 2 [0. 0. 0. 0. 0.]
 
     Attributes:
+      features, num_layers: hidden width H per direction, and number of stacked layers.
+      bidirectional: True runs both directions; outputs are [forward, backward] features.
+      dropout, recurrent_dropout: rates of dropout on the inputs of all layers but the first, and on
+        the hidden state that enters the recurrent product.
+      init_scale, init_distribution: distribution of the kernels instead of the scheme above.
+      dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
       reset_after: True applies the reset gate after the recurrent product (cuDNN's form), which
         adds a recurrent bias to the candidate.
       recurrent_bias: False leaves that bias out, as Lasagne does.
@@ -363,6 +376,12 @@ class RAU(_Recurrent):
         (1, 4, 5) (8, 8)
 
     Attributes:
+      features, num_layers: hidden width H per direction, and number of stacked layers.
+      bidirectional: True runs both directions; outputs are [forward, backward] features.
+      dropout, recurrent_dropout: rates of dropout on the inputs of all layers but the first, and on
+        the hidden state that enters the recurrent product.
+      init_scale, init_distribution: distribution of the kernels instead of the scheme above.
+      dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
       attention: the form of the attention, see `functional.rau_step`.
       attn_hidden: width of a tanh layer before the attention logits; 0 omits the layer, except for
         "time_causal", which needs it and takes H. Must be 0 for "concat" and "matrix".

@@ -154,7 +154,10 @@ class SSANConfig:
             )
 
     def attention(self, layer: int) -> dict[str, Tree]:
-        """Returns the options of the attention of a layer (from 1)."""
+        """Returns the options of the `nn.SelectiveSelfAttention` of a layer by name.
+
+        layer is the number of the layer, from 1.
+        """
         return {
             "num_heads": self.num_heads,
             "selector": self.gates.selector_of(layer),

@@ -131,7 +131,11 @@ class SSANProbe(nn.Module):
     def _pool(
         self, states: Float[Array, "B N D"], mask: Array, types: Keywords
     ) -> Float[Array, "B D"]:
-        """Pools the states of each sentence; 0 for a sentence without words."""
+        """Pools the states of each sentence by `config.pool`.
+
+        states are 0 at padding, mask [B, N] is True at real words, and types are the dtypes of the
+        layer of "s2t". A sentence without words gives 0.
+        """
         pool = self.config.pool
         if pool == "s2t":
             return gnn.SourceToToken(name="pool", **types)(states, mask)
@@ -152,6 +156,7 @@ class SSANProbe(nn.Module):
 class SSANProbeTask(SelectorClassifierTask):
     """The task of training and evaluating an `SSANProbe`: cross-entropy of the class.
 
+    A batch also has "label" int [B], the index of the class, and "weight" [B], 0 at filler rows.
     The metrics are "loss" (in training with the penalties), "accuracy", and per layer with a
     selector "selected_L" and "empty_L".
 

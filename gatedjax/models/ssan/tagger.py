@@ -204,7 +204,11 @@ class SSANTaggingTask(SelectorTask):
         }
 
     def _labels(self, batch: Batch) -> tuple[Array, Array, Array]:
-        """Returns the labels, True at words with a label in [0, L), and True at real words."""
+        """Returns (labels, labelled, real), arrays [B, N] for the words of a batch.
+
+        labelled is True at real words with a label in [0, L), and real is True at real words. The
+        labels are int, 0 where labelled is False. The batch has "labels" and "lengths".
+        """
         labels = batch["labels"]
         real = F.length_mask(batch["lengths"], labels.shape[1])
         # Labels that the network cannot predict have no loss.
