@@ -375,7 +375,8 @@ def state_before(
     """Returns the state [T, B, H] before each step, from the states [T, B, H] after each step.
 
     initial is the carry [B, H] before the first step, and reverse is True if the last step comes
-    first. goes_on [B, T] and fresh [B, H] are the fields of `Restarts`, or None.
+    first. goes_on [B, T] is False at the steps that start with the carry fresh [B, H]; both are
+    None for rows without restarts.
     """
     before = shift_states(states, initial, reverse)
     if goes_on is None or fresh is None:

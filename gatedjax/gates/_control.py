@@ -84,6 +84,7 @@ class Relax:
         gradient = (f(b) - c(z')) (b - p) + d/da c(z) - d/da c(z')
         z = a + L,  b = [z > 0],  z' drawn given b
 
+    f is the loss, a are the logits [n], L is logistic noise, p = sigmoid(a), and c is the critic.
     The estimate is unbiased for any differentiable c. It evaluates the loss once, without its
     derivative, and c twice. The gradient is differentiable with respect to the parameters that c
     closes over: train them on the mean square of the gradient, which has the same derivative as the
@@ -129,9 +130,10 @@ class Relax:
 class Rebar:
     """REINFORCE with the relaxed loss as control variate.
 
-    The gradient is that of `Relax` with c(z) = eta f(sigmoid(z / tau)). The estimate is unbiased
-    for any eta and tau. It evaluates the loss three times and needs f' at soft gates. The gradient
-    is differentiable with respect to eta and tau, which may be traced.
+    The gradient is that of `Relax` with c(z) = eta f(sigmoid(z / tau)), for the loss f, its
+    derivative f' and perturbed logits z [n]. The estimate is unbiased for any eta and tau. It
+    evaluates the loss three times and needs f' at soft gates. The gradient is differentiable with
+    respect to eta and tau, which may be traced.
 
         >>> rebar = Rebar(tau=0.5, eta=1.0)
         >>> rebar.unbiased, rebar.needs_gradient, rebar.evaluations(3)

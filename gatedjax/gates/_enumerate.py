@@ -218,9 +218,10 @@ class Enumerate:
 
         gradient = d/da sum_b P(b) f(b)
 
-    The estimate is unbiased and has variance 0. It evaluates the loss 2^n times, without its
-    derivative; n includes masked gates. The gradients of the other arguments of the loss are exact,
-    too.
+    The sum runs over the patterns b of n gates, P(b) is their probability under the logits a, and f
+    is the loss. The estimate is unbiased and has variance 0. It evaluates the loss 2^n times,
+    without its derivative; n includes masked gates. The gradients of the other arguments of the
+    loss are exact, too.
 
         >>> from gatedjax.gates import expectation
         >>> expected = expectation(lambda gates: gates[0] + 2 * gates[1], Enumerate())

@@ -30,8 +30,9 @@ class Reinforce(ByValues):
 
         gradient = (f(b) - c) (b - p)
 
-    The estimate is unbiased for any c that does not depend on b. It evaluates the loss once,
-    without its derivative.
+    f is the loss, b the draw of the gates, and p = sigmoid(a) for the logits a [n]. The estimate is
+    unbiased for any c that does not depend on b. It evaluates the loss once, without its
+    derivative.
 
         >>> logits, noise = jnp.zeros(2), jnp.array([[1.0, -1.0]])
         >>> reinforce = Reinforce(baseline=1.0)
@@ -90,8 +91,9 @@ class LeaveOneOut(MultiPass):
 
         gradient = 1 / (k - 1) sum_j (f(b_j) - mean_i f(b_i)) (b_j - p)
 
-    The estimate is unbiased. It evaluates the loss k times, without its derivative. Its value is
-    the mean of the k losses.
+    f is the loss, b_j are the k draws of the gates, and p = sigmoid(a) for the logits a [n]. The
+    estimate is unbiased. It evaluates the loss k times, without its derivative. Its value is the
+    mean of the k losses.
 
         >>> logits, noise = jnp.zeros(1), jnp.array([[1.0], [-1.0]])
         >>> estimator = LeaveOneOut(k=2)
@@ -230,9 +232,10 @@ class LocalExpectation(ByValues):
 
         gradient_i = p_i (1 - p_i) (f(b with b_i = 1) - f(b with b_i = 0))
 
-    The estimate is unbiased, and exact (with variance 0) for a single gate and for losses without
-    interactions. It evaluates the loss n + 1 times, without its derivative. A gate with an infinite
-    logit is never flipped, because it is certain.
+    f is the loss, b the draw of the n gates, and p = sigmoid(a) for the logits a [n]. The estimate
+    is unbiased, and exact (with variance 0) for a single gate and for losses without interactions.
+    It evaluates the loss n + 1 times, without its derivative. A gate with an infinite logit is
+    never flipped, because it is certain.
 
         >>> logits, noise = jnp.zeros(2), jnp.array([[1.0, -1.0]])
         >>> patterns = LocalExpectation().patterns(logits, noise)

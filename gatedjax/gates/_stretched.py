@@ -72,7 +72,8 @@ class HardConcrete(_Stretched):
         s = sigmoid((a + L) / tau);  gate = min(1, max(0, s (high - low) + low))
         P(gate > 0) = sigmoid(a - tau log(-low / high))
 
-    Biased, in its value and in its gradient: the estimate is the exact pathwise gradient of the
+    a are the logits, L is logistic noise, and f' is the derivative of the loss by the gates. The
+    estimate is biased, in its value and in its gradient: it is the exact pathwise gradient of the
     expectation over another variable, which is 0 or 1 with positive probability and otherwise lies
     between. The derivative is 0 where a gate is clipped. The estimate evaluates the loss once and
     needs f'. `penalty` is the expected L0 norm.
@@ -116,9 +117,10 @@ class HardKuma(_Stretched):
         gate = min(1, max(0, s (high - low) + low))
         P(gate > 0) = (1 - t^alpha)^beta,  t = -low / (high - low)
 
-    Biased, in its value and in its gradient, like `HardConcrete`: the estimate is the exact
-    pathwise gradient of the expectation over another variable. It evaluates the loss once and needs
-    f'. `penalty` is the expected L0 norm.
+    a are the logits, u is uniform noise in (0, 1), and f' is the derivative of the loss by the
+    gates. The estimate is biased, in its value and in its gradient, like `HardConcrete`: it is the
+    exact pathwise gradient of the expectation over another variable. It evaluates the loss once and
+    needs f'. `penalty` is the expected L0 norm.
 
         >>> kuma = HardKuma()
         >>> print(kuma.gates(jnp.array([9.0, 0.0, -9.0]), jnp.zeros(3)).round(2))

@@ -26,7 +26,7 @@ class ClozeBatch:
     """A checked batch of questions with its masks; see `GAReader` for the arrays.
 
     Attributes:
-      batch: the arrays.
+      batch: the arrays of the batch by name.
       document_mask: True at real tokens of the document [B, N].
       query_mask: True at real tokens of the query [B, Q].
     """

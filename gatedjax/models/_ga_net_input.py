@@ -43,7 +43,7 @@ def read_scaled_words(
     Args:
       net: a bound `GANet`.
       encoded: the result of `net.encode`.
-      gates: the gates of a pass or of several draws.
+      gates: the gates of a pass, with values [B, T], or of S draws [S, B, T].
       batch: the batch of a call.
       train: True runs the backbone with dropout.
 
@@ -67,7 +67,7 @@ def read_open_words(
     Args:
       net: a bound `GANet`.
       encoded: the result of `net.encode`.
-      gates: gates of 0 and 1, of a pass or of several draws.
+      gates: gates of 0 and 1, of a pass, with values [B, T], or of S draws [S, B, T].
       batch: the batch of a call.
       train: True runs the network with dropout.
 
@@ -100,7 +100,7 @@ def read_into_slots(
     Args:
       net: a bound `GANet`.
       encoded: the result of `net.encode`.
-      gates: gates of 0 and 1.
+      gates: gates of 0 and 1, with values [B, T].
       capacity: number of steps of the backbone. If a text has more open words, the backbone takes
         as many steps as the batch has columns.
       batch: the batch of a call.

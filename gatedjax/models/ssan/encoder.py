@@ -275,7 +275,7 @@ def run_layers(
         the layers in it.
       states: inputs of the first layer.
       mask: True at real words.
-      batch: see `SSANEncoder`.
+      batch: the arrays of a call; "example_id" [B] and "step" [B] are used if they are there.
       train: True runs the layers with dropout and drawn selections.
       **options: options of all `EncoderLayer`.
 

@@ -104,7 +104,8 @@ class SSANNLIOutput:
       logits: class scores [B, C], float32.
       premise: the weights and selections between the tokens of the first sentence.
       hypothesis: the weights and selections between the tokens of the second sentence.
-      baseline: the expected reward of the estimator "reinforce"; None for other estimators.
+      baseline: the expected reward of the estimator "reinforce", a scalar; None for other
+        estimators.
     """
 
     logits: Array

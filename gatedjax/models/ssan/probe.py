@@ -60,7 +60,8 @@ class SSANOutput:
       logits: class scores [B, C], float32.
       states: states of the encoder [B, N, d].
       selections: the weights and selections of all layers (see `nn.Selection`).
-      baseline: the expected reward of the estimator "reinforce"; None for other estimators.
+      baseline: the expected reward of the estimator "reinforce", a scalar; None for other
+        estimators.
     """
 
     logits: Array
@@ -80,7 +81,7 @@ class SSANProbe(nn.Module):
         >>> print(output.logits.shape)
         (1, 2)
 
-    Call the network with the batch of `SSANEncoder`.
+    Call the network with a batch {"tokens": int [B, N], "lengths": int [B]}, as for `SSANEncoder`.
 
     Attributes:
       config: the options of encoder and head.

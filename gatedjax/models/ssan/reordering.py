@@ -59,7 +59,8 @@ class WordReorderingOutput(SSANOutput):
         second; -inf at padding, float32.
       states: states of the encoder [B, N, d].
       selections: the weights and selections of all layers (see `nn.Selection`).
-      baseline: the expected reward of the estimator "reinforce"; None for other estimators.
+      baseline: the expected reward of the estimator "reinforce", a scalar; None for other
+        estimators.
     """
 
 
@@ -73,7 +74,7 @@ class WordReorderingDetector(nn.Module):
         >>> print(output.logits.shape)
         (1, 2, 3)
 
-    Call the network with the batch of `SSANEncoder`.
+    Call the network with a batch {"tokens": int [B, N], "lengths": int [B]}, as for `SSANEncoder`.
 
     Attributes:
       config: the options of the encoder.

@@ -79,7 +79,8 @@ class SSANTaggerOutput:
     Attributes:
       logits: label scores of each word [B, N, L], float32, 0 at padding.
       selections: the weights and selections of all layers (see `nn.Selection`).
-      baseline: the expected reward of the estimator "reinforce"; None for other estimators.
+      baseline: the expected reward of the estimator "reinforce", a scalar; None for other
+        estimators.
     """
 
     logits: Array

@@ -86,7 +86,8 @@ class SSANTranslatorOutput:
       logits: scores of the next target word [B, T, V], float32.
       encoded: states of the encoder [B, N, d], 0 at padding.
       selections: the weights and selections of all encoder layers (see `nn.Selection`).
-      baseline: the expected reward of the estimator "reinforce"; None for other estimators.
+      baseline: the expected reward of the estimator "reinforce", a scalar; None for other
+        estimators.
     """
 
     logits: Array
