@@ -229,7 +229,8 @@ class Enumerate:
         [0.25 0.5 ]
 
     Attributes:
-      chunks: the number of equal parts in which the patterns are evaluated, as in `enumerate`.
+      chunks: the number of equal parts in which the patterns are evaluated, one after the other;
+        None means parts of at most 4096 patterns.
 
     Reference: the definition of the expectation.
     """

@@ -216,7 +216,10 @@ class Report:
 
 
 def estimator_table(rows: Sequence[Row] | Sequence[Measure]) -> str:
-    """Returns a Markdown table with a line for each row, that is, for each estimator."""
+    """Returns a Markdown table with a line for each of the rows, in their order.
+
+    A `Row` or `Measure` has the results of an estimator.
+    """
     heads = [
         "estimator", "unbiased", "bias", "+-", "z", "shown biased", "variance", "MSE", "cosine",
         "evaluations", "MSE x evaluations",

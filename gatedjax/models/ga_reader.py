@@ -247,7 +247,7 @@ class GAReader(nn.Module):
         """Runs the network.
 
         Args:
-          batch: see the class.
+          batch: the arrays of documents, queries and candidates that the class lists.
           train: True runs the network with dropout.
 
         Returns:

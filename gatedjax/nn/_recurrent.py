@@ -386,8 +386,8 @@ class RAU(_Recurrent):
       attn_hidden: width of a tanh layer before the attention logits; 0 omits the layer, except for
         "time_causal", which needs it and takes H. Must be 0 for "concat" and "matrix".
       rescale: True scales the attention weights to mean 1, which the paper does not do.
-      reset_after: True applies the reset gate after the recurrent product, as in `GRU`.
-      gate_bias: initial bias of the reset gate and, negated, of the update gate, as in `GRU`.
+      reset_after: True applies the reset gate after the recurrent product.
+      gate_bias: initial bias of the reset gate and, negated, of the update gate.
     """
 
     attention: F.RAUAttention = "feature_proj"

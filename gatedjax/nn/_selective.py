@@ -298,7 +298,8 @@ class SelectiveSelfAttention(nn.Module):
     def _check(self, *arguments: Any) -> int:
         """Raises ValueError for options or arguments that do not fit; returns the width D.
 
-        arguments are inputs, mask, source and source_mask, as for `check_attention`.
+        arguments are the inputs [B, N, E] and mask [B, N] of a call, and its source and
+        source_mask.
         """
         return check_attention(self, *arguments)
 

@@ -222,7 +222,7 @@ class SSANEncoder(nn.Module):
         """Encodes texts.
 
         Args:
-          batch: see the class.
+          batch: "tokens" int [B, N] and "lengths" int [B]; optionally "example_id" int [B].
           train: True runs the network with dropout and drawn selections.
 
         Returns:

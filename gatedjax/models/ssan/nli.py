@@ -183,7 +183,8 @@ class SSANNLI(nn.Module):
         """Runs the network.
 
         Args:
-          batch: see the class.
+          batch: "tokens" int [B, N], "lengths" [B], "hypothesis" int [B, N'] and
+            "hypothesis_lengths" [B].
           train: True runs the network with dropout and drawn selections.
 
         Returns:

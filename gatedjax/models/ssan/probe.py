@@ -103,7 +103,7 @@ class SSANProbe(nn.Module):
         """Runs the network.
 
         Args:
-          batch: see the class.
+          batch: "tokens" int [B, N] and "lengths" int [B]; optionally "example_id" int [B].
           train: True runs the network with dropout and drawn selections.
 
         Returns:

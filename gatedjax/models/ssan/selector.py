@@ -362,7 +362,7 @@ class SelectorTask:
         """Returns a `_Pass` of several passes: mean `cost`, `output` of the first pass.
 
         `total` is the estimate of the expected loss of each example, with the derivative of the
-        estimator. The arguments are as in `loss`.
+        estimator. rngs has the PRNG keys of the streams "dropout" and "gate".
         """
         config = self.model.config.gates
         estimator: Any = create_estimator(config.estimation, draws=config.estimator_draws)

@@ -122,7 +122,7 @@ class SSANTagger(nn.Module):
         """Runs the network.
 
         Args:
-          batch: see the class.
+          batch: "tokens" and "is_predicate" int [B, N], and "lengths" int [B].
           train: True runs the network with dropout and drawn selections.
 
         Returns:

@@ -164,7 +164,8 @@ class SSANTranslator(nn.Module):
         """Scores each target word, given the source and the target words before it.
 
         Args:
-          batch: see the class.
+          batch: "tokens" int [B, N], "lengths" [B], "targets" int [B, T] and "target_lengths"
+            [B].
           train: True runs the network with dropout and drawn selections.
 
         Returns:

@@ -81,7 +81,8 @@ class DecoderAttention(nn.Module):
 class DecoderLayer(nn.Module):
     """Attention to the target so far, attention to the source, and a feed-forward network.
 
-    Each sublayer has a residual connection as in `EncoderLayer`. The sublayers are standard,
+    Each sublayer f has a residual connection: x + dropout(f(norm(x))) for "pre" and
+    norm(x + dropout(f(x))) for "post". The sublayers are standard,
     because the paper selects only in the encoder.
 
     Attributes:

@@ -72,8 +72,8 @@ def draw_layer_bytes(
 
     Args:
       module: the module with the stream "dropout".
-      example_id: the examples to which the bits belong; None means the row numbers.
-      shape: B and N.
+      example_id: the examples [B] to which the bits belong; None means the row numbers.
+      shape: (B, N), the numbers of rows and of tokens.
       layers: number of layers.
       sublayers: number of sublayers of a layer.
       keys: number of keys for each attention of a layer that needs bytes.
