@@ -114,9 +114,9 @@ class AGTOutput:
     """The output of an `AGT` for B texts of N words; for "average" only the logits are not None.
 
     Attributes:
-      logits: class scores [B, C], float32. attention: weights a of the S layers with a selection
-      vector [B, S, N], 0 at padding; S is L, or 1 for
-        "highway", or ablate_above + 1.
+      logits: class scores [B, C], float32.
+      attention: weights a of the S layers with a selection vector [B, S, N], 0 at padding; S is L,
+        or 1 for "highway", or ablate_above + 1.
       gates: the gates T of the layers 1 .. L-1 [B, L-1, D].
       states: the states y of all L layers [B, L, D].
     """

@@ -34,9 +34,10 @@ class RAULanguageOutput:
     """The output of an `RAULanguageModel` for a window of text.
 
     Attributes:
-      logits: scores of the next word [B, T, V], float32. states: the hidden states of the last
-      layer [B, T, H], the input of the softmax: after dropout, 0 at padding. carry: the state after
-      the window, to be passed with the next window: a tuple with the carry
+      logits: scores of the next word [B, T, V], float32.
+      states: the hidden states of the last layer [B, T, H], the input of the softmax: after
+        dropout, 0 at padding.
+      carry: the state after the window, to be passed with the next window: a tuple with the carry
         of each layer, such as h [B, H] of a GRU or an `LSTMState`.
     """
 
