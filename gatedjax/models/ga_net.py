@@ -196,7 +196,10 @@ class GANet(nn.Module):
     def attend(
         self, encoded: Encoded, gates: Gates, batch: Batch, *, train: bool = False
     ) -> GANetOutput:
-        """Computes the output (eqs. 2, 3 and 9) under gates [B, T], or [S, B, T] of S draws."""
+        """Computes the output (eqs. 2, 3 and 9) under gates [B, T], or [S, B, T] of S draws.
+
+        encoded is the result of `encode` for the batch; train=True adds dropout.
+        """
         config = self.config
         if config.gates.gates_on == "input":
             if gates.hard:

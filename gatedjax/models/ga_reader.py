@@ -247,7 +247,9 @@ class GAReader(nn.Module):
         """Runs the network.
 
         Args:
-          batch: the arrays of documents, queries and candidates that the class lists.
+          batch: "document" int [B, N], "query" int [B, Q], "document_lengths" and "query_lengths"
+            [B], "cloze" int [B], "candidate_mask" bool [B, C], and "occurrence" bool [B, N, C] or
+            "candidate_positions" int [B, C, P].
           train: True runs the network with dropout.
 
         Returns:

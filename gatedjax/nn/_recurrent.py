@@ -314,7 +314,8 @@ class LSTM(_Recurrent):
 class GRU(_Recurrent):
     """Layers of GRU cells: `functional.gru` with parameters.
 
-    Input kernels are Glorot-uniform and recurrent kernels orthogonal per gate.
+    Input kernels are Glorot-uniform and recurrent kernels orthogonal per gate. `carries[l]` is the
+    final state [B, H] of layer l or, if bidirectional, a pair of them (forward, backward).
 
         >>> gru = GRU(features=5, num_layers=2)
         >>> variables = gru.init(jax.random.key(0), jnp.ones((1, 4, 3)))
@@ -368,7 +369,8 @@ class RAU(_Recurrent):
     """Layers of recurrent attention units: `functional.rau` with parameters, in place of a `GRU`.
 
     Input kernels and the kernels of the attention are Glorot-uniform, recurrent kernels orthogonal
-    per block; biases are 0.
+    per block; biases are 0. `carries[l]` is the final carry of layer l or, if bidirectional, a pair
+    of them (forward, backward).
 
         >>> rau, xs = RAU(features=5, attention="concat"), jnp.ones((1, 4, 3))
         >>> (_, outputs), variables = jax.eval_shape(rau.init_with_output, jax.random.key(0), xs)

@@ -81,7 +81,9 @@ class SSANProbe(nn.Module):
         >>> print(output.logits.shape)
         (1, 2)
 
-    Call the network with a batch {"tokens": int [B, N], "lengths": int [B]}, as for `SSANEncoder`.
+    Call the network with a batch {"tokens": int [B, N], "lengths": int [B]}. Training draws from
+    the streams "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by
+    default).
 
     Attributes:
       config: the options of encoder and head.

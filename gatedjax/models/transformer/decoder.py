@@ -82,8 +82,8 @@ class DecoderLayer(nn.Module):
     """Attention to the target so far, attention to the source, and a feed-forward network.
 
     Each sublayer f has a residual connection: x + dropout(f(norm(x))) for "pre" and
-    norm(x + dropout(f(x))) for "post". The sublayers are standard,
-    because the paper selects only in the encoder.
+    norm(x + dropout(f(x))) for "post". The sublayers are standard, because the paper selects only
+    in the encoder.
 
     Attributes:
       num_heads: number of heads of both attentions.
