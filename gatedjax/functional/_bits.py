@@ -123,7 +123,10 @@ def pair_bytes(
         dtype('uint8')
 
     Args:
-      keys, heads, queries, size: as for `pair_uniform`.
+      keys: one key per example (see `example_keys`).
+      heads: M.
+      queries: positions of the queries, below 2**20.
+      size: padded number N of keys; a longer row continues a shorter one.
 
     Returns:
       uint8 in [0, 256).

@@ -178,7 +178,8 @@ def check_not_positive(
 ) -> None:
     """Raises ValueError if a known value at a real position is above 0.
 
-    The other arguments are as for `check_not_negative`.
+    Values broadcast against the mask, which is True at real positions; None means all. Traced
+    values pass. The message contains `name`, the name of the argument, and ends with `hint`.
     """
     bad = _known_and_real(values, mask, lambda numbers: numbers > 0)
     if bad.size:
@@ -201,7 +202,8 @@ def check_lengths(lengths: ArrayLike, size: int) -> None:
 def check_hard(values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = "") -> None:
     """Raises ValueError if a known value at a real position is not 0 or 1.
 
-    The other arguments are as for `check_not_negative`.
+    Values broadcast against the mask, which is True at real positions; None means all. Traced
+    values pass. The message contains `name`, the name of the argument, and ends with `hint`.
     """
     bad = _known_and_real(values, mask, lambda numbers: (numbers != 0) & (numbers != 1))
     if bad.size:
@@ -213,8 +215,8 @@ def _known_and_real(
 ) -> np.ndarray:
     """Returns a vector of the values at real positions for which `which` is True; empty if traced.
 
-    `which` maps the array of all values to booleans of the same shape. The mask is True at real
-    positions; None means all.
+    The values are an array of any shape. `which` maps them to booleans of the same shape. The mask
+    is True at real positions and broadcasts against the values; None means all.
     """
     if not is_known(values, mask):
         return np.zeros(0)

@@ -118,7 +118,8 @@ def run_core(
       core: a module-level function, because the cache of compiled programs uses its identity.
       static: hashable arguments that are known while tracing.
       arguments: trees of arrays.
-      rows, axes: see `on_rows`.
+      rows: arrays that share their leading axes with all results, see `on_rows`.
+      axes: the number of leading axes that are shared.
     """
     run = functools.partial(_run_compiled, core, static)
     return on_rows(run, vary_together(arguments), rows=rows, axes=axes)

@@ -36,7 +36,10 @@ from gatedjax.functional._types import Tree
 
 @exportable
 class GRUWeights(NamedTuple):
-    """Weights of a GRU; kernels multiply from the right, in blocks of H columns: r, z, c.
+    """Weights of a GRU; kernels multiply from the right, in blocks of H columns.
+
+    The blocks are, in this order, the reset gate r, the update gate z and the candidate c. D is the
+    width of the inputs and H that of the hidden state.
 
     Attributes:
       input: W [D, 3H].
@@ -110,8 +113,8 @@ def gru_gates(
 ) -> tuple[Array, Array]:
     """Returns the update gate z and the candidate c of `gru_step`, each [B, H].
 
-    fed [B, H] is m h, the hidden state after recurrent dropout; x is [B, D]. Shapes are not
-    checked.
+    fed [B, H] is m h, the hidden state after recurrent dropout; x is [B, D]. reset_after and
+    gradient_clip are the options of `gru_step`. Shapes are not checked.
     """
 
     def clip(sums: Array) -> Array:
@@ -207,7 +210,13 @@ def gru(
 
 
 class _Kind(NamedTuple):
-    """The options `reverse`, `reset_after` and `gradient_clip` of `gru`, known while tracing."""
+    """The options of `gru` that are known while tracing.
+
+    Attributes:
+      reverse: True runs from the last step to the first.
+      reset_after: True applies the reset gate after the recurrent product.
+      gradient_clip: bound of the gradients of the sums inside r, z and c; None does not clip.
+    """
 
     reverse: bool
     reset_after: bool
@@ -238,7 +247,8 @@ def _forward(
     """Runs the scan of `gru` and stores the arrays that its backward pass needs.
 
     xs is [B, T, D]; mask [B, T] is True at real steps, or None; initial is the carry [B, H];
-    dropout [B, H] is the mask m of recurrent dropout, or None.
+    dropout [B, H] is the mask m of recurrent dropout, or None; begins are the steps that start with
+    a new carry. form is the layout of the loop, and kind has the options of `gru`.
 
     Returns:
       ((final, outputs), (states, saved)): the final carry [B, H]; the outputs [B, T, H], 0 at
@@ -310,7 +320,7 @@ def _loop_back(
 
     Args:
       form: the layout of the loop.
-      kind: the options of the scan.
+      kind: the options `reverse`, `reset_after` and `gradient_clip` of `gru`.
       residuals: (arguments, saved): the arguments of `_forward` after `kind`, and its saved arrays.
       cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H].
       recurrent: U [H, 3H] in the dtype of the products.

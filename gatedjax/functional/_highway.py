@@ -44,12 +44,14 @@ def highway_mix(
 
 @exportable
 class GatedStackWeights(NamedTuple):
-    """Weights of the layers 1 .. L-1 of `gated_stack`; blocks T (gate), f (candidate).
+    """Weights of the layers 1 .. L-1 of `gated_stack`.
+
+    The blocks of D columns are the gate T and the candidate f.
 
     Attributes:
-      input: kernels that multiply s_l [L-1, D, 2D].
-      recurrent: kernels that multiply y_{l-1} in f [L-1, D, D].
-      bias: [L-1, 2D].
+      input: kernels of both blocks that multiply the selection vector s_l [L-1, D, 2D].
+      recurrent: kernels of f that multiply the state y_{l-1} of the layer below [L-1, D, D].
+      bias: biases of both blocks [L-1, 2D].
     """
 
     input: Array
@@ -59,11 +61,13 @@ class GatedStackWeights(NamedTuple):
 
 @exportable
 class HighwayWeights(NamedTuple):
-    """Weights of highway layers; blocks T (gate), f (candidate).
+    """Weights of L highway layers.
+
+    The blocks of D columns are the gate T and the candidate f.
 
     Attributes:
-      recurrent: kernels that multiply y_{l-1} [L, D, 2D].
-      bias: [L, 2D].
+      recurrent: kernels that multiply the state y_{l-1} of the layer below [L, D, 2D].
+      bias: biases of both blocks [L, 2D].
     """
 
     recurrent: Array

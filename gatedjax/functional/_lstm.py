@@ -33,7 +33,10 @@ from gatedjax.functional._types import Carry, Tree
 
 @exportable
 class LSTMWeights(NamedTuple):
-    """Weights of an LSTM; kernels multiply from the right, in blocks of H columns: i, f, g, o.
+    """Weights of an LSTM; kernels multiply from the right, in blocks of H columns.
+
+    The blocks are, in this order, the input gate i, the forget gate f, the candidate g and the
+    output gate o. D is the width of the inputs and H that of the hidden state.
 
     Attributes:
       input: W [D, 4H].
@@ -51,8 +54,8 @@ class LSTMState(NamedTuple):
     """The carry of an LSTM.
 
     Attributes:
-      hidden: h [B, H].
-      cell: c [B, H].
+      hidden: the hidden state h [B, H], which is also the output of a step.
+      cell: the cell state c [B, H].
     """
 
     hidden: Float[Array, "B H"]
@@ -196,7 +199,8 @@ def _forward(
     """Runs the scan of `lstm` and stores the arrays that its backward pass needs.
 
     xs is [B, T, D]; mask [B, T] is True at real steps, or None; initial has arrays [B, H]; dropout
-    [B, H] is the mask m of recurrent dropout, or None.
+    [B, H] is the mask m of recurrent dropout, or None; begins are the steps that start with a new
+    carry. form is the layout of the loop, and reverse is True from the last step to the first.
 
     Returns:
       ((final, outputs), (states, saved)): the final `LSTMState`; the outputs [B, T, H], 0 at

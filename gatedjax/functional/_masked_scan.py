@@ -106,9 +106,10 @@ def scan_steps(
 ) -> tuple[Carry, Tree]:
     """Runs `masked_scan` without checks of its inputs; its outputs at padding are not set to 0.
 
-    step, initial, xs and reverse are as for `masked_scan`; mask is bool [B, T] or None for all
-    steps, and begins are the steps with a new carry. Returns the final carry and the outputs of all
-    steps [B, T, ...].
+    step maps (carry [B, ...], x [B, ...]) to (carry, output [B, ...]), initial is a tree of arrays
+    [B, ...], and xs is a tree of arrays [B, T, ...]. mask is bool [B, T] or None for all steps,
+    begins are the steps with a new carry, and reverse is True from the last step to the first.
+    Returns the final carry and the outputs of all steps [B, T, ...].
     """
 
     def body(carry: Carry, inputs: Tree) -> tuple[Carry, Tree]:

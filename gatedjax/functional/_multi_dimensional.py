@@ -36,6 +36,9 @@ def multi_dimensional_values(
 ) -> Float[Array, "*B Q D"]:
     """Sums values with separate weights per feature: o_id = sum_j W_ijd v_jd.
 
+    The weights W have an axis D of features in the place of heads, as in the scores of
+    `multi_dimensional_scores`; the value v has a vector per key j.
+
     Returns:
       o in the dtype of value, summed in float32 or wider.
     """

@@ -96,10 +96,11 @@ class AttentionCache(NamedTuple):
     """Keys and values of the tokens so far, with room for T tokens.
 
     Attributes:
-      key, value: keys and values of each head; entries from `position` on are unused.
-      mask: True at real tokens, False at unused entries.
-      position: the number of tokens so far, padding included.
-      selector_key: keys of the selector; None without a selector.
+      key, value: keys and values of each of M heads [B, M, T, H]; entries from `position` on are
+        unused.
+      mask: bool [B, T], True at real tokens, False at unused entries.
+      position: int scalar, the number of tokens so far, padding included.
+      selector_key: keys of the selector, with the axes of key; None without a selector.
     """
 
     key: Float[Array, "B M T H"]

@@ -102,10 +102,12 @@ def pointer_sum_indexed(
         0 .. N-1, such as -1, are padding.
       document_mask: True at real tokens; None means all.
       candidate_mask: True at real candidates; None means all.
-      aggregation: see `pointer_sum`.
+      aggregation: "paper" divides the scores of the candidates by their sum, "code" by the
+        attention of all tokens that belong to any candidate (see `pointer_sum`).
 
     Returns:
-      log Pr(c), as `pointer_sum` returns it.
+      log Pr(c) in float32 or wider. A candidate that is masked or does not occur has -inf and a
+      zero gradient.
 
     Memory: [*B, K, P] floats, twice with gradients.
     """

@@ -134,14 +134,14 @@ def rau_attention(
         (2, 5, 4)
 
     Args:
-      weights: the parameters, as for `rau`.
+      weights: the parameters, of the class that the attention needs (see `rau_step`).
       xs: inputs.
       mask: True at real steps; None means all.
       lengths: instead of mask, the number of real steps of each row (see `length_mask`).
-      resets: True at the first step of each segment of a row, as for `rau`.
+      resets: True at the first step of each segment of a row; None means one segment.
       attention: the form of the attention, see `rau_step`.
-      rescale: as for `rau`; the weights are returned with mean 1 then.
-      reset_after: as for `rau`.
+      rescale: give the attention weights mean 1; they are returned with this mean.
+      reset_after: apply the reset gate after the recurrent product, see `gru_step`.
 
     Returns:
       The weights in float32 (float64 for float64 inputs), 0 where the mask is False: [B, T, H];
@@ -184,8 +184,10 @@ def _plain(
 ) -> tuple[Tree, Array]:
     """Runs `rau` as a scan of the step, where there is no custom derivative.
 
-    The arguments are as for `_forward`, for any form of attention. Returns the final carry and
-    the outputs [B, T, H], 0 at padding; JAX differentiates the scan.
+    The attention may have any form. xs is [B, T, D]; mask [B, T] is True at real steps, or None;
+    initial is the carry before the first step; dropout [B, H] is the mask m of recurrent dropout,
+    or None; begins are the steps that start with a new carry. Returns the final carry and the
+    outputs [B, T, H], 0 at padding; JAX differentiates the scan.
     """
 
     def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
@@ -206,7 +208,8 @@ def _plain(
 def _split_blocks(blocks: Array, size: int) -> tuple[Array, Array]:
     """Splits the blocks r, z, c, a, u [..., 5H] into (r, z, a, u) [..., 4H] and c [..., H].
 
-    size is H. The blocks are those of `RAUWeights`.
+    size is H. The blocks are those of `RAUWeights`: reset gate, update gate, candidate, attention
+    logits and values.
     """
     early = jnp.concatenate([blocks[..., : 2 * size], blocks[..., 3 * size :]], axis=-1)
     return early, blocks[..., 2 * size : 3 * size]
@@ -336,7 +339,9 @@ def _loop_back(
     """Runs the steps of `rau` backwards.
 
     Args:
-      form, reverse, options: the options of the scan.
+      form: the layout of the loop.
+      reverse: True if the scan runs from the last step to the first.
+      options: the attention, rescale and reset_after of `rau_step`.
       residuals: (arguments, saved): the arguments of `_forward` after `options`, and its saved
         arrays.
       cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H].

@@ -30,14 +30,14 @@ RAUAttention = Literal[
 class RAUWeights(NamedTuple):
     """Weights for the attention forms feature_proj, sigmoid and additive_relu.
 
-    Kernels multiply from the right, in blocks of H columns: r, z, c, a, u. In all weights of the
-    RAU recurrent_bias (None means zeros) is used with reset_after only.
+    Kernels multiply from the right, in blocks of H columns: reset gate r, update gate z, candidate
+    c, attention logits a and values u. D is the width of the inputs, H that of the hidden state.
 
     Attributes:
-      input: [D, 5H].
-      recurrent: [H, 5H].
-      bias: [5H].
-      recurrent_bias: [H].
+      input: kernels that multiply the input x [D, 5H].
+      recurrent: kernels that multiply the hidden state h [H, 5H].
+      bias: biases of the blocks [5H].
+      recurrent_bias: a second bias of c [H], used with reset_after only; None means zeros.
     """
 
     input: Float[Array, "D 5H"]
@@ -48,16 +48,18 @@ class RAUWeights(NamedTuple):
 
 @exportable
 class RAUHiddenWeights(NamedTuple):
-    """Weights with attention logits from a tanh layer of width K; blocks r, z, c, u.
+    """Weights with attention logits from a tanh layer of width K.
 
+    The blocks of H columns are r, z, c and u (reset gate, update gate, candidate, values).
     S = H for the attention forms of `RAUWeights`. S = 1 for time_causal, where score_bias cancels
     and may be None (zeros).
 
     Attributes:
-      input, recurrent, bias: weights of x, weights of h and biases of the blocks.
-      hidden, hidden_bias: W_h and b_h of the tanh layer, which reads [x, h].
-      score, score_bias: W_a and b_a, from the tanh layer to the logits.
-      recurrent_bias: as in `RAUWeights`.
+      input, recurrent, bias: weights of x [D, 4H], weights of h [H, 4H] and biases [4H] of the
+        blocks.
+      hidden, hidden_bias: W_h [D + H, K] and b_h [K] of the tanh layer, which reads [x, h].
+      score, score_bias: W_a [K, S] and b_a [S], from the tanh layer to the logits.
+      recurrent_bias: a second bias of c [H], used with reset_after only; None means zeros.
     """
 
     input: Float[Array, "D 4H"]
@@ -72,13 +74,16 @@ class RAUHiddenWeights(NamedTuple):
 
 @exportable
 class RAUConcatWeights(NamedTuple):
-    """Weights for the attention form concat, with logits over [x, h]; blocks r, z, c.
+    """Weights for the attention form concat, with logits over the D + H entries of [x, h].
+
+    The blocks of H columns are r, z and c (reset gate, update gate, candidate).
 
     Attributes:
-      input, recurrent, bias: weights of x, weights of h and biases of the blocks.
-      score, score_bias: W_a and b_a, from [x, h] to the logits.
-      value, value_bias: W_u and b_u, from the weighted [x, h] to the H features.
-      recurrent_bias: as in `RAUWeights`.
+      input, recurrent, bias: weights of x [D, 3H], weights of h [H, 3H] and biases [3H] of the
+        blocks.
+      score, score_bias: W_a [D + H, D + H] and b_a [D + H], from [x, h] to the logits.
+      value, value_bias: W_u [D + H, H] and b_u [H], from the weighted [x, h] to the H features.
+      recurrent_bias: a second bias of c [H], used with reset_after only; None means zeros.
     """
 
     input: Float[Array, "D 3H"]
@@ -93,13 +98,17 @@ class RAUConcatWeights(NamedTuple):
 
 @exportable
 class RAUMatrixWeights(NamedTuple):
-    """Weights for the attention form matrix, with logits over [x, h] per unit; blocks r, z, c.
+    """Weights for the attention form matrix, with logits over [x, h] for each of the H features.
+
+    The blocks of H columns are r, z and c (reset gate, update gate, candidate).
 
     Attributes:
-      input, recurrent, bias: weights of x, weights of h and biases of the blocks.
-      affinity: the part of the logits that depends on the unit.
-      score, score_bias: W_a and b_a, from [x, h] to the part that all units share.
-      recurrent_bias: as in `RAUWeights`.
+      input, recurrent, bias: weights of x [D, 3H], weights of h [H, 3H] and biases [3H] of the
+        blocks.
+      affinity: the part of the logits that depends on the feature [H, D + H].
+      score, score_bias: W_a [D + H, D + H] and b_a [D + H], from [x, h] to the part of the logits
+        that all features share.
+      recurrent_bias: a second bias of c [H], used with reset_after only; None means zeros.
     """
 
     input: Float[Array, "D 3H"]
@@ -143,7 +152,13 @@ def initial_state(attention: str, rows: int, size: int, dtype: Dtype) -> Tree:
 
 
 class RAUOptions(NamedTuple):
-    """The options `attention`, `rescale` and `reset_after` of `rau_step`, known while tracing."""
+    """The options of `rau_step` that are known while tracing.
+
+    Attributes:
+      attention: the form of the attention, such as "feature_proj".
+      rescale: True gives the attention weights mean 1.
+      reset_after: True applies the reset gate after the recurrent product.
+    """
 
     attention: RAUAttention
     rescale: bool
@@ -221,7 +236,8 @@ def advance(
 ) -> Tree:
     """Returns the next carry, as `rau_step` does, without checks.
 
-    carry is h [B, H] or a `RAUTimeState`, x is [B, D], and dropout is the mask m [B, H] or None.
+    options and weights fit each other, carry is h [B, H] or a `RAUTimeState`, x is [B, D], and
+    dropout is the mask m [B, H] or None.
     """
     return advance_and_attend(options, weights, carry, x, dropout)[0]
 
@@ -231,7 +247,8 @@ def advance_and_attend(
 ) -> tuple[Tree, Array]:
     """Returns the next carry, and the attention weights p of the step, without checks.
 
-    The arguments are as for `advance`. p is [B, H] for feature_proj, sigmoid and additive_relu,
+    carry is h [B, H] or a `RAUTimeState`, x is [B, D], and dropout is the mask m of recurrent
+    dropout [B, H] or None. p is [B, H] for feature_proj, sigmoid and additive_relu,
     [B, D + H] for concat, [B, H, D + H] for matrix and [B, 1] for time_causal.
     """
     timed = isinstance(carry, RAUTimeState)

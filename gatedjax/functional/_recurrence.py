@@ -101,12 +101,13 @@ class Form(NamedTuple):
 
 
 class Restarts(NamedTuple):
-    """The steps that start a segment with a new carry.
+    """The steps at which a recurrence starts a segment of a row with a new carry.
 
     Attributes:
-      goes_on: False at the real steps that start with `carry`, True at steps that continue from the
-        state after the previous step; None means that all steps continue.
-      carry: the carry at the start of a segment; its leaves are None if all steps continue.
+      goes_on: bool [B, T], False at the real steps that start with `carry`, True at steps that
+        continue from the state after the previous step; None means that all steps continue.
+      carry: the carry at the start of a segment: an array [B, H], or a tree of arrays [B, ...] such
+        as an `LSTMState`. Its leaves are None if all steps continue.
     """
 
     goes_on: Array | None
@@ -136,14 +137,15 @@ def form_for(
     reset_before: bool = False,
     reset_after_gradient: bool = False,
 ) -> Form:
-    """Returns the form of the fast scans for B, H and a backend (default: the one JAX runs on).
+    """Returns the layout of the fast scans for a batch, a hidden width and a backend.
 
     Args:
-      batch: B.
-      hidden: H.
-      backend: the name of a JAX backend.
-      reset_before: for a GRU that resets before the product, which needs two products of [x, h].
-      reset_after_gradient: for the gradients of a GRU that resets after the product.
+      batch: B, the rows of the batch.
+      hidden: H, the hidden width.
+      backend: the name of a JAX backend, such as "cpu"; None means the default backend of JAX.
+      reset_before: True for a GRU that resets before the product, which needs two products of
+        [x, h].
+      reset_after_gradient: True for the gradients of a GRU that resets after the product.
     """
     if (backend or jax.default_backend()) != "cpu":
         return _OTHER
@@ -373,7 +375,8 @@ def state_before(
     """Returns the state [T, B, H] before each step, from the states [T, B, H] after each step.
 
     initial is the carry [B, H] before the first step, and reverse is True if the last step comes
-    first. goes_on [B, T] and fresh [B, H] are the fields of `Restarts`, or None.
+    first. goes_on [B, T] is False at the steps that start with the carry fresh [B, H]; both are
+    None for rows without restarts.
     """
     before = shift_states(states, initial, reverse)
     if goes_on is None or fresh is None:
@@ -402,11 +405,12 @@ def matmul_t(a: Array, b: Array, dtype: Dtype) -> Array:
 class GateSums:
     """The sums x W + s U + b inside a loop, with access to early and late columns separately.
 
-    Columns before `cut` are early, the others are late. They are cut in the constructor, because
-    slices inside the loop would copy the weights at each step.
+    x are the inputs and s is the state of a step; a column is a feature of the sums. Columns before
+    `cut` are early, the others are late. They are cut in the constructor, because slices inside the
+    loop would copy the weights at each step.
 
     Args:
-      form: the layout.
+      form: the layout of the loop.
       kernel, recurrent: W [D, N] and U [H, N], in the dtype of the products.
       bias: b [N], in the dtype of the sums.
       cut: the number of early columns; None means all.

@@ -54,7 +54,8 @@ def _selected_scores(scores: Array, gates: Array) -> Array:
 def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Array, Array]:
     """Returns weights [..., N], and their derivative by the gate of the same key at a constant sum.
 
-    scores, gates, cap and eps are as for `_hard_weights`. The derivative, too, is [..., N].
+    scores (-inf at padding) and gates (0 or 1) are [..., N], cap bounds the exponents of the
+    derivative, and eps is added to the sum of the exponentials. The derivative, too, is [..., N].
     """
     among = jnp.max(_selected_scores(scores, gates), axis=-1, keepdims=True)
     any_key = jnp.max(scores, axis=-1, keepdims=True)
@@ -232,7 +233,12 @@ def selective_attention(
       pair_mask: True where a query may see a key, with or without the axis of heads (an axis may
         be 1). Unlike padding, keys that may not be seen must be finite.
       causal: exclude keys after the query; requires as many queries as keys.
-      hard, empty, cap, eps, renormalise: see `selective_weights`.
+      hard: True for gates in {0, 1} with a straight-through gradient; False for gates in [0, 1].
+      empty: the rule for a query without selected keys. It attends to no key ("zero"), to the key
+        at its own position ("self") or to all keys ("all").
+      cap: bounds the gradient of unselected keys by exp(cap), with `hard` only.
+      eps: a constant that is added to the sum in the denominator, with `hard` only.
+      renormalise: False multiplies softmax(e) by the gates, without a second normalisation.
 
     Returns:
       (output, weights): o in the dtype of value, W in float32 or wider. A query without allowed or
@@ -270,13 +276,17 @@ def relaxed_selective_attention(
         [0.5  0.25 0.25]
 
     Args:
-      query, key, value, mask, pair_mask, causal: as in `selective_attention`.
+      query, key, value: arrays with an optional axis of heads at axis -3.
       log_gates: log A <= 0 (see `log_gumbel_sigmoid`); an axis may be 1 to broadcast. Gates
         themselves are for `selective_attention`; under `jit` see `relaxed_gated_softmax`.
+      mask: True at real keys, with or without the axis of heads; None means all.
+      pair_mask: True where a query may see a key, with or without the axis of heads (an axis may
+        be 1). Keys that may not be seen must be finite.
+      causal: exclude keys after the query; requires as many queries as keys.
 
     Returns:
-      (output, weights) as in `selective_attention`; however small the gates of a query are, its
-      weights sum to 1.
+      (output, weights): o in the dtype of value, W in float32 or wider. However small the gates of
+      a query are, its weights sum to 1.
 
     Raises:
       ValueError: also if a logarithm that is known is positive.

@@ -45,7 +45,7 @@ def uniform_sigmoid(
     Args:
       logits: a, the log-odds that a gate is open, in nats.
       uniform: u in (0, 1), of the same shape.
-      temperature: tau > 0; for a traced tau of 0 or less see `gumbel_sigmoid`.
+      temperature: tau > 0. A traced tau of 0 or less returns the hard draw, without a gradient.
       straight_through: return the hard draw [r < 1], with the gradient of the soft gate.
 
     Returns:
@@ -102,9 +102,9 @@ class SelectionStatistics(NamedTuple):
     """Statistics of a selection over the real pairs of each example and head.
 
     Attributes:
-      rate: share of the pairs that are selected.
-      empty: share of the queries without selected keys.
-      selected: mean number of selected keys per query.
+      rate: share of the pairs of a query and a key that are selected [B, M].
+      empty: share of the queries without selected keys [B, M].
+      selected: mean number of selected keys per query [B, M].
     """
 
     rate: Array
@@ -182,7 +182,7 @@ def selection_entropy(
       logits: a, log-odds of a selection; infinite for a certain selection. Values at pairs that do
         not count, NaN included, have no effect.
       mask: True at real keys.
-      pair_mask: as for `selection_counts`.
+      pair_mask: True at pairs that count, [B, Q, N] or with an axis of heads; an axis may be 1.
 
     Returns:
       The entropy in nats, in float32 or wider.
@@ -210,10 +210,11 @@ def selection_log_prob(
         [[[0.25]]]
 
     Args:
-      logits: a, as for `selection_entropy`.
+      logits: a, log-odds of a selection; infinite for a certain selection. Values at pairs that do
+        not count, NaN included, have no effect.
       gates: A in {0, 1}; they get no gradient.
       mask: True at real keys.
-      pair_mask: as for `selection_counts`.
+      pair_mask: True at pairs that count, [B, Q, N] or with an axis of heads; an axis may be 1.
 
     Returns:
       The log-probability in nats, in float32 or wider.
@@ -241,7 +242,9 @@ def mean_over_pairs(
 
     Args:
       sums: sums over keys, per head and query.
-      mask, num_keys: as for `selection_statistics`.
+      mask: True at real queries; None means all.
+      num_keys: the number of keys that each query could select (the axis of heads may be 1). None
+        requires as many queries as keys and means the real positions of the mask.
 
     Returns:
       The mean of each example, in float32 or wider; 0 for an example without pairs.
@@ -271,8 +274,8 @@ def _sum_over_keys(values: Array, mask: Array | None, pair_mask: Array | None) -
 def _zero_elsewhere(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:
     """Returns values [B, M, Q, N] with 0 at pairs of a query and a key that do not count.
 
-    mask [B, N] is True at real keys, and pair_mask, see `selection_counts`, at pairs that count;
-    None means all.
+    mask [B, N] is True at real keys, and pair_mask, [B, Q, N] or with an axis of heads, at pairs
+    that count; None means all.
     """
     check_that(values.ndim == 4, "expected one value per pair [B, M, Q, N]", values)
     check_key_mask(mask, (values.shape[0], values.shape[-1]))

@@ -84,6 +84,7 @@ class Relax:
         gradient = (f(b) - c(z')) (b - p) + d/da c(z) - d/da c(z')
         z = a + L,  b = [z > 0],  z' drawn given b
 
+    f is the loss, a are the logits [n], L is logistic noise, p = sigmoid(a), and c is the critic.
     The estimate is unbiased for any differentiable c. It evaluates the loss once, without its
     derivative, and c twice. The gradient is differentiable with respect to the parameters that c
     closes over: train them on the mean square of the gradient, which has the same derivative as the
@@ -119,7 +120,8 @@ class Relax:
     ) -> Float[Array, ""]:
         """Returns the loss f(b) of a draw, with the estimate as its gradient by the logits.
 
-        The arguments are as for `Estimator.surrogate`, with two rows of noise.
+        objective is the loss f as a function of the gates, logits are [n], float32 or wider, and
+        noise is logistic noise [2, n].
         """
         return _estimate(objective, _make_finite(self.critic), logits, noise)
 
@@ -128,9 +130,10 @@ class Relax:
 class Rebar:
     """REINFORCE with the relaxed loss as control variate.
 
-    The gradient is that of `Relax` with c(z) = eta f(sigmoid(z / tau)). The estimate is unbiased
-    for any eta and tau. It evaluates the loss three times and needs f' at soft gates. The gradient
-    is differentiable with respect to eta and tau, which may be traced.
+    The gradient is that of `Relax` with c(z) = eta f(sigmoid(z / tau)), for the loss f, its
+    derivative f' and perturbed logits z [n]. The estimate is unbiased for any eta and tau. It
+    evaluates the loss three times and needs f' at soft gates. The gradient is differentiable with
+    respect to eta and tau, which may be traced.
 
         >>> rebar = Rebar(tau=0.5, eta=1.0)
         >>> rebar.unbiased, rebar.needs_gradient, rebar.evaluations(3)
@@ -162,7 +165,8 @@ class Rebar:
     ) -> Float[Array, ""]:
         """Returns the loss f(b) of a draw, with the estimate as its gradient by the logits.
 
-        The arguments are as for `Estimator.surrogate`, with two rows of noise.
+        objective is the loss f as a function of the gates, logits are [n], float32 or wider, and
+        noise is logistic noise [2, n].
         """
 
         def critic(perturbed):

@@ -31,15 +31,15 @@ class Truth(NamedTuple):
     """Exact properties of a loss f over gates b_i ~ Bernoulli(sigmoid(a_i)).
 
     Attributes:
-      expectation: E f(b).
-      variance: the variance of f(b).
-      gradient: the gradient of E f(b) with respect to the logits; 0 at masked gates.
-      effects: E[f(b) | b_i = 1] - E[f(b) | b_i = 0]; 0 at masked gates.
-      best: the pattern of the smallest loss, in the dtype of the logits. Among equal losses it has
-        the smallest code, in which gate 0 is the lowest bit.
-      modes: the loss of each gate mode: "sample" (the expectation), "threshold" ([a > 0], the
-        likeliest pattern), "best", "expected" (mean field: gates sigmoid(a)) and, with a key,
-        "relaxed". All but "relaxed" are exact.
+      expectation: E f(b), a scalar.
+      variance: the variance of f(b), a scalar.
+      gradient: the gradient [n] of E f(b) with respect to the logits; 0 at masked gates.
+      effects: E[f(b) | b_i = 1] - E[f(b) | b_i = 0] for each gate i [n]; 0 at masked gates.
+      best: the pattern [n] of the smallest loss, in the dtype of the logits. Among equal losses it
+        has the smallest code, in which gate 0 is the lowest bit.
+      modes: the loss, a scalar, of each gate mode: "sample" (the expectation), "threshold"
+        ([a > 0], the likeliest pattern), "best", "expected" (mean field: gates sigmoid(a)) and,
+        with a key, "relaxed". All but "relaxed" are exact.
     """
 
     expectation: Float[Array, ""]
@@ -78,8 +78,9 @@ def _compute_truth(
 ) -> _CheckedTruth:
     """Computes the `Truth`, and the code of a pattern with a loss that is not finite.
 
-    loss, logits, args, key, temperature and draws are as for `enumerate`; the mask is an array,
-    `bits` is the number of gates that are enumerated, and `chunks` is a power of 2.
+    loss(gates, *args) is a scalar, logits are [n], and mask [n] is True at real gates. key,
+    temperature and draws belong to the mode "relaxed", which a key of None leaves out. `bits` is
+    the number of gates that are enumerated, and `chunks`, a power of 2, the number of parts.
     """
     objective = Objective(loss, args, logits.dtype)
     wide = jnp.where(mask, logits, -jnp.inf).astype(wide_dtype(logits))
@@ -199,8 +200,9 @@ def _refuse(
 ) -> None:
     """Raises ValueError with the pattern of a code and its loss, which is not finite.
 
-    loss, logits, mask and args are as for `enumerate`. code is an integer in [0, 2^bits) whose
-    bit r is the r-th real gate, and bits is the number of gates that are enumerated.
+    loss(gates, *args) is the loss, logits are [n], and mask [n] is True at real gates. code is an
+    integer in [0, 2^bits) whose bit r is the r-th real gate, and bits is the number of gates that
+    are enumerated.
     """
     gates = decode_pattern(jnp.int32(code), assign_bits(jnp.asarray(mask), bits))
     value = Objective(loss, args, jnp.result_type(logits))(gates)
@@ -216,9 +218,10 @@ class Enumerate:
 
         gradient = d/da sum_b P(b) f(b)
 
-    The estimate is unbiased and has variance 0. It evaluates the loss 2^n times, without its
-    derivative; n includes masked gates. The gradients of the other arguments of the loss are exact,
-    too.
+    The sum runs over the patterns b of n gates, P(b) is their probability under the logits a, and f
+    is the loss. The estimate is unbiased and has variance 0. It evaluates the loss 2^n times,
+    without its derivative; n includes masked gates. The gradients of the other arguments of the
+    loss are exact, too.
 
         >>> from gatedjax.gates import expectation
         >>> expected = expectation(lambda gates: gates[0] + 2 * gates[1], Enumerate())
@@ -226,7 +229,8 @@ class Enumerate:
         [0.25 0.5 ]
 
     Attributes:
-      chunks: the number of equal parts in which the patterns are evaluated, as in `enumerate`.
+      chunks: the number of equal parts in which the patterns are evaluated, one after the other;
+        None means parts of at most 4096 patterns.
 
     Reference: the definition of the expectation.
     """
@@ -245,7 +249,8 @@ class Enumerate:
     ) -> Float[Array, ""]:
         """Returns the expected loss E f(b), with its exact gradient.
 
-        The arguments are as for `Estimator.surrogate`; the noise has no rows and is not used.
+        objective is the loss f as a function of the gates, and logits are [n]; the noise has no
+        rows and is not used.
         """
         bits = logits.shape[0]
         check_known(bits)

@@ -78,13 +78,18 @@ class Pathwise(Estimator, Protocol):
     """An estimator that evaluates the loss once and differentiates it through the gates.
 
     A subclass defines `gates`, which takes arrays of any shape. The other members have defaults.
-    `hard` is True if the gates are 0 or 1.
 
         >>> class Flat(Pathwise):
         ...     def gates(self, logits, noise):
         ...         return jax.nn.sigmoid(logits / 2)
         >>> print(Flat().gates(jnp.zeros(2), jnp.zeros(2)), Flat().evaluations(2))
         [0.5 0.5] 1
+
+    Attributes:
+      unbiased: True if the mean of the estimates is the gradient; False by default.
+      needs_gradient: True, because the loss is differentiated with respect to the gates.
+      rows: the number of rows of logistic noise, 1 by default.
+      hard: True if the gates are 0 or 1; False by default.
     """
 
     unbiased: ClassVar[bool] = False
@@ -106,7 +111,8 @@ class Pathwise(Estimator, Protocol):
     def surrogate(self, objective: Objective, logits: PerGate, noise: Noise) -> Float[Array, ""]:
         """Returns the loss at the gates, a scalar that JAX differentiates through the gates.
 
-        The arguments are as for `Estimator.surrogate`.
+        objective is the loss as a function of the gates, logits are [n], and noise is logistic
+        noise [rows, n].
         """
         return objective(self.gates(logits, noise[0] if self.rows else noise))
 
@@ -116,9 +122,8 @@ class ByValues(Estimator, Protocol):
     """An estimator that takes values of the loss at patterns computed from logits and noise.
 
     A subclass defines `gradient`, and `patterns` unless the patterns are independent draws. The
-    value of the estimate is the mean loss of the first `live` patterns; None means all patterns.
-    The other patterns are evaluated without derivatives with respect to the other arguments of the
-    loss.
+    value of the estimate is the mean loss of the first `live` patterns. The other patterns are
+    evaluated without derivatives with respect to the other arguments of the loss.
 
         >>> class Score(ByValues):
         ...     def gradient(self, logits, noise, patterns, values):
@@ -126,6 +131,12 @@ class ByValues(Estimator, Protocol):
         >>> patterns = Score().patterns(jnp.zeros(2), jnp.array([[1.0, -1.0]]))
         >>> print(patterns, Score().gradient(jnp.zeros(2), None, patterns, jnp.array([3.0])))
         [[1. 0.]] [ 1.5 -1.5]
+
+    Attributes:
+      unbiased: True (the default) if the mean of the estimates is the gradient.
+      needs_gradient: False, because the loss is not differentiated with respect to the gates.
+      rows: the number of rows of logistic noise, 1 by default.
+      live: the number of patterns that give the value; None (the default) means all.
     """
 
     unbiased: ClassVar[bool] = True
@@ -160,7 +171,8 @@ class ByValues(Estimator, Protocol):
     def surrogate(self, objective: Objective, logits: PerGate, noise: Noise) -> Float[Array, ""]:
         """Returns the mean loss of the first `live` patterns, with `gradient` as its derivative.
 
-        The arguments are as for `Estimator.surrogate`.
+        objective is the loss as a function of the gates, logits are [n], and noise is logistic
+        noise [rows, n].
         """
         patterns = self.patterns(logits, noise)
         first = patterns[: self.live]

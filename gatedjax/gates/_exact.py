@@ -27,10 +27,11 @@ class BitLayout(NamedTuple):
     """The correspondence between the bits of a code and the gates.
 
     Attributes:
-      real: True at real gates.
-      rank: the bit of each gate.
-      position: the gate of each bit; a bit beyond the last real gate has gate 0.
-      used: True at bits that have a gate.
+      real: bool [n], True at real gates.
+      rank: int [n], the number of the bit of each gate.
+      position: int [bits], the index of the gate of each bit; a bit beyond the last real gate has
+        gate 0.
+      used: bool [bits], True at bits that have a gate.
     """
 
     real: Bool[Array, " n"]

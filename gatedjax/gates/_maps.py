@@ -84,12 +84,12 @@ def entmax15(
         [0.5 0.5 0. ]
 
     Args:
-      scores: z, as for `sparsemax`.
-      mask: True at real positions, as for `sparsemax`.
+      scores: z; -inf closes its position, and a NaN at a real position makes its row NaN.
+      mask: True at real positions, same rank as scores (axes may be 1); None means all.
       axis: the axis that is normalised.
 
     Returns:
-      Weights that sum to 1, like those of `sparsemax`.
+      Weights in the dtype of scores that sum to 1; 0 in a row without a real position.
 
     Reference: Peters et al. 2019, section 3.2 and proposition 2.
     Deviation: tau by Newton steps on the norm of [z / 2 - tau]_+, instead of sorting.
@@ -115,16 +115,16 @@ def entmax(
         [0.5 0.5 0. ]
 
     Args:
-      scores: z, as for `sparsemax`.
+      scores: z; -inf closes its position, and a NaN at a real position makes its row NaN.
       alpha: at least 1; a number, or an array like scores with size 1 along axis (axes of size 1
         broadcast). It has a gradient. A traced alpha below 1 counts as 1, with a zero gradient.
-      mask: True at real positions, as for `sparsemax`.
+      mask: True at real positions, same rank as scores (axes may be 1); None means all.
       axis: the axis that is normalised.
 
     Returns:
-      Weights that sum to 1, like those of `sparsemax`. Above alpha = 2 the slope at the edge of the
-      support is not bounded: near that edge a rounding error e of a score causes an error
-      e^(1 / (alpha - 1)) of a gate.
+      Weights in the dtype of scores that sum to 1; 0 in a row without a real position. Above
+      alpha = 2 the slope at the edge of the support is not bounded: near that edge a rounding error
+      e of a score causes an error e^(1 / (alpha - 1)) of a gate.
 
     Raises:
       ValueError: if alpha is below 1 or not finite and its value is known while tracing.
@@ -163,12 +163,12 @@ def budget(
         [0.75 0.25 0.  ]
 
     Args:
-      scores: z, as for `sparsemax`. Values beyond a quarter of the largest number of the dtype
+      scores: z; -inf closes a position. Values beyond a quarter of the largest number of the dtype
         (8.5e37 in float32), +inf included, are clipped to it; a real NaN makes its row NaN.
       k: in [0, n], not necessarily whole; a number, or an array like scores with size 1 along axis
         (axes of size 1 broadcast). A row with fewer real positions opens them all. A traced k
         outside [0, n] is clipped.
-      mask: True at real positions, as for `sparsemax`.
+      mask: True at real positions, same rank as scores (axes may be 1); None means all.
       axis: the axis that sums to k.
 
     Returns:
@@ -210,9 +210,9 @@ def soft_top_k(
         True 2.0
 
     Args:
-      scores: z, as for `budget`.
-      k: as for `budget`.
-      mask: True at real positions, as for `sparsemax`.
+      scores: z, clipped like those of `budget`; a NaN at a real position makes its row NaN.
+      k: in [0, n], a number, or an array like scores with size 1 along axis. Traced, it is clipped.
+      mask: True at real positions, same rank as scores (axes may be 1); None means all.
       axis: the axis that sums to k.
       temperature: tau > 0, a number or an array of shape (). As tau -> 0 the gates approach
         `hard_top_k`, or 1/2 each where two scores tie for the last place. A traced tau of 0 or
@@ -259,10 +259,10 @@ def hard_top_k(
         [1. 1. 0.]
 
     Args:
-      scores: z, as for `sparsemax`.
+      scores: z; -inf closes its position, and a NaN at a real position makes its row NaN.
       k: an integer in [0, n], or integers like scores with size 1 along axis. A row with fewer
         real positions opens them all.
-      mask: True at real positions, as for `sparsemax`.
+      mask: True at real positions, same rank as scores (axes may be 1); None means all.
       axis: the axis along which k positions open.
       temperature: tau of `soft_top_k`, which gives the derivative.
 
@@ -283,7 +283,7 @@ def hard_top_k(
 
 
 def _check_arguments(scores: ArrayLike, mask: ArrayLike, axis: int) -> int:
-    """Checks the arguments of a map, see `sparsemax`; returns the axis counted from the left."""
+    """Raises unless scores are floating and the mask is bool; returns the axis from the left."""
     check_floating(scores=scores)
     check_mask(mask, jnp.shape(scores))
     return check_axis(axis, jnp.ndim(scores))

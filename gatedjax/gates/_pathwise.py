@@ -16,7 +16,11 @@ from gatedjax.gates._slopes import attach_slope
 
 @dataclasses.dataclass(frozen=True)
 class _Tempered(Pathwise):
-    """An estimator with a temperature tau > 0, which may be traced."""
+    """An estimator with a temperature.
+
+    Attributes:
+      tau: temperature > 0, a number or a traced scalar.
+    """
 
     tau: float | Float[Array, ""] = 0.5
 
@@ -30,9 +34,10 @@ class SoftGumbel(_Tempered):
 
         s = sigmoid((a + L) / tau);  gradient = f'(s) s (1 - s) / tau
 
-    Biased, in its value and in its gradient: the estimate is the exact pathwise gradient of E f(s),
-    the expectation over a continuous variable. It evaluates the loss once and needs f'. A smaller
-    tau lowers the bias and raises the variance.
+    f is the loss, f' its derivative by the gates, a are the logits, and L is logistic noise.
+    The estimate is biased, in its value and in its gradient: it is the exact pathwise gradient of
+    E f(s), the expectation over a continuous variable. It evaluates the loss once and needs f'. A
+    smaller tau lowers the bias and raises the variance.
 
         >>> print(SoftGumbel(tau=1.0).gates(jnp.zeros(2), jnp.array([0.0, -jnp.inf])))
         [0.5 0. ]
@@ -54,8 +59,9 @@ class STGumbel(_Tempered):
 
         b = [a + L > 0];  gradient = f'(b) s (1 - s) / tau,  s = sigmoid((a + L) / tau)
 
-    The gradient is biased; the value is unbiased. The estimate evaluates the loss once and needs
-    f'.
+    f is the loss, f' its derivative by the gates, a are the logits, and L is logistic noise.
+    The gradient is biased; the value f(b) is unbiased. The estimate evaluates the loss once and
+    needs f'.
 
         >>> print(STGumbel(tau=1.0).gates(jnp.array([2.0, -2.0]), jnp.zeros(2)))
         [1. 0.]
@@ -82,6 +88,7 @@ class StraightThrough(Pathwise):
 
         b = [a + L > 0];  gradient = f'(b) p (1 - p),  p = sigmoid(a)
 
+    f is the loss, f' its derivative by the gates, a are the logits, and L is logistic noise.
     The gradient is biased unless f is linear in each gate; its mean is E[f'(b)] p (1 - p). The
     value is unbiased. The estimate evaluates the loss once and needs f'.
 
@@ -113,9 +120,11 @@ class ReinMax(Pathwise):
 
         b = [a + L > 0];  gradient = f'(b) (1 - p) / 2 where b = 1,  f'(b) p / 2 where b = 0
 
-    The mean of the gradient for a single gate is p (1 - p) (f'(0) + f'(1)) / 2. It is unbiased for
-    losses that are quadratic in each gate, which includes products of gates, and biased for other
-    losses. The value is unbiased. The estimate evaluates the loss once and needs f'.
+    f is the loss, f' its derivative by the gates, a are the logits, L is logistic noise, and p =
+    sigmoid(a). The mean of the gradient for a single gate is p (1 - p) (f'(0) + f'(1)) / 2. It is
+    unbiased for losses that are quadratic in each gate, which includes products of gates, and
+    biased for other losses. The value is unbiased. The estimate evaluates the loss once and needs
+    f'.
 
         >>> print(ReinMax().gates(jnp.array([2.0, -2.0]), jnp.zeros(2)))
         [1. 0.]
@@ -141,8 +150,9 @@ class MeanField(Pathwise):
 
         gradient = f'(p) p (1 - p),  p = sigmoid(a)
 
-    Biased, in its value and in its gradient, unless f is linear in each gate; then both are exact.
-    The variance is 0, because no gates are drawn. The estimate evaluates the loss once and needs
+    f is the loss, f' its derivative by the gates, and a are the logits. The estimate is biased, in
+    its value f(p) and in its gradient, unless f is linear in each gate; then both are exact. The
+    variance is 0, because no gates are drawn. The estimate evaluates the loss once and needs
     f'.
 
         >>> print(MeanField().gates(jnp.array([0.0, -jnp.inf]), jnp.zeros(2)))

@@ -51,8 +51,8 @@ class Sample(NamedTuple):
     """The gradients that an estimator gave for a text, and the exact gradient.
 
     Attributes:
-      estimates: the estimates of the gradient.
-      exact: the exact gradient.
+      estimates: the estimates of the gradient [draws, n].
+      exact: the exact gradient [n].
       rounding: the difference between gradients that counts as rounding.
       evaluations: the number of evaluations of the loss per estimate.
     """
@@ -64,11 +64,11 @@ class Sample(NamedTuple):
 
 
 class _Columns:
-    """The columns that `Row` and `Measure` share.
+    """The columns that `Row` and `Measure`, the rows of the tables of estimators, share.
 
     Attributes:
-      estimator: the estimator.
-      z: the number of standard deviations of its bias.
+      estimator: the estimator of the gradient.
+      z: the number of standard deviations by which the bias of the estimator differs from 0.
     """
 
     estimator: Estimator
@@ -120,8 +120,8 @@ class Row(_Columns):
     Attributes:
       estimator: the estimator.
       evaluations: the number of evaluations of the loss per estimate; masked gates count.
-      bias: the mean gradient minus the exact gradient, per gate.
-      standard_error: the standard error of the bias, per gate.
+      bias: the mean gradient minus the exact gradient [n], per gate.
+      standard_error: the standard error of the bias [n], per gate.
       z: the largest |bias| / (standard_error + rounding) over all gates.
       variance: the variance of an estimate, summed over gates.
       mse: the mean squared distance of an estimate from the exact gradient.
@@ -152,12 +152,17 @@ class Measure(_Columns):
     """The results of an estimator, as means over several texts (or problems).
 
     Attributes:
-      estimator, variance, mse, cosine, mse_per_evaluation, evaluations: as in `Row`.
+      estimator: the estimator.
+      evaluations: the mean number of evaluations of the loss per estimate.
       bias: the root mean square over texts of the norm of (mean gradient minus exact gradient). For
         an unbiased estimator it is about as large as `error`.
       error: the root mean square over texts of the norm of the standard errors.
       z: the number of standard deviations by which the biases of all texts exceed those of an
         unbiased estimator, with sum_x |bias_x|^2 as a scaled chi-square.
+      variance: the mean over texts of the variance of an estimate, summed over gates.
+      mse: the mean over texts of the mean squared distance of an estimate from the exact gradient.
+      cosine: the mean cosine of an estimate and the exact gradient.
+      mse_per_evaluation: the mean of mse * evaluations; smaller is better.
     """
 
     estimator: Estimator
@@ -211,7 +216,10 @@ class Report:
 
 
 def estimator_table(rows: Sequence[Row] | Sequence[Measure]) -> str:
-    """Returns a Markdown table with a line for each row, that is, for each estimator."""
+    """Returns a Markdown table with a line for each of the rows, in their order.
+
+    A `Row` or `Measure` has the results of an estimator.
+    """
     heads = [
         "estimator", "unbiased", "bias", "+-", "z", "shown biased", "variance", "MSE", "cosine",
         "evaluations", "MSE x evaluations",

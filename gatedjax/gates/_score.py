@@ -30,8 +30,9 @@ class Reinforce(ByValues):
 
         gradient = (f(b) - c) (b - p)
 
-    The estimate is unbiased for any c that does not depend on b. It evaluates the loss once,
-    without its derivative.
+    f is the loss, b the draw of the gates, and p = sigmoid(a) for the logits a [n]. The estimate is
+    unbiased for any c that does not depend on b. It evaluates the loss once, without its
+    derivative.
 
         >>> logits, noise = jnp.zeros(2), jnp.array([[1.0, -1.0]])
         >>> reinforce = Reinforce(baseline=1.0)
@@ -52,7 +53,8 @@ class Reinforce(ByValues):
     ) -> PerGate:
         """Returns the score b - p times the advantage f(b) - c, for the baseline c.
 
-        The arguments are as for `ByValues.gradient`, with a single pattern b and its loss f(b).
+        logits are [n], patterns have the single row b [1, n], and values [1] are the loss f(b). The
+        noise is not used.
         """
         advantage = jnp.subtract(*promote(values[0], self.baseline))
         return _multiply(advantage, score(logits, patterns[0]))
@@ -64,7 +66,8 @@ class MultiPass(ByValues):
         gradient = 1 / (k - 1) sum_j (f_j - mean f) w_j
 
     f_j is the loss of pass j. The weights w_j, with the shape of the logits, depend only on the
-    logits, the noise and the gates of pass j.
+    logits, the noise and the gates of pass j. A subclass defines them in `weights`. `mirrored` is
+    True if a second pass has the noise of the first with the opposite sign.
     """
 
     mirrored: ClassVar[bool] = False
@@ -74,7 +77,8 @@ class MultiPass(ByValues):
         """Returns the weights of a pass, with the shape of the logits.
 
         Args:
-          logits, noise: the logits and the noise of this pass, of any shape.
+          logits, noise: the logits and the logistic noise of this pass, of the same shape, which
+            may be any.
           gates: the draw [1, ...] of this pass, or [2, ...]: this draw and the draw under the
             opposite noise.
         """
@@ -87,8 +91,9 @@ class LeaveOneOut(MultiPass):
 
         gradient = 1 / (k - 1) sum_j (f(b_j) - mean_i f(b_i)) (b_j - p)
 
-    The estimate is unbiased. It evaluates the loss k times, without its derivative. Its value is
-    the mean of the k losses.
+    f is the loss, b_j are the k draws of the gates, and p = sigmoid(a) for the logits a [n]. The
+    estimate is unbiased. It evaluates the loss k times, without its derivative. Its value is the
+    mean of the k losses.
 
         >>> logits, noise = jnp.zeros(1), jnp.array([[1.0], [-1.0]])
         >>> estimator = LeaveOneOut(k=2)
@@ -114,7 +119,10 @@ class LeaveOneOut(MultiPass):
         return self.k
 
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
-        """Returns the score b - p of the draw b = gates[0], see `MultiPass.weights`."""
+        """Returns the score b - p, with the shape of the logits a, of the draw b = gates[0].
+
+        gates are [1, ...], and p = sigmoid(a). The noise is not used.
+        """
         return score(logits, gates[0])
 
     def gradient(
@@ -122,7 +130,8 @@ class LeaveOneOut(MultiPass):
     ) -> PerGate:
         """Returns sum_j (f(b_j) - mean f) (b_j - p) / (k - 1), for the k patterns b_j.
 
-        The arguments are as for `ByValues.gradient`.
+        logits are [n], patterns are [k, n], and values [k] are their losses; f stands for these
+        values. The noise is not used.
         """
         scores = jax.vmap(score, in_axes=(None, 0))(logits, patterns)
         advantages = values - jnp.mean(values)
@@ -132,7 +141,8 @@ class LeaveOneOut(MultiPass):
 class _Antithetic(MultiPass):
     """An estimator with the two draws b = [a + L > 0] and c = [a - L > 0].
 
-    The value is the mean loss of both draws. A subclass defines `weights`.
+    a are the logits, L is logistic noise, and f is the loss. The value is the mean loss of both
+    draws. A subclass defines `weights`, by which f(b) - f(c) is multiplied.
     """
 
     mirrored: ClassVar[bool] = True
@@ -140,7 +150,7 @@ class _Antithetic(MultiPass):
     def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
         """Returns the two draws b = [a + L > 0] and c = [a - L > 0] as rows [2, n].
 
-        The arguments are as for `ByValues.patterns`, with a single row L of noise.
+        logits a are [n], and noise is a single row L [1, n] of logistic noise.
         """
         # The distribution of the noise is symmetric, so both draws have the same distribution.
         return draw_gates(logits, jnp.concatenate([noise, -noise]))
@@ -150,7 +160,8 @@ class _Antithetic(MultiPass):
     ) -> PerGate:
         """Returns the difference f(b) - f(c) of the losses times `weights` [n].
 
-        The arguments are as for `ByValues.gradient`, with the patterns b and c.
+        logits are [n], noise is [1, n], patterns [2, n] are b and c, and values [2] are f(b) and
+        f(c).
         """
         return _multiply(values[0] - values[1], self.weights(logits, noise[0], patterns))
 
@@ -161,7 +172,8 @@ class ARM(_Antithetic):
 
         gradient = (f(b) - f(c)) (u - 1/2),  b = [u > sigmoid(-a)],  c = [u < sigmoid(a)]
 
-    a are the logits, and u = sigmoid(L) is uniform for logistic noise L. The estimate is unbiased.
+    a are the logits, and u = sigmoid(L) is uniform for logistic noise L. b and c are the two draws
+    (patterns [2, n]), and f is the loss. The estimate is unbiased.
     It evaluates the loss twice, without its derivative. `DisARM` has less variance at the same
     cost.
 
@@ -174,9 +186,10 @@ class ARM(_Antithetic):
     """
 
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
-        """Returns u - 1/2 = tanh(L / 2) / 2 for the logistic noise L; see `MultiPass.weights`.
+        """Returns u - 1/2 = tanh(L / 2) / 2 for the logistic noise L of the shape of the logits.
 
-        The weight of a logit of NaN is NaN, which L would not give because it does not depend on a.
+        The gates [2, ...] are not used. The weight of a logit of NaN is NaN, which L would not give
+        because it does not depend on a.
         """
         return jnp.where(jnp.isnan(logits), logits, jnp.tanh(noise.astype(logits.dtype) / 2) / 2)
 
@@ -186,10 +199,10 @@ class DisARM(_Antithetic):
     """The ARM estimator with its augmentation integrated out; also called U2G.
 
         gradient = (f(b) - f(c)) / 2 * (-1)^c [b != c] sigmoid(|a|)
+        b = [a + L > 0],  c = [a - L > 0]
 
-    a are the logits; b and c are the draws of `ARM`.
-
-        gradient = (f(b) - f(c)) / 2 * (-1)^c [b != c] sigmoid(|a|)
+    a are the logits [n], and L is a single row [1, n] of logistic noise. The patterns [2, n] are b
+    and c, and the losses that `gradient` takes are f(b) and f(c), in this order.
 
     The estimate is unbiased. It evaluates the loss twice, without its derivative. It is the
     conditional mean of `ARM` given both draws, so its variance is never larger; for a single gate
@@ -205,7 +218,10 @@ class DisARM(_Antithetic):
     """
 
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
-        """Returns (b - c) sigmoid(|a|) / 2 for draws b, c = gates; see `MultiPass.weights`."""
+        """Returns (b - c) sigmoid(|a|) / 2 for draws b, c = gates [2, ...].
+
+        a are the logits; the result has their shape. The noise is not used.
+        """
         # b - c is (-1)^c [b != c].
         return (gates[0] - gates[1]) * jax.nn.sigmoid(jnp.abs(logits)) / 2
 
@@ -216,9 +232,10 @@ class LocalExpectation(ByValues):
 
         gradient_i = p_i (1 - p_i) (f(b with b_i = 1) - f(b with b_i = 0))
 
-    The estimate is unbiased, and exact (with variance 0) for a single gate and for losses without
-    interactions. It evaluates the loss n + 1 times, without its derivative. A gate with an infinite
-    logit is never flipped, because it is certain.
+    f is the loss, b the draw of the n gates, and p = sigmoid(a) for the logits a [n]. The estimate
+    is unbiased, and exact (with variance 0) for a single gate and for losses without interactions.
+    It evaluates the loss n + 1 times, without its derivative. A gate with an infinite logit is
+    never flipped, because it is certain.
 
         >>> logits, noise = jnp.zeros(2), jnp.array([[1.0, -1.0]])
         >>> patterns = LocalExpectation().patterns(logits, noise)
@@ -235,8 +252,8 @@ class LocalExpectation(ByValues):
     def patterns(self, logits: PerGate, noise: Noise) -> Patterns:
         """Returns a draw b, followed by n patterns, [1 + n, n]; pattern i is b with gate i flipped.
 
-        A gate with an infinite logit is not flipped. The arguments are as for
-        `ByValues.patterns`, with a single row of noise.
+        A gate with an infinite logit is not flipped. logits are [n], and noise is a single row
+        [1, n] of logistic noise.
         """
         gates = draw_gates(logits, noise)
         flip = jnp.eye(gates.shape[1], dtype=bool) & jnp.isfinite(logits)[None]

@@ -21,8 +21,10 @@ _STEEPEST = 16.0
 class _Stretched(Pathwise):
     """An estimator with the gates min(1, max(0, s (high - low) + low)) for a soft gate s in (0, 1).
 
-    low < 0 and high > 1 are the ends of the stretched interval. A subclass defines `soft` and
-    `open_probability`.
+    A subclass defines `soft` and `open_probability`.
+
+    Attributes:
+      low, high: the ends of the stretched interval, low < 0 and high > 1.
     """
 
     low: float = -0.1
@@ -70,7 +72,8 @@ class HardConcrete(_Stretched):
         s = sigmoid((a + L) / tau);  gate = min(1, max(0, s (high - low) + low))
         P(gate > 0) = sigmoid(a - tau log(-low / high))
 
-    Biased, in its value and in its gradient: the estimate is the exact pathwise gradient of the
+    a are the logits, L is logistic noise, and f' is the derivative of the loss by the gates. The
+    estimate is biased, in its value and in its gradient: it is the exact pathwise gradient of the
     expectation over another variable, which is 0 or 1 with positive probability and otherwise lies
     between. The derivative is 0 where a gate is clipped. The estimate evaluates the loss once and
     needs f'. `penalty` is the expected L0 norm.
@@ -95,7 +98,10 @@ class HardConcrete(_Stretched):
         check_positive(tau=self.tau)
 
     def soft(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Returns draws of the binary Concrete variable, see `_Stretched.soft`."""
+        """Returns draws sigmoid((a + L) / tau) of the binary Concrete variable.
+
+        a are the logits, and the noise L is logistic noise of the same shape.
+        """
         return gumbel_sigmoid(logits, noise, temperature=self.tau)
 
     def open_probability(self, logits: Float[Array, " n"]) -> Float[Array, " n"]:
@@ -111,9 +117,10 @@ class HardKuma(_Stretched):
         gate = min(1, max(0, s (high - low) + low))
         P(gate > 0) = (1 - t^alpha)^beta,  t = -low / (high - low)
 
-    Biased, in its value and in its gradient, like `HardConcrete`: the estimate is the exact
-    pathwise gradient of the expectation over another variable. It evaluates the loss once and needs
-    f'. `penalty` is the expected L0 norm.
+    a are the logits, u is uniform noise in (0, 1), and f' is the derivative of the loss by the
+    gates. The estimate is biased, in its value and in its gradient, like `HardConcrete`: it is the
+    exact pathwise gradient of the expectation over another variable. It evaluates the loss once and
+    needs f'. `penalty` is the expected L0 norm.
 
         >>> kuma = HardKuma()
         >>> print(kuma.gates(jnp.array([9.0, 0.0, -9.0]), jnp.zeros(3)).round(2))
@@ -139,7 +146,10 @@ class HardKuma(_Stretched):
         return jnp.exp(jnp.log(-jnp.expm1(power)) / alpha)
 
     def open_probability(self, logits: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Computes P(gate > 0) = (1 - t^alpha)^beta from the logits, in the terms of the class."""
+        """Computes P(gate > 0) = (1 - t^alpha)^beta for each of the logits a.
+
+        t = -low / (high - low), alpha = exp(a / 2) and beta = exp(-a / 2).
+        """
         alpha = jnp.exp(jnp.clip(logits, -_STEEPEST, _STEEPEST) / 2)
         t = -self.low / (self.high - self.low)
         # The power is computed in logarithms, with beta = 1 / alpha.

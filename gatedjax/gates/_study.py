@@ -16,7 +16,10 @@ class ModeRow(NamedTuple):
     Standard errors are over the draws of gates and not over the texts, which are fixed.
 
     Attributes:
-      mode: "sample", "exact", "marginal", "threshold", "best", "expected" or "relaxed".
+      mode: the kind of gates: "sample" (draws), "exact" (the expected loss over all patterns),
+        "marginal" (the loss of the mean probabilities of the classes), "threshold" ([a > 0]),
+        "best" (the pattern of the smallest loss), "expected" (the open probabilities as gates) or
+        "relaxed" (Gumbel-sigmoid gates).
       title: the name of the mode in tables.
       loss: the mean cross-entropy.
       loss_error: the standard error of the loss; None if no gates are drawn.

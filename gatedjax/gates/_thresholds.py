@@ -34,7 +34,13 @@ _MOST_STEPS = 160
 
 
 class Family(NamedTuple):
-    """A function phi of gates phi(z_i - theta), and the functions of the search for theta."""
+    """A function phi of gates phi(z_i - theta), and the functions of the search for theta.
+
+    Attributes:
+      parts: maps (u, a) to (phi(u), phi'(u)), for u = z - theta [..., n] and a parameter a of phi.
+      excess: maps (sum phi, total, a) to the numerator [..., 1] of the Newton step.
+      bracket: maps (scores, mask of real scores, total, a) to the bounds (low, high) of theta.
+    """
 
     parts: Callable[[Array, Array | None], Parts]
     """Maps (u, a) to phi(u) and phi'(u); a is a parameter that only some phi have."""
@@ -206,10 +212,11 @@ def search(
 ) -> Float[Array, "*B 1"]:
     """Finds theta with sum phi(u - theta) = total over the real positions; not differentiable.
 
-    u are scores, keep is True at real positions, bounds are (lower, upper, start) of theta, and a
-    is the parameter of phi. A step that leaves the bounds (whose sum must be finite) is replaced by
-    a bisection. The search ends one step after all sums are equal to their totals up to rounding
-    (or to a tolerance, relative to a total above 1), or after no number is left between the bounds.
+    u are scores, keep is True at real positions, bounds are (lower, upper, start) of theta, a is
+    the parameter of phi, and theta has a number for each row. A step that leaves the bounds (whose
+    sum must be finite) is replaced by a bisection. The search ends a step after all sums are equal
+    to their totals up to rounding (or to a tolerance, relative to a total above 1), or after no
+    number is left between the bounds.
     """
     # phi(-inf) = 0 in all families, so that padding adds nothing to the sums.
     u = jnp.where(keep, u, -jnp.inf)
@@ -249,9 +256,11 @@ def search(
 def find_threshold(
     family: Family, u: Array, keep: Array, total: Array, bounds: Bounds, a: Array | None
 ) -> Array:
-    """Runs `search` with its arguments and returns theta [..., 1], with a derivative.
+    """Finds theta [..., 1] with sum phi(u - theta) = total over the real positions, by `search`.
 
-    theta is differentiable with respect to u, total and a by the implicit function theorem.
+    u are scores [..., n], keep is True at real positions, total is [..., 1], bounds are (lower,
+    upper, start) of theta, and a is the parameter of phi or None. theta is differentiable with
+    respect to u, total and a by the implicit function theorem.
     """
     return search(family, u, keep, total, bounds, a)
 

@@ -43,8 +43,8 @@ class Problem:
     Attributes:
       title: the equation of the loss.
       loss: loss(gates, parameter) -> scalar.
-      logits: log-odds of open gates.
-      parameter: the parameter of the loss.
+      logits: log-odds of the open gates, a number for each of the n gates.
+      parameter: the second argument of the loss, a number or a number for each gate.
       shared: True if all gates share a logit; the gradient is then the sum over the gates.
     """
 

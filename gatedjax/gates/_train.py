@@ -33,10 +33,12 @@ class Gates(NamedTuple):
         [1. 0.] None True
 
     Attributes:
-      values: the gates g.
+      values: the gates g, with the shape of the logits, or with a leading axis of draws.
       logarithms: log g of relaxed gates, because g may be too small for float32; otherwise None.
+        It has the shape of values.
       hard: True if the gates are 0 or 1 (in GA-Net: if all gates of a row may be closed).
-      weights: the weights of the logits for an estimator with several passes (see `MultiPass`).
+      weights: the weights of the logits for an estimator with several passes (see `MultiPass`),
+        with the shape of the logits; None for other estimators.
     """
 
     values: Array

@@ -53,7 +53,7 @@ def check_finite(config: object, *names: str) -> None:
 def check_dict(batch: object, **axes: str) -> None:
     """Raises TypeError unless the batch is a dict; the message lists the arrays that it needs.
 
-    axes are the axes of each array, as for `check_batch`.
+    axes are the axes of each array by its name, such as tokens="B N", lengths="B".
     """
     if not isinstance(batch, Mapping):
         shape = getattr(batch, "shape", None)

@@ -23,7 +23,10 @@ def cross_entropy(logits: Float[Array, "B C"], label: Int[Array, " B"]) -> Float
 
 
 def accuracy(logits: Float[Array, "B C"], label: Int[Array, " B"]) -> Float[Array, " B"]:
-    """Returns 1.0 where the class `label` has the highest of the class scores, else 0.0."""
+    """Returns 1.0 where the class `label` has the highest of the class scores, else 0.0.
+
+    logits are the scores of C classes, and a label is the index of a class, 0 .. C - 1.
+    """
     return (jnp.argmax(logits, axis=-1) == label).astype(jnp.float32)
 
 
@@ -32,7 +35,8 @@ def class_metrics(
 ) -> Metrics:
     """Computes "loss" (cross-entropy) and "accuracy" as `Ratio`, with a sum and a count.
 
-    logits are class scores, label are indices of classes, and weight is 0 at filler rows.
+    logits are the scores of C classes, label are indices of classes, and weight is 1 for examples
+    and 0 for filler rows. Returns a dict.
     """
     return {
         "loss": Ratio.of(cross_entropy(logits, label), weight),

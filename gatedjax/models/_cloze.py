@@ -26,7 +26,7 @@ class ClozeBatch:
     """A checked batch of questions with its masks; see `GAReader` for the arrays.
 
     Attributes:
-      batch: the arrays.
+      batch: the arrays of the batch by name.
       document_mask: True at real tokens of the document [B, N].
       query_mask: True at real tokens of the query [B, Q].
     """
@@ -142,7 +142,7 @@ def _check_cloze(batch: Batch) -> None:
 def _answers(
     log_probs: Float[Array, "B C"], label: Int[Array, " B"]
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """Returns the loss -log Pr(answer) of each example, and True for examples with an answer.
+    """Returns the loss -log Pr(answer) [B], and a bool [B], True for examples with an answer.
 
     log_probs are log-probabilities of C candidates, and label is the index of the answer or -1. An
     answer that is no candidate, or has probability 0, is no answer; the loss is then 0.

@@ -18,9 +18,11 @@ from gatedjax.models._schedule import check_schedule
 
 
 def needs_closed_words(estimator: Any) -> bool:
-    """Returns True if the estimator needs the derivative of the loss at closed gates.
+    """Returns True if an estimator needs the derivative of the loss with respect to closed gates.
 
-    The argument is an estimator of `gates`, or its class.
+    Such an estimator cannot train gates on the input, because the network does not read the words
+    of closed gates. The argument is an object of the protocol `gates.Estimator`, such as
+    `gates.STGumbel()`, or a class of such objects.
     """
     # Only pathwise estimators have the attribute `hard`; all others draw gates of 0 and 1.
     return estimator.needs_gradient and getattr(estimator, "hard", True)
@@ -114,7 +116,10 @@ class GateConfig:
         return self.estimator or current_name("relax", self.relax)
 
     def make_estimator(self, temperature: float | Array) -> Estimator:
-        """Returns the estimator `estimation`, which trains the gates, at a temperature tau."""
+        """Returns the object of `gates` with the name `estimation`, which trains the gates.
+
+        temperature is tau, a float or a traced scalar, for an estimator that has one.
+        """
         return create_estimator(
             self.estimation, temperature=temperature, draws=self.estimator_draws
         )

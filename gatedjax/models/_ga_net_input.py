@@ -43,8 +43,8 @@ def read_scaled_words(
     Args:
       net: a bound `GANet`.
       encoded: the result of `net.encode`.
-      gates: the gates of a pass or of several draws.
-      batch: the batch of a call.
+      gates: the gates of a pass, with values [B, T], or of S draws [S, B, T].
+      batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
       train: True runs the backbone with dropout.
 
     Returns:
@@ -67,8 +67,8 @@ def read_open_words(
     Args:
       net: a bound `GANet`.
       encoded: the result of `net.encode`.
-      gates: gates of 0 and 1, of a pass or of several draws.
-      batch: the batch of a call.
+      gates: gates of 0 and 1, of a pass, with values [B, T], or of S draws [S, B, T].
+      batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
       train: True runs the network with dropout.
 
     Returns:
@@ -100,10 +100,10 @@ def read_into_slots(
     Args:
       net: a bound `GANet`.
       encoded: the result of `net.encode`.
-      gates: gates of 0 and 1.
+      gates: gates of 0 and 1, with values [B, T].
       capacity: number of steps of the backbone. If a text has more open words, the backbone takes
         as many steps as the batch has columns.
-      batch: the batch of a call.
+      batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
 
     Returns:
       The output of `read_open_words`, without scores.

@@ -21,14 +21,14 @@ from gatedjax.nn._keys import example_keys
 @exportable
 @struct.dataclass
 class GANetOutput:
-    """The output of a `GANet`; the fields of gates are None for the baselines.
+    """The output of a `GANet` for B texts of T words; gate fields are None for the baselines.
 
     Attributes:
       logits: class scores [B, C], float32.
-      attention: alpha [B, T]; None for "bilstm".
-      gates: g of this pass [B, T], 0 at padding.
-      gate_logits: a [B, T], -inf at padding.
-      scores: e [B, T]; None for "bilstm".
+      attention: the attention weights alpha [B, T]; None for "bilstm".
+      gates: the gates g of this pass [B, T], 0 at padding.
+      gate_logits: the log-odds a of open gates [B, T], -inf at padding.
+      scores: the attention scores e [B, T]; None for "bilstm".
       closed: bool [B], True for texts with all gates closed before the `empty` rule.
     """
 
@@ -46,12 +46,12 @@ class Encoded:
     """The arrays of a batch that do not depend on the gates, so that all gate modes share them.
 
     Attributes:
-      states: h [B, T, D]; if the gates act on the input, None until the gates are drawn, like
-        scores.
+      states: the states h of the words [B, T, D]; if the gates act on the input, None until the
+        gates are drawn, like scores.
       last: the last states of both directions [B, D].
       mask: True at real words [B, T].
-      scores: e [B, T]; None for "bilstm".
-      gate_logits: a [B, T], -inf at padding; None for the baselines.
+      scores: the attention scores e [B, T]; None for "bilstm".
+      gate_logits: the log-odds a of open gates [B, T], -inf at padding; None for the baselines.
       words: word vectors [B, T, E] if the gates act on the input, else None.
     """
 

@@ -206,8 +206,9 @@ class GANetTask:
     ) -> tuple[Output, Float[Array, " B"]]:
         """Returns the output under the first draw of the gates, and loss estimates per example.
 
-        The arguments are as for `loss`. The derivative of the estimates [B] is that of the
-        estimator, which is not a `Pathwise`.
+        params are the parameters, batch has the arrays of `GANet`, "label" and "weight" [B], and
+        rngs has a PRNG key for each of the streams "dropout" and "gate". The derivative of the
+        estimates [B] is that of the estimator, which is not a `Pathwise`.
         """
         # Rows without an id need an id, because the noise belongs to examples.
         rows = {"example_id": jnp.arange(batch["tokens"].shape[0], dtype=jnp.int32), **batch}

@@ -111,14 +111,14 @@ class AGTConfig:
 @exportable
 @struct.dataclass
 class AGTOutput:
-    """The output of an `AGT`; for "average" all fields but the logits are None.
+    """The output of an `AGT` for B texts of N words; for "average" only the logits are not None.
 
     Attributes:
       logits: class scores [B, C], float32.
-      attention: a of the S layers with a selection vector [B, S, N], 0 at padding; S is L, or 1 for
-        "highway", or ablate_above + 1.
-      gates: T of the layers 1 .. L-1 [B, L-1, D].
-      states: y of all layers [B, L, D].
+      attention: weights a of the S layers with a selection vector [B, S, N], 0 at padding; S is L,
+        or 1 for "highway", or ablate_above + 1.
+      gates: the gates T of the layers 1 .. L-1 [B, L-1, D].
+      states: the states y of all L layers [B, L, D].
     """
 
     logits: Array
@@ -183,7 +183,7 @@ class AGT(nn.Module):
         """Runs the network.
 
         Args:
-          batch: see the class.
+          batch: "tokens" int [B, N] and "lengths" int [B]; optionally "example_id" int [B].
           train: True runs the network with dropout.
 
         Returns:
@@ -238,6 +238,9 @@ class AGT(nn.Module):
 @dataclasses.dataclass(frozen=True)
 class AGTTask(ClassifierTask):
     """The task of training and evaluating an `AGT` or a baseline, with cross-entropy as the loss.
+
+    A batch has "label" int [B], the index of the class, "weight" [B], 1 for examples and 0 for
+    filler rows, and "example_id" int [B], besides the arrays of the network.
 
         >>> AGTTask(AGT(AGTConfig(freeze_embeddings=True), vocab_size=50, num_classes=2)).frozen
         ('embed/table',)

@@ -196,7 +196,10 @@ class GANet(nn.Module):
     def attend(
         self, encoded: Encoded, gates: Gates, batch: Batch, *, train: bool = False
     ) -> GANetOutput:
-        """Computes the output (eqs. 2, 3 and 9) under gates [B, T], or [S, B, T] of S draws."""
+        """Computes the output (eqs. 2, 3 and 9) under gates [B, T], or [S, B, T] of S draws.
+
+        encoded is the result of `encode` for the batch; train=True adds dropout.
+        """
         config = self.config
         if config.gates.gates_on == "input":
             if gates.hard:
@@ -289,7 +292,7 @@ class GANet(nn.Module):
         """Computes the outputs under all kinds of gates, from a single pass over the sequence.
 
         Args:
-          batch: the batch of a call.
+          batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
           temperature: tau of "relaxed", instead of the last temperature of the configuration.
           encoded: the result of `encode` for the batch, if it is computed already.
 
@@ -329,7 +332,7 @@ class GANet(nn.Module):
         """Computes the outputs under given gates, from a single pass over the sequence.
 
         Args:
-          batch: the batch of a call.
+          batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
           gates: S patterns of gates, 0 or 1 for each word; `gates.empty` is the rule for a text
             with all gates closed.
           soft: True if gates are numbers from 0 to 1, as for "expected" and "relaxed"; a text with
@@ -367,7 +370,7 @@ class GANet(nn.Module):
         """Computes the output of evaluation with a backbone that reads only the open words.
 
         Args:
-          batch: the batch of a call.
+          batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
           capacity: number of open words for which a text has room, see `functional.plan_capacity`,
             and of steps of the backbone. The full backbone reads a batch with more open words.
 

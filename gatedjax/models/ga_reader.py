@@ -247,7 +247,9 @@ class GAReader(nn.Module):
         """Runs the network.
 
         Args:
-          batch: see the class.
+          batch: "document" int [B, N], "query" int [B, Q], "document_lengths" and "query_lengths"
+            [B], "cloze" int [B], "candidate_mask" bool [B, C], and "occurrence" bool [B, N, C] or
+            "candidate_positions" int [B, C, P].
           train: True runs the network with dropout.
 
         Returns:
@@ -332,6 +334,9 @@ def _shared_tokens(batch: Batch, document_mask: Array, query_mask: Array) -> Boo
 @dataclasses.dataclass(frozen=True)
 class GAReaderTask(ClozeTask):
     """The task of training and evaluating a `GAReader` or a baseline: -log Pr(answer) as the loss.
+
+    A batch has "label" int [B], the index of the answer among the candidates or -1, and "weight"
+    [B], 0 at filler rows, besides the arrays of the network.
 
         >>> GAReaderTask(GAReader(GAReaderConfig(freeze_embeddings=True), vocab_size=50)).frozen
         ('embed/table',)

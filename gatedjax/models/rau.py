@@ -131,10 +131,10 @@ class RAUOutput:
 
     Attributes:
       logits: class scores [B, C], float32.
-      state: h after the last real step [B, H], float32.
-      states: h of all steps [B, T, H], 0 at padding.
-      attention: U of all steps, with the shapes of `functional.rau_attention`; None unless the call
-        has attention=True.
+      state: the hidden state h after the last real step [B, H], float32.
+      states: the hidden states of all steps [B, T, H], 0 at padding.
+      attention: the attention weights of all steps, such as [B, T, H] for "feature_proj" (see
+        `functional.rau_attention`); None unless the call has attention=True.
     """
 
     logits: Array
@@ -215,7 +215,7 @@ class RAUClassifier(nn.Module):
         """Runs the network.
 
         Args:
-          batch: see the class.
+          batch: "rows" float [B, T, D] or "tokens" int [B, T], and "lengths" int [B].
           train: True runs the network with dropout.
           attention: True also returns the attention weights, from a second pass without dropout.
 
@@ -263,6 +263,9 @@ class RAUClassifier(nn.Module):
 @dataclasses.dataclass(frozen=True)
 class RAUTask(ClassifierTask):
     """The task of training and evaluating an `RAUClassifier`: cross-entropy of the class.
+
+    A batch has "label" int [B], the index of the class, "weight" [B], 1 for examples and 0 for
+    filler rows, and "example_id" int [B], besides the arrays of the network.
 
         >>> RAUTask(RAUClassifier(RAUConfig(), num_classes=10)).frozen
         ()

@@ -35,8 +35,10 @@ class RAULanguageOutput:
 
     Attributes:
       logits: scores of the next word [B, T, V], float32.
-      states: h of the last layer [B, T, H], the input of the softmax: after dropout, 0 at padding.
-      carry: the state after the window, to be passed with the next window.
+      states: the hidden states of the last layer [B, T, H], the input of the softmax: after
+        dropout, 0 at padding.
+      carry: the state after the window, to be passed with the next window: a tuple with the carry
+        of each layer, such as h [B, H] of a GRU or an `LSTMState`.
     """
 
     logits: Array
@@ -91,7 +93,7 @@ class RAULanguageModel(nn.Module):
         """Reads a window of text.
 
         Args:
-          batch: see the class.
+          batch: "tokens" int [B, T], "lengths" int [B] and optionally "reset" bool [B].
           carry: the state before the window, `carry` of the last output; None means the beginning
             of a text.
           train: True runs the network with dropout.
@@ -112,8 +114,9 @@ class RAULanguageModel(nn.Module):
         """Computes the negative log-likelihoods of the next words without storing their logits.
 
         Args:
-          batch: see the class, with "targets": int [B, T], the next words.
-          carry: the state before the window; None means the beginning of a text.
+          batch: "tokens" int [B, T], "lengths" int [B] and "targets" int [B, T], the next words.
+          carry: the state before the window, `carry` of `RAULanguageOutput`; None means the
+            beginning of a text.
           train: True runs the network with dropout.
 
         Returns:

@@ -18,7 +18,8 @@ from gatedjax.nn._types import Initializer
 class TokenScore(nn.Module):
     """An unnormalised attention score for each token.
 
-    zhou: e_t = w . tanh(h_t);  mlp1: e_t = w . tanh(W h_t + b).
+    zhou: e_t = w . tanh(h_t);  mlp1: e_t = w . tanh(W h_t + b). h_t is the state of token t, a
+    vector [D]; w, W and b are parameters.
 
         >>> import jax
         >>> scores, _ = TokenScore("mlp1").init_with_output(jax.random.key(0), jnp.ones((2, 5, 8)))

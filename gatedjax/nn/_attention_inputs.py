@@ -88,7 +88,8 @@ def zero_padding(dtype: Dtype | None, inputs: Array, mask: Array | None) -> Arra
 def heads_of(cache: F.AttentionCache) -> dict[str, Array]:
     """Returns the keys and values of a cache by the names of the projections that compute them.
 
-    "key" and "value" are [B, M, T, H]; "selector_key" is there if the cache has keys of a selector.
+    "key" and "value" are [B, M, T, H]; "selector_key", the keys of the selector, is there if the
+    cache has them.
     """
     heads = {"key": cache.key, "value": cache.value}
     return heads if cache.selector_key is None else heads | {"selector_key": cache.selector_key}

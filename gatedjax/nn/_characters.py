@@ -15,9 +15,10 @@ from gatedjax.nn._recurrent import GRU
 class CharacterEncoder(nn.Module):
     """A bidirectional GRU over the characters of a word: C(w) = W [z_forward; z_backward] + b.
 
-    z are the states after the last real character of each direction. The GRU is most of the cost
-    of a network, so pass each distinct word once and look up its vector at each occurrence. The
-    table is drawn from normal(0, 0.01), W is Glorot-uniform.
+    z_forward is the state of the forward GRU after the last real character of the word w, and
+    z_backward the state of the backward GRU after the first. W and b are a dense layer. The GRU is
+    most of the cost of a network, so pass each distinct word once and look up its vector at each
+    occurrence. The table of character vectors is drawn from normal(0, 0.01), W is Glorot-uniform.
 
         >>> import jax
         >>> encoder = CharacterEncoder(num_characters=30, features=8, hidden=4)
@@ -28,11 +29,12 @@ class CharacterEncoder(nn.Module):
         (2, 8)
 
     Attributes:
-      num_characters: rows of the character table, padding included; at least 2.
-      features: width of C(w).
-      hidden: width of the GRU per direction.
+      num_characters: rows of the character table, one for each character id from 0, padding
+        included; at least 2.
+      features: E, the width of C(w).
+      hidden: width of the state z of the GRU in each direction.
       char_features: width of a character's vector.
-      gru: further options of `GRU`, such as {"reset_after": True}.
+      gru: a dict of further options of `GRU`, such as {"reset_after": True}; None means none.
       dtype: dtype of the products; None means float32.
       param_dtype: dtype of the parameters.
 
@@ -54,8 +56,8 @@ class CharacterEncoder(nn.Module):
         """Computes the vectors of words.
 
         Args:
-          characters: ids, padded on the right; words that are longer than L are truncated.
-          lengths: number of characters of each word.
+          characters: ids in [0, num_characters), L for each word, padded on the right.
+          lengths: number of real characters of each word, in [0, L].
 
         Returns:
           C(w); the zero vector for a word of length 0.

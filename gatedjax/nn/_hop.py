@@ -17,8 +17,8 @@ class HopOutput(NamedTuple):
     """The result of a `GatedAttentionHop`.
 
     Attributes:
-      document: D, states of the document [B, N, 2H].
-      query: Q, states of the query [B, Q, 2H].
+      document: states of both directions over the N document tokens [B, N, 2H].
+      query: states of both directions over the Q query tokens [B, Q, 2H].
       summary: the final states of both directions over the query [B, 2H].
       gated: X, the gated document [B, N, 2H or 4H], the input of the next hop; None without gating.
       attention: A [B, N, Q], or ones [B, N, 1] if `token_attention` is False; None without gating.

@@ -23,10 +23,17 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     projections "value" and "out" are additions: DiSAN averages the states themselves.
 
     Attributes:
-      score_scale: c.
+      num_heads, features: 1, and D, the width of the output (None means that of the inputs).
+      selector, temperature: the estimator that draws A in training ("none" has no selector), and
+        tau of its relaxation.
+      causal: True if no query sees the keys of later positions.
+      empty: the rule for a query that selects no key.
+      dropout: rate of dropout on the weights.
+      score_scale: c, which bounds the scores.
       exclude_self: True if tokens cannot attend to themselves; `Selection` does not count the pair
         of a token with itself then.
       relative: must stay "none", because a relative bias belongs to a head.
+      cap, renormalise, block, remat, kernel_init, dtype, param_dtype: see `SelectiveSelfAttention`.
 
     Reference: Shen et al. 2018 (DiSAN), token2token attention.
     """

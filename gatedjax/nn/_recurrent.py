@@ -274,7 +274,8 @@ class LSTM(_Recurrent):
     """Layers of LSTM cells: `functional.lstm` with parameters.
 
     Input kernels are Glorot-uniform and recurrent kernels orthogonal per gate; biases are 0, except
-    that of the forget gate.
+    that of the forget gate. `carries[l]` is the final `LSTMState` of layer l or, if bidirectional,
+    a pair of them (forward, backward): `carries[0][0]` is then that of layer 0, forward.
 
         >>> xs, mask = jnp.ones((1, 4, 3)), jnp.array([[True, True, True, False]])
         >>> lstm = LSTM(features=5, bidirectional=True)
@@ -283,6 +284,12 @@ class LSTM(_Recurrent):
         (1, 4, 10) 1 (1, 5)
 
     Attributes:
+      features, num_layers: hidden width H per direction, and number of stacked layers.
+      bidirectional: True runs both directions; outputs are [forward, backward] features.
+      dropout, recurrent_dropout: rates of dropout on the inputs of all layers but the first, and on
+        the hidden state that enters the recurrent product.
+      init_scale, init_distribution: distribution of the kernels instead of the scheme above.
+      dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
       forget_bias: initial bias of the forget gate.
     """
 
@@ -307,7 +314,8 @@ class LSTM(_Recurrent):
 class GRU(_Recurrent):
     """Layers of GRU cells: `functional.gru` with parameters.
 
-    Input kernels are Glorot-uniform and recurrent kernels orthogonal per gate.
+    Input kernels are Glorot-uniform and recurrent kernels orthogonal per gate. `carries[l]` is the
+    final state [B, H] of layer l or, if bidirectional, a pair of them (forward, backward).
 
         >>> gru = GRU(features=5, num_layers=2)
         >>> variables = gru.init(jax.random.key(0), jnp.ones((1, 4, 3)))
@@ -316,6 +324,12 @@ class GRU(_Recurrent):
         (1, 4, 5) 2 [0. 0. 0. 0. 0.]
 
     Attributes:
+      features, num_layers: hidden width H per direction, and number of stacked layers.
+      bidirectional: True runs both directions; outputs are [forward, backward] features.
+      dropout, recurrent_dropout: rates of dropout on the inputs of all layers but the first, and on
+        the hidden state that enters the recurrent product.
+      init_scale, init_distribution: distribution of the kernels instead of the scheme above.
+      dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
       reset_after: True applies the reset gate after the recurrent product (cuDNN's form), which
         adds a recurrent bias to the candidate.
       recurrent_bias: False leaves that bias out, as Lasagne does.
@@ -355,7 +369,8 @@ class RAU(_Recurrent):
     """Layers of recurrent attention units: `functional.rau` with parameters, in place of a `GRU`.
 
     Input kernels and the kernels of the attention are Glorot-uniform, recurrent kernels orthogonal
-    per block; biases are 0.
+    per block; biases are 0. `carries[l]` is the final carry of layer l or, if bidirectional, a pair
+    of them (forward, backward).
 
         >>> rau, xs = RAU(features=5, attention="concat"), jnp.ones((1, 4, 3))
         >>> (_, outputs), variables = jax.eval_shape(rau.init_with_output, jax.random.key(0), xs)
@@ -363,12 +378,18 @@ class RAU(_Recurrent):
         (1, 4, 5) (8, 8)
 
     Attributes:
+      features, num_layers: hidden width H per direction, and number of stacked layers.
+      bidirectional: True runs both directions; outputs are [forward, backward] features.
+      dropout, recurrent_dropout: rates of dropout on the inputs of all layers but the first, and on
+        the hidden state that enters the recurrent product.
+      init_scale, init_distribution: distribution of the kernels instead of the scheme above.
+      dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
       attention: the form of the attention, see `functional.rau_step`.
       attn_hidden: width of a tanh layer before the attention logits; 0 omits the layer, except for
         "time_causal", which needs it and takes H. Must be 0 for "concat" and "matrix".
       rescale: True scales the attention weights to mean 1, which the paper does not do.
-      reset_after: True applies the reset gate after the recurrent product, as in `GRU`.
-      gate_bias: initial bias of the reset gate and, negated, of the update gate, as in `GRU`.
+      reset_after: True applies the reset gate after the recurrent product.
+      gate_bias: initial bias of the reset gate and, negated, of the update gate.
     """
 
     attention: F.RAUAttention = "feature_proj"

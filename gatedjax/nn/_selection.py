@@ -32,6 +32,8 @@ table `gates._named.KINDS` can, and all `gates.Pathwise` objects."""
 class Selection:
     """The attention weights and selections of a layer; selector fields are None without a selector.
 
+    There are B examples, M heads, Q queries and N keys; a selection is a pair of a query and a key.
+
         >>> from gatedjax.nn import SelectiveSelfAttention
         >>> attention, xs = SelectiveSelfAttention(num_heads=2), jnp.zeros((1, 4, 8))
         >>> (_, selection), _ = attention.init_with_output(jax.random.key(0), xs)

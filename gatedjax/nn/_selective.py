@@ -296,7 +296,11 @@ class SelectiveSelfAttention(nn.Module):
         )
 
     def _check(self, *arguments: Any) -> int:
-        """Checks the module and arguments as in `check_attention`; returns the width D."""
+        """Raises ValueError for options or arguments that do not fit; returns the width D.
+
+        arguments are the inputs [B, N, E] and mask [B, N] of a call, and its source and
+        source_mask.
+        """
         return check_attention(self, *arguments)
 
     @nn.compact
@@ -449,9 +453,10 @@ class SelectiveSelfAttention(nn.Module):
         return scores, allowed, value
 
     def _visible(self, positions: Int[Array, " Q"], size: int) -> Bool[Array, "1 1 Q N"] | None:
-        """Returns True for the pairs that the module allows, apart from the masks; None means all.
+        """Returns True for the pairs of a query and a key that `causal` allows; None means all.
 
-        positions are the positions of the queries, and size is the number N of keys.
+        positions are the positions of the queries, and size is the number N of keys. Masks of
+        padding are not included.
         """
         return causal_pairs(positions, size)[None, None] if self.causal else None
 
@@ -472,8 +477,9 @@ class SelectiveSelfAttention(nn.Module):
     ) -> Array:
         """Computes the attention weights [B, M, Q, N] from scores of this shape under gates.
 
-        gates are values or logarithms [B, 1 or M, Q, N], allowed is True where a query may see a
-        key (None means all pairs), and positions belong to the queries.
+        gates have the `values` A [B, 1 or M, Q, N] or, for a relaxation, the `logarithms` log A of
+        this shape, with which the softmax is weighted. allowed broadcasts to the scores and is True
+        where a query may see a key (None means all pairs). positions are those of the queries.
         """
         if gates.logarithms is not None:
             log_gates = jnp.broadcast_to(gates.logarithms, scores.shape)

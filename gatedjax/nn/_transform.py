@@ -17,8 +17,11 @@ from gatedjax.nn._types import Initializer
 class AttentionGatedTransform(nn.Module):
     """Gated layers that each attend to the words and compose the result with the layer below.
 
-    The weights of all layers are stacked along the first axis, blocks T (gate) before f
-    (candidate).
+        y_l = T_l f_l + (1 - T_l) y_{l-1}
+
+    y_l is the state of layer l, T_l its gate and f_l its candidate, which depends on y_{l-1} and on
+    the selection vector s_l, the average of the words by the attention of the layer. The weights of
+    all layers are stacked along the first axis, blocks T before f.
 
         >>> layers, words = AttentionGatedTransform(num_layers=3), jnp.ones((1, 5, 8))
         >>> outputs, _ = jax.eval_shape(layers.init_with_output, jax.random.key(0), words)

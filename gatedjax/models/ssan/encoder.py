@@ -154,7 +154,10 @@ class SSANConfig:
             )
 
     def attention(self, layer: int) -> dict[str, Tree]:
-        """Returns the options of the attention of a layer (from 1)."""
+        """Returns the options of the `nn.SelectiveSelfAttention` of a layer by name.
+
+        layer is the number of the layer, from 1.
+        """
         return {
             "num_heads": self.num_heads,
             "selector": self.gates.selector_of(layer),
@@ -219,7 +222,7 @@ class SSANEncoder(nn.Module):
         """Encodes texts.
 
         Args:
-          batch: see the class.
+          batch: "tokens" int [B, N] and "lengths" int [B]; optionally "example_id" int [B].
           train: True runs the network with dropout and drawn selections.
 
         Returns:
@@ -272,7 +275,7 @@ def run_layers(
         the layers in it.
       states: inputs of the first layer.
       mask: True at real words.
-      batch: see `SSANEncoder`.
+      batch: the arrays of a call; "example_id" [B] and "step" [B] are used if they are there.
       train: True runs the layers with dropout and drawn selections.
       **options: options of all `EncoderLayer`.
 

@@ -104,7 +104,8 @@ class SSANNLIOutput:
       logits: class scores [B, C], float32.
       premise: the weights and selections between the tokens of the first sentence.
       hypothesis: the weights and selections between the tokens of the second sentence.
-      baseline: the expected reward of the estimator "reinforce"; None for other estimators.
+      baseline: the expected reward of the estimator "reinforce", a scalar; None for other
+        estimators.
     """
 
     logits: Array
@@ -182,7 +183,8 @@ class SSANNLI(nn.Module):
         """Runs the network.
 
         Args:
-          batch: see the class.
+          batch: "tokens" int [B, N], "lengths" [B], "hypothesis" int [B, N'] and
+            "hypothesis_lengths" [B].
           train: True runs the network with dropout and drawn selections.
 
         Returns:
@@ -244,6 +246,7 @@ class SSANNLI(nn.Module):
 class SSANNLITask(SelectorClassifierTask):
     """The task of training and evaluating an `SSANNLI`: cross-entropy of the class.
 
+    A batch also has "label" int [B], the index of the class, and "weight" [B], 0 at filler rows.
     The metrics are "loss" (in training with the penalties), "accuracy", and with a selector
     "selected_1" and "empty_1" of both sentences. "selected_heads" and "empty_heads" of the
     predictions are only of the first sentence.
@@ -260,7 +263,10 @@ class SSANNLITask(SelectorClassifierTask):
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Paths of the parameters that training does not change: frozen pretrained word vectors."""
+        """Paths of the parameters that training does not change.
+
+        They are ("embed/table",) if the network freezes pretrained word vectors, else ().
+        """
         return super().frozen if self.model.embeddings is not None else ()
 
     def _selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
@@ -270,7 +276,10 @@ class SSANNLITask(SelectorClassifierTask):
         return (output.premise,)
 
     def _selector_metrics(self, output: SSANNLIOutput, weight: Float[Array, " B"]) -> Metrics:
-        """Computes the metrics of the selections in both sentences, as of a single layer."""
+        """Computes "selected_1" and "empty_1", means over the selections in both sentences.
+
+        weight is 0 at filler rows.
+        """
         first, second = (
             selector_metrics((selection,), weight) for selection in self._selections(output)
         )

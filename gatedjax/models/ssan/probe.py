@@ -60,7 +60,8 @@ class SSANOutput:
       logits: class scores [B, C], float32.
       states: states of the encoder [B, N, d].
       selections: the weights and selections of all layers (see `nn.Selection`).
-      baseline: the expected reward of the estimator "reinforce"; None for other estimators.
+      baseline: the expected reward of the estimator "reinforce", a scalar; None for other
+        estimators.
     """
 
     logits: Array
@@ -80,7 +81,9 @@ class SSANProbe(nn.Module):
         >>> print(output.logits.shape)
         (1, 2)
 
-    Call the network with the batch of `SSANEncoder`.
+    Call the network with a batch {"tokens": int [B, N], "lengths": int [B]}. Training draws from
+    the streams "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by
+    default).
 
     Attributes:
       config: the options of encoder and head.
@@ -102,7 +105,7 @@ class SSANProbe(nn.Module):
         """Runs the network.
 
         Args:
-          batch: see the class.
+          batch: "tokens" int [B, N] and "lengths" int [B]; optionally "example_id" int [B].
           train: True runs the network with dropout and drawn selections.
 
         Returns:
@@ -131,7 +134,11 @@ class SSANProbe(nn.Module):
     def _pool(
         self, states: Float[Array, "B N D"], mask: Array, types: Keywords
     ) -> Float[Array, "B D"]:
-        """Pools the states of each sentence; 0 for a sentence without words."""
+        """Pools the states of each sentence by `config.pool`.
+
+        states are 0 at padding, mask [B, N] is True at real words, and types are the dtypes of the
+        layer of "s2t". A sentence without words gives 0.
+        """
         pool = self.config.pool
         if pool == "s2t":
             return gnn.SourceToToken(name="pool", **types)(states, mask)
@@ -152,6 +159,7 @@ class SSANProbe(nn.Module):
 class SSANProbeTask(SelectorClassifierTask):
     """The task of training and evaluating an `SSANProbe`: cross-entropy of the class.
 
+    A batch also has "label" int [B], the index of the class, and "weight" [B], 0 at filler rows.
     The metrics are "loss" (in training with the penalties), "accuracy", and per layer with a
     selector "selected_L" and "empty_L".
 

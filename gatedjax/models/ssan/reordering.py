@@ -52,10 +52,15 @@ class WordReorderingConfig(SSANConfig):
 @exportable
 @struct.dataclass
 class WordReorderingOutput(SSANOutput):
-    """The output of a `WordReorderingDetector`, with further fields of `SSANOutput`.
+    """The output of a `WordReorderingDetector`.
 
     Attributes:
-      logits: scores of both positions [B, 2, N], insert first; -inf at padding, float32.
+      logits: scores of both positions [B, 2, N], that of the insertion first and the original
+        second; -inf at padding, float32.
+      states: states of the encoder [B, N, d].
+      selections: the weights and selections of all layers (see `nn.Selection`).
+      baseline: the expected reward of the estimator "reinforce", a scalar; None for other
+        estimators.
     """
 
 
@@ -69,7 +74,9 @@ class WordReorderingDetector(nn.Module):
         >>> print(output.logits.shape)
         (1, 2, 3)
 
-    Call the network with the batch of `SSANEncoder`.
+    Call the network with a batch {"tokens": int [B, N], "lengths": int [B]}. Training draws from
+    the streams "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by
+    default).
 
     Attributes:
       config: the options of the encoder.
@@ -89,7 +96,7 @@ class WordReorderingDetector(nn.Module):
         """Runs the network.
 
         Args:
-          batch: see the class.
+          batch: "tokens" int [B, N] and "lengths" int [B]; optionally "example_id" int [B].
           train: True runs the network with dropout and drawn selections.
 
         Returns:
@@ -144,7 +151,10 @@ class WordReorderingTask(SelectorTask):
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Paths of the parameters that training does not change: encoder or word vectors."""
+        """Paths of the parameters that training does not change.
+
+        They are ("encoder",) with `freeze_encoder`; otherwise the frozen word vectors or ().
+        """
         return ("encoder",) if self.model.config.freeze_encoder else super().frozen
 
     def _cost(
@@ -175,7 +185,11 @@ def _positions(batch: Batch) -> Array:
 
 
 def position_cost(logits: Float[Array, "B 2 N"], batch: Batch) -> Float[Array, " B"]:
-    """Computes the sum of both cross-entropies, in nats; 0 for a text without words."""
+    """Computes the sum of the cross-entropies of both positions, in nats; 0 without words.
+
+    logits are the scores of "insert" and "original", in this order. The batch has these positions
+    and "lengths", int [B].
+    """
     # The scores at padding are finite here, because 0 * inf would be NaN in a row of padding.
     real = F.length_mask(batch["lengths"], logits.shape[-1])[:, None, :]
     filled = jnp.where(real, logits, jnp.finfo(logits.dtype).min / 2)
@@ -184,7 +198,12 @@ def position_cost(logits: Float[Array, "B 2 N"], batch: Batch) -> Float[Array, "
 
 
 def position_metrics(logits: Float[Array, "B 2 N"], batch: Batch) -> Metrics:
-    """Computes "loss", "insert", "original" and "accuracy" (both) as sums and counts."""
+    """Computes "loss", "insert", "original" and "accuracy" as sums and counts.
+
+    "insert" and "original" are the accuracies of the two positions, and "accuracy" is the share of
+    examples with both correct. logits are their scores, in this order. The batch has the positions
+    and "lengths", int [B], and "weight" [B], 0 at filler rows.
+    """
     right = (jnp.argmax(logits, axis=-1) == _positions(batch)).astype(jnp.float32)
     return {
         "loss": Ratio.of(position_cost(logits, batch), batch["weight"]),

@@ -238,7 +238,11 @@ def selector_metrics(selections: tuple[gnn.Selection, ...], weight: Float[Array,
 
 
 def selector_predictions(selections: tuple[gnn.Selection, ...]) -> Predictions:
-    """Returns "selected_heads" and "empty_heads" [B, S, M] for the S layers with a selector."""
+    """Returns "selected_heads" and "empty_heads" [B, S, M] for the S layers with a selector.
+
+    They are, for each of M heads, the share of pairs that are selected and the share of tokens that
+    select no token. The dict is empty if no layer has a selector.
+    """
     layers: list[Any] = _with_selector(selections)
     if not layers:
         return {}
@@ -255,10 +259,15 @@ def _with_selector(selections: tuple[gnn.Selection, ...]) -> list[gnn.Selection]
 class _Pass(NamedTuple):
     """The loss of a pass in training.
 
+    A unit of an example is a part with a cost: a word for a tagger or translator, for other tasks
+    the example itself.
+
     Attributes:
-      output: the output of the network.
-      total: loss of each example, summed over its units [B].
-      cost: loss of each example per unit, without the surrogate of "reinforce" [B].
+      output: the output of the network, with `selections` and `baseline`.
+      total: loss of each example, summed over its units, with all terms: the penalties, the term of
+        the density and the surrogate of "reinforce" [B].
+      cost: loss of each example per unit, with the penalties and the term of the density, but
+        without the surrogate [B].
       multiplier: lambda of the constraint on the density [B]; None without a density.
       score: `Selection.score`, summed over layers [B]; None if no layer has a score.
     """
@@ -310,8 +319,8 @@ class SelectorTask:
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
         """Computes the training loss of a batch.
 
-        The terms of the selector are multiplied with the number of units of an example, which is 1
-        or the number of its words.
+        The terms of the selector are multiplied with the number of units of an example: the number
+        of words for a tagger or translator, 1 for other tasks.
 
         Args:
           params: the parameters.
@@ -350,7 +359,11 @@ class SelectorTask:
         return _Pass(output, total, cost + penalty, multiplier, score)
 
     def _run_passes(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
-        """Returns the means over several passes, with the output of the first pass."""
+        """Returns a `_Pass` of several passes: mean `cost`, `output` of the first pass.
+
+        `total` is the estimate of the expected loss of each example, with the derivative of the
+        estimator. rngs has the PRNG keys of the streams "dropout" and "gate".
+        """
         config = self.model.config.gates
         estimator: Any = create_estimator(config.estimation, draws=config.estimator_draws)
         # All passes have equal dropout, so that their losses differ only by the selections.
@@ -381,19 +394,32 @@ class SelectorTask:
         return metrics, predictions | selector_predictions(self._predicted_selections(output))
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-        """Returns the cost of each example, summed over its units, and its number of units."""
+        """Returns (cost, units) [B]: the cost of each example and its number of units.
+
+        The cost is the loss without the terms of the selector, summed over the units, which are
+        words for a tagger or translator, and the example itself for other tasks.
+        """
         raise NotImplementedError
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
-        """Returns the metrics of training and evaluation."""
+        """Returns the metrics of training and evaluation by name, as sums and counts.
+
+        output is that of the network, and batch has the labels and "weight" [B].
+        """
         raise NotImplementedError
 
     def _predictions(self, output: Output, batch: Batch) -> Predictions:
-        """Returns the predictions for the examples of a batch."""
+        """Returns the predictions for the examples of a batch, arrays with a first axis B by name.
+
+        output is that of the network.
+        """
         raise NotImplementedError
 
     def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
-        """Returns the metrics that only training has: "loss", the cost with the penalties."""
+        """Returns the metrics that only training has: "loss", the mean of the cost [B].
+
+        The cost contains the penalties; weight is 0 at filler rows.
+        """
         return {"loss": Ratio.of(cost, weight)}
 
     def _selections(self, output: Output) -> tuple[gnn.Selection, ...]:
@@ -410,7 +436,13 @@ class SelectorTask:
 
 @dataclasses.dataclass(frozen=True)
 class SelectorClassifierTask(SelectorTask):
-    """The base class of tasks of classifiers with a selector: cross-entropy of the class."""
+    """The base class of tasks of classifiers with a selector: cross-entropy of the class.
+
+    A batch has "label" int [B], the index of the class, besides the arrays of the network.
+
+    Attributes:
+      model: the network; its output has `logits`, `selections` and `baseline`.
+    """
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         cost = cross_entropy(output.logits, batch["label"])

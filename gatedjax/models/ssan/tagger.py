@@ -79,7 +79,8 @@ class SSANTaggerOutput:
     Attributes:
       logits: label scores of each word [B, N, L], float32, 0 at padding.
       selections: the weights and selections of all layers (see `nn.Selection`).
-      baseline: the expected reward of the estimator "reinforce"; None for other estimators.
+      baseline: the expected reward of the estimator "reinforce", a scalar; None for other
+        estimators.
     """
 
     logits: Array
@@ -121,7 +122,7 @@ class SSANTagger(nn.Module):
         """Runs the network.
 
         Args:
-          batch: see the class.
+          batch: "tokens" and "is_predicate" int [B, N], and "lengths" int [B].
           train: True runs the network with dropout and drawn selections.
 
         Returns:
@@ -204,7 +205,11 @@ class SSANTaggingTask(SelectorTask):
         }
 
     def _labels(self, batch: Batch) -> tuple[Array, Array, Array]:
-        """Returns the labels, True at words with a label in [0, L), and True at real words."""
+        """Returns (labels, labelled, real), arrays [B, N] for the words of a batch.
+
+        labelled is True at real words with a label in [0, L), and real is True at real words. The
+        labels are int, 0 where labelled is False. The batch has "labels" and "lengths".
+        """
         labels = batch["labels"]
         real = F.length_mask(batch["lengths"], labels.shape[1])
         # Labels that the network cannot predict have no loss.

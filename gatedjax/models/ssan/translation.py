@@ -86,7 +86,8 @@ class SSANTranslatorOutput:
       logits: scores of the next target word [B, T, V], float32.
       encoded: states of the encoder [B, N, d], 0 at padding.
       selections: the weights and selections of all encoder layers (see `nn.Selection`).
-      baseline: the expected reward of the estimator "reinforce"; None for other estimators.
+      baseline: the expected reward of the estimator "reinforce", a scalar; None for other
+        estimators.
     """
 
     logits: Array
@@ -163,7 +164,8 @@ class SSANTranslator(nn.Module):
         """Scores each target word, given the source and the target words before it.
 
         Args:
-          batch: see the class.
+          batch: "tokens" int [B, N], "lengths" [B], "targets" int [B, T] and "target_lengths"
+            [B].
           train: True runs the network with dropout and drawn selections.
 
         Returns:
@@ -199,7 +201,11 @@ class SSANTranslator(nn.Module):
         )
 
     def encode(self, batch: Batch, *, train: bool = False) -> SSANEncoderOutput:
-        """Encodes the sources of a batch; see `SSANEncoder` for arguments and result."""
+        """Encodes the sources of a batch.
+
+        batch has "tokens" int [B, N] and "lengths" int [B]; train=True draws selections and
+        dropout. Returns the states [B, N, d] and the selections of all encoder layers.
+        """
         return self.encoder(batch, train=train)
 
     def start(self, batch: Batch, beams: int, size: int) -> dict[str, Tree]:
@@ -242,10 +248,10 @@ class SSANTranslator(nn.Module):
 
         Args:
           tokens: the tokens at `position` of each target.
-          cache: keys and values of the tokens before.
+          cache: keys and values of the tokens before, a pair for each layer of the decoder.
           position: the position, from 0.
-          source: "source" of `start`.
-          mask: "mask" of `start`.
+          source: keys and values of the source for each layer: "source" of `start`.
+          mask: True at real tokens of the source: "mask" of `start`.
 
         Returns:
           The log-probabilities of the tokens at position + 1, and the cache with these tokens.
@@ -264,7 +270,11 @@ class SSANTranslator(nn.Module):
         return log_probs, filled
 
     def _draw(self, batch: Batch) -> tuple[Array, list[LayerBytes]]:
-        """Draws the random bytes for the dropout of the decoder."""
+        """Draws the random bytes for the dropout of the decoder.
+
+        The batch is that of a call. Returns the bytes for the inputs [B, T, D] of the decoder, and
+        the `LayerBytes` of each layer.
+        """
         c = self.config
         return draw_layer_bytes(
             self,
@@ -279,7 +289,7 @@ class SSANTranslator(nn.Module):
         )
 
     def _table(self) -> Float[Array, "V D"]:
-        """Returns the vectors of target words."""
+        """Returns the table of the vectors of target words; that of the source if it is shared."""
         if not self.config.share_embeddings:
             return self.target_table
         table = self.encoder.variables["params"]["embed"]["table"]
@@ -432,7 +442,12 @@ class SSANTranslationTask(SelectorTask):
 
 
 def _scores(logits: Array, batch: Batch) -> tuple[Array, Array, Array]:
-    """Returns the negative log-likelihood of each word, 1 where it is predicted, and its mask."""
+    """Returns (nll, right, real) of each target word, arrays [B, T].
+
+    They are the negative log-likelihood in nats, 1.0 where the word has the highest of the scores
+    (logits [B, T, V]) and else 0.0, and True at real words. The batch has "targets" int [B, T] and
+    "target_lengths" int [B].
+    """
     targets = batch["targets"]
     right = (jnp.argmax(logits, axis=-1) == targets).astype(jnp.float32)
     real = F.length_mask(batch["target_lengths"], targets.shape[1])

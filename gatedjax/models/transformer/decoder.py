@@ -48,7 +48,7 @@ class DecoderAttention(nn.Module):
         self.out = nn.DenseGeneral(self.features, axis=(-2, -1), **types)
 
     def project(self, states: Float[Array, "B N D"]) -> KeyValue:
-        """Computes the keys and values of states."""
+        """Computes the keys and values [B, M, N, H] of states, for M heads of width H = D / M."""
         return jnp.swapaxes(self.key(states), 1, 2), jnp.swapaxes(self.value(states), 1, 2)
 
     def __call__(
@@ -62,7 +62,7 @@ class DecoderAttention(nn.Module):
 
         Args:
           queries: a vector per query.
-          keys_and_values: the result of `project`.
+          keys_and_values: a pair of arrays [B, M, N, H], the result of `project`.
           mask: True where a query may see a key; axes of size 1 broadcast.
           dropout_bytes: the random bytes of dropout in training; None turns dropout off.
 
@@ -81,8 +81,9 @@ class DecoderAttention(nn.Module):
 class DecoderLayer(nn.Module):
     """Attention to the target so far, attention to the source, and a feed-forward network.
 
-    Each sublayer has a residual connection as in `EncoderLayer`. The sublayers are standard,
-    because the paper selects only in the encoder.
+    Each sublayer f has a residual connection: x + dropout(f(norm(x))) for "pre" and
+    norm(x + dropout(f(x))) for "post". The sublayers are standard, because the paper selects only
+    in the encoder.
 
     Attributes:
       num_heads: number of heads of both attentions.
@@ -115,7 +116,10 @@ class DecoderLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(dtype=self.dtype)
 
     def source(self, states: Float[Array, "B N D"]) -> KeyValue:
-        """Computes the keys and values of the encoded source, which all target tokens share."""
+        """Computes the keys and values of the encoded source, which all target tokens share.
+
+        Both are [B, M, N, H], for M heads of width H.
+        """
         return self.source_attention.project(states)
 
     def __call__(
@@ -131,7 +135,7 @@ class DecoderLayer(nn.Module):
         Args:
           inputs: the states of the layer below.
           mask: True where a target token may see another.
-          source: the result of `source`.
+          source: keys and values of the source [B, M, N, H], the result of the method `source`.
           source_mask: True at real tokens of the source.
           dropout_bytes: the random bytes of dropout in training; None turns dropout off.
 
@@ -169,7 +173,8 @@ class DecoderLayer(nn.Module):
           inputs: the states of the layer below for these tokens.
           cache: keys and values of the targets so far, with room for T tokens.
           position: position of the tokens, from 0.
-          source: the result of `source`. It has no axis K, because the K targets are its queries.
+          source: keys and values of the source [B, M, N, H], the result of the method `source`.
+            They have no axis K, because the K targets are its queries.
           source_mask: True at real tokens of the source.
 
         Returns:
@@ -210,13 +215,20 @@ class DecoderLayer(nn.Module):
 def empty_cache(
     rows: int, beams: int, heads: int, size: int, width: int, dtype: jnp.dtype
 ) -> tuple[Array, Array]:
-    """Returns an empty cache of a layer: keys and values for targets of at most `size` tokens."""
+    """Returns an empty cache of a layer: keys and values, zeros [rows, beams, heads, size, width].
+
+    rows are the sources, beams the targets per source, and heads the heads of the attention. size
+    is the largest number of tokens of a target, and width the width of a head.
+    """
     shape = (rows, beams, heads, size, width)
     return jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)
 
 
 def causal_mask(mask: Bool[Array, "B T"]) -> Bool[Array, "B 1 T T"]:
-    """Returns True where a query may see a key: at real positions that are not after the query."""
+    """Returns True where a query may see a key: at real positions that are not after the query.
+
+    mask is True at real positions. The axis of size 1 stands for the heads.
+    """
     size = mask.shape[1]
     before = causal_pairs(jnp.arange(size), size)
     # [B, 1, T, T]: all heads have the same mask, and padding is excluded as a key only.

@@ -22,7 +22,11 @@ Norm = Literal["pre", "post"]
 def dropout_rows(
     module: nn.Module, inputs: Array, rate: float, example_id: Array | None, deterministic: bool
 ) -> Array:
-    """Applies dropout with bits per example from the stream "dropout" of a module."""
+    """Applies dropout with bits per example from the stream "dropout" of a module.
+
+    inputs are [B, ...], rate is the probability of a zero, and example_id [B] are the examples to
+    which the bits belong (None means the row numbers). deterministic=True returns the inputs.
+    """
     if deterministic or rate == 0.0:
         return inputs
     keys = example_keys(module, "dropout", example_id, len(inputs))
@@ -30,7 +34,7 @@ def dropout_rows(
 
 
 def add_positions(inputs: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
-    """Adds sinusoidal positions, for texts of any length."""
+    """Returns inputs plus sinusoidal positions of N tokens, of the same width D; N may be any."""
     size, width = inputs.shape[1:]
     return inputs + F.sinusoids(np.arange(size), width, inputs.dtype)[None]
 
@@ -68,8 +72,8 @@ def draw_layer_bytes(
 
     Args:
       module: the module with the stream "dropout".
-      example_id: the examples to which the bits belong; None means the row numbers.
-      shape: B and N.
+      example_id: the examples [B] to which the bits belong; None means the row numbers.
+      shape: (B, N), the numbers of rows and of tokens.
       layers: number of layers.
       sublayers: number of sublayers of a layer.
       keys: number of keys for each attention of a layer that needs bytes.
@@ -152,7 +156,7 @@ class EncoderLayer(nn.Module):
         pre:  x + dropout(f(norm(x)))      post:  norm(x + dropout(f(x)))
 
     Attributes:
-      attention: options of `nn.SelectiveSelfAttention`.
+      attention: a dict of options of `nn.SelectiveSelfAttention`.
       filter_size: hidden width of the feed-forward network.
       norm: "pre" or "post", the place of the layer normalisation.
       feed_forward_first: True runs the feed-forward network before the attention (DeepAtt).
@@ -236,7 +240,10 @@ class EncoderLayer(nn.Module):
 
 
 def scaled_embedding(width: int) -> Tree:
-    """Returns an initialiser of word vectors that a network multiplies with sqrt(width)."""
+    """Returns an initialiser of word vectors that a network multiplies with sqrt(width).
+
+    It draws from normal(0, 1 / width), with the standard deviation 1 / sqrt(width).
+    """
 
     def normal(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         return jax.random.normal(key, shape, dtype) * width**-0.5

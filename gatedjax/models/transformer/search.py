@@ -39,7 +39,7 @@ def length_penalty(length: Array | int, alpha: float) -> Array:
 
 
 def check_search(beam_size: int, alpha: float, size: int) -> None:
-    """Raises ValueError if an option of a search is out of range."""
+    """Raises ValueError if an option of a search is out of range, see `beam_search`."""
     if beam_size < 1:
         raise ValueError(f"beam_size must be at least 1, got {beam_size}")
     if not 0 <= alpha < math.inf:
@@ -145,7 +145,11 @@ def beam_search(
 
 
 def _beginning(cache: Tree, rows: int, beam_size: int, size: int, start: int) -> dict[str, Tree]:
-    """Returns the state before the first step, with a single empty target in each row."""
+    """Returns the state of a beam search before its first step, a dict of arrays.
+
+    Each row has a single empty target, after the token `start`, among K = beam_size places. cache
+    is the first cache of the model, and size is T, the maximum length of targets.
+    """
     # All targets but the first have -inf, because equal targets would fill the beam with copies.
     no_scores = jnp.full((rows, beam_size), -jnp.inf)
     return {
@@ -224,13 +228,16 @@ def greedy_search(
 
 
 def _only_stop(log_probs: Array, at_limit: Array, stop: int) -> Array:
-    """Leaves only the stop token to targets at their limit."""
+    """Returns log_probs [B, K, V] with -inf for all tokens but `stop` in rows at their limit.
+
+    at_limit is bool [B], and stop is the id of the stop token.
+    """
     other = jnp.arange(log_probs.shape[-1]) != stop
     return jnp.where(at_limit[:, None, None] & other[None, None], -jnp.inf, log_probs)
 
 
 def _pick(array: Array, index: Int[Array, "B K"]) -> Array:
-    """Returns for each row the entries of axis 1 at the given indices."""
+    """Returns the entries [B, K, ...] of an array [B, N, ...] at indices of axis 1 for each row."""
     return jax.vmap(lambda row, places: row[places])(array, index)
 
 
