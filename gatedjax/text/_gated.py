@@ -29,7 +29,7 @@ class GatedTexts:
     """A network with gates and texts for it, as input of an analysis of gates.
 
     Attributes:
-      title: names of the model and of the texts.
+      title: a text with the names of the model and of the texts.
       model: the `GANet`.
       params: its parameters.
       batch: "tokens" [B, T], "lengths" [B], "label" [B] and "example_id" [B] of all B texts. Tokens
@@ -76,7 +76,7 @@ def open_run(
       data_dir, manual_dir: see `gatedjax.data.load`.
 
     Returns:
-      The network and the test texts of its data set.
+      A `GatedTexts`: the network, its parameters, and the test texts of its data set.
 
     Raises:
       FileNotFoundError: if the folder is not the folder of a run, or the data do not exist.
@@ -133,7 +133,7 @@ def open_own(
       encoding: encoding of the file.
 
     Returns:
-      The network and the texts.
+      A `GatedTexts`: the network, its parameters, and the texts.
 
     Raises:
       FileNotFoundError: if the folder or the file does not exist.
@@ -172,6 +172,6 @@ def _batch(ids: Sequence[np.ndarray], labels: np.ndarray, numbers: np.ndarray) -
 
 
 def _like(network: GANet) -> Tree:
-    """Returns the shapes and dtypes of the parameters of a network, in their tree."""
+    """Returns the parameters of a network as a tree of shapes and dtypes, without values."""
     batch = {"tokens": np.zeros((1, 2), np.int32), "lengths": np.ones(1, np.int32)}
     return jax.eval_shape(lambda key: network.init(key, batch)["params"], jax.random.key(0))
