@@ -106,7 +106,9 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
 def _by_mode(
     model: TrainedModel, texts: Sequence[tuple[str, ...]], labels: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Returns for each gate mode, by name, an array [n]: the share of draws with a right prediction.
+    """Returns by the name of each gate mode an array [n]: the share of draws that are right.
+
+    A draw is right if the network predicts the true class of the example with the drawn gates.
 
     The seed of the draws is fixed.
 

@@ -166,8 +166,8 @@ class Folder:
     def check(self, columns: Columns) -> None:
         """Raises ValueError if there are no folders or texts, or the columns are those of pairs.
 
-        It also raises ValueError if the folders are named after parts of a data set, such as "train"
-        and "test".
+        It also raises ValueError if the folders are named after parts of a data set, such as
+        "train" and "test".
         """
         _one_text(self.name, "a folder", columns)
         expected = "a folder of texts must have a folder with .txt files for each class"
@@ -186,8 +186,8 @@ class Folder:
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields text and label of each file as `Cells`: (file, line, values).
 
-        The label is the name of the folder. An `Aside` with the reason stands for a file that cannot
-        be used.
+        The label is the name of the folder. An `Aside` with the reason stands for a file that
+        cannot be used.
         """
         for path in sorted(self.path.iterdir()):
             if _is_class(path):

@@ -62,8 +62,8 @@ class TextTruth(NamedTuple):
       probabilities: [C], the expected probability of each class.
       gradient: [n], the gradient of the expected loss with respect to the gate logits.
       effects: [n], E[loss | b_i = 1] - E[loss | b_i = 0] for each gate i.
-      best: bool [n], the pattern with the lowest loss, True at open gates. If several have it, the pattern with the smallest code
-        is chosen, with gate 0 as the lowest bit.
+      best: bool [n], the pattern with the lowest loss, True at open gates. If several have it, the
+        pattern with the smallest code is chosen, with gate 0 as the lowest bit.
       best_loss: the loss of `best`.
       best_right: True if the label is predicted under `best`.
     """

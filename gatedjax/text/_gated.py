@@ -73,7 +73,8 @@ def open_run(
     Args:
       folder: the work folder, or the export.
       data: name of the data set that the run must have; None accepts any data set.
-      data_dir, manual_dir: see `gatedjax.data.load`.
+      data_dir: folder of the data sets that TFDS prepares; None uses its default folder.
+      manual_dir: folder of raw files of data sets; None uses the default of `gatedjax.data.load`.
 
     Returns:
       A `GatedTexts`: the network, its parameters, and the test texts of its data set.

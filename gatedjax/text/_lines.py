@@ -193,9 +193,9 @@ class TextFile:
         `fault` then returns a reason for this line.
 
         Raises:
-          ValueError: if Python does not have the encoding, or if a byte below 128 cannot be decoded,
-            which may happen in UTF-16 and UTF-32: the error handler does not replace such bytes. No
-            further line is yielded.
+          ValueError: if Python does not have the encoding, or if a byte below 128 cannot be
+            decoded, which may happen in UTF-16 and UTF-32: the error handler does not replace such
+            bytes. No further line is yielded.
         """
         codec, number = check_encoding(self.encoding), 0
         try:

@@ -22,7 +22,7 @@ _SPAN = re.compile(r"O|[BIESLUM]-.+")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TaggedRecord:
-    """A tagged sentence."""
+    """A sentence with the tags of its words, and its place in the file for messages."""
 
     line: int
     """The line of its first word, from 1."""
@@ -35,7 +35,10 @@ class TaggedRecord:
 
 
 class SentenceTable(Protocol):
-    """Sentences that can be read several times, one after the other."""
+    """An iterable of `TaggedRecord` and `Aside`, which can be read several times.
+
+    An `Aside` with the reason stands for a sentence that cannot be used.
+    """
 
     @property
     def name(self) -> str:
@@ -46,7 +49,10 @@ class SentenceTable(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Tags:
-    """The sentences of a file; each pass reads it again, with a single sentence in memory."""
+    """The sentences of a file, an iterable of `TaggedRecord` and `Aside`.
+
+    Each pass reads the file again, with a single sentence in memory.
+    """
 
     file: TextFile
     word: int
@@ -163,7 +169,7 @@ class Tags:
 
 
 def _fields(text: str) -> list[str]:
-    """Returns the columns of a line, which are separated by tabs, or without a tab by spaces."""
+    """Returns the columns of the line `text`, split at tabs, or without a tab at spaces."""
     return text.split("\t") if "\t" in text else _SPACES.split(text.strip(" \v\f"))
 
 
@@ -246,13 +252,17 @@ def open_sentences(
 
     Args:
       data: a path, or a list [(words, tags), ...].
-      word, tag, encoding: see `open_tags`; they have no effect for a list.
+      word: column of the words, from 0; None reads the first column, in .conllu the second.
+      tag: column of the tags, negative from the end; None reads the last column, in .conllu the
+        fourth. `word`, `tag` and `encoding` have no effect for a list.
+      encoding: encoding of the file.
 
     Returns:
       An iterable of sentences, which can be read several times.
 
     Raises:
-      FileNotFoundError, ValueError: see `open_tags`.
+      FileNotFoundError: if there is no such file.
+      ValueError: if the file is not a text file.
       TypeError: if data is neither a path nor a list.
     """
     if isinstance(data, str | os.PathLike):
