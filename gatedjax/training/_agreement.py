@@ -42,7 +42,7 @@ def collect_shared_values(
       config: the training options of this process.
       digests: digests of the task and of the data, see `run_digests`.
       params: a tree with the shapes and dtypes of the parameters.
-      eval_data: the batches of an evaluation, or None. All batches after the first are read and hashed,
+      eval_data: the evaluation batches, or None. All batches after the first are read and hashed,
         because `digests` has the first.
       step: a digest of the program of a step, with its optimizer; None if it cannot be lowered.
     """

@@ -129,7 +129,8 @@ def check_task(task: Any, evaluates: bool) -> None:
 def check_batch(batch: Any, name: str) -> None:
     """Raises TypeError or ValueError unless `batch` is a dict of arrays with at least one row.
 
-    It must have "weight" [B], where B is the number of rows, with B at least 1. The shapes of the other arrays are not checked.
+    It must have "weight" [B], where the number of rows B is at least 1. The shapes of the other
+    arrays are not checked.
 
     Args:
       batch: the object to check.

@@ -143,9 +143,9 @@ class Meter:
         there are several.
 
     Attributes:
-      records: see above.
-      names: see above.
-      pending: see above, with the updates that were added since.
+      records: the record of each run.
+      names: the entries that identify each run in its lines.
+      pending: the sums and counts of metrics by name since the last line.
       alone: True for a single run.
       interval: the times and counts of the steps since the last line.
     """
@@ -168,7 +168,8 @@ class Meter:
 
         Args:
           step: the number of steps before the update.
-          metrics: the metrics of the update by name, with an axis over the runs if there are several.
+          metrics: the metrics of the update by name, with an axis over the runs if there are
+            several.
           batches: the batch of each run, a dict of arrays.
         """
         self.pending = _sum(self.pending, metrics) if self.pending else metrics
@@ -200,7 +201,7 @@ class Meter:
         self._work.write(line | self.names[number] | alone)
 
     def log(self, step: int) -> None:
-        """Writes the means of the pending metrics for each unfinished run as lines of metrics.jsonl.
+        """Writes a line of metrics.jsonl for each unfinished run, with the means of its metrics.
 
         Afterwards the pending sums are empty. `step` is the number of steps so far, which the lines
         have as "step".

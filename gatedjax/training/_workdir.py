@@ -50,8 +50,8 @@ class Workdir:
     Args:
       path: the folder.
       config: the training options.
-      on_event: see `fit`.
-      on_log: see `fit`.
+      on_event: called with ("step" | "evaluate" | "save" | "saved", step), or None.
+      on_log: called with each line of metrics.jsonl as a dict, or None.
       several: True if several processes form the run.
     """
 
@@ -153,7 +153,7 @@ class Workdir:
           step: the number of the checkpoint.
           state: the train state, with NumPy arrays.
           best: the best parameters so far, with NumPy arrays.
-          record: the JSON record.
+          record: the progress of the run as a dict of JSON values.
         """
         self.check()
         if self._log is not None:
