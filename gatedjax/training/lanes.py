@@ -131,9 +131,9 @@ def make_lane_step(task: Task, config: TrainConfig) -> Callable[..., Any]:
 
     It maps (states, batches, seed_keys, active, values) to (states, metrics). All arguments and
     results have a leading axis over the L lanes. `states` is a train state and `batches` a batch
-    with arrays [L, B, ...]; `seed_keys` [L] are the PRNG keys of the seeds; `active` [L] is True for
-    lanes that have not ended; `values` [L] are the values of the sweep. The state of an inactive
-    lane does not change.
+    with arrays [L, B, ...]; `seed_keys` [L] are the PRNG keys of the seeds; `active` [L] is True
+    for lanes that have not ended; `values` [L] are the values of the sweep. The state of an
+    inactive lane does not change.
 
     Args:
       task: the task.

@@ -30,7 +30,7 @@ class Ratio:
 
     @classmethod
     def of(cls, values: Float[Array, " B"], weight: Float[Array, " B"]) -> "Ratio":
-        """Returns a `Ratio` with the weighted sum of values as total and the sum of weights as count.
+        """Returns a `Ratio` of the weighted sum of values and the sum of weights.
 
         Args:
           values: [B], a value per row. Values at rows of weight 0, NaN included, have no effect.
@@ -76,7 +76,8 @@ def merge(a: Metrics, b: Metrics) -> Metrics:
 def to_json(metrics: Mapping[str, Ratio]) -> dict[str, list]:
     """Returns a dict {name: [total, count]} of metrics for JSON.
 
-    JSON represents their float32 values exactly. Total and count are floats, or lists of floats for metrics of several runs side by side.
+    JSON represents the float32 values exactly. Total and count are floats, or lists of floats for
+    metrics of several runs side by side.
     """
     return {
         name: [np.asarray(ratio.total).tolist(), np.asarray(ratio.count).tolist()]
