@@ -21,9 +21,9 @@ class _Rows:
 
     A few thousand rows at a time are in memory. The rows can be read several times.
 
-    Args:
+    Attributes:
       name: the name of the data in messages.
-      source: the `pyarrow.dataset.Dataset`.
+      data: the `pyarrow.dataset.Dataset`.
     """
 
     name: str

@@ -202,7 +202,12 @@ Labels = Any
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Corpus:
-    """The labelled texts of a file, as numbers."""
+    """The labelled texts of a file, as numbers.
+
+    `texts` has for each text column (one, or two for pairs) the numbers of the words, and `labels`
+    the positions of the labels in `classes`. `lines` has the line of each example in the file
+    `name`; `aside` and `first_aside` are the number and the first of the unusable lines.
+    """
 
     name: str
     texts: tuple[Rows, ...]
@@ -281,7 +286,7 @@ def read_corpus(
       max_aside: the largest share of the lines that may be set aside.
 
     Returns:
-      The texts and labels as numbers.
+      A `Corpus`: the texts and labels as numbers.
 
     Raises:
       ValueError: if no line or too few lines can be used, if the labels look like texts or numbers

@@ -29,7 +29,15 @@ that each gate is open, if it has gates."""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NetworkEntry:
-    """A network of `gatedjax train --model NAME`, with defaults and the functions that use it."""
+    """A network of `gatedjax train --model NAME`, with defaults and the functions that use it.
+
+    `about` describes it and `config` is its default configuration. `kind`, `task` and `summarize`
+    build the module, build the training task, and convert outputs for a batch. The remaining fields
+    determine the word vectors: `width` sets their width, `with_vectors` has the changes of the
+    configuration for a file of vectors, `starts_from_counts` is True if they start from
+    `log_ratios`, `vectors` is their width without a file, `vector_std` their standard deviation,
+    and `vocabulary` the class of the vocabulary.
+    """
 
     about: str
     """A description in a few words."""

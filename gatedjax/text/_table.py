@@ -27,7 +27,11 @@ _SHOWN = 12
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """A usable line of a table: its texts, its label, and the place in the file for messages."""
+    """A usable line of a table.
+
+    `inputs` is its text, or both texts of a pair; `label` is its label or None; `line` and `where`
+    are the line, from 1, and the name of the file.
+    """
 
     line: int
     """The line where the record begins, from 1; for rows in memory the number of the row."""

@@ -22,7 +22,11 @@ _SPAN = re.compile(r"O|[BIESLUM]-.+")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TaggedRecord:
-    """A sentence with the tags of its words, and its place in the file for messages."""
+    """A sentence with a tag for each word.
+
+    `words` and `tags` have the same length, but `tags` is empty if only words were read. `line` and
+    `where` are the line of the first word, from 1, and the name of the file.
+    """
 
     line: int
     """The line of its first word, from 1."""
@@ -51,7 +55,8 @@ class SentenceTable(Protocol):
 class Tags:
     """The sentences of a file, an iterable of `TaggedRecord` and `Aside`.
 
-    Each pass reads the file again, with a single sentence in memory.
+    Each pass reads the file again, with a single sentence in memory. `word` and `tag` are the
+    columns of the words and of the tags; `universal` is True for a .conllu file.
     """
 
     file: TextFile

@@ -245,9 +245,10 @@ def train_model(
 
 
 def _knows_options(folder: Path) -> bool:
-    """Returns False if a checkpoint in the work folder lacks `OPTIONS`, as in older versions.
+    """Returns False if the newest checkpoint of a run lacks the options of the model.
 
-    It returns True if there is no checkpoint or it is damaged.
+    Older versions of gatedjax wrote such checkpoints. The result is True if the work folder
+    `folder` has no checkpoint, or if the checkpoint is damaged.
     """
     store = CheckpointStore(folder / "checkpoints")
     latest = store.latest()

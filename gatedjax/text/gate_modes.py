@@ -348,8 +348,8 @@ class Texts:
     def batches(self) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         """Yields (number of real texts, batch) for batches of the same shape.
 
-        A batch has "tokens", "lengths", "label" and "example_id". The last batch is filled up with
-        copies of the last text.
+        A batch has "tokens" [b, T], "lengths" [b], "label" [b] and "example_id" [b], with b at most
+        64. The last batch is filled up with copies of the last text.
         """
         size = min(_ROWS, len(self.rows))
         for begin in range(0, len(self.rows), size):

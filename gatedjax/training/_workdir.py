@@ -53,6 +53,15 @@ class Workdir:
       on_event: called with ("step" | "evaluate" | "save" | "saved", step), or None.
       on_log: called with each line of metrics.jsonl as a dict, or None.
       several: True if several processes form the run.
+
+    Attributes:
+      path: the folder.
+      config: the training options.
+      several: True if several processes form the run.
+      writes: True if this process writes files.
+      event: called with the name of an event and a step, see `on_event`.
+      store: the `CheckpointStore` with the checkpoints of the run.
+      view: the progress display.
     """
 
     def __init__(

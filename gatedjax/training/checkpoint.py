@@ -68,6 +68,11 @@ class CheckpointStore:
       keep: the number of steps to keep.
       every: the number of steps between the regular checkpoints of a run.
 
+    Attributes:
+      directory: the absolute path of the folder of the steps.
+      keep: the number of steps to keep.
+      every: the number of steps between the regular checkpoints of a run.
+
     Raises:
       ValueError: if `keep` or `every` is below 1.
     """

@@ -185,6 +185,12 @@ class _Lanes:
       config: the training options.
       devices: the devices to use.
       initial: the state and the best parameters at the start, with a leading axis over the runs.
+
+    Attributes:
+      state: the train state of all lanes on the devices, with a leading axis over the lanes.
+      best_params: the parameters of the best evaluation of each run, NumPy arrays with a leading
+        axis over the runs.
+      eval_data: the evaluation batches shared by the runs, or a list of the batches of each lane.
     """
 
     def __init__(

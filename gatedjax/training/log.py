@@ -209,6 +209,9 @@ class MetricsLog:
     Args:
       path: the file; its folder must exist.
 
+    Attributes:
+      path: the path of the file.
+
     Raises:
       ValueError: if a line is JSON that no run has written; the message names file and line.
     """

@@ -422,6 +422,11 @@ class _Single:
       initial: the train state and the best parameters at the start.
       rows: the number of rows of a batch without filler rows.
       point: maps (params, opt_state) to the parameters to evaluate.
+
+    Attributes:
+      state: the train state on the devices.
+      best_params: the parameters of the best evaluation so far.
+      eval_data: the batches of an evaluation pass, or None.
     """
 
     def __init__(

@@ -31,7 +31,11 @@ _PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".dill")
 
 
 class CheckpointDamaged(ValueError):
-    """Raised if a checkpoint differs from the save; the message names the file or array."""
+    """Raised if a checkpoint differs from the save; the message names the file or array.
+
+    Attributes:
+      problems: a list of texts, each with a fault of a file or array.
+    """
 
     def __init__(self, folder: Path, problems: list[str]) -> None:
         # The names of files and arrays come from a file and may have control characters.
