@@ -259,8 +259,8 @@ def _spans(ends: np.ndarray) -> Iterator[tuple[int, int]]:
 def _pair_keys(ids: np.ndarray, ends: np.ndarray, width: int) -> np.ndarray:
     """Returns int64 [words]: a number for each pair of a word and its successor in a text.
 
-    The number is `id * width + id of the successor`, different for different pairs. It is -1 if either word is unknown, and at the
-    last word of a text.
+    The number is `id * width + id of the successor`, different for different pairs. It is -1 if
+    either word is unknown, and at the last word of a text.
 
     Args:
       ids: int [words], the ids of the words of all texts, -1 for an unknown word.

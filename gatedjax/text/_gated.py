@@ -74,7 +74,7 @@ def open_run(
       folder: the work folder, or the export.
       data: name of the data set that the run must have; None accepts any data set.
       data_dir: folder of the data sets that TFDS prepares; None uses its default folder.
-      manual_dir: folder of raw files of data sets; None uses the default of `gatedjax.data.load`.
+      manual_dir: folder with the raw files of data sets, as for `gatedjax.data.load`, or None.
 
     Returns:
       A `GatedTexts`: the network, its parameters, and the test texts of its data set.
