@@ -94,7 +94,7 @@ def parse(
       **tyro_options: `default` and `description`, passed on to `tyro.cli`.
 
     Returns:
-      An instance of `kind`.
+      An instance of `kind` with the options.
     """
     # These are imported here, because `gatedjax --version` needs none of them and they load slowly.
     import dataclasses
@@ -156,7 +156,7 @@ def parse_command(commands: Mapping[str, type], args: Sequence[str], prog: str, 
     """Parses the options of the command that the first argument names.
 
     Args:
-      commands: the dataclass of options of each command by name; see `parse`.
+      commands: the dataclass of options of each command, by the name of the command.
       args: the name of the command and the arguments after it.
       prog: the words before the name of the command in the help.
       about: a description of the commands.
@@ -215,7 +215,7 @@ def show_version() -> NoReturn:
 
 
 def _split(args: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Splits a command line at the first "--"; returns the words before it, and the rest.
+    """Splits a command line at the first "--"; returns the list of words before it, and the rest.
 
     The rest begins with "--". No word after "--" is an option. Without "--" the rest is empty.
     """

@@ -46,7 +46,10 @@ def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
 
 
 def positional_names(kind: Any) -> Iterator[str]:
-    """Yields the words for the positional arguments of a dataclass in the usage, if it sets any."""
+    """Yields the words that stand for positional arguments of a dataclass in its usage line.
+
+    They are the words that the dataclass sets for its fields, such as "MODEL".
+    """
     for hint in typing.get_type_hints(kind, include_extras=True).values():
         marks = getattr(hint, "__metadata__", ())
         if tyro.conf.Positional in marks:
@@ -71,10 +74,10 @@ def unknown_option(kind: Any, word: str) -> str:
 
 
 def message_of(event: Any, kind: Any, args: Sequence[str]) -> str | None:
-    """Returns the message of a `tyro._errors.ParseErrorEvent`, or None for an unknown event.
+    """Returns the message about an error of a command line, or None for an unknown event.
 
     Args:
-      event: the error that tyro is about to print.
+      event: the error that tyro is about to print, a `tyro._errors.ParseErrorEvent`.
       kind: the dataclass of the options.
       args: the command line.
 
@@ -110,7 +113,7 @@ def _name_in(word: str) -> str:
 
 
 def _shown_name(argument: Any) -> str:
-    """Returns the name of an argument of tyro as the help shows it."""
+    """Returns the name of `argument`, an argument of tyro, as the help shows it."""
     lowered = argument.lowered
     return str(lowered.metavar if argument.is_positional() else lowered.name_or_flags[0])
 

@@ -31,7 +31,10 @@ def document_fields(kind: Kind) -> Kind:
 
 
 class _Docstring:
-    """Docstring of a class that gets its section of fields when it is read."""
+    """A descriptor for `__doc__` that adds the section "Attributes:" when it is first read.
+
+    The section has the docstrings of the fields of the class.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -63,7 +66,7 @@ def field_docstrings(kind: type) -> dict[str, str]:
 
 
 def _own(kind: type) -> Iterator[tuple[str, str]]:
-    """Yields (name, docstring) for the fields that a class itself defines and documents."""
+    """Yields (name, docstring) for each documented field of a class, without its base classes."""
     if not dataclasses.is_dataclass(kind):
         return
     try:

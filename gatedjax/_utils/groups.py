@@ -57,7 +57,7 @@ def with_groups(kind: type[C]) -> type[C]:
 
 
 def _gather(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a configuration, by name, for options by any of their names.
+    """Returns a dict of the fields of a configuration for options by any of their names.
 
     Args:
       kind: the dataclass of the configuration, with groups.
@@ -92,14 +92,14 @@ def _gather(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_lists(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options, by name, with tuples in place of the lists of JSON."""
+    """Returns a copy of the dict `options` with tuples in place of lists, which JSON has."""
     return {name: tuple(v) if isinstance(v, list) else v for name, v in options.items()}
 
 
 def groups_of(kind: Any) -> dict[str, Any]:
-    """Returns the classes of the groups of a dataclass by the name of their field.
+    """Returns a dict from the name of each group of a dataclass to the class of the group.
 
-    A class without `with_groups` has none: {}.
+    A group is a field whose type is a dataclass. A class without `with_groups` has none: {}.
     """
     return getattr(kind, "_groups", {})
 
@@ -115,7 +115,7 @@ def option_names(kind: Any) -> list[str]:
 
 
 def grouped_paths(kind: Any) -> dict[str, str]:
-    """Returns "group.option" for each option in a group of a dataclass, by the option name."""
+    """Returns a dict from each option in a group of a dataclass to its path "group.option"."""
     groups = groups_of(kind).items()
     return {option: f"{name}.{option}" for name, group in groups for option in option_names(group)}
 

@@ -4,7 +4,9 @@ from typing import Any
 
 
 class ByIdentity:
-    """A wrapper that compares by the identity of its model, so that programs compile only once.
+    """A wrapper of a model, equal to a wrapper of the same class with the same model object.
+
+    A program that has it as a static argument therefore compiles only once per model object.
 
     Attributes:
       model: the model.

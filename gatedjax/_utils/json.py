@@ -18,7 +18,7 @@ def to_json(value: Any, **layout: Any) -> str:
     readers refuse such a text.
 
     Args:
-      value: a value as for `to_json_values`.
+      value: a text, a number or None, or lists, mappings and dataclasses of such values.
       **layout: further arguments of `json.dumps`, such as `indent`.
     """
     try:
@@ -76,7 +76,7 @@ def _convert(value: Any) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    """Returns a copy of dicts and lists with None for each number that is not finite."""
+    """Returns a copy of `value`, nested dicts and lists, with None for each NaN and infinity."""
     if isinstance(value, dict):
         return {name: _finite(inner) for name, inner in value.items()}
     if isinstance(value, list):

@@ -27,7 +27,7 @@ def plain(value: Any) -> Any:
 
 
 def make_plain(config: object) -> None:
-    """Converts the fields of a dataclass with `plain`, in place.
+    """Converts the numbers in the fields of a dataclass from NumPy or JAX to Python, in place.
 
     Args:
       config: the dataclass, which may be frozen.

@@ -18,11 +18,11 @@ def accepts_positional(
     index: int,
     is_old: Callable[[Positional, Mapping[str, Any]], bool] = lambda args, options: True,
 ) -> Callable[[Function], Function]:
-    """Makes a function accept a keyword-only argument in its former position.
+    """Returns a decorator: the function accepts a keyword-only argument in its former position.
 
     Args:
       name: the keyword-only argument.
-      index: its former position.
+      index: its former position among the positional arguments, from 0.
       is_old: is_old(args, options) is True if a call with an argument at `index`, and without the
         keyword `name`, has the old form. It must be False for all valid calls of the new form.
 
@@ -45,7 +45,10 @@ def accepts_positional(
 
 
 def accepts_old_name(old: str, new: str) -> Callable[[Function], Function]:
-    """Makes a function accept a keyword argument under its former name."""
+    """Returns a decorator that makes a function accept a keyword argument under its former name.
+
+    A call with the name `old` gives a DeprecationWarning and the result of the call with `new`.
+    """
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
@@ -66,7 +69,7 @@ def accepts_old_name(old: str, new: str) -> Callable[[Function], Function]:
 
 
 def is_mask(value: object) -> bool:
-    """Returns whether an argument is None or has the dtype bool."""
+    """Returns True if an argument is None or has the dtype bool, like a mask."""
     if value is None:
         return True
     dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
@@ -74,7 +77,7 @@ def is_mask(value: object) -> bool:
 
 
 def is_key(value: object) -> bool:
-    """Returns whether an argument has the dtype of a PRNG key, of the new or of the raw form."""
+    """Returns True if an argument has the dtype of a PRNG key, typed or raw (uint32)."""
     dtype = getattr(value, "dtype", None)
     return dtype is not None and (
         jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key) or dtype == np.uint32
@@ -82,7 +85,7 @@ def is_key(value: object) -> bool:
 
 
 def _warn(function: Callable[..., Any], old_form: str) -> None:
-    """Warns the caller of the decorated function."""
+    """Gives the caller of `function` a DeprecationWarning about the form `old_form` of its call."""
     signature = inspect.signature(function)
     parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
     plain = signature.replace(parameters=parameters, return_annotation=signature.empty)

@@ -51,7 +51,10 @@ def joined_docstrings() -> tyro.constructors.ConstructorRegistry:
 def _shown_field(
     field: tyro.constructors.StructFieldSpec,
 ) -> tyro.constructors.StructFieldSpec:
-    """Returns the field with the text and the type from which tyro writes its help."""
+    """Returns a field of tyro with the text and the type that its help shows.
+
+    The lines of the docstring of the field are joined to a single line.
+    """
     kind: Any = field.type
     if isinstance(field.default, (str, tuple)) and not field.default:
         kind = Annotated[kind, tyro.conf.arg(help_behavior_hint="")]

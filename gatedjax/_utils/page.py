@@ -28,7 +28,7 @@ def render_page(
     Args:
       title: the title as text, which is escaped.
       body: the HTML of the body. It may have `style` attributes only if there is no script.
-      style: the CSS.
+      style: the CSS of the page.
       script: a module of JavaScript that runs after the body is read.
       css_class: the class of the body element.
       lang: the language of the page.

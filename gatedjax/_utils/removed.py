@@ -9,7 +9,7 @@ Kind = TypeVar("Kind", bound=type)
 
 
 def _internal_names(module: str, *names: str) -> dict[str, str]:
-    """Returns the same message for each removed name: the name is internal to a module.
+    """Returns a dict from each removed name to a message that it is now internal to a module.
 
     Args:
       module: the module that now has the names, as the message shows it.
@@ -19,7 +19,7 @@ def _internal_names(module: str, *names: str) -> dict[str, str]:
 
 
 def _paper_names(module: str, *names: str) -> dict[str, str]:
-    """Returns the same message for each removed name: only the tables of a single paper use it.
+    """Returns a dict from each removed name to a message that only the tables of a paper use it.
 
     Args:
       module: the module that now has the names, as the message shows it.
@@ -29,11 +29,11 @@ def _paper_names(module: str, *names: str) -> dict[str, str]:
 
 
 def _returned_classes(module: str, **functions: str) -> dict[str, str]:
-    """Returns the message for classes that users receive and do not create.
+    """Returns a dict from each removed class to a message: users receive and do not create it.
 
     Args:
       module: the module of the classes, for annotations.
-      functions: for each class, the function or network that returns it.
+      functions: for each class, by name, the function or network that returns it.
     """
     return {
         name: f"{function} returns it; for annotations it is in {module}"
@@ -174,7 +174,7 @@ _REMOVED_OPTIONS = {"--train.optimizer.lazy-rows": _LAZY_ROWS}
 
 
 def without_removed_fields(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a dataclass without removed fields that have their default.
+    """Returns a dict of the fields of a dataclass without removed fields that have their default.
 
     Args:
       kind: the name of the dataclass.
@@ -223,7 +223,7 @@ def without_removed_options(args: Sequence[str]) -> list[str]:
 
 
 def removed_from(package: str) -> Callable[[str], object]:
-    """Returns a `__getattr__` for the package `package`, for its names in `REMOVED` and `MOVED`.
+    """Returns the `__getattr__` of the package `package`, for its removed and moved public names.
 
     A removed name raises an ImportError with the reason. A moved name is imported on first use.
     A package assigns it outside of type checking, because a type checker would accept any name as

@@ -135,7 +135,7 @@ def _console_class() -> type:
     from rich.console import Console  # imported here, because most programs do not need it
 
     class PlainConsole(Console):
-        """A console that escapes control characters in all strings, also in tables."""
+        """A rich console that escapes control characters in all strings, also in tables."""
 
         def render_str(self, text: str, **options: Any) -> Any:
             return super().render_str(printable(text), **options)

@@ -75,7 +75,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Writes the content of a file in a single step, see `open_atomic`."""
+    """Writes the bytes `content` to a file, so that a reader sees the old or the new content."""
     with open_atomic(path) as file:
         file.write(content)
 
@@ -108,7 +108,7 @@ def recover(target: Path) -> None:
     """Restores a folder that a killed process had moved away, and removes leftover files.
 
     Args:
-      target: see `new_folder`.
+      target: the path of the folder, not a link.
     """
     for place in _leftovers(target, _OLD):
         with _unless_in_use(place) as is_free:
@@ -182,7 +182,7 @@ def _new(target: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
 
     Args:
       target: the file or folder that it is going to replace.
-      make: creates a path and returns an open descriptor of it.
+      make: creates a file or folder at a path and returns an open descriptor of it.
 
     Returns:
       The path of the hidden file or folder, and its locked descriptor.
@@ -240,7 +240,7 @@ def _leads_to(place: Path, descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def _unless_in_use(place: Path) -> Iterator[bool]:
-    """Yields True if no process writes a hidden file or folder, else False.
+    """Yields True if no process writes the hidden file or folder `place`, else False.
 
     If it yields True, the file or folder is locked during the block.
     """
@@ -268,7 +268,7 @@ def _remove(place: Path) -> None:
 
 
 def _put(partial: Path, target: Path) -> None:
-    """Renames a folder to `target`, and removes the old folder of that name."""
+    """Renames the folder `partial` to `target`, and removes the old folder of that name."""
     if not target.exists():
         os.replace(partial, target)
         return
@@ -283,7 +283,7 @@ def _put(partial: Path, target: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> None:
-    """Exchanges two names in a single step with renameat2 of Linux."""
+    """Exchanges the names of two files or folders in one step, with renameat2 of Linux."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

@@ -48,13 +48,13 @@ class AnswerOptions:
 def run(
     kind: type[AnswerOptions], args: Sequence[str], prog: str, open_reader: Callable[[Path], Reader]
 ) -> int:
-    """Runs the command; returns its exit status.
+    """Answers a question about a document as a command; returns its exit status.
 
     Args:
       kind: the class of the options; a subclass may give the folder another name.
       args: the command line.
       prog: name of the command, for its help.
-      open_reader: function that opens the folder.
+      open_reader: maps the path of the folder of a trained reader to a `Reader`.
 
     Returns:
       0. A refused input ends the program with a message instead.
@@ -66,11 +66,11 @@ def run(
 
 
 def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], console: Console) -> None:
-    """Prints the probabilities of the candidates, and the places with the most attention.
+    """Prints the probability of each candidate answer, and the words with the most attention.
 
     Args:
       options: the document, the question and the folder of the reader.
-      open_reader: function that opens the folder.
+      open_reader: maps the path of the folder of a trained reader to a `Reader`.
       console: where the answer is printed.
 
     Raises:
@@ -110,7 +110,7 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
 
 
 def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
-    """Returns (document, question, candidates) of a question, as the reader expects them.
+    """Returns (document, question, candidates) of the options, as `Reader` expects them.
 
     Document and question are texts with spaces between the tokens; candidates is a list of such
     texts.

@@ -21,9 +21,9 @@ class _Rows:
 
     A few thousand rows at a time are in memory. The rows can be read several times.
 
-    Args:
+    Attributes:
       name: the name of the data in messages.
-      source: the `pyarrow.dataset.Dataset`.
+      data: the `pyarrow.dataset.Dataset`.
     """
 
     name: str
@@ -55,11 +55,12 @@ def open_arrow(data: Any, name: str) -> InRows:
     If the package `datasets` wrote the file, class numbers are replaced by the names of classes.
 
     Args:
-      data: the path of a file with an ending in `ENDS`, or a table or record batches of pyarrow.
+      data: the path of a .parquet, .arrow or .feather file, or a table or record batches of
+        pyarrow.
       name: the name of the data in messages.
 
     Returns:
-      The rows of the file or table.
+      An `InRows`, which yields the rows as dicts from column to value.
 
     Raises:
       ValueError: if pyarrow is not installed, or the file has another format.

@@ -14,13 +14,13 @@ _KEPT, _SHOWN, _FILES = 5, 3, 3
 
 
 def check_share(max_aside: float) -> None:
-    """Raises ValueError unless the greatest share of unusable lines is a number in [0, 1]."""
+    """Raises ValueError unless `max_aside`, a greatest share of lines, is a number in [0, 1]."""
     if not 0 <= max_aside <= 1:
         raise ValueError(f"max_aside must be in [0, 1], got {max_aside}")
 
 
 class Asides:
-    """The lines of one source that cannot be used.
+    """A counter of the lines (or other records) of a source that cannot be used.
 
     Args:
       name: name of the source, for messages.
@@ -28,7 +28,7 @@ class Asides:
 
     Attributes:
       count: number of lines that are set aside.
-      first: the first five of them.
+      first: the first five of these lines, a list of `Aside`.
     """
 
     def __init__(self, name: str, unit: str = "lines") -> None:

@@ -45,7 +45,7 @@ class LinearBaseline:
         [1 0]
 
     Attributes:
-      kind: the solver: SciPy and its version.
+      kind: a text with the name of the solver and the version of SciPy.
       texts_seen: number of texts that were passed to `fit`.
       texts_used: number of texts in training. If there are more than ten million words, an evenly
         spread part of the texts is used, so that memory is bounded.
@@ -184,8 +184,9 @@ def _number_words(
       most: the largest number of words in memory.
 
     Returns:
-      The ids of the words of the remaining texts, see `_Corpus`; the positions of these texts among
-      all texts, an int array; and the id of each word, from 0.
+      The remaining texts as a `_Corpus`: the ids of all words, the position after the last word of
+      each text, and the number of texts, dropped texts included; the positions of the remaining
+      texts among all texts, an int array; and the id of each word, from 0.
     """
     words: dict[str, int] = {}
     ids, ends, numbers = array("i"), array("q"), array("q")
@@ -214,7 +215,9 @@ def _number_words(
 
 
 def _is_kept(number: int, halvings: int) -> bool:
-    """Returns True if the text at position `number` remains after `halvings` halvings.
+    """Returns True if the text at position `number` remains after the texts were halved often.
+
+    `halvings` is how many times half of the texts were dropped.
 
     The hash of the number spreads the remaining texts evenly, in whatever order the texts come.
     """
@@ -256,8 +259,8 @@ def _spans(ends: np.ndarray) -> Iterator[tuple[int, int]]:
 def _pair_keys(ids: np.ndarray, ends: np.ndarray, width: int) -> np.ndarray:
     """Returns int64 [words]: a number for each pair of a word and its successor in a text.
 
-    The number is `id * width + id of the successor`. It is -1 if either word is unknown, and at the
-    last word of a text.
+    The number is `id * width + id of the successor`, different for different pairs. It is -1 if
+    either word is unknown, and at the last word of a text.
 
     Args:
       ids: int [words], the ids of the words of all texts, -1 for an unknown word.
@@ -298,7 +301,11 @@ def _feature_weights(rows: csr_matrix, classes: np.ndarray) -> np.ndarray:
 
 
 def _weight_rows(rows: csr_matrix, weights: np.ndarray) -> csr_matrix:
-    """Multiplies the columns by their weights [features], and scales each row to length 1."""
+    """Returns the feature matrix `rows` [texts, features] with weighted columns and scaled rows.
+
+    Each column is multiplied by its weight in `weights` [features]. Then each row is divided by its
+    Euclidean length.
+    """
     values = weights[rows.indices]
     squares = csr_matrix((np.square(values), rows.indices, rows.indptr), shape=rows.shape)
     scale = 1 / np.sqrt(np.maximum(squares.sum(1).A1, 1e-24))
@@ -309,9 +316,9 @@ def _weight_rows(rows: csr_matrix, weights: np.ndarray) -> csr_matrix:
 def _solve(rows: csr_matrix, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the coefficients [features, K] and the biases [K] of logistic regression.
 
-    L-BFGS-B minimises the mean over texts of -log p(class), plus |w|^2 / (2 C n). The bias has no
-    penalty. K is the number of classes, but 1 for two classes, where the score of the first class
-    is 0.
+    L-BFGS-B minimises the mean over the n texts of -log p(class), plus |w|^2 / (2 C n). Here w are
+    the coefficients, and C is the constant `_C`, 10. The bias has no penalty. K is the number of
+    classes, but 1 for two classes, where the score of the first class is 0.
 
     Args:
       rows: the feature matrix [n, features].
@@ -360,7 +367,11 @@ def _one_thread() -> contextlib.AbstractContextManager[object]:
 
 
 def _log_softmax(scores: np.ndarray) -> np.ndarray:
-    """Returns the log-probabilities [n, C] of scores [n, K]; if K is 1, the first score is 0."""
+    """Returns the log-probabilities [n, C] of the scores [n, K] of n texts for C classes.
+
+    K is C. With two classes K may be 1: `scores` are then for the second class, and the score of
+    the first class is 0.
+    """
     if scores.shape[1] == 1:
         scores = np.hstack([np.zeros_like(scores), scores])
     scores = scores - scores.max(1, keepdims=True)

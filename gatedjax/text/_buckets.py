@@ -27,7 +27,9 @@ Shape = tuple[int, int]
 
 
 def width_of(length: int, longest: int, widths: Sequence[int] = FINE) -> int:
-    """Returns the padded length of a text: a width, or the last width doubled until the text fits.
+    """Returns the padded length of a text: the first of `widths` that is at least its length.
+
+    If the text is longer than the last width, this width is doubled until the text fits.
 
         >>> width_of(20, longest=400), width_of(300, longest=400)
         (24, 400)
@@ -54,7 +56,8 @@ def rows_of(width: int) -> int:
 def sizes_of(width: int) -> tuple[int, ...]:
     """Returns the possible numbers of texts in a batch of a width, in ascending order.
 
-    They are 1, 8, and the number in a full batch, see `rows_of`.
+    They are 1, 8, and the number in a full batch, see `rows_of`. `width` is the number of words per
+    text, padding included.
     """
     return tuple(sorted({1, 8, rows_of(width)}))
 
@@ -64,18 +67,20 @@ def shape_of(length: int, longest: int, widths: Sequence[int] = FINE) -> Shape:
 
     Args:
       length: the number of words of a text.
-      longest: the largest number of words of a text, see `width_of`.
-      widths: the widths of batches to choose from, see `width_of`.
+      longest: the largest number of words that the model reads.
+      widths: the padded lengths of texts to choose from, in ascending order.
     """
     width = width_of(length, longest, widths)
     return rows_of(width), width
 
 
 def training_widths(lengths: np.ndarray, longest: int) -> tuple[int, ...]:
-    """Returns the widths with the least padding: two, or four for more than 5,000 texts.
+    """Returns the widths, numbers of words per padded text, that need the least padding.
+
+    There are two widths, or four for more than 5,000 texts.
 
     Args:
-      lengths: number of words in each training text.
+      lengths: int [n], the number of words in each training text.
       longest: number of words in the longest text of all parts; the last width is at least this.
 
     Returns:
@@ -103,7 +108,8 @@ def group_texts(
       shape: maps the number of words in a text to the shape of a full batch of such texts.
 
     Yields:
-      (the numbers of the texts in a batch, its shape).
+      (numbers, shape) for each batch: the positions of its texts in `lengths`, and the (rows,
+      width) of its shape.
     """
     groups: dict[Shape, list[int]] = {}
     for number, length in enumerate(lengths):
@@ -117,11 +123,14 @@ def pad_texts(texts: Sequence[Sequence[np.ndarray]], shape: Shape) -> dict[str, 
     """Pads the ids of texts into a batch.
 
     Args:
-      texts: for each example the ids of its text, or of both texts of a pair.
-      shape: rows and width of the batch.
+      texts: for each example a tuple of int arrays: the ids of its text, or of both texts of a
+        pair.
+      shape: (rows, width) of the batch.
 
     Returns:
-      Arrays by the names in `NAMES` and `LENGTHS`. Filler rows have length 1.
+      A dict with "tokens" [rows, width] and "lengths" [rows] of the texts; for pairs these are the
+      first texts, and "hypothesis" and "hypothesis_lengths" are the second texts. Filler rows have
+      length 1.
     """
     batch: dict[str, np.ndarray] = {}
     # The loop ends after the first names if the examples are single texts.

@@ -59,7 +59,11 @@ class Predictions(Sequence[Prediction]):
 
 
 class _Classifier(TextEstimator):
-    """The methods that both classifiers have."""
+    """The base class of `TextClassifier` and `PairClassifier`, with the methods of both.
+
+    The methods are `train`, `fit`, `predict`, `predict_proba`, `score`, `evaluate` and `explain`.
+    The arguments and attributes are in the docstrings of the two classes.
+    """
 
     _estimator_type = "classifier"
 
@@ -123,7 +127,8 @@ class _Classifier(TextEstimator):
         Args:
           X: n texts; for a `PairClassifier`, n pairs of texts.
           y: n labels.
-          workdir: see `train`.
+          workdir: folder for checkpoints; the same call continues an interrupted training. None
+            uses a temporary folder.
 
         Returns:
           The trained classifier itself.
@@ -174,7 +179,7 @@ class _Classifier(TextEstimator):
           X: texts; for a `PairClassifier`, pairs of texts.
 
         Returns:
-          float32 [n, C], with the classes in the order of `classes_`.
+          float32 [n, C] for n texts, with the C classes in the order of `classes_`.
 
         Raises:
           ValueError: if a text has no word.
@@ -218,8 +223,10 @@ class _Classifier(TextEstimator):
         """Evaluates the model on labelled texts.
 
         Args:
-          data: labelled texts in a form that `train` accepts.
-          columns: see `train`.
+          data: labelled texts in a form that `train` accepts: a path, the name of a data set, rows
+            (text, label), a frame, a Dataset, or a dict of columns.
+          columns: names of the columns; None uses "text" and "label", or for pairs "premise",
+            "hypothesis" and "label".
           encoding: encoding of the files.
 
         Returns:
@@ -234,7 +241,7 @@ class _Classifier(TextEstimator):
         return evaluate_model(self._get_trained(), table)
 
     def explain(self, text: str | Sequence[str]) -> Explanation:
-        """Explains a prediction by the words of the text.
+        """Explains the prediction for a text by the words of the text.
 
         Args:
           text: a text; for a `PairClassifier`, both texts of a pair.
@@ -284,7 +291,7 @@ class TextClassifier(_Classifier):
         100
 
     Attributes:
-      classes_: the labels, sorted.
+      classes_: array [C] of the labels, sorted.
       report_: scores of the model on the validation and test texts, and the accuracy of a linear
         baseline on the same texts.
     """
@@ -298,12 +305,18 @@ class TextClassifier(_Classifier):
 class PairClassifier(TextClassifier):
     """A classifier of pairs of texts, for example whether the first text entails the second.
 
-    The columns are premise, hypothesis and label. The methods are the same as in `TextClassifier`.
+    The columns are premise, hypothesis and label. The methods are the same as in `TextClassifier`:
+    `train`, `fit`, `predict`, `predict_proba`, `score`, `evaluate`, `explain`, `save` and `load`.
 
         >>> PairClassifier(num_steps=200)
         PairClassifier(num_steps=200)
         >>> PairClassifier().get_params()["model"]
         'ssan'
+
+    Attributes:
+      classes_: array [C] of the labels, sorted.
+      report_: scores of the model on the validation and test pairs, and the accuracy of a linear
+        baseline on the same pairs.
     """
 
     _kind = "pair"

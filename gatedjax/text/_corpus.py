@@ -29,7 +29,7 @@ SPLIT_SEED = 20_200_820
 
 
 class Rows(Sequence[np.ndarray]):
-    """A sequence of texts as arrays of ids, which are slices of a single array.
+    """A sequence of texts, each an int array of the ids of its words, cut from a single array.
 
         >>> rows = Rows(np.array([5, 6, 7], np.int32), np.array([0, 2, 3]))
         >>> len(rows), rows[0].tolist(), rows[1].tolist()
@@ -166,7 +166,7 @@ class Spool:
 
 
 class Numbers:
-    """A numbering of words in the order in which they first occur.
+    """A table that numbers words from 0, in the order in which they first occur.
 
         >>> numbers = Numbers(lowercase=True)
         >>> numbers.of(["A", "b", "a"])
@@ -176,7 +176,7 @@ class Numbers:
       lowercase: True gives "The" and "the" the same number.
 
     Attributes:
-      ids: the number of each word.
+      ids: a dict from each word to its number.
     """
 
     def __init__(self, *, lowercase: bool) -> None:
@@ -202,7 +202,12 @@ Labels = Any
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Corpus:
-    """The labelled texts of a file, as numbers."""
+    """The labelled texts of a file, as numbers.
+
+    `texts` has for each text column (one, or two for pairs) the numbers of the words, and `labels`
+    the positions of the labels in `classes`. `lines` has the line of each example in the file
+    `name`; `aside` and `first_aside` are the number and the first of the unusable lines.
+    """
 
     name: str
     texts: tuple[Rows, ...]
@@ -275,13 +280,13 @@ def read_corpus(
     Args:
       table: the texts.
       folder: the folder for the files.
-      part: prefix of the names of the files.
+      part: prefix of the names of the files, such as "train".
       numbers: the numbers of the words; new words are added.
       classes: the possible labels; None uses the labels in the table.
       max_aside: the largest share of the lines that may be set aside.
 
     Returns:
-      The texts and labels as numbers.
+      A `Corpus`: the texts and labels as numbers.
 
     Raises:
       ValueError: if no line or too few lines can be used, if the labels look like texts or numbers
@@ -337,7 +342,7 @@ def order_classes(
     """Determines the order of the classes.
 
     Args:
-      positions: the position of each label in the order of the file.
+      positions: the number of each label, from 0, in the order in which they occur in the file.
       classes: the classes that were passed by the caller, or None.
 
     Returns:
@@ -406,11 +411,12 @@ def split_texts(labels: Labels, fraction: float) -> tuple[np.ndarray, np.ndarray
     treated as a single class.
 
     Args:
-      labels: the labels of the examples.
+      labels: int32 [n], the class of each example; or for tagged sentences a row of tags each.
       fraction: share of the examples for validation.
 
     Returns:
-      The positions of the examples for training, and of the examples for validation.
+      The positions of the examples for training, and of the examples for validation, two int
+      arrays.
     """
     if not isinstance(labels, np.ndarray):
         # A sentence has many tags, so there is no class by which it could be stratified.
@@ -458,7 +464,7 @@ def build_vocabulary(
 
     Args:
       corpus: the texts.
-      excluded: positions of the texts that are not for training.
+      excluded: int array, the positions of the texts that are not for training.
       numbers: the numbers of the words.
       min_count: words that occur less often are dropped.
       max_words: largest number of words from the texts.
@@ -466,7 +472,8 @@ def build_vocabulary(
       make: the class of the vocabulary; a `ShapedVocabulary` also has the shapes of dropped words.
 
     Returns:
-      The vocabulary, and int32 [numbers], its id for each number.
+      The vocabulary, and int32 [number of words]: the id in it of each word, by the number of the
+      word.
     """
     counts = np.zeros(len(numbers.ids), np.int64)
     for rows in corpus.texts:
@@ -491,7 +498,7 @@ def build_vocabulary(
 
 
 def table_of(numbers: Numbers, vocabulary: Vocabulary) -> np.ndarray:
-    """Returns int32 [numbers]: the id in the vocabulary for each number of a word."""
+    """Returns int32 [number of words]: the id in `vocabulary` of each word, by its number."""
     return np.array(vocabulary.encode(numbers.ids), np.int32).reshape(-1)
 
 
@@ -503,12 +510,13 @@ def log_ratios(
         r_wc = log p(w | c) - mean_c' log p(w | c'),  p(w | c) ~ 2 + texts of c that have w
         (for tags: 2 + number of times that w has tag c)
 
+    The sign ~ means "proportional to": the sum of p(w | c) over the words w is 1.
     These are the weights of a naive Bayes classifier. A network whose word vectors start with them
     begins with the accuracy of counting words.
 
     Args:
-      texts: for each text column the ids of the texts.
-      labels: the label of each text, or a row of tags for each sentence.
+      texts: for each text column (one, or two for pairs) the int arrays of ids of the n texts.
+      labels: int32 [n], the class of each text, or an int array of tags for each sentence.
       words: size of the vocabulary.
       classes: number of classes.
 

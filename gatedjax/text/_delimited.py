@@ -67,7 +67,7 @@ def _split(line: str) -> list[str]:
 
 
 def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
-    """Yields (line, fields) for each record of a file, the header included.
+    """Yields (line, fields) for each record of a .csv or .tsv file, the header included.
 
     `line` is the number of the first line of the record, from 1. `fields` is a list of texts, or a
     text with the reason why the record cannot be used.
@@ -117,7 +117,7 @@ def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
 
 
 def _is_record_each(lines: list[tuple[int, str]], width: int) -> bool:
-    """Returns True if each line is a record of `width` fields by its tabs, with quotes as text.
+    """Returns True if the tabs in each line separate `width` fields, with quotes as text.
 
     Args:
       lines: pairs of the number of a line and its text.
@@ -174,7 +174,10 @@ class Delimited:
         return delimiter, names
 
     def _first(self, delimiter: str) -> tuple[str, ...] | str:
-        """Returns the names in the header by a delimiter, or a text why it cannot be read."""
+        """Returns the column names in the header if `delimiter` separates them.
+
+        If the header cannot be read, the result is a text with the reason.
+        """
         for line, fields in _records(self.file, delimiter):
             if isinstance(fields, str):
                 hint = ""
@@ -193,7 +196,11 @@ class Delimited:
             raise ValueError(f"{self.name}: there is no row after the header")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the `Cells` of each record after the header, or an `Aside` with the reason."""
+        """Yields the values of each record after the header in `columns`, see `Cells`.
+
+        `Cells` is a tuple (file, line, values). An `Aside` with the reason stands for a record that
+        cannot be used.
+        """
         delimiter, names = self._header()
         places = [names.index(name) for name in columns.wanted]
         header = True

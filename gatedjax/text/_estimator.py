@@ -20,7 +20,11 @@ C = TypeVar("C", bound=type)
 
 
 def explains_unknown_parameters(kind: C) -> C:
-    """Lets the constructor of an estimator name the class that was called, not its base class."""
+    """Changes a class so that an error about a parameter of its constructor names this class.
+
+    Without it the TypeError for an unknown parameter would name the base class. `kind` is the
+    class, which is changed in place and returned.
+    """
     changed: Any = kind  # because mypy lets nobody assign a constructor
     init = changed.__init__
 
@@ -35,7 +39,10 @@ def explains_unknown_parameters(kind: C) -> C:
 
 
 def _unknown_parameter(estimator: Any, params: Iterable[str]) -> str | None:
-    """Returns a message about the first name that is not a parameter; None if there is none."""
+    """Returns an error message about the first of `params` that `estimator` has no parameter for.
+
+    The result is None if all names are parameters of the constructor.
+    """
     names = [field.name for field in dataclasses.fields(estimator)]
     for name in params:
         if name not in names:
@@ -49,7 +56,11 @@ def _unknown_parameter(estimator: Any, params: Iterable[str]) -> str | None:
 @explains_unknown_parameters
 @dataclasses.dataclass(eq=False, repr=False)
 class TextEstimator(TextOptions):
-    """A model with the interface of scikit-learn; its parameters are those of `TextOptions`."""
+    """The base class of the classifiers and of the tagger, with the interface of scikit-learn.
+
+    The parameters of the constructor are the fields of `TextOptions`. Training sets the attributes
+    `classes_`, the sorted labels, and `report_`, the scores of the model.
+    """
 
     _kind: ClassVar[str]
 
@@ -101,7 +112,7 @@ class TextEstimator(TextOptions):
           overwrite: True replaces an existing folder.
 
         Returns:
-          The path of the folder; see `gatedjax.export.save`.
+          The path of the folder.
         """
         return self._get_trained().save(folder, card=card, overwrite=overwrite)
 
@@ -132,7 +143,13 @@ class TextEstimator(TextOptions):
     def _train(
         self, *tables: Data | None, workdir: str | Path | None = None, **arguments: Any
     ) -> Self:
-        """Trains on the first of three tables; see `train_model`."""
+        """Trains on a table of labelled texts, and returns the trained model itself.
+
+        Args:
+          *tables: the training data, the validation data or None, and the test data or None.
+          workdir: folder for checkpoints; None uses a temporary folder.
+          **arguments: further arguments of `train_model`, such as `say` and `progress`.
+        """
         options = self.options
         check_options(options, self._kind)
         table, validation, test = tables

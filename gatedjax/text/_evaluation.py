@@ -30,7 +30,8 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
       A dict that can be written as JSON: the metrics of `classification_metrics`; "density", the
       share of the words that attention can see; "aside", the number of lines that were not used;
       if the model has gates, "gate_modes", the accuracy in each gate mode, and "gate_gap", the
-      largest minus the smallest of these; "leak" (see `measure_leak`), if words are left out.
+      largest minus the smallest of these; "leak", the change of the prediction when a closed or
+      an open word is removed (see `measure_leak`), if attention cannot see all words.
 
     Raises:
       ValueError: if a label is not a class of the model, or no line or too few lines can be used.
@@ -87,7 +88,10 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
     # The leak is measured with shapes that were compiled above, because a new shape takes longer
     # than the measurement.
     def read_shape(size: int) -> Shape:
-        """Returns the shape (rows, width) of the largest batch above with texts of `size` words."""
+        """Returns the shape (rows, width) of the largest batch of the evaluation for a text.
+
+        `size` is the number of words of the text, which determines the width.
+        """
         rows, width = shape_of(size, model.max_len)
         count = min(fullest[width], rows)
         return next(rows for rows in sizes_of(width) if rows >= count), width
@@ -102,12 +106,15 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
 def _by_mode(
     model: TrainedModel, texts: Sequence[tuple[str, ...]], labels: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Returns for each gate mode the share of draws, [n], in which the prediction is correct.
+    """Returns by the name of each gate mode an array [n]: the share of draws that are right.
+
+    A draw is right if the network predicts the true class of the example with the drawn gates.
 
     The seed of the draws is fixed.
 
     Args:
-      model: a network with gates, see `GANet.gate_modes` for the names of its modes.
+      model: a network with gates. Its modes are "sample", "threshold", "expected" and "relaxed",
+        see `GANet.gate_modes`.
       texts: n examples, each a tuple of its text, or of both texts of a pair.
       labels: the true class of each example, as a position in `model.classes`.
     """

@@ -10,7 +10,7 @@ from gatedjax.text._show import Change, Explanation
 
 
 def explain_texts(model: TrainedModel, texts: Sequence[str]) -> Explanation:
-    """Explains the prediction for a text.
+    """Explains the prediction of a classifier for a text, or for a pair of texts.
 
     The network runs on the text, with each single gate flipped, and on the text without each word.
 
@@ -19,7 +19,8 @@ def explain_texts(model: TrainedModel, texts: Sequence[str]) -> Explanation:
       texts: the text, or both texts of a pair; the words of both are explained.
 
     Returns:
-      The prediction and its changes, by words.
+      An `Explanation`: the prediction, and for each word its attention, its gate, and the
+      prediction after a flip of this gate and after the removal of this word.
 
     Raises:
       ValueError: if a text has no word.
@@ -88,8 +89,8 @@ def _remove_words(
 
     Args:
       model: the trained model.
-      tokens: the words of the text, or of both texts of a pair.
-      best: the position of the class that is predicted with all words.
+      tokens: a tuple with the words of the text, or of both texts of a pair.
+      best: the position in `model.classes` of the class that is predicted with all words.
 
     Returns:
       A `Change` for each word, the words of the first text first.

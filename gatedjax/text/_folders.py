@@ -74,7 +74,7 @@ class ModelFolder:
     Attributes:
       path: path of the folder.
       is_export: True if `gatedjax export` wrote the folder.
-      config: the content of its config.json.
+      config: the content of its config.json, a dict.
     """
 
     path: Path
@@ -85,7 +85,7 @@ class ModelFolder:
         """Reads the parameters of the network.
 
         Args:
-          like: a tree with the shapes of the parameters.
+          like: a tree of arrays, or of their shapes and dtypes, in the form of the parameters.
           average: the number of the newest checkpoints of a run whose parameters are averaged. With
             1 they are not averaged: the parameters of the best evaluation are read. An export has a
             single set of parameters, so that `average` has no effect.
@@ -113,11 +113,12 @@ def open_folder(path: Path, kind: Kind, *names: str) -> ModelFolder:
 
     Args:
       path: the folder.
-      kind: the expected kind of the model.
+      kind: the expected kind of the model: "run" (a GA-Net over texts), "cloze" (a reader) or
+        "translation".
       *names: files that the folder must have in addition to its parameters.
 
     Returns:
-      The folder and its configuration.
+      A `ModelFolder`: the path, and the configuration in config.json.
 
     Raises:
       FileNotFoundError: if there is no such folder, or a file is missing.
@@ -153,7 +154,7 @@ def check_single(record: Json, workdir: Path) -> None:
     """Refuses the checkpoint of several seeds that were trained together.
 
     Args:
-      record: the record of the checkpoint.
+      record: the JSON record of the checkpoint, a dict.
       workdir: the work folder of the run, for the message.
 
     Raises:
@@ -175,8 +176,8 @@ def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[s
         vocabulary.
 
     Returns:
-      The kind of the model, and the content of these files by name, if they exist: vocabulary,
-      alphabet, byte pairs and classes.
+      The kind of the model ("run", "cloze" or "translation"), and a dict from the name of each of
+      these files that exists to its content: vocabulary, alphabet, byte pairs and classes.
 
     Raises:
       ValueError: if workdir has the vocabulary of another run.

@@ -34,7 +34,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object)
 
 
 def _parse(line: str) -> dict[str, object] | str:
-    """Returns the JSON object of a line as a dict, or a text why it cannot be used."""
+    """Returns the JSON object of a line as a dict, or a text with the reason why it is unusable."""
     try:
         value = _DECODER.decode(line)
     except json.JSONDecodeError as error:
@@ -59,7 +59,7 @@ def _lines(file: TextFile) -> Iterator[tuple[int, str | None, str]]:
 
 @dataclasses.dataclass(frozen=True)
 class JsonLines:
-    """A file with a JSON object in each line."""
+    """A text file `file` with a JSON object in each line, with columns by name."""
 
     file: TextFile
 
@@ -70,7 +70,7 @@ class JsonLines:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names in the first hundred objects."""
+        """The names of the columns that occur in the first hundred objects."""
         names: dict[str, None] = {}
         for _, problem, text in itertools.islice(_lines(self.file), _LOOK):
             value = problem or _parse(text)
@@ -85,7 +85,10 @@ class JsonLines:
             check_names(self.name, names, columns)
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the `Cells` of each line, or an `Aside` with the reason why it cannot be used."""
+        """Yields the values of each line in `columns` as `Cells`: (file, line, values).
+
+        An `Aside` with the reason stands for a line that cannot be used.
+        """
         for number, problem, text in _lines(self.file):
             value = problem or _parse(text)
             if isinstance(value, str):
@@ -96,7 +99,14 @@ class JsonLines:
 
 @dataclasses.dataclass(frozen=True)
 class FastText:
-    """A file with a text in each line; the word "__label__NAME" in the line is its label."""
+    """A text file with a text in each line, in the format of fastText.
+
+    The word "__label__NAME" in a line means that the label of the text is NAME.
+
+    Attributes:
+      file: the file.
+      names: None, because the columns have no names.
+    """
 
     file: TextFile
     names: tuple[str, ...] | None = None
@@ -120,7 +130,10 @@ class FastText:
             )
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields text and label of each line as `Cells`, or an `Aside` if it cannot be used."""
+        """Yields text and label of each line as `Cells`: (file, line, values).
+
+        An `Aside` with the reason stands for a line that cannot be used.
+        """
         for number, problem, text in _lines(self.file):
             labels = _LABEL.findall(text)
             if problem is None and columns.label is not None and len(labels) != 1:
@@ -133,7 +146,13 @@ class FastText:
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
-    """A folder with a folder per class; each .txt file is a text. Files are sorted by name."""
+    """A folder with a folder per class; each .txt file is a text. Files are sorted by name.
+
+    Attributes:
+      path: the path of the outer folder.
+      encoding: the encoding of the files.
+      names: None, because the columns have no names.
+    """
 
     path: Path
     encoding: str
@@ -141,11 +160,15 @@ class Folder:
 
     @property
     def name(self) -> str:
-        """The path of the file."""
+        """The path of the folder."""
         return str(self.path)
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError without folders or texts, or if the folders are named after parts."""
+        """Raises ValueError if there are no folders or texts, or the columns are those of pairs.
+
+        It also raises ValueError if the folders are named after parts of a data set, such as
+        "train" and "test".
+        """
         _one_text(self.name, "a folder", columns)
         expected = "a folder of texts must have a folder with .txt files for each class"
         inner = [path.name for path in self.path.iterdir() if _is_class(path)]
@@ -161,7 +184,11 @@ class Folder:
             raise ValueError(f"{self.path}: {expected}, got no usable text")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields text and label of each file as `Cells`, or an `Aside` if it cannot be used."""
+        """Yields text and label of each file as `Cells`: (file, line, values).
+
+        The label is the name of the folder. An `Aside` with the reason stands for a file that
+        cannot be used.
+        """
         for path in sorted(self.path.iterdir()):
             if _is_class(path):
                 # The files are sorted, because the order of a file system differs between machines.

@@ -32,15 +32,16 @@ Head = Callable[[Params, Array], Array]
 class PatternInputs(NamedTuple):
     """The arrays of a text that its loss under a pattern depends on, padded to LOWER words or more.
 
-    T is the number of words with padding, D the width of the states, and C the number of classes.
+    A pattern is a choice of open and closed gates, a bit for each word. T is the number of words
+    with padding, D the width of the states, and C the number of classes.
 
     Attributes:
-      states: the states h, which are finite at padding too.
-      scores: the attention scores e in nats, which are finite at padding too.
-      logits: the gate logits a; -inf at padding.
-      closed: the class scores of the pattern without an open gate.
-      label: the true class.
-      size: the number n of real words.
+      states: [T, D], the states h of the encoder, which are finite at padding too.
+      scores: [T], the attention scores e in nats, which are finite at padding too.
+      logits: [T], the gate logits a; -inf at padding.
+      closed: [C], the class scores of the pattern without an open gate.
+      label: the true class, an integer scalar.
+      size: the number n of real words, an integer scalar.
     """
 
     states: Float[Array, "T D"]
@@ -52,17 +53,17 @@ class PatternInputs(NamedTuple):
 
 
 class TextTruth(NamedTuple):
-    """The exact results of a text under Bernoulli gates, in float64.
+    """The exact results of a text of n words and C classes under Bernoulli gates b, in float64.
 
     Attributes:
-      loss: the expected cross-entropy.
+      loss: the expected cross-entropy in nats.
       variance: the variance of the cross-entropy.
       right: the probability that the label is predicted.
-      probabilities: the expected probability of each class.
-      gradient: the gradient of the expected loss with respect to the gate logits.
-      effects: E[loss | b_i = 1] - E[loss | b_i = 0] for each gate i.
-      best: the pattern with the lowest loss. If several have it, the pattern with the smallest code
-        is chosen, with gate 0 as the lowest bit.
+      probabilities: [C], the expected probability of each class.
+      gradient: [n], the gradient of the expected loss with respect to the gate logits.
+      effects: [n], E[loss | b_i = 1] - E[loss | b_i = 0] for each gate i.
+      best: bool [n], the pattern with the lowest loss, True at open gates. If several have it, the
+        pattern with the smallest code is chosen, with gate 0 as the lowest bit.
       best_loss: the loss of `best`.
       best_right: True if the label is predicted under `best`.
     """
@@ -81,6 +82,9 @@ class TextTruth(NamedTuple):
 class _Sums(NamedTuple):
     """The sums over all lower halves for an upper half, weighted by their probabilities.
 
+    A pattern of gates is split into the bits of the first LOWER gates, the lower half, and the bits
+    of the remaining gates, the upper half. The code of a half is its bits as an integer.
+
     `_sums` returns them for all upper halves, with a leading axis over the codes of these. C is the
     number of classes.
 
@@ -92,7 +96,7 @@ class _Sums(NamedTuple):
       effects: [LOWER], the effects of the gates of the lower half on the loss.
       least: the lowest loss, a scalar.
       code: the code of the lower half with the lowest loss, an integer scalar.
-      least_right: True if the label is predicted under it, a boolean scalar.
+      least_right: True if the label is predicted with the lower half `code`, a boolean scalar.
     """
 
     loss: Array
@@ -120,7 +124,12 @@ def _factors(p: Any, xp: Any) -> tuple[Any, Any]:
 
 
 def _weights(p: Any, xp: Any) -> Any:
-    """Computes the probabilities P(b) [2^n] of all codes, see `_factors` for the arguments."""
+    """Computes the probabilities P(b) [2^n] of all patterns b of n gates.
+
+    Args:
+      p: the open probabilities [n].
+      xp: the module `numpy` or `jax.numpy`.
+    """
     return xp.prod(_factors(p, xp)[1], axis=1)
 
 
@@ -128,7 +137,11 @@ def _contrasts(p: Any, xp: Any) -> Any:
     """Computes the coefficients [2^n, n] with which values of all codes sum to effects of gates.
 
     The coefficient of a code and a gate is the probability of the bits of the remaining gates, with
-    a minus sign if the gate is closed. See `_factors` for the arguments.
+    a minus sign if the gate is closed.
+
+    Args:
+      p: the open probabilities [n].
+      xp: the module `numpy` or `jax.numpy`.
     """
     bits, factors = _factors(p, xp)
     remaining = xp.where(np.eye(p.shape[0], dtype=bool)[None], 1, factors[:, None, :])
@@ -137,6 +150,10 @@ def _contrasts(p: Any, xp: Any) -> Any:
 
 def _half(scores: Array, states: Array) -> tuple[Array, Array]:
     """Computes the log of sum exp(e) and the pooled state over the open words of all codes.
+
+    Args:
+      scores: the attention scores e [n] of n words.
+      states: the states [n, D] of these words.
 
     Returns:
       The logs [2^n] and the states [2^n, D]; -inf and 0 for the code without an open word.
@@ -157,7 +174,9 @@ def _half(scores: Array, states: Array) -> tuple[Array, Array]:
 
 @functools.partial(jax.jit, static_argnames="head")
 def _sums(head: Head, params: Params, inputs: PatternInputs, centre: Float[Array, ""]) -> _Sums:
-    """Computes the sums of all upper halves; they are 0 for halves with open gates at padding.
+    """Computes the sums over the lower halves for each upper half of the patterns of a text.
+
+    The sums are 0 for upper halves with open gates at padding.
 
     Args:
       head: maps (parameters, pooled states [k, D]) to class scores [k, C].
@@ -221,9 +240,9 @@ def text_truth(head: Head, params: Params, inputs: PatternInputs, centre: float)
     """Computes the exact results of a text from the losses of all its patterns.
 
     Args:
-      head: the function from pooled states to class scores.
+      head: maps (parameters, pooled states [k, D]) to class scores [k, C].
       params: the parameters of `head`.
-      inputs: the arrays of the text.
+      inputs: the arrays of the text, padded to T words, at least LOWER.
       centre: a loss about as large as the losses of the patterns. It is subtracted from them before
         they are summed, which keeps rounding errors small.
 

@@ -29,7 +29,7 @@ class GatedTexts:
     """A network with gates and texts for it, as input of an analysis of gates.
 
     Attributes:
-      title: names of the model and of the texts.
+      title: a text with the names of the model and of the texts.
       model: the `GANet`.
       params: its parameters.
       batch: "tokens" [B, T], "lengths" [B], "label" [B] and "example_id" [B] of all B texts. Tokens
@@ -73,10 +73,11 @@ def open_run(
     Args:
       folder: the work folder, or the export.
       data: name of the data set that the run must have; None accepts any data set.
-      data_dir, manual_dir: see `gatedjax.data.load`.
+      data_dir: folder of the data sets that TFDS prepares; None uses its default folder.
+      manual_dir: folder with the raw files of data sets, as for `gatedjax.data.load`, or None.
 
     Returns:
-      The network and the test texts of its data set.
+      A `GatedTexts`: the network, its parameters, and the test texts of its data set.
 
     Raises:
       FileNotFoundError: if the folder is not the folder of a run, or the data do not exist.
@@ -133,7 +134,7 @@ def open_own(
       encoding: encoding of the file.
 
     Returns:
-      The network and the texts.
+      A `GatedTexts`: the network, its parameters, and the texts.
 
     Raises:
       FileNotFoundError: if the folder or the file does not exist.
@@ -172,6 +173,6 @@ def _batch(ids: Sequence[np.ndarray], labels: np.ndarray, numbers: np.ndarray) -
 
 
 def _like(network: GANet) -> Tree:
-    """Returns the shapes and dtypes of the parameters of a network, in their tree."""
+    """Returns the parameters of a network as a tree of shapes and dtypes, without values."""
     batch = {"tokens": np.zeros((1, 2), np.int32), "lengths": np.ones(1, np.int32)}
     return jax.eval_shape(lambda key: network.init(key, batch)["params"], jax.random.key(0))

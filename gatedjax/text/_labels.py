@@ -33,10 +33,10 @@ class Classes:
       classes: the classes of a model, to which no label is added; None adds each new label.
 
     Attributes:
-      places: the position of each label.
+      places: a dict from each label to its position, from 0.
 
     Raises:
-      ValueError: if `read_label` returns the same label for two known classes.
+      ValueError: if two of `classes` are the same label after `read_label` has normalised them.
     """
 
     def __init__(self, noun: str, classes: Sequence[Label] | None = None) -> None:
@@ -62,7 +62,8 @@ class Classes:
           where, line: the file and the line of the label, for messages.
 
         Returns:
-          The position.
+          The position, from 0, or None for a label that is not in the table and looks like no
+          label of the table.
 
         Raises:
           ValueError: if the label is a number and the table has truth values, or the reverse; if
@@ -94,7 +95,9 @@ class Classes:
           The position.
 
         Raises:
-          ValueError: in the cases of `find`, and for a label that is not a known class.
+          ValueError: if the classes are known and the label is not among them; if the label is a
+            number and the table has truth values, or the reverse; or if the table does not have
+            the label but a label that looks the same, such as 1 for "1".
         """
         place = self.find(label, where, line)
         if place is None and self._classes is not None:
@@ -134,7 +137,7 @@ class Classes:
 
 
 def _looks(label: Label) -> tuple[str, ...]:
-    """Returns the texts that a reader may see where the label is printed, such as "1" and "1.0"."""
+    """Returns the texts by which a label may be printed, such as "1" and "1.0" for the number 1."""
     if isinstance(label, str):
         return (_UNSEEN.sub("", " ".join(label.split())),)
     if isinstance(label, bool):
@@ -162,8 +165,8 @@ def array_of(labels: Iterable[Label], dtype: object = None) -> np.ndarray:
         [1, 'a']
 
     Args:
-      labels: the labels.
-      dtype: the dtype of the array; None chooses it.
+      labels: the n labels.
+      dtype: the dtype of the array; None lets NumPy choose it, or object if that is necessary.
 
     Returns:
       The array [n].

@@ -20,7 +20,9 @@ Ids = tuple[np.ndarray, ...]
 
 
 class Sample:
-    """An even sample of a stream of texts, which depends only on the number of texts.
+    """An evenly spread sample of a stream of texts, at most `TEXTS` (64) of them.
+
+    The positions of the sample in the stream depend only on the number of texts, not on chance.
 
     >>> sample = Sample()
     >>> for number in range(200):
@@ -34,7 +36,7 @@ class Sample:
         self._step, self._count = 1, 0
 
     def add(self, text: Any) -> None:
-        """Offers the next text to the sample."""
+        """Passes the next text of the stream to the sample, which may leave it out."""
         if self._count % self._step == 0:
             self._texts.append(text)
         self._count += 1
@@ -57,10 +59,11 @@ def measure_leak(
     |p(x) - p(x without w)|, where the whole network runs again without the word.
 
     Args:
-      run: maps a padded batch to "probabilities" and "kept", like `TrainedModel.run`.
-      texts: a sample of texts.
-      shape_of: maps the number of words in a text to the shape of its batch, so that the batches
-        have shapes for which a compiled program exists.
+      run: maps a padded batch, see `pad_texts`, to a dict with "probabilities" [B, C] and "kept", a
+        bool [B, T] for each text of an example, True at the words that attention can see.
+      texts: a sample of texts, each a tuple of the int array of its ids, or of both of a pair.
+      shape_of: maps the number of words in a text to the shape (rows, width) of its batch, so that
+        the batches have shapes for which a compiled program exists.
 
     Returns:
       A dict with "texts", the number of texts; "closed" and "open", the mean change for words with
@@ -108,7 +111,7 @@ def measure_leak(
 
 
 def render_leak(leak: Json) -> str:
-    """Returns the result of `measure_leak` as a sentence for the terminal."""
+    """Returns the dict of `measure_leak` as a sentence for the terminal."""
     return (
         f"the probability changes by {leak['closed']:.4f} on average when a word that is not kept "
         f"is removed, and by {leak['open']:.4f} when a kept word is "
@@ -132,14 +135,15 @@ def _run(
     """Runs the network on texts.
 
     Args:
-      run: maps a padded batch to the output of the network, see `TrainedModel.run`.
+      run: maps a padded batch, see `pad_texts`, to a dict with "probabilities" [B, C] and "kept", a
+        bool [B, T] for each text of an example.
       texts: the ids of the words of each text, or of both texts of each pair.
       sizes: for each example the number of words from which the shape of its batch follows.
-      shape_of: maps this number to the shape of a batch.
+      shape_of: maps this number to the shape (rows, width) of a batch.
 
     Returns:
-      For each example its probabilities [C], and a list with the mask of the open words, bool [T],
-      of each of its texts.
+      For each example a pair: its probabilities [C], and a list with the mask of the open words,
+      bool [T], of each of its texts. T is the number of words of the text.
     """
     results: dict[int, tuple[np.ndarray, list[np.ndarray]]] = {}
     for numbers, shape in group_texts(sizes, shape_of):

@@ -50,7 +50,10 @@ def check_encoding(encoding: str) -> str:
 
 
 def limited_lines(text: TextIO) -> Iterator[str]:
-    """Yields the lines of a text, each cut after `LONGEST` characters, which bounds the memory."""
+    """Yields the lines of an open text file, each with its end, or cut after `LONGEST` characters.
+
+    The limit bounds the memory. The rest of a line that is too long is skipped.
+    """
     while line := text.readline(LONGEST):
         yield line
         # The rest of a line that is too long is skipped in pieces, so that the next line has the
@@ -61,7 +64,7 @@ def limited_lines(text: TextIO) -> Iterator[str]:
 
 
 def line_fault(line: str, encoding: str) -> str | None:
-    """Returns why a line of `limited_lines` cannot be used; None if it can.
+    """Returns the reason, a text, why a line of `limited_lines` cannot be used; None if it can.
 
     Args:
       line: the line.
@@ -151,7 +154,8 @@ class TextFile:
 
         Raises:
           FileNotFoundError: if there is no such file.
-          ValueError: if the file is empty, has another encoding, or is not a text file.
+          ValueError: if the file is empty, begins with the byte-order mark of another encoding, or
+            is not a text file, or if Python does not have the encoding.
         """
         codec = check_encoding(self.encoding)
         if not self.path.is_file():
@@ -184,10 +188,14 @@ class TextFile:
     def lines(self) -> Iterator[tuple[int, str]]:
         r"""Yields the number from 1 and the text of each line, with its end "\n", "\r\n" or "\r".
 
-        A byte that cannot be decoded becomes half of a surrogate pair.
+        A byte from 128 to 255 that cannot be decoded does not end the file. Its line is yielded
+        with the surrogate U+DC00 + byte in its place, as by `errors="surrogateescape"`, and
+        `fault` then returns a reason for this line.
 
         Raises:
-          ValueError: if the rest of the file cannot be decoded.
+          ValueError: if Python does not have the encoding, or if a byte below 128 cannot be
+            decoded, which may happen in UTF-16 and UTF-32: the error handler does not replace such
+            bytes. No further line is yielded.
         """
         codec, number = check_encoding(self.encoding), 0
         try:
@@ -207,7 +215,7 @@ class TextFile:
             raise ValueError(message) from None
 
     def fault(self, line: str) -> str | None:
-        """Returns why a line of `lines` cannot be used; None if it can."""
+        """Returns the reason, a text, why a line of `lines` cannot be used; None if it can."""
         return line_fault(line, self.encoding)
 
     @contextlib.contextmanager

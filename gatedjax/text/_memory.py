@@ -32,7 +32,7 @@ class InColumns:
         return tuple(name for name, _ in self.headed)
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if a column is missing, lengths differ, or there is no row."""
+        """Raises ValueError if one of `columns` is missing, lengths differ, or there is no row."""
         check_names(self.name, self.names, columns)
         by_name = dict(self.headed)
         lengths = {name: _length(self.name, name, by_name[name]) for name in columns.wanted}
@@ -43,7 +43,11 @@ class InColumns:
             raise ValueError(f"{self.name}: there is no row")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the `Cells` of each row, numbered from 1, or an `Aside` if it cannot be used."""
+        """Yields the values of each row in `columns` as `Cells`: (name, number, values).
+
+        The number is counted from 1. An `Aside` with the reason stands for a row that cannot be
+        used.
+        """
         by_name = dict(self.headed)
         values = zip(*(by_name[name] for name in columns.wanted), strict=True)
         for number, row in enumerate(values, 1):
@@ -90,7 +94,11 @@ class InRows:
         check_names(self.name, self.names, columns)
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the `Cells` of each row, numbered from 1, or an `Aside` if it cannot be used."""
+        """Yields the values of each row in `columns` as `Cells`: (name, number, values).
+
+        The number is counted from 1. An `Aside` with the reason stands for a row that cannot be
+        used.
+        """
         classes = self.classes.get(columns.label or "")
         for number, row in enumerate(self.data, 1):
             if isinstance(row, Aside):
@@ -110,10 +118,11 @@ def class_name(classes: Sequence[str], label: object) -> object:
 
     Args:
       classes: the names of the classes.
-      label: the number; a label that is not a number is returned unchanged.
+      label: the number of a class, from 0, or another label.
 
     Returns:
-      The name, or None for another number, such as -1 for an unknown class.
+      The name; None for a number without a class, such as -1 for an unknown class; `label` itself
+      if it is not a number.
     """
     try:
         number = int(label)  # type: ignore[call-overload]
@@ -124,7 +133,12 @@ def class_name(classes: Sequence[str], label: object) -> object:
 
 @dataclasses.dataclass(frozen=True)
 class InTuples:
-    """Rows that are tuples (text, ..., label), or texts without labels."""
+    """Rows in memory that are tuples (text, ..., label), or texts without labels.
+
+    Attributes:
+      data: the rows.
+      name: name of the data, for messages.
+    """
 
     data: Sequence[object]
     name: str = "rows"
@@ -147,7 +161,11 @@ class InTuples:
             raise ValueError(f"{expected}, a dict of columns or a frame, got {_kind(self.data[0])}")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the `Cells` of each row, numbered from 1, or an `Aside` if it cannot be used."""
+        """Yields the values of each row in `columns` as `Cells`: (name, number, values).
+
+        The number is counted from 1. An `Aside` with the reason stands for a row that cannot be
+        used.
+        """
         for number, row in enumerate(self.data, 1):
             values = self._values(row, columns)
             if values is None:
@@ -184,8 +202,11 @@ def form_of(data: object, split: str) -> Form:
     """Returns an object that reads rows from values in memory.
 
     Args:
-      data: rows, columns, a frame or a data set.
-      split: name of the part that is taken from a dict of data sets.
+      data: rows, a dict of columns, a frame of pandas or polars, or a data set of `datasets`.
+      split: name of the part that is taken from a dict of data sets, such as "train".
+
+    Returns:
+      A `Form`, such as `InColumns`, `InRows` or `InTuples`.
 
     Raises:
       ValueError: if the data have no such split.
@@ -228,7 +249,7 @@ def _frame_form(frame: Any) -> Form:
 
 
 def dataset_form(name: str, data: Iterable[object]) -> Form:
-    """Returns a source that reads the rows of a data set of `datasets`, whole or streamed.
+    """Returns a `Form` that reads the rows of a data set of `datasets`, whole or streamed.
 
     Class numbers in its columns are replaced by the names of the classes.
 

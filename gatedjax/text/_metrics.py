@@ -20,7 +20,7 @@ _WIDEST, _MOST_CONFUSIONS = 10, 10
 def classification_metrics(
     labels: np.ndarray, probabilities: np.ndarray, classes: Sequence[Label]
 ) -> Json:
-    """Computes the metrics of predicted probabilities.
+    """Computes the metrics of predicted class probabilities for n labelled texts.
 
     With p_ic the probability of class c for text i and y_i its label:
     nll = -mean_i log p_iy;  brier = mean_i sum_c (p_ic - [c = y_i])^2, from 0 to 2;
@@ -82,16 +82,17 @@ def metrics_of(
     squares: np.ndarray,
     classes: Sequence[Label],
 ) -> Json:
-    """Computes `classification_metrics` without the whole matrix of probabilities.
+    """Computes `classification_metrics` of n texts without the whole matrix of probabilities.
 
     Args:
-      labels, predicted: int [n], the true and the predicted classes.
+      labels, predicted: int [n], the true and the predicted classes, from 0.
       truth, best: [n], the probabilities of the true class and of the predicted class.
       squares: [n], the sums of the squares of all probabilities of a text.
-      classes: the names of the classes.
+      classes: the names of the classes, in the order of their numbers.
 
     Returns:
-      See `classification_metrics`.
+      The dict that `classification_metrics` returns: n, accuracy, macro_f1, nll, brier, ece,
+      per_class, confusion and bins.
     """
     n = len(labels)
     scores = class_scores(labels, predicted, len(classes))
@@ -158,7 +159,7 @@ def render_metrics(metrics: Json, unit: str = "texts") -> str:
     Control characters in labels are replaced.
 
     Args:
-      metrics: the result of `classification_metrics`.
+      metrics: the dict that `classification_metrics` returns.
       unit: the noun for the classified items, in the plural.
 
     Returns:

@@ -85,12 +85,15 @@ class TextOutput:
     """The output of the network for a text or a pair of texts, without padding.
 
     Attributes:
-      tokens: the words of each text; T is the number of words of a text.
-      probabilities: float32 [C], the probability of each class.
+      tokens: a tuple with the words of the text, or of both texts of a pair. T is the number of
+        words of a text.
+      probabilities: float32 [C], the probability of each of the C classes.
       masks: for each text a bool [T], True at the words that attention can see.
       density: share of the words that attention can see.
-      attention: [T], the attention to each word of the first text; None without attention.
-      gates: [T], the probability that the gate of each word is open; None without gates.
+      attention: [T], the attention to each word of the first text; None for a network without
+        attention.
+      gates: [T], the probability that the gate of each word of the first text is open; None for a
+        network without gates.
     """
 
     tokens: tuple[tuple[str, ...], ...]
@@ -134,7 +137,7 @@ class TrainedModel:
       config: configuration of the network.
       vocabulary: maps words to ids.
       classes: the labels as written in the training data, in the order of the outputs.
-      params: the parameters of the network.
+      params: the parameters of the network, a tree of arrays.
       max_len: number of words of a text that the network reads.
       report: scores of the model on the "validation" and "test" texts, and of its "baseline".
     """
@@ -184,9 +187,11 @@ class TrainedModel:
         return np.array(words, np.int32)
 
     def run(self, batch: Mapping[str, np.ndarray]) -> Json:
-        """Runs the network on a padded batch; returns a `Reading`, a dict of NumPy arrays.
+        """Runs the network on a padded batch; returns its outputs, a dict of NumPy arrays.
 
-        `batch` has the arrays of `pad_texts`.
+        The dict has "probabilities" [B, C], "density" [B] and "kept", a bool [B, T] for each text
+        of an example; with attention also "attention" [B, T], with gates also "gates" [B, T].
+        `batch` has the token ids and the lengths of the texts, see `pad_texts`.
         """
         return jax.device_get(self._program(self._device_params, batch))
 
@@ -198,11 +203,11 @@ class TrainedModel:
         A chunk at a time is in memory; the number of padded shapes is small for all texts.
 
         Args:
-          examples: tuples of a text, or for pairs of two texts.
+          examples: the texts, each in a tuple of one string, or for pairs of two strings.
           chunk: number of examples that are sorted by length into batches.
 
         Yields:
-          The output for each example, or a `Failure` with the reason.
+          The `TextOutput` for each example, or a `Failure` with the reason.
         """
         for part in chunks(examples, chunk):
             yield from self._read_chunk(part)
@@ -210,15 +215,15 @@ class TrainedModel:
     def predict(self, examples: Iterable[Sequence[str]]) -> Iterator[Prediction | Failure]:
         """Yields a `Prediction` for each example, or a `Failure` with the reason, in their order.
 
-        An example is a tuple of a text, or for pairs of two texts; see `read_texts`.
+        An example is a tuple of one string, or for pairs of two strings.
         """
         return (self._prediction(output) for output in self.read_texts(examples))
 
     def probabilities(self, examples: Iterable[Sequence[str]]) -> np.ndarray:
         """Computes the probability of each class for each example: float32 [n, C].
 
-        The examples are tuples of a text, or for pairs of two texts. The classes are in the order
-        of `classes`.
+        n is the number of examples. They are tuples of one string, or for pairs of two strings. The
+        classes are in the order of `classes`.
 
         Raises:
           ValueError: if a text has no word.
@@ -265,7 +270,9 @@ class TrainedModel:
         return tuple(split_words(text, self.max_len) for text in texts)
 
     def read_tokens(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[TextOutput]:
-        """Runs the network on examples that are split into words; returns their outputs in order.
+        """Runs the network on examples that are split into words.
+
+        The result is a list with the `TextOutput` of each example, in their order.
 
         An example is a tuple with the words of its text, or of both texts of a pair. A text without
         words is read as an unknown word.
@@ -284,7 +291,7 @@ class TrainedModel:
 
         An example is a tuple with the words of its text, or of both texts of a pair. The positions
         are those in `examples`, in the order of the first rows of the batch; filler rows follow.
-        The batch has the arrays of `pad_texts`.
+        The batch is a dict with the token ids and the lengths of the texts, see `pad_texts`.
         """
         lengths = (max(map(len, words)) for words in examples)
         for numbers, (_, width) in group_texts(lengths, lambda n: shape_of(n, self.max_len)):
@@ -294,16 +301,17 @@ class TrainedModel:
     def modes(self) -> Any:
         """A compiled function of (params, batch) that returns logits by gate mode.
 
-        The result is a dict from the names of `GANet.gate_modes` to arrays [draws, B, C].
+        The result is a dict from "sample", "threshold", "expected" and "relaxed", the names of
+        `GANet.gate_modes`, to arrays [draws, B, C] of logits.
         """
         return functools.partial(_modes, self.module)
 
     def with_gates(self, tokens: tuple[str, ...], gates: np.ndarray) -> np.ndarray:
-        """Returns the class probabilities [S, C] of a text with each row of the gates [S, T].
+        """Returns the class probabilities [S, C] of a text, with each of S vectors of gates.
 
         Args:
           tokens: the T words of the text.
-          gates: S rows of gates in [0, 1], which replace the gates of the network.
+          gates: [S, T], numbers in [0, 1], which replace the gates of the network for the T words.
         """
         width = width_of(len(tokens), self.max_len)
         # The number of rows is rounded up to a power of 2, so that few programs are compiled.
@@ -332,7 +340,8 @@ class TrainedModel:
           width: the number of words of a padded text.
 
         Returns:
-          The arrays of `pad_texts`.
+          A dict with the token ids and the lengths of the texts, see `pad_texts`. Rows of padding
+          follow the examples.
         """
         rows = next(size for size in sizes_of(width) if size >= len(examples))
         return pad_texts([tuple(map(self.ids, texts)) for texts in examples], (rows, width))
@@ -342,7 +351,7 @@ class TrainedModel:
 
         Args:
           folder: the folder of the model.
-          card: the model card, see `gatedjax.export.save`.
+          card: a description of the model, which is written to its README, or None.
           overwrite: True replaces an earlier model in the folder.
         """
         config = {
@@ -368,10 +377,10 @@ class TrainedModel:
 
         Args:
           folder: the folder of the model.
-          kinds: the accepted kinds of models.
+          kinds: the accepted kinds of models, among "text", "pair" and "tags".
 
         Returns:
-          The model.
+          The trained model.
 
         Raises:
           FileNotFoundError, ValueError: if the folder does not have a model, has another kind of
@@ -435,10 +444,11 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
-    """Yields the results of texts up to the first `Failure`.
+    """Yields the results of texts in order, and raises an error at the first `Failure`.
 
     Raises:
-      ValueError: for a failure, with `noun` and the number of the text.
+      ValueError: at a `Failure`; the message has `noun`, the number of the text from 0, and the
+        reason.
     """
     for number, result in enumerate(results):
         if isinstance(result, Failure):
@@ -447,7 +457,10 @@ def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
 
 
 def networks(kind: str) -> dict[str, NetworkEntry]:
-    """Returns the networks for a kind of model ("text", "pair" or "tags"), by name."""
+    """Returns a dict from the name of each network for a kind of model to its `NetworkEntry`.
+
+    `kind` is "text", "pair" or "tags".
+    """
     return {"text": TEXT, "pair": PAIR, "tags": TAGS}[kind]
 
 
@@ -457,7 +470,10 @@ def inputs_of(kind: str) -> int:
 
 
 def check_inputs(columns: Columns, kind: str) -> None:
-    """Raises ValueError unless there are two text columns for the kind "pair", else one."""
+    """Raises ValueError if `columns` has a wrong number of text columns for a kind of model.
+
+    The kind "pair" requires two text columns, the kinds "text" and "tags" require a single column.
+    """
     if len(columns.inputs) != inputs_of(kind):
         expected = "two columns for pairs" if kind == "pair" else "one column for texts"
         raise ValueError(
@@ -495,12 +511,12 @@ def _positive(value: object) -> int:
 
 
 def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> TextOutput:
-    """Returns the output for a row of a batch, without padding.
+    """Returns the `TextOutput` for a row of a batch, without padding.
 
     Args:
       tokens: the words of the text in this row, or of both texts of the pair.
-      out: the output of the network for the batch.
-      row: the number of the row.
+      out: the outputs of the network for the batch, a dict of arrays, see `TrainedModel.run`.
+      row: the number of the row in the batch, from 0.
     """
     size = len(tokens[0])
     attention, gates = out.get("attention"), out.get("gates")

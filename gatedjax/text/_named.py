@@ -20,7 +20,7 @@ def open_named(name: str, split: str) -> Form | None:
       split: the part, such as "train".
 
     Returns:
-      The rows, or None if no data set has this name.
+      A `Form` that reads the rows, or None if no data set has this name.
 
     Raises:
       ValueError: if the data set, its split or its package does not exist.
@@ -49,7 +49,7 @@ def open_named(name: str, split: str) -> Form | None:
 
 
 def _texts(source: Source) -> tuple[str, ...]:
-    """Returns the names of the text columns: ("text",), or ("premise", "hypothesis") for pairs.
+    """Returns the text columns of a data set: ("text",), or ("premise", "hypothesis") for pairs.
 
     It returns () if the examples are not classified texts.
     """
@@ -61,7 +61,11 @@ def _texts(source: Source) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class _Examples:
-    """The examples of a set of gatedjax.data as rows, followed by the lines that were set aside."""
+    """An iterable of the examples of `source`, a data set of gatedjax.data, as rows.
+
+    A row is a dict from "text", or "premise" and "hypothesis", and "label" to values. After the
+    rows an `Aside` follows for each line that was set aside.
+    """
 
     source: Source
 

@@ -29,7 +29,15 @@ that each gate is open, if it has gates."""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NetworkEntry:
-    """A network of `gatedjax train --model NAME`, with defaults and the functions that use it."""
+    """A network of `gatedjax train --model NAME`, with defaults and the functions that use it.
+
+    `about` describes it and `config` is its default configuration. `kind`, `task` and `summarize`
+    build the module, build the training task, and convert outputs for a batch. The remaining fields
+    determine the word vectors: `width` sets their width, `with_vectors` has the changes of the
+    configuration for a file of vectors, `starts_from_counts` is True if they start from
+    `log_ratios`, `vectors` is their width without a file, `vector_std` their standard deviation,
+    and `vocabulary` the class of the vocabulary.
+    """
 
     about: str
     """A description in a few words."""
@@ -63,7 +71,7 @@ class NetworkEntry:
         """Builds the Flax module.
 
         Args:
-          config: the configuration.
+          config: the configuration of the network.
           words: size of the vocabulary.
           classes: number of classes.
           vectors: word vectors [words, width] to start from, or None.
@@ -74,10 +82,14 @@ class NetworkEntry:
         return self.kind(config, vocab_size=words, num_classes=classes, embeddings=vectors)
 
     def reading(self, module: Any) -> Callable[[Params, Batch], Reading]:
-        """Returns a pure function that maps (params, batch) to a `Reading`.
+        """Returns a pure function that maps (params, batch) to the outputs of the network.
+
+        The outputs are a dict of arrays, with B texts, T words and C classes: "probabilities"
+        [B, C], "density" [B], "kept", a bool [B, T] for each text of an example, and if the network
+        has them "attention" [B, T] and "gates" [B, T].
 
         Args:
-          module: the Flax module, see `make`.
+          module: the Flax module that `make` returns.
         """
 
         def summarize(params: Params, batch: Batch) -> Reading:
@@ -205,7 +217,11 @@ class _Thresholded(models.GANetTask):
     """
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Any, Any]:
-        """Computes (metrics, predictions) of a batch; see `gatedjax.training.Task.evaluate`."""
+        """Computes (metrics, predictions) of a batch with the test-time gates.
+
+        The metrics are a dict of `Ratio` by name; the predictions are an empty dict. See
+        `gatedjax.training.Task.evaluate`.
+        """
         variables, weight = {"params": params}, batch["weight"]
         output: Output = self.model.apply(variables, batch)
         density = self.model.config.gates.density
@@ -225,7 +241,7 @@ class _Thresholded(models.GANetTask):
 
 
 def likeliest(logits: jax.Array, mask: jax.Array, density: float) -> jax.Array:
-    """Selects the words of a batch with the largest logits.
+    """Selects the words of a batch with the largest gate logits, a given share of all words.
 
     Words with equal logits are selected together or not at all, whichever is nearer to the share.
 

@@ -59,7 +59,7 @@ def _option(default: Any, text: str, check: Check | None = None) -> Any:
 
 
 def with_arguments(cls: type[C]) -> type[C]:
-    """Adds the descriptions of the options to the docstring of a class, as section "Args:".
+    """Adds the descriptions of the fields of `TextOptions` to the docstring of a class as "Args:".
 
     Args:
       cls: the class; its docstring may have a section "Attributes:", before which the text goes.
@@ -168,8 +168,8 @@ def check_options(options: TextOptions, kind: str) -> None:
     """Checks the options for a kind of model before files are read.
 
     Args:
-      options: the options.
-      kind: "text", "pair" or "tags".
+      options: the options of a model.
+      kind: the kind of the model: "text", "pair" or "tags".
 
     Raises:
       ValueError: for an unknown network, a value outside of its limits, or options that exclude
@@ -199,11 +199,11 @@ def network_config(options: TextOptions, entry: NetworkEntry, width: int) -> Con
 
     Args:
       options: the options.
-      entry: the network.
+      entry: the network, with its default configuration.
       width: width of the word vectors.
 
     Returns:
-      The configuration.
+      The configuration of the network.
 
     Raises:
       ValueError: for an entry in `options.network` that the configuration does not have.
@@ -220,10 +220,10 @@ def train_config(options: TextOptions, epoch: int) -> TrainConfig:
 
     Args:
       options: the options.
-      epoch: number of steps in an epoch.
+      epoch: number of steps in an epoch, from which the default number of steps follows.
 
     Returns:
-      The configuration.
+      The configuration of the training.
 
     Raises:
       ValueError: for an unknown entry in `options.training`, several seeds, or a time limit with a
@@ -295,6 +295,6 @@ def _change_options(config: Config, changes: Mapping[str, object], option: str) 
 
 
 def suggestion(name: object, names: Iterable[str]) -> str:
-    """Returns " Did you mean ...?" with the nearest of the names, or "" if none is near."""
+    """Returns " Did you mean ...?" with the nearest of `names` to `name`, or "" if none is near."""
     matches = difflib.get_close_matches(str(name), names, n=1)
     return f" Did you mean {matches[0]!r}?" if matches else ""

@@ -20,7 +20,13 @@ from gatedjax.training.log import read_json
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """An occurrence of a candidate in a document, and the attention to it."""
+    """An occurrence of a candidate answer in a document, and the attention of a reader to it.
+
+    `candidate` and `position` are the numbers of the candidate and of the word in the document,
+    both from 0. `weight` is the attention of the last hop as a share of its attention to all
+    candidates, and `hops` has for each gating hop an array [Q], the attention to each of the Q
+    words of the query.
+    """
 
     candidate: int
     """Number of the candidate."""
@@ -34,7 +40,12 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """The answer of a trained reader to a question."""
+    """The answer of a trained reader to a question.
+
+    `example` is the question, a dict; `candidates` are the possible answers and `probabilities` an
+    array with the probability of each. `places` are the occurrences of the candidates in the
+    document, and `query` has the words of the query with its markers.
+    """
 
     example: Json
     """The question as a data set has it."""
@@ -49,7 +60,7 @@ class Reading:
 
     @property
     def best(self) -> int:
-        """The number of the most probable candidate, its position in `candidates`."""
+        """The position in `candidates`, from 0, of the most probable candidate."""
         return int(np.argmax(self.probabilities))
 
 
@@ -138,14 +149,14 @@ class Reader:
         )
 
     def answer_questions(self, source: gdata.Source, *, batch_size: int = 8) -> list[Reading]:
-        """Answers questions; all unknown words have the same vector.
+        """Answers the questions of a data set; all unknown words have the same vector.
 
         Args:
-          source: the questions.
+          source: the questions, each with its document and its candidates.
           batch_size: number of questions in a batch.
 
         Returns:
-          The answers, in the order of the questions.
+          A list of `Reading`, in the order of the questions.
         """
         batches, network = self._batches(source, batch_size), self._network()
         readings: dict[int, Reading] = {}
@@ -194,12 +205,12 @@ def reading_of(encoded: gdata.EncodedCloze, index: int, output: Any, row: int) -
 
     Args:
       encoded: the encoded questions.
-      index: number of the question.
-      output: the output for a batch.
+      index: number of the question in `encoded`, from 0.
+      output: the output of the GA Reader for a batch.
       row: the row of the question in the batch.
 
     Returns:
-      The probabilities of the candidates, and the attention at their places.
+      A `Reading`: the probabilities of the candidates, and the attention at their places.
     """
     example = encoded.example(index)
     names = tuple(" ".join(candidate) for candidate in example["candidates"])

@@ -11,7 +11,7 @@ MOST_ROWS = 24
 
 
 def shown_places(places: Sequence[Place]) -> list[Place]:
-    """Returns the 24 places with the largest weights, sorted by candidate and position."""
+    """Returns the 24 places with the largest attention, sorted by candidate and position."""
     heaviest = sorted(places, key=lambda place: -place.weight)[:MOST_ROWS]
     return sorted(heaviest, key=lambda place: (place.candidate, place.position))
 
@@ -20,7 +20,7 @@ def draw(reading: Reading, stem: Path, title: str) -> None:
     """Draws the attention of all hops at the places of the candidates.
 
     Args:
-      reading: the answer to a question.
+      reading: the answer to a question, with the places of the candidates in the document.
       stem: path of the figure without its ending; .png and .svg are written.
       title: title of the figure.
 

@@ -43,7 +43,10 @@ def common_shapes(words: Iterable[str]) -> list[str]:
 
 
 def is_unknown(vocabulary: Vocabulary) -> np.ndarray:
-    """Returns bool [V]: True for the ids of unknown words and of shapes."""
+    """Returns bool [V]: True for the ids of `vocabulary` that stand for unknown words or shapes.
+
+    V is the size of the vocabulary.
+    """
     return np.array([w == SPECIALS[UNK] or w.startswith(_MARK) for w in vocabulary.words])
 
 
@@ -51,7 +54,10 @@ class ShapedVocabulary(Vocabulary):
     """A vocabulary that gives an out-of-vocabulary word the id of its shape."""
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
-        """Returns the id of each token, else of its shape, else 1."""
+        """Returns an id for each token: its own id, else the id of its shape, else 1.
+
+        The id 1 stands for an unknown word.
+        """
         tokens = list(tokens)
         return [
             self._shape(token) if i == UNK else i

@@ -150,7 +150,7 @@ class Explanation:
         return "\n".join([*lines, "", render_table(headers, rows)])
 
     def html(self) -> str:
-        """Returns an HTML page about this text; `html_page` makes a page about several texts."""
+        """Returns the explanation as an HTML page; `html_page` makes a page about several texts."""
         text = clean(self.text)
         cut = text if len(text) <= _TITLE else text[: _TITLE - 1] + "…"
         return html_page([self], f"{clean(str(self.label))}: {cut}")
@@ -305,7 +305,7 @@ def _reading(e: Explanation) -> str:
 
 
 def _deciding(e: Explanation) -> Iterator[str]:
-    """Yields sentences about the words with the largest effects on the prediction.
+    """Yields sentences about the words with the largest effects on the prediction of `e`.
 
     The first is about flipped gates, if there are any, and the last about removed words.
     """

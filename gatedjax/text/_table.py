@@ -27,7 +27,11 @@ _SHOWN = 12
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """A usable line of a table."""
+    """A usable line of a table.
+
+    `inputs` is its text, or both texts of a pair; `label` is its label or None; `line` and `where`
+    are the line, from 1, and the name of the file.
+    """
 
     line: int
     """The line where the record begins, from 1; for rows in memory the number of the row."""
@@ -69,7 +73,7 @@ class Columns:
       label: the column of the label; None reads no label.
 
     Raises:
-      ValueError: if the names are not different, or inputs is not a tuple.
+      ValueError: if two of the names are equal, or inputs is not a tuple.
     """
 
     inputs: tuple[str, ...] = ("text",)
@@ -112,15 +116,24 @@ class Form(Protocol):
         """Raises ValueError if the columns cannot be read from this source."""
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields all rows, from the first row on: the values as `Cells`, or an `Aside`.
+        """Yields all rows, from the first row on: each as `Cells` or, if unusable, as `Aside`.
 
-        The values are those of `columns.wanted`, in this order.
+        `Cells` is a tuple (name of the source, number of the line, values). The values are those of
+        the columns in `columns.wanted`, in this order.
         """
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Labelled texts; each pass reads the source again, with a single record in memory."""
+    """Labelled texts, an iterable of `Record` and `Aside`.
+
+    Each pass reads the source again, with a single record in memory. An `Aside` stands for a line
+    that cannot be used.
+
+    Attributes:
+      form: the source of rows: a file of some format, or values in memory.
+      columns: the names of the columns that are read.
+    """
 
     form: Form
     columns: Columns
@@ -216,7 +229,7 @@ def _check_text(text: str) -> str:
 
 
 def fault(text: str, encoding: str) -> str | None:
-    """Returns why a text cannot be used, or None.
+    """Returns a text with the reason why a text cannot be used, or None if it can.
 
     Args:
       text: the text; undecodable bytes are surrogates, see the error handler `surrogateescape`.

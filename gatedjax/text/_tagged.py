@@ -32,7 +32,8 @@ def read_tagged(
     """Reads tagged sentences in one pass, and writes their numbers to two files.
 
     Args:
-      table: iterable of `TaggedRecord` and `Aside`, with a name.
+      table: iterable of `TaggedRecord` (a sentence and its tags) and `Aside`, with an attribute
+        `name`.
       folder: the folder for the files.
       part: prefix of the names of the files.
       numbers: the numbers of the words; new words are added.
@@ -41,7 +42,7 @@ def read_tagged(
       max_aside: the largest share of the sentences that may be set aside.
 
     Returns:
-      The sentences and tags as numbers.
+      A `Corpus`: the sentences and tags as numbers.
 
     Raises:
       ValueError: if no sentence or too few sentences can be used, if more than half of the tags are
@@ -107,7 +108,9 @@ class Sentences(NamedTuple):
 
 
 class TagRule:
-    """A rule that gives each word its most frequent tag, and unknown words the most frequent tag.
+    """A baseline that gives each word its most frequent tag in the training sentences.
+
+    A word that does not occur there gets the most frequent tag of all words.
 
         >>> sentences = Sentences([np.array([2, 3])], [np.array([1, 0])])
         >>> print(TagRule(sentences, words=4, tags=2).probabilities(np.array([2, 3])))
@@ -115,9 +118,9 @@ class TagRule:
          [1. 0.]]
 
     Args:
-      sentences: the sentences in which tags are counted.
-      words: number of ids.
-      tags: number of tags.
+      sentences: the sentences in which tags are counted, as ids of words and positions of tags.
+      words: number of ids of words.
+      tags: number C of tags.
     """
 
     def __init__(self, sentences: Sentences, words: int, tags: int) -> None:
@@ -161,10 +164,10 @@ class Scorer:
         self.sentences = 0
 
     def add(self, gold: np.ndarray, probabilities: np.ndarray, unknown: np.ndarray) -> None:
-        """Adds a sentence.
+        """Adds a sentence of n words, with C possible tags.
 
         Args:
-          gold: int [n], the positions of its true tags.
+          gold: int [n], the positions of its true tags among all tags.
           probabilities: [n, C], the predicted probabilities.
           unknown: bool [n], True at out-of-vocabulary words.
         """
@@ -191,10 +194,10 @@ class Scorer:
         """Computes the metrics of all sentences that were added.
 
         Returns:
-          The metrics of `classification_metrics` for words; "sentences", the number of sentences;
-          "unknown", {n, accuracy} for out-of-vocabulary words; "spans", {precision, recall, f1, n}
-          for spans with both ends correct, or None if the tags are not O, B-X and I-X. An I-X that
-          does not continue a span X begins a span, as in conlleval.
+          A dict: the metrics of `classification_metrics` for words; "sentences", the number of
+          sentences; "unknown", {n, accuracy} for out-of-vocabulary words; "spans", {precision,
+          recall, f1, n} for spans with both ends correct, or None if the tags are not O, B-X and
+          I-X. An I-X that does not continue a span X begins a span, as in conlleval.
         """
         gold, best, truth, top, squares, is_unknown = map(np.array, self._columns)
         metrics = metrics_of(gold, best, truth, top, squares, self._tags)
@@ -220,10 +223,10 @@ def render_score(metrics: Json) -> str:
 
 
 def rule_metrics(rule: TagRule, sentences: Sentences, tags: Sequence[Label]) -> Json:
-    """Computes the metrics of the rule on sentences; see `Scorer.metrics`.
+    """Computes the metrics of a tag rule on sentences, the dict that `Scorer.metrics` returns.
 
     Args:
-      rule: the rule.
+      rule: the rule that gives each word its most frequent tag.
       sentences: the sentences with their true tags.
       tags: the names of the tags.
     """
@@ -239,16 +242,16 @@ def model_metrics(
     tags: Sequence[Label],
     unknown: np.ndarray,
 ) -> Json:
-    """Computes the metrics of a model on sentences.
+    """Computes the metrics of the predictions of a tagger for sentences.
 
     Args:
       outputs: pairs of the number of a sentence and the probabilities [n, C] of its words.
       sentences: all sentences.
       tags: the names of the tags.
-      unknown: bool [V], True for ids of out-of-vocabulary words.
+      unknown: bool [V], True for the ids of the vocabulary that stand for unknown words.
 
     Returns:
-      See `Scorer.metrics`.
+      The dict that `Scorer.metrics` returns: the metrics of words, of unknown words and of spans.
     """
     scorer = Scorer(tags)
     for number, probabilities in outputs:

@@ -32,7 +32,7 @@ class Tagger(TextEstimator):
         False
 
     Attributes:
-      classes_: the tags, sorted.
+      classes_: array [C] of the tags, sorted.
       report_: scores of the model on the validation and test sentences, and the accuracy of the
         baseline that gives each word its most frequent tag.
     """
@@ -122,14 +122,16 @@ class Tagger(TextEstimator):
         """Evaluates the model on tagged sentences.
 
         Args:
-          data: tagged sentences in a form that `train` accepts, with tags of the training data.
-          word: see `train`.
-          tag: see `train`.
+          data: tagged sentences, with tags that the training data have: the path of a file with a
+            word and its tag in each line, or a list [(words, tags), ...].
+          word: column of the words, from 0; None reads the first column, in .conllu the second.
+          tag: column of the tags, negative from the end; None reads the last column, in .conllu the
+            fourth.
           encoding: encoding of the files.
 
         Returns:
           A dict with the accuracy of words, scores of each tag, calibration, and the F1 of spans if
-          the tags are BIO tags; see `Scorer.metrics`.
+          the tags are BIO tags (O, B-X and I-X, which mark the spans of kind X).
 
         Raises:
           ValueError: for a tag that is not in the training data, or data that cannot be used.

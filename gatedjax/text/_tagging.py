@@ -62,7 +62,7 @@ def tag_sentences(
       sentences: texts, which are split into words, or lists of words.
 
     Yields:
-      The tags of each sentence, or a `Failure` with the reason, in the order of the sentences.
+      The `Tagging` of each sentence, or a `Failure` with the reason, in the order of the sentences.
     """
     for part in chunks(sentences, _CHUNK):
         checked = [_words(sentence) for sentence in part]
@@ -99,9 +99,9 @@ def _words(sentence: str | Sequence[str]) -> tuple[str, ...] | Failure:
 def word_probabilities(
     model: TrainedModel, sentences: Sequence[tuple[str, ...]]
 ) -> list[np.ndarray]:
-    """Computes the probabilities of the tags, [n, C], for each sentence of n words.
+    """Returns a list with the probabilities of the tags, [n, C], for each sentence of n words.
 
-    Longer sentences than `model.max_len` are read in overlapping windows.
+    C is the number of tags. Longer sentences than `model.max_len` are read in overlapping windows.
 
     Args:
       model: a model of the kind "tags".
@@ -134,8 +134,8 @@ def windows(length: int, size: int) -> list[tuple[int, int, int, int]]:
       size: number of words in a window.
 
     Returns:
-      For each window (begin, end, first, last): it has the words [begin, end), and the tags of the
-      words [first, last) are taken from it.
+      For each window a tuple (begin, end, first, last) of positions in the sentence, from 0: the
+      window has the words [begin, end), and the tags of the words [first, last) are taken from it.
     """
     last = max(length - size, 0)
     begins = [*range(0, last, max(size // 2, 1)), last]
@@ -160,7 +160,8 @@ def evaluate_tags(model: TrainedModel, table: SentenceTable, *, max_aside: float
       max_aside: the largest share of the sentences that may be set aside.
 
     Returns:
-      The metrics of `Scorer.metrics`, and "aside", the number of sentences that were not used.
+      A dict: the metrics of `Scorer.metrics` for words, unknown words and spans, and "aside", the
+      number of sentences that were not used.
 
     Raises:
       ValueError: if a tag is not in the training data, or no sentence or too few sentences can be

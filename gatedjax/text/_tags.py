@@ -22,7 +22,11 @@ _SPAN = re.compile(r"O|[BIESLUM]-.+")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TaggedRecord:
-    """A tagged sentence."""
+    """A sentence with a tag for each word.
+
+    `words` and `tags` have the same length, but `tags` is empty if only words were read. `line` and
+    `where` are the line of the first word, from 1, and the name of the file.
+    """
 
     line: int
     """The line of its first word, from 1."""
@@ -35,7 +39,10 @@ class TaggedRecord:
 
 
 class SentenceTable(Protocol):
-    """Sentences that can be read several times, one after the other."""
+    """An iterable of `TaggedRecord` and `Aside`, which can be read several times.
+
+    An `Aside` with the reason stands for a sentence that cannot be used.
+    """
 
     @property
     def name(self) -> str:
@@ -46,7 +53,11 @@ class SentenceTable(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Tags:
-    """The sentences of a file; each pass reads it again, with a single sentence in memory."""
+    """The sentences of a file, an iterable of `TaggedRecord` and `Aside`.
+
+    Each pass reads the file again, with a single sentence in memory. `word` and `tag` are the
+    columns of the words and of the tags; `universal` is True for a .conllu file.
+    """
 
     file: TextFile
     word: int
@@ -163,7 +174,7 @@ class Tags:
 
 
 def _fields(text: str) -> list[str]:
-    """Returns the columns of a line, which are separated by tabs, or without a tab by spaces."""
+    """Returns the columns of the line `text`, split at tabs, or without a tab at spaces."""
     return text.split("\t") if "\t" in text else _SPACES.split(text.strip(" \v\f"))
 
 
@@ -246,13 +257,17 @@ def open_sentences(
 
     Args:
       data: a path, or a list [(words, tags), ...].
-      word, tag, encoding: see `open_tags`; they have no effect for a list.
+      word: column of the words, from 0; None reads the first column, in .conllu the second.
+      tag: column of the tags, negative from the end; None reads the last column, in .conllu the
+        fourth. `word`, `tag` and `encoding` have no effect for a list.
+      encoding: encoding of the file.
 
     Returns:
       An iterable of sentences, which can be read several times.
 
     Raises:
-      FileNotFoundError, ValueError: see `open_tags`.
+      FileNotFoundError: if there is no such file.
+      ValueError: if the file is not a text file.
       TypeError: if data is neither a path nor a list.
     """
     if isinstance(data, str | os.PathLike):

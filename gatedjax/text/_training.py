@@ -67,8 +67,8 @@ class _Part:
     """The texts for a purpose: training, validation or test.
 
     Attributes:
-      texts: for each text column the ids of each text; two columns for pairs.
-      labels: int32 [n], or a row of tags for each sentence.
+      texts: for each text column (one, or two for pairs) the n texts as int arrays of ids.
+      labels: int32 [n], the class of each text, or for tagged sentences an int array of tags each.
     """
 
     texts: tuple[Sequence[np.ndarray], ...]
@@ -78,7 +78,10 @@ class _Part:
         return np.max([[len(row) for row in rows] for rows in self.texts], axis=0)
 
     def ids(self, numbers: Iterable[int]) -> list[Ids]:
-        """Returns a tuple per position in `numbers`: the ids of its text, or of both of a pair."""
+        """Returns a list with a tuple of int arrays for each position in `numbers`.
+
+        The tuple has the ids of the text at this position, or of both texts of a pair.
+        """
         return [tuple(np.asarray(rows[i]) for rows in self.texts) for i in numbers]
 
     def batches(self, size: int, edges: Sequence[int], **options: Any) -> SequenceBatches:
@@ -242,9 +245,10 @@ def train_model(
 
 
 def _knows_options(folder: Path) -> bool:
-    """Returns False if a checkpoint in the work folder lacks `OPTIONS`, as in older versions.
+    """Returns False if the newest checkpoint of a run lacks the options of the model.
 
-    It returns True if there is no checkpoint or it is damaged.
+    Older versions of gatedjax wrote such checkpoints. The result is True if the work folder
+    `folder` has no checkpoint, or if the checkpoint is damaged.
     """
     store = CheckpointStore(folder / "checkpoints")
     latest = store.latest()
@@ -299,12 +303,13 @@ def _words(
       kind: "text", "pair" or "tags".
       corpus: the training texts.
       excluded: int array, the positions of the validation texts in the corpus.
-      numbers: the numbers of the words in the corpus.
+      numbers: the number of each word in the corpus.
       options: the options of the training.
 
     Returns:
-      The vocabulary; int32 [numbers], the id for each number; the vectors [V, D] of the file, or
-      None without a file; and the size and coverage of the vocabulary as a text.
+      The vocabulary of V words; int32 [number of words], the id of each word by its number; the
+      vectors [V, D] of the file, or None without a file; and a text with the size and coverage of
+      the vocabulary.
     """
     min_count = options.min_count or _rare(len(corpus), corpus.is_tagged)
     path = None if options.embeddings is None else Path(options.embeddings).expanduser()
@@ -350,12 +355,13 @@ def _parts(
     ids: np.ndarray | None = None,
     max_len: int | None = None,
 ) -> dict[str, _Part]:
-    """Returns the texts by purpose: "train", "validation" and, if given, "test".
+    """Returns the texts as a dict by purpose: "train", "validation" and, if given, "test".
 
     Args:
-      corpora: the texts of each file by purpose.
+      corpora: the texts of each file by purpose, with the same keys.
       training_rows: int array, the positions of the training texts in `corpora["train"]`.
-      validation_rows: the positions of the validation texts there; empty if they have a file.
+      validation_rows: int array, the positions of the validation texts in `corpora["train"]`; empty
+        if the validation texts have a file.
       ids: an array that maps numbers of words to ids; None does not change the numbers.
       max_len: number of words after which a text is cut; None does not cut.
     """
@@ -386,7 +392,10 @@ def _start(
     train: _Part,
     classes: int,
 ) -> np.ndarray | None:
-    """Returns the initial word vectors, [V, D]: of a file, or random with log-ratios in front.
+    """Returns the initial word vectors [V, D]: those of a file, or random vectors.
+
+    In random vectors the first columns are the log-ratios of word and class frequencies, if the
+    network starts from them.
 
     Args:
       vectors: the vectors of a file, [V, D], or None.
@@ -436,7 +445,7 @@ def _fit(
       validation: the batches of an evaluation.
       config: the training options.
       folder: the work folder.
-      facts: the settings that a checkpoint must share with the run.
+      facts: the settings, by name, that a checkpoint must share with the run.
       minutes: the time limit, which includes the time of earlier parts of the run; None for no
         limit.
     """
@@ -467,7 +476,10 @@ def _fit(
 
 
 def _read_seconds(clock: Path) -> float:
-    """Reads the seconds of the earlier parts of a run from a file; without a good file it is 0."""
+    """Reads the seconds that the earlier parts of a run took from the file `clock`.
+
+    The result is 0 if the file is missing or has no such number.
+    """
     try:
         used = float(clock.read_text())
     except (OSError, ValueError):
@@ -523,7 +535,9 @@ def _worse(ours: Json, theirs: float) -> str:
 
 
 def _shapes(edges: Sequence[int]) -> Callable[[int], Shape]:
-    """Returns a function from a number of words to a batch shape, with the widths of training.
+    """Returns a function from the number of words of a text to the (rows, width) of its batch.
+
+    The width is the first of the widths of training that is at least this number.
 
     `edges` are these widths in ascending order.
     """
@@ -533,7 +547,9 @@ def _shapes(edges: Sequence[int]) -> Callable[[int], Shape]:
 def _leak(model: TrainedModel, part: _Part, edges: Sequence[int]) -> Json | None:
     """Measures the gate leak on a sample of texts, with the batch shapes of `_outputs`.
 
-    The result is that of `measure_leak`: a dict, or None if the leak is undefined.
+    The gate leak is the change of the prediction when a word with a closed gate is removed. The
+    result is that of `measure_leak`: a dict, or None if the leak is undefined. `edges` are the
+    widths of batches.
     """
     sample = Sample()
     for number in range(len(part.labels)):
@@ -544,11 +560,17 @@ def _leak(model: TrainedModel, part: _Part, edges: Sequence[int]) -> Json | None
 def _probabilities(
     model: TrainedModel, part: _Part, edges: Sequence[int]
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Computes the predictions for texts.
+    """Computes the predictions for n texts.
+
+    Args:
+      model: the trained model, with C classes.
+      part: the texts.
+      edges: the widths of batches, in ascending order.
 
     Returns:
-      The probabilities, float32 [n, C]; and a dict with "words" and "kept", the numbers of all and
-      of open words per text in the order of the batches, and "gates" of all words if there are any.
+      The probabilities, float32 [n, C], in the order of the texts; and a dict of arrays in the
+      order of the batches: "words" [n] and "kept" [n], the numbers of all and of open words per
+      text, and for a network with gates "gates" [number of words], their open probabilities.
     """
     probabilities = np.zeros((len(part.labels), len(model.classes)), np.float32)
     columns: dict[str, list[np.ndarray]] = {"kept": [], "words": [], "gates": []}
@@ -569,8 +591,9 @@ def _outputs(
 ) -> Iterator[tuple[list[int], list[Ids], dict[str, Any]]]:
     """Yields (numbers, texts, output) for batches of texts.
 
-    `numbers` is a list of the positions in `part` of the texts in the batch, `texts` are their ids,
-    and `output` is a `Reading`, with filler rows at its end.
+    `numbers` is a list of the positions in `part` of the texts in the batch. `texts` has the ids of
+    each text, a tuple of one or two int arrays. `output` is the dict of arrays that
+    `TrainedModel.run` returns, with filler rows at the end. `edges` are the widths of batches.
     """
     for numbers, shape in group_texts(part.lengths().tolist(), _shapes(edges)):
         texts = part.ids(numbers)

@@ -46,16 +46,17 @@ def run(
     lines: TextIO,
     out: TextIO,
 ) -> int:
-    """Runs the command; returns its exit status.
+    """Translates the lines of a text as a command; returns its exit status.
 
     Args:
       kind: the class of the options; a subclass may give the folder another name.
       args: the command line.
       prog: name of the command, for its help.
-      open_model: function that opens the folder, with the keywords `bpe` and `average`.
+      open_model: maps the path of a folder, and the keywords `bpe` and `average`, to a
+        `Translator`, see `open_translator`.
       called: words of the library's messages, and the words for them on this command line.
-      lines: the text to translate.
-      out: where the translations are written.
+      lines: the stream with the text to translate, a sentence in each line.
+      out: the stream to which the translations are written.
 
     Returns:
       0. A refused input ends the program with a message instead.

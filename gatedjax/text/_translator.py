@@ -84,32 +84,35 @@ class Translator:
 
         Args:
           params: the parameters of the network.
-          batch: the padded sentences of the source language.
+          batch: the padded sentences of the source language: "tokens" [B, T] and "lengths" [B].
 
         Returns:
-          Int [B, L], the ids of the pieces of the translations.
+          Int [B, L], the ids of the pieces of the translations, with at most L pieces each.
         """
         return _decode(self.model, self.search, params, batch)
 
 
 def encode(bpe: gdata.BytePairs, texts: Sequence[str]) -> list[np.ndarray]:
-    """Encodes each text as an int32 array [n] of ids of pieces, with the stop token at the end."""
+    """Encodes each of `texts` as an int32 array [n] of the ids of its pieces, and the stop token.
+
+    The pieces are those of the byte pairs `bpe`. The stop token is the last id.
+    """
     return [np.array([*ids, STOP], np.int32) for ids in bpe.encode_all(texts)]
 
 
 def parameters_like(model: SSANTranslator) -> Tree:
-    """Returns the shapes and dtypes of the parameters of a network, in their tree."""
+    """Returns the parameters of a network as a tree of shapes and dtypes, without values."""
     stop, length = np.full((1, 1), STOP, np.int32), np.ones(1, np.int32)
     batch: Tree = {"tokens": stop, "targets": stop, "lengths": length, "target_lengths": length}
     return jax.eval_shape(lambda: SSANTranslationTask(model).init(jax.random.key(0), batch))
 
 
 def translate_texts(translator: Translator, texts: Sequence[str]) -> list[str]:
-    """Translates texts.
+    """Translates texts with the beam search of a translator.
 
     Args:
-      translator: the translator.
-      texts: the texts.
+      translator: the trained network, its byte pairs, and the options of the search.
+      texts: the texts, each with a sentence.
 
     Returns:
       A translation for each text; the translation of an empty text is empty.

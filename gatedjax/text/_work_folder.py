@@ -52,7 +52,10 @@ class WorkFolder:
         self._leave()
 
     def remove(self) -> str:
-        """Removes the files of the run; returns a text why the folder still exists, or ""."""
+        """Removes the files of the run, and the folder if it is then empty.
+
+        Returns a text with the reason why the folder still exists, or "" if it does not.
+        """
         try:
             foreign = remove_run(self.path, (LOCK,))
         except WorkdirBusy as error:  # Another program calls `fit` with the folder.

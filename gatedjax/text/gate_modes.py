@@ -42,9 +42,9 @@ class ModeValues(NamedTuple):
     """The results of N texts under a kind of gate, for S draws; S is 1 if no gates are drawn.
 
     Attributes:
-      loss: the cross-entropy in nats.
-      right: 1 if the label is predicted, else 0.
-      density: the share of open words, or the mean of soft gates.
+      loss: [S, N], the cross-entropy in nats.
+      right: [S, N], 1 if the label is predicted, else 0.
+      density: [S, N], the share of open words, or the mean of soft gates.
     """
 
     loss: Float[np.ndarray, "S N"]
@@ -57,15 +57,15 @@ class GateModes:
     """The results of `gate_modes` for N texts.
 
     Attributes:
-      rows: the rows of the texts in the batch.
+      rows: int [N], the rows of the texts in the batch.
       left_out: the number of texts with more than `longest` words, which have no results.
       longest: the greatest number of words of a text that is evaluated.
-      lengths: the number of words of each text.
-      labels: the true class of each text.
+      lengths: int [N], the number of words of each text.
+      labels: int [N], the true class of each text, from 0.
       temperature: the temperature of the relaxed gates.
       draws: the number S of draws of sampled and of relaxed gates.
       truths: the exact results of each text under Bernoulli gates, N of them.
-      logits: the gate logits a of each text, N arrays [n].
+      logits: the gate logits a of each text, N arrays [n] for texts of n words.
       modes: the results for "sample", "threshold", "expected" and "relaxed", the kinds of gates of
         `GANet.gate_modes`.
     """
@@ -121,7 +121,9 @@ class GateModes:
         }
 
     def table(self) -> tuple[ModeRow, ...]:
-        """Computes a row for each kind of gate, as means over texts.
+        """Computes a `ModeRow` for each kind of gate, with its loss, accuracy and density.
+
+        The numbers are means over texts.
 
         Returns:
           The rows "sample", "exact", "marginal" (the loss of the mean probabilities), "threshold",
@@ -190,10 +192,16 @@ def _mean(values: np.ndarray) -> tuple[float, float | None]:
 
 
 class StaticGANet(ByIdentity):
-    """A GA-Net as a static argument of compiled programs. A call classifies pooled states."""
+    """A GA-Net as a static argument of compiled programs. A call classifies pooled states.
+
+    Two instances with the same model object are equal, so that a program compiles only once.
+
+    Attributes:
+      model: the `GANet`.
+    """
 
     def __call__(self, params: Params, pooled: Array) -> Array:
-        """Computes the class scores [k, C] of pooled states [k, D]."""
+        """Computes the class scores [k, C] of k pooled states [k, D] with parameters `params`."""
         return self.model.apply({"params": params}, pooled, method=GANet.from_pooled)
 
 
@@ -222,9 +230,17 @@ def _encode_batch(
 ) -> tuple[Tree, PatternInputs, dict[str, ModeValues]]:
     """Encodes a batch and evaluates the kinds of gates of `GANet.gate_modes`.
 
+    Args:
+      network: the network.
+      draws: the number S of draws of sampled and of relaxed gates.
+      params: the parameters of the network.
+      batch: "tokens" [B, T], "lengths" [B], "label" [B] and "example_id" [B].
+      key: the PRNG key of the draws.
+      temperature: the temperature of the relaxed gates.
+
     Returns:
-      The result of `GANet.encode`, the arrays of all texts that `text_truth` needs, and the values
-      of each kind of gate.
+      The result of `GANet.encode`; the arrays that `text_truth` needs, with a leading axis over the
+      texts; and a dict from the name of each kind of gate to its `ModeValues` [S, B].
     """
     config = dataclasses.replace(network.model.config, test_samples=draws)
     model, variables = network.model.clone(config=config), {"params": params}
@@ -288,7 +304,7 @@ class Texts:
         Args:
           batch: "tokens" [B, T], "lengths" [B] and "label" [B], and optionally "weight" [B] and
             "example_id" [B].
-          longest: the largest number of words of a text, at most `MOST_WORDS`.
+          longest: the largest number of words of a text, at most 24.
 
         Raises:
           ValueError: if `longest` is out of range, an array is missing or has another shape, or no
@@ -332,8 +348,8 @@ class Texts:
     def batches(self) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         """Yields (number of real texts, batch) for batches of the same shape.
 
-        A batch has "tokens", "lengths", "label" and "example_id". The last batch is filled up with
-        copies of the last text.
+        A batch has "tokens" [b, T], "lengths" [b], "label" [b] and "example_id" [b], with b at most
+        64. The last batch is filled up with copies of the last text.
         """
         size = min(_ROWS, len(self.rows))
         for begin in range(0, len(self.rows), size):
@@ -364,7 +380,8 @@ def compute_truths(
       network: the network.
       params: its parameters.
       inputs: the arrays of all texts of the batch, with a leading axis over the texts.
-      centres: the centre of `text_truth` for each text.
+      centres: for each text a loss about as large as its losses under the patterns. It is
+        subtracted from them before they are summed.
     """
     for i, centre in enumerate(centres):
         text_inputs = PatternInputs(*(x[i] for x in inputs))
@@ -385,14 +402,15 @@ def encode_texts(
     Args:
       network: the network.
       params: its parameters.
-      texts: the texts.
-      draws: the number S of draws.
+      texts: the texts to encode.
+      draws: the number S of draws of sampled and of relaxed gates.
       key: the key of the draws, which also depend on the ids of the texts.
       temperature: the temperature of the relaxed gates.
 
     Yields:
-      The result of `GANet.encode` for the batch, with the texts that fill it up; the arrays of each
-      text without these; and the values [S, texts] by kind of gate.
+      encoded: the result of `GANet.encode` for the batch, with the copies of the last text that
+        fill it up; inputs: the arrays for `text_truth` of each text, without the copies; modes: a
+        dict from each kind of gate to its `ModeValues` [S, texts], without the copies.
     """
     for real, batch in texts.batches():
         results = jax.device_get(
@@ -501,7 +519,7 @@ class TextLoss(ByIdentity):
           gates: the gates in [0, 1], a number for each word and each padded position.
           params: the parameters of the model.
           encoded: the result of `GANet.encode` for a batch with this text only.
-          label: the true class.
+          label: the true class, an integer scalar.
         """
         mask = encoded.mask
         batch = {"tokens": jnp.zeros(mask.shape, jnp.int32), "lengths": jnp.sum(mask, axis=1)}
@@ -531,11 +549,15 @@ def measure(
     serves texts of all lengths.
 
     Args:
-      model, params, batch, longest: as in `gate_modes`.
+      model: a `GANet` with gates on attention.
+      params: the parameters of the model.
+      batch: "tokens" [B, T], "lengths" [B] and "label" [B], and optionally "example_id" [B] and
+        "weight" [B]. Rows with a "weight" of 0 are left out.
       estimators: the estimators, which must be hashable; None means the estimators that need no
         option except a temperature (`standard_estimators`), with the temperature of the model.
       texts: the greatest number of texts.
       draws: the number of estimates per text, at least 2.
+      longest: the greatest number of words of a text, at most 24.
       key: the PRNG key of all draws; None means `jax.random.key(0)`.
       on_estimator: called with each estimator before it is measured.
 
@@ -543,7 +565,8 @@ def measure(
       A `Measured` with a row for each estimator, as means over texts.
 
     Raises:
-      ValueError: as in `gate_modes`.
+      ValueError: if the model has no gates or has gates on its input, if `batch` has wrong shapes,
+        no labels or no text of 1 to `longest` words, or if an option is outside its range.
     """
     check_gated(model)
     for name, value, least in (("texts", texts, 1), ("draws", draws, 2)):

@@ -41,8 +41,8 @@ def collect_shared_values(
       settings: settings of the run, see `settings_of`.
       config: the training options of this process.
       digests: digests of the task and of the data, see `run_digests`.
-      params: shapes and dtypes of the parameters.
-      eval_data: the evaluation data, or None. All batches after the first are read and hashed,
+      params: a tree with the shapes and dtypes of the parameters.
+      eval_data: the evaluation batches, or None. All batches after the first are read and hashed,
         because `digests` has the first.
       step: a digest of the program of a step, with its optimizer; None if it cannot be lowered.
     """
@@ -64,7 +64,7 @@ def collect_shared_values(
 
 
 class Seen:
-    """Digests of the batches that a process has trained on since the last comparison.
+    """Hashes of the batches that a process has trained on since the last comparison of processes.
 
     All arrays are hashed, because examples with the same ids may have different contents.
 
@@ -77,12 +77,19 @@ class Seen:
         self._hashes: dict[str, Any] = {}
 
     def add(self, batch: Batch) -> None:
-        """Adds the batch of a step, a dict of arrays, to the hashes."""
+        """Adds the arrays in the batch of a step to their hashes.
+
+        `batch` is a dict of arrays by name.
+        """
         for name, digest in array_digests(batch).items():
             self._hashes.setdefault(name, hashlib.sha256()).update(digest.encode())
 
     def digests(self) -> dict[str, str]:
-        """Returns a hash of 12 hex digits over all added batches, for the path of each array."""
+        """Returns a dict from the path of each array to a hash, a text of 12 hex digits.
+
+        An array, such as "tokens", occurs in each batch. Its hash is that of its values, shapes and
+        dtypes in all batches that were added since the last comparison.
+        """
         return {name: digest.hexdigest()[:12] for name, digest in self._hashes.items()}
 
     def compare(self, step: int, params: Any) -> None:

@@ -10,7 +10,7 @@ from gatedjax.training._transforms import is_masked
 
 
 class EmaState(NamedTuple):
-    """State of `params_ema`.
+    """State of `params_ema`, a transformation that averages parameters.
 
     Attributes:
       steps: the number of updates so far.
@@ -66,7 +66,7 @@ def params_ema(decay: float) -> optax.GradientTransformation:
 
 
 def _wide(dtype: Any) -> Any:
-    """Returns float32 for a floating-point dtype of fewer than 32 bits; other dtypes unchanged."""
+    """Returns float32 if `dtype` is a floating-point dtype of fewer than 32 bits, else `dtype`."""
     is_narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
     return jnp.float32 if is_narrow else dtype
 
@@ -123,12 +123,12 @@ def _move(node: Any, params: Any, point: Any) -> Any:
     Args:
       node: a state whose class is in `_AVERAGES`.
       params: the parameters of the last step.
-      point: the parameters to evaluate according to the nodes before this node. They are returned
-        where this node masks parameters.
+      point: the parameters to evaluate according to the nodes before this node in the optimiser
+        state. They are returned where this node masks parameters.
     """
 
     def take_unmasked(tree: Any) -> Any:
-        """Returns `params`, with a masked node of Optax where `tree` has such a node."""
+        """Returns `params`, with `optax.MaskedNode` where `tree` has such a node."""
         return jax.tree.map(lambda x, p: x if is_masked(x) else p, tree, params, is_leaf=is_masked)
 
     if isinstance(node, EmaState):

@@ -65,7 +65,7 @@ def check_optimizer(optimizer: Any, config: TrainConfig) -> Any:
 
 
 def digest_optimizer(tx: optax.GradientTransformation, params: Any) -> str:
-    """Returns the `program_of` an optimizer.
+    """Returns a hash of the lowered `init` and `update` of an optimizer, see `program_of`.
 
     Args:
       tx: the optimizer.
@@ -129,7 +129,8 @@ def check_task(task: Any, evaluates: bool) -> None:
 def check_batch(batch: Any, name: str) -> None:
     """Raises TypeError or ValueError unless `batch` is a dict of arrays with at least one row.
 
-    It must have "weight" [B] with B at least 1. The shapes of the other arrays are not checked.
+    It must have "weight" [B], where the number of rows B is at least 1. The shapes of the other
+    arrays are not checked.
 
     Args:
       batch: the object to check.

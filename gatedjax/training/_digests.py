@@ -49,7 +49,7 @@ _NUM_DEVICES = re.compile(r"sdy\.mesh @.*|mhlo\.num_partitions = \d+")
 
 
 def array_digests(tree: Any) -> dict[str, str]:
-    """Returns a text for each array of a tree, by its dotted path.
+    """Returns a dict from the dotted path of each array in a tree to a text.
 
     The text, such as "float32[3, 4] 0f1e2d3c4b5a", has the dtype, the shape and the first 12 hex
     digits of a hash of the array.
@@ -192,13 +192,15 @@ def compared_digests(settings: dict[str, Any], digests: dict[str, Any]) -> dict[
 
     Args:
       settings: the settings of the run by name, see `settings_of`.
-      digests: the result of `run_digests`.
+      digests: the digests of the task and of the data by name, see `run_digests`.
     """
     return {k: v for k, v in digests.items() if k not in _TITLES or k not in settings}
 
 
 def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> str | None:
-    """Returns `program_digest`, or None with a RuntimeWarning if the function cannot be lowered.
+    """Returns a hash of the program of a function, see `program_digest`.
+
+    If the function cannot be lowered, the result is None, and a RuntimeWarning gives the reason.
 
     Args:
       name: the name of the program in the warning, see `_TITLES`.
@@ -224,13 +226,13 @@ def check_digests(saved: Any, current: dict[str, Any], where: Path) -> str | Non
     A digest is compared only if both sides have it, because checkpoints of older versions lack it.
 
     Args:
-      saved: digests of the checkpoint.
-      current: digests of this run.
+      saved: the digests in the checkpoint by name, see `run_digests`.
+      current: the digests of this run by name.
       where: the workdir, for the messages.
 
     Returns:
-      A line about programs that cannot be compared because other versions of packages lowered
-      them; None if all programs were compared.
+      None if all programs were compared, else a text: a line about the programs that cannot be
+      compared because other versions of packages lowered them.
 
     Raises:
       CheckpointMismatch: if a digest differs; the message names each part that differs, such as

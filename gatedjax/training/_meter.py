@@ -41,10 +41,10 @@ class Update(NamedTuple):
     """An update that the device may have skipped.
 
     Attributes:
-      step: the step before the update.
+      step: the number of steps before the update.
       skipped: 1.0 if the update was skipped, else 0.0: a scalar for a single run, else an array
         with a number per run.
-      running: the numbers of the runs that took part.
+      running: the numbers, from 0, of the runs that took part.
       example_ids: for each run the ids of the examples in its batch, an int array [B] with -1 for
         filler rows, or None if the batch has no ids.
     """
@@ -59,7 +59,7 @@ def _first_ids(ids: list[int], most: int = 8) -> str:
     """Returns the first ids of examples as text for a message, such as "3, 7, 9".
 
     Args:
-      ids: the ids of the examples of a batch.
+      ids: the integer ids of the examples of a batch.
       most: the number of ids in the text. If there are more, the text ends with their number and
         refers to metrics.jsonl, which has all of them.
     """
@@ -70,7 +70,7 @@ def _first_ids(ids: list[int], most: int = 8) -> str:
 def floats_of(metrics: Metrics) -> list[dict[str, float]]:
     """Returns a list with a dict for each run, from the name of a metric to its mean as a float.
 
-    For a single run the list has one dict.
+    A metric is a `Ratio`, a sum and a count. For a single run the list has one dict.
 
     Args:
       metrics: metrics by name. For several runs side by side the sums and counts have an axis over
@@ -86,7 +86,7 @@ class Interval:
     """Times and counts of the steps since the last line of metrics.jsonl.
 
     Attributes:
-      began: the clock at the beginning of the interval, in s.
+      began: the time at the beginning of the interval, in seconds of `time.perf_counter`.
       compiling: seconds of compilation within the interval.
       steps: the number of steps.
       tokens: the number of tokens in their batches.
@@ -137,9 +137,17 @@ class Meter:
     Args:
       work: the folder that receives the lines.
       records: the record of each run.
-      names: entries that identify each run in its lines, such as {"seed": 1}; [{}] for a single
-        run.
-      pending: sums of metrics since the last line, with an axis over the runs if there are several.
+      names: for each run the entries that identify it in its lines, such as {"seed": 1}; [{}] for a
+        single run.
+      pending: sums and counts of metrics by name since the last line, with an axis over the runs if
+        there are several.
+
+    Attributes:
+      records: the record of each run.
+      names: the entries that identify each run in its lines.
+      pending: the sums and counts of metrics by name since the last line.
+      alone: True for a single run.
+      interval: the times and counts of the steps since the last line.
     """
 
     def __init__(
@@ -159,9 +167,10 @@ class Meter:
         """Adds the metrics of an update to the sums, and waits for the update `IN_FLIGHT` earlier.
 
         Args:
-          step: the step before the update.
-          metrics: the metrics of the update, with an axis over the runs if there are several.
-          batches: the batch of each run.
+          step: the number of steps before the update.
+          metrics: the metrics of the update by name, with an axis over the runs if there are
+            several.
+          batches: the batch of each run, a dict of arrays.
         """
         self.pending = _sum(self.pending, metrics) if self.pending else metrics
         example_ids = [batch.get("example_id") for batch in batches]
@@ -185,20 +194,20 @@ class Meter:
     def write(self, number: int, line: Line) -> None:
         """Writes a line of metrics.jsonl for run `number`.
 
-        The entries in `names` that identify the run are added to the line; for a single run the
-        time is added.
+        `line` is a dict of JSON values, and `number` counts the runs from 0. The entries in `names`
+        that identify the run are added to the line; for a single run the time is added.
         """
         alone = {"time": round(time.time(), 3)} if self.alone else {}
         self._work.write(line | self.names[number] | alone)
 
     def log(self, step: int) -> None:
-        """Writes the means of the pending sums for each unfinished run as lines of metrics.jsonl.
+        """Writes a line of metrics.jsonl for each unfinished run, with the means of its metrics.
 
-        Afterwards the sums are empty. `step` is the number of steps so far, which the lines have as
-        "step".
+        Afterwards the pending sums are empty. `step` is the number of steps so far, which the lines
+        have as "step".
 
         Raises:
-          NonFiniteError: see `check_skipped`.
+          NonFiniteError: if a run skipped more than `max_skipped` updates in a row.
         """
         self.check_skipped()
         values = floats_of(self.pending)

@@ -40,9 +40,9 @@ def unreached_parameters(
     for some inputs, as behind a closed gate, does not count.
 
     Args:
-      task: the task.
-      state: the train state, or its shapes.
-      batch: a batch of training.
+      task: the task with the loss.
+      state: the train state, or its shapes and dtypes.
+      batch: a batch of training, a dict of arrays.
       check: called with the results (loss, metrics, carry, model_state) of `call_loss` while it is
         traced.
     """
@@ -73,7 +73,7 @@ class Reach:
     Attributes:
       task: the task.
       state: shapes of the train state.
-      paths: the paths of the parameters.
+      paths: the paths of the parameters that no gradient has reached, such as "embed/table".
     """
 
     task: Any
@@ -89,7 +89,9 @@ class Reach:
         paths: frozenset[str],
         is_new: bool,
     ) -> "Reach | None":
-        """Returns the parameters to watch until the first line of a run; None if there are none.
+        """Returns the unreached parameters to watch until the first line of metrics.jsonl.
+
+        The result is None if there are none, or if the run has written its first line.
 
         Args:
           task: the task.

@@ -61,7 +61,7 @@ class Record:
 
         Args:
           step: the step of the evaluation.
-          metrics: the metrics of the evaluation.
+          metrics: the metrics of the evaluation by name.
           config: the training options, for the metric by which evaluations are compared.
 
         Raises:
@@ -148,7 +148,8 @@ def check_run(run: Any, folder_step: int, array_steps: Any) -> None:
     """Checks that the record in a checkpoint is well formed and agrees with its arrays.
 
     Args:
-      run: the record of a single run (see `Record`), or of several lanes.
+      run: the record of a single run, a dict of the fields of `Record`, or of several lanes, a dict
+        with "lanes" (a record per lane), "step" and "pending".
       folder_step: the number of the checkpoint.
       array_steps: `TrainState.step` of its arrays, a number or a number per lane.
 

@@ -32,10 +32,11 @@ class Restored:
     """The contents of a checkpoint. All arrays are NumPy arrays.
 
     Attributes:
-      run: the JSON of the `Record` of a run; for runs side by side {"lanes": a record per run,
-        "step": ..., "pending": ...}.
+      run: the JSON of the `Record` of a run, its progress; for runs side by side {"lanes": a record
+        per run, "step": the number of steps, "pending": sums and counts of metrics by name}.
       state: the train state. For runs side by side each array has a leading axis over the runs.
-      best: the best parameters so far, see `best_of`, with the same leading axis.
+      best: the best parameters so far, with the same leading axis; for a task with a model state
+        {"params": ..., "model_state": ...}.
     """
 
     run: dict[str, Any]
@@ -61,8 +62,11 @@ class Shared:
 def records_of(saved: Sequence[dict[str, Any]], step: int, config: TrainConfig) -> list[Record]:
     """Returns the records in a checkpoint, with `finished` set for the present configuration.
 
+    `finished` is the reason why a run ended, or None. It may change, because `config` may have more
+    steps than the run that wrote the checkpoint.
+
     Args:
-      saved: the JSON of the records, in the order of the runs.
+      saved: the JSON of the record of each run, a dict, in the order of the runs.
       step: the step of the checkpoint.
       config: the training options of this call.
     """
@@ -78,8 +82,15 @@ def records_of(saved: Sequence[dict[str, Any]], step: int, config: TrainConfig) 
 def restore_everywhere(work: Workdir, shared: Shared, like: TrainState) -> Restored | None:
     """Calls `restore_or_begin` in process 0 and sends the result to the other processes.
 
-    The processes therefore need no shared disk. All processes must call it at the same point. The
-    arguments and the result are those of `restore_or_begin`.
+    The processes therefore need no shared disk. All processes must call it at the same point.
+
+    Args:
+      work: the workdir.
+      shared: the entries that all checkpoints record.
+      like: shapes and dtypes of the train state.
+
+    Returns:
+      The contents of the newest checkpoint; None if there is none.
 
     Raises:
       RuntimeError: in the other processes, if `restore_or_begin` failed in process 0, which raises

@@ -31,7 +31,7 @@ _FOLDERS = {
 def is_run(workdir: Path) -> bool:
     """Returns True if a folder has a lock file of `fit` or of `gatedjax train`.
 
-    It is the first file that a run creates and the last that `remove_run` removes.
+    The lock file is the first file that a run creates and the last that `remove_run` removes.
     """
     return any(os.path.lexists(workdir / name) for name in (LOCK, TRAIN_LOCK))
 
@@ -50,7 +50,8 @@ def check_workdir(workdir: Path, names: Sequence[str] = _OF_FIT) -> None:
 
     Args:
       workdir: the folder.
-      names: names of the files that are going to be written.
+      names: names of the files that are going to be written (default: config.json,
+        environment.json and metrics.jsonl).
 
     Raises:
       FileExistsError: if the folder has files with these names, and neither a lock nor checkpoints
@@ -69,7 +70,8 @@ def mark_run(workdir: Path) -> None:
     """Marks a folder as the folder of a run before `fit` locks it, by creating the lock file.
 
     Raises:
-      FileExistsError: if the folder has files of a run's names that no run wrote.
+      FileExistsError: if the folder has files, such as config.json, with the names of the files of
+        a run, and no run wrote them.
     """
     check_workdir(workdir, _FILES)
     (workdir / LOCK).touch()

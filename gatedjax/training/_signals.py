@@ -20,6 +20,9 @@ class Signals:
       on_first: called in a separate thread as soon as the first signal comes. Python runs signal
         handlers between two instructions of the main thread, which may be in a compilation or wait
         for a device for minutes.
+
+    Attributes:
+      received: the number of the first signal; None before it.
     """
 
     def __init__(self, on_first: Callable[[], None] = lambda: None) -> None:
@@ -49,7 +52,7 @@ class Signals:
         signal.signal(number, self._before[number])
 
     def _listen(self, ear: socket.socket) -> None:
-        """Reads the numbers of incoming signals until the other end of the socket is closed."""
+        """Reads the numbers of incoming signals from `ear` until its other end is closed."""
         is_reported = False
         with ear:
             while heard := ear.recv(64):

@@ -16,7 +16,7 @@ def train_all_but(
 
     Args:
       tx: the transformation of the trained parameters. It has no state for frozen parameters.
-      frozen: paths such as "embed/table", or "encoder" for all parameters below it.
+      frozen: paths of parameters, such as "embed/table", or "encoder" for all parameters below it.
 
     Raises:
       ValueError: in `init`, if a path names no parameter.
@@ -51,20 +51,20 @@ def train_all_but(
 
 
 def is_masked(leaf: Any) -> bool:
-    """Returns True if `leaf` is the node that Optax puts in the place of a masked array."""
+    """Returns True if `leaf` is an `optax.MaskedNode`, which stands for a masked array."""
     return isinstance(leaf, optax.MaskedNode)
 
 
 def fill_masked(tree: Any, params: Any) -> Any:
-    """Returns `tree` with each masked node of Optax replaced by the array of `params` there."""
+    """Returns `tree` with the array of `params` in the place of each `optax.MaskedNode`."""
     return jax.tree.map(lambda x, p: p if is_masked(x) else x, tree, params, is_leaf=is_masked)
 
 
 class ResetState(NamedTuple):
-    """State of `reset_where`.
+    """State of `reset_where`, a transformation that resets another transformation.
 
     Attributes:
-      steps: the number of updates so far.
+      steps: the number of updates so far, an integer scalar.
       inner: the state of the inner transformation.
     """
 

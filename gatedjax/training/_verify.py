@@ -30,7 +30,10 @@ NEXT_BATCHES = 3
 
 
 def note_resume(step: int) -> None:
-    """Appends the step from which a run continues to the file in `RESUMES`, if it is set."""
+    """Appends the step from which a run continues to a file.
+
+    The environment variable GATEDJAX_RESUMES has the path. Without it the call has no effect.
+    """
     target = os.environ.get(RESUMES)
     if target:
         with open(target, "a", encoding="utf-8") as file:
@@ -38,10 +41,11 @@ def note_resume(step: int) -> None:
 
 
 def add_kill(on_event: Callable[[str, int], None] | None) -> Callable[[str, int], None]:
-    """Returns the callback `on_event`, extended to kill this process at the event in `KILL_AT`.
+    """Returns the callback `on_event`, extended to kill this process at an event.
 
-    The callback is called with the name of an event and a step, see `fit`. With `on_event` None it
-    only kills; without `KILL_AT` the given callback is returned.
+    The environment variable GATEDJAX_KILL_AT has the event and the step, such as "save:20". The
+    callback is called with the name of an event and a step, see `fit`. If `on_event` is None, the
+    result only kills. Without the variable the result is `on_event`, or a function without effect.
     """
     moment = os.environ.get(KILL_AT)
     if not moment:
@@ -67,9 +71,10 @@ def add_kill(on_event: Callable[[str, int], None] | None) -> Callable[[str, int]
 
 
 def tree_digests(tree: Any) -> dict[str, str]:
-    """Returns the SHA-256 of dtype, shape and bytes of each array of a tree, by its dotted name.
+    """Returns a dict from the dotted name of each array of a tree to its SHA-256.
 
-    The name is a path such as "params.w"; a single array has the name "".
+    The SHA-256 is that of dtype, shape and bytes, as 64 hex digits. The name is a path such as
+    "params.w"; a single array has the name "".
     """
     return {name: leaf_hash(np.asarray(leaf)) for name, leaf in named_leaves(tree).items()}
 
@@ -84,13 +89,14 @@ def _metric_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def write_digests(state: Any, best: Any, record: Any, train_data: Any, workdir: Path) -> None:
-    """Appends digests of the end of a run to the file in `DIGESTS`, if it is set.
+    """Appends digests of the end of a run to the file in the variable GATEDJAX_DIGESTS.
 
+    Without this environment variable the call has no effect.
     A resumed run must have the same digests as an unbroken run.
 
     Args:
       state: the last train state.
-      best: the best parameters.
+      best: the best parameters of the run.
       record: the JSON record of the run.
       train_data: the training data. The digests include the next batches.
       workdir: the workdir, for its metrics.jsonl.

@@ -50,9 +50,18 @@ class Workdir:
     Args:
       path: the folder.
       config: the training options.
-      on_event: see `fit`.
-      on_log: see `fit`.
+      on_event: called with ("step" | "evaluate" | "save" | "saved", step), or None.
+      on_log: called with each line of metrics.jsonl as a dict, or None.
       several: True if several processes form the run.
+
+    Attributes:
+      path: the folder.
+      config: the training options.
+      several: True if several processes form the run.
+      writes: True if this process writes files.
+      event: called with the name of an event and a step, see `on_event`.
+      store: the `CheckpointStore` with the checkpoints of the run.
+      view: the progress display.
     """
 
     def __init__(
@@ -153,7 +162,7 @@ class Workdir:
           step: the number of the checkpoint.
           state: the train state, with NumPy arrays.
           best: the best parameters so far, with NumPy arrays.
-          record: the JSON record.
+          record: the progress of the run as a dict of JSON values.
         """
         self.check()
         if self._log is not None:

@@ -68,6 +68,11 @@ class CheckpointStore:
       keep: the number of steps to keep.
       every: the number of steps between the regular checkpoints of a run.
 
+    Attributes:
+      directory: the absolute path of the folder of the steps.
+      keep: the number of steps to keep.
+      every: the number of steps between the regular checkpoints of a run.
+
     Raises:
       ValueError: if `keep` or `every` is below 1.
     """
@@ -200,7 +205,7 @@ class CheckpointStore:
                     _remove(path)
 
     def poll(self) -> list[int]:
-        """Returns the steps that became complete since the last call, without waiting.
+        """Returns the numbers of the steps that became complete since the last call, at once.
 
         Raises:
           CheckpointNotSaved: if a save failed since the last call.
@@ -303,8 +308,8 @@ class CheckpointStore:
 
         Args:
           step: a step with a manifest.
-          state_like: shapes and dtypes of the train state (from `jax.eval_shape`).
-          best_like: shapes and dtypes of the best parameters.
+          state_like: a tree of shapes and dtypes of the train state (from `jax.eval_shape`).
+          best_like: a tree of shapes and dtypes of the best parameters.
 
         Returns:
           The train state and the best parameters.
@@ -340,7 +345,8 @@ class CheckpointStore:
           part: "model_state" reads the model state in place of the parameters.
 
         Returns:
-          The parameters, and a line for each array that only the step or only `params_like` has.
+          The parameters as a tree like `params_like`, and a list with a line for each array that
+          only the step or only `params_like` has.
         """
         every = self.verify(step)["leaves"]
         item, prefix = "state", f"{part}."
@@ -361,7 +367,7 @@ class CheckpointStore:
         return params, differences({n: e[0] for n, e in saved.items()}, current)
 
     def arrays(self, step: int, item: Literal["state", "best"]) -> dict[str, np.ndarray]:
-        """Returns all arrays of a part of a step by name, after checking their hashes.
+        """Returns a dict of all arrays of a part of a step by name, after checking their hashes.
 
         It serves tools that have no network to compare with.
 
@@ -455,7 +461,7 @@ def _remove(path: Path) -> None:
 
 
 def _copy_if_shared(array: Any) -> np.ndarray:
-    """Returns the array, copied if it shares memory that a later step may overwrite."""
+    """Returns `array`, or a copy of it if a later step may overwrite its memory."""
     array = np.asarray(array)
     return array if array.flags.owndata else array.copy()
 

@@ -202,7 +202,10 @@ def make_optimizer(
 
 
 def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
-    """Raises ValueError for numbers out of range and for options that the rule does not have."""
+    """Raises ValueError for numbers out of range and for options that the update rule lacks.
+
+    `num_steps` is the length of the training.
+    """
     check_choices(config)
     # Comparisons in this form also refuse NaN.
     if not 0 < config.learning_rate < float("inf"):
@@ -246,7 +249,7 @@ TO_ZERO = ("cosine", "linear")
 
 
 def _schedule(config: OptimizerConfig, num_steps: int, learning_rate: Any) -> Any:
-    """Returns the learning rate: a number, or a function from the number of updates to the rate.
+    """Returns the learning rate of `config`: a number, or a function of the number of updates.
 
     Args:
       config: the options of the optimizer.
@@ -280,11 +283,11 @@ def _schedule(config: OptimizerConfig, num_steps: int, learning_rate: Any) -> An
 def _forgetful(
     config: OptimizerConfig, rate: Any, adam: dict[str, Any]
 ) -> optax.GradientTransformation:
-    """Returns Adam or AdamW with moments that are reset at each fall of the staircase.
+    """Returns Adam or AdamW with moments that are reset at each fall of the learning rate.
 
     Args:
       config: the options of the optimizer; weight_decay above 0 makes it AdamW.
-      rate: the learning rate, see `_schedule`.
+      rate: the learning rate: a number, or a function from the number of updates to the rate.
       adam: keyword arguments of `optax.scale_by_adam`.
     """
     begin = config.warmup_steps + config.decay_begin

@@ -19,14 +19,15 @@ def run_evaluation(
     """Sums the metrics of batches, and collects the predictions for the real rows.
 
     Args:
-      task: the task.
-      params: parameters on the devices.
-      data: batches.
-      parallel: the devices.
+      task: the task, with the method `evaluate`.
+      params: the parameters on the devices.
+      data: the batches, dicts of arrays [B, ...] with "weight" [B].
+      parallel: the devices and the compiled evaluation.
       model_state: the model state on the devices, or None.
 
     Returns:
-      The metrics, and NumPy arrays of predictions by name.
+      A dict of metrics (a `Ratio` each) by name, and a dict of NumPy arrays of predictions by name,
+      with the real rows of all batches first to last.
     """
     step = parallel.eval_step(task)
     metrics: Metrics = {}

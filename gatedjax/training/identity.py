@@ -126,7 +126,7 @@ def program_of(tx: optax.GradientTransformation, params: Any) -> str:
 
 
 def eval_params_digest(function: Callable[..., Any], params: Any, opt_state: Any) -> str:
-    """Returns a digest of the program of a function for `fit(eval_params=...)`.
+    """Returns a hash of the program of a function for `fit(eval_params=...)`.
 
     Args:
       function: maps (params, opt_state) to the parameters to evaluate.
@@ -142,11 +142,11 @@ def _digest(programs: list[Any]) -> str:
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """Returns the leaves of nested dicts by dotted name, such as "train.optimizer.name".
+    """Returns the leaves of nested dicts in one dict by dotted name, as "train.optimizer.name".
 
     Args:
       tree: nested dicts; a value of another class is a leaf.
-      prefix: the name of the tree, for the names of its leaves.
+      prefix: the name of the tree, which the names of its leaves begin with.
     """
     if not isinstance(tree, dict):
         return {prefix: tree}
@@ -167,8 +167,8 @@ def check_settings(
     """Compares the settings of a checkpoint with the settings of a run.
 
     Args:
-      saved: settings of the checkpoint, see `saved_settings`.
-      current: settings of this run, see `settings_of`.
+      saved: the settings of the checkpoint, nested dicts of JSON values.
+      current: the settings of this run, nested dicts of JSON values.
       where: the workdir, for the message.
       same_length: True if num_steps must be equal, as with a schedule that falls to 0 at the last
         step.
@@ -213,7 +213,7 @@ def check_settings(
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:
-    """Returns the leaves of a tree by dotted name, such as "opt_state.0.mu.kernel".
+    """Returns a dict from a dotted name, such as "opt_state.0.mu.kernel", to each leaf of a tree.
 
     Raises:
       ValueError: if two leaves have the same name, which a dot inside a key can cause.
@@ -258,8 +258,8 @@ def check_leaves(saved: Mapping[str, str], current: Mapping[str, str], where: Pa
     """Compares the arrays of a checkpoint with the arrays of a network.
 
     Args:
-      saved: the arrays of the checkpoint, see `describe_arrays`.
-      current: the arrays of the network.
+      saved: dtype and shape of each array of the checkpoint, such as "float32[3, 4]", by name.
+      current: dtype and shape of each array of the network, by name.
       where: the folder of the checkpoints, for the message.
 
     Raises:

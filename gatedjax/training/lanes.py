@@ -130,7 +130,10 @@ def make_lane_step(task: Task, config: TrainConfig) -> Callable[..., Any]:
     """Builds the step of all lanes.
 
     It maps (states, batches, seed_keys, active, values) to (states, metrics). All arguments and
-    results have a leading axis over the lanes. The state of an inactive lane does not change.
+    results have a leading axis over the L lanes. `states` is a train state and `batches` a batch
+    with arrays [L, B, ...]; `seed_keys` [L] are the PRNG keys of the seeds; `active` [L] is True
+    for lanes that have not ended; `values` [L] are the values of the sweep. The state of an
+    inactive lane does not change.
 
     Args:
       task: the task.
@@ -177,10 +180,17 @@ class _Lanes:
       task: the task.
       lanes: the runs.
       train_data: the training data of each run.
-      eval_data: see `fit_lanes`.
+      eval_data: the evaluation batches shared by the runs, or a function from a seed to its
+        batches, or None.
       config: the training options.
       devices: the devices to use.
       initial: the state and the best parameters at the start, with a leading axis over the runs.
+
+    Attributes:
+      state: the train state of all lanes on the devices, with a leading axis over the lanes.
+      best_params: the parameters of the best evaluation of each run, NumPy arrays with a leading
+        axis over the runs.
+      eval_data: the evaluation batches shared by the runs, or a list of the batches of each lane.
     """
 
     def __init__(
@@ -306,6 +316,16 @@ def _begin(
     """Checks the arguments of `fit_lanes`, then restores the lanes or initialises them.
 
     It returns the variables of the training loop.
+
+    Args:
+      task: the task to train.
+      lanes: the runs to train side by side.
+      train_data: a function from a seed to its training data.
+      eval_data: the evaluation batches, or a function from a seed to its batches, or None.
+      work: the work folder with the training options.
+      settings: values that a checkpoint must share with the run, as a mapping or a dataclass.
+      metadata: values that are recorded and not compared, as a mapping or a dataclass.
+      devices: the devices over which the lanes are spread.
     """
     config, compared = work.config, settings_of(settings, work.config)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen_parameters(task))
@@ -391,12 +411,14 @@ def fit_lanes(
       config: the training options.
       workdir: the folder for a single metrics.jsonl, with the seed in each line, and for a single
         set of checkpoints.
-      settings: see `fit`.
-      metadata: see `fit`.
+      settings: values that a checkpoint must share with this run, as a mapping or a dataclass of
+        values that JSON can represent; see `fit`.
+      metadata: values that are recorded and not compared, as a mapping or a dataclass of values
+        that JSON can represent.
       devices: the devices over which the lanes are spread (default: all devices of this process).
-      on_event: see `fit`.
-      on_log: see `fit`.
-      raise_on_signal: see `fit`.
+      on_event: called with ("step" | "evaluate" | "save" | "saved", step).
+      on_log: called with each line of metrics.jsonl as a dict.
+      raise_on_signal: True raises `StoppedBySignal` after a signal instead of returning.
 
     Returns:
       The `FitResult` of each lane, in the order of `lanes_of(config)`.
@@ -404,8 +426,12 @@ def fit_lanes(
     Raises:
       ValueError: for pmap, several processes, tensorboard, profile_steps, or a sweep over a number
         that the task cannot vary.
-      TypeError, CheckpointMismatch, RuntimeError, StoppedBySignal: see `fit`.
-      NonFiniteError: see `fit`. The first lane that reaches the limit ends all lanes.
+      TypeError: for a task, data or configuration that cannot work; see `fit`.
+      CheckpointMismatch: if workdir belongs to another run.
+      RuntimeError: if there are checkpoints and none can be read.
+      StoppedBySignal: with raise_on_signal, after the lanes were saved.
+      NonFiniteError: after more than `config.max_skipped` skipped updates in a row of a lane. The
+        first lane that reaches the limit ends all lanes.
     """
     check_config(config)
     check_task(task, eval_data is not None)

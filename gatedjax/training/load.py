@@ -69,7 +69,8 @@ def load_model_state(
 ) -> Any:
     """Reads the model state of a run (see `ModelStateTask`), and checks its hashes.
 
-    It belongs to the parameters that `load_params` reads with the same options.
+    A model state belongs to parameters: the result belongs to those that `load_params` reads with
+    the same `which` and `step`.
 
         >>> import tempfile
         >>> workdir = Path(tempfile.mkdtemp())
@@ -91,7 +92,8 @@ def load_model_state(
       The model state, with NumPy arrays.
 
     Raises:
-      FileNotFoundError, CheckpointDamaged: see `load_params`.
+      FileNotFoundError: if workdir has no checkpoint, or no checkpoint of that step.
+      CheckpointDamaged: if the checkpoint differs from the save.
       CheckpointMismatch: if the run has another model state, or none.
     """
     store, state, skipped = _read_part(workdir, like, which, step, "model_state")
@@ -143,16 +145,18 @@ def average_params(workdir: str | Path, like: Any, count: int) -> tuple[Any, tup
 
     Args:
       workdir: the workdir of `fit`.
-      like: parameters of the network.
+      like: parameters of the network, a tree of arrays or of their shapes and dtypes.
       count: the number of checkpoints to average. `TrainConfig.keep_checkpoints` limits how many
         there are; with fewer, all are averaged.
 
     Returns:
-      The averaged parameters as NumPy arrays, and the steps of the checkpoints.
+      The averaged parameters as NumPy arrays, and a tuple of the steps of the checkpoints.
 
     Raises:
       ValueError: if count is below 1.
-      FileNotFoundError, CheckpointMismatch, CheckpointDamaged: see `load_params`.
+      FileNotFoundError: if workdir has no checkpoint.
+      CheckpointMismatch: if the parameters differ from `like` in names, shapes or dtypes.
+      CheckpointDamaged: if a checkpoint differs from the save.
 
     Reference: Vaswani et al. 2017, section 6.1.
     """

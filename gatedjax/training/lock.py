@@ -33,6 +33,9 @@ class WorkdirLock:
       workdir: an existing folder.
       name: the name of the lock file.
 
+    Attributes:
+      path: the path of the lock file.
+
     Raises:
       WorkdirBusy: if another run, in this or another process, has the lock.
     """

@@ -44,7 +44,8 @@ def read_json(path: Path, *keys: str) -> Any:
 
     Args:
       path: the file.
-      *keys: names that the value must have at the top, if it has to be a JSON object with them.
+      *keys: names of entries that the value must have, as a JSON object. Without names any value
+        is accepted.
 
     Raises:
       ValueError: if the file is damaged or lacks one of the keys; the message names the file.
@@ -154,7 +155,8 @@ def environment(seed: int) -> dict[str, Any]:
     """Returns a dict of JSON values that describes this process, for environment.json.
 
     It has the keys "versions" (by package), "python", "platform", "devices" (a list of names),
-    "backend", "processor", "commit" and "clean" (see `source`), and "seed".
+    "backend", "processor", "commit" (of the code of gatedjax) and "clean" (True if its tracked
+    Python files are as in the commit), and "seed".
 
     Args:
       seed: the seed of the run.
@@ -206,6 +208,9 @@ class MetricsLog:
 
     Args:
       path: the file; its folder must exist.
+
+    Attributes:
+      path: the path of the file.
 
     Raises:
       ValueError: if a line is JSON that no run has written; the message names file and line.

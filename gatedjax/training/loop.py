@@ -100,7 +100,7 @@ class StoppedBySignal(SystemExit):
     number of the signal.
 
     Attributes:
-      results: the result of `fit` in a list, or the results of `fit_lanes`.
+      results: a list of `FitResult`: the result of `fit`, or of each lane of `fit_lanes`.
     """
 
     def __init__(self, results: list[FitResult]) -> None:
@@ -129,7 +129,7 @@ class Engine(Protocol):
         """Trains runs for a step and returns the metrics of the step.
 
         Args:
-          batches: the batch of each run, finished runs included.
+          batches: the batch of each run, a dict of arrays, finished runs included.
           running: the numbers of the runs that have not ended; the state of the remaining runs does
             not change.
 
@@ -179,7 +179,7 @@ class Engine(Protocol):
         """
 
     def compilations(self) -> int:
-        """Returns the number of step functions that were compiled."""
+        """Returns the number of step functions that were compiled for this run so far."""
 
 
 @dataclasses.dataclass
@@ -196,7 +196,7 @@ class TrainingRun:
       stop_when: maps the number of steps so far to True if the run ends there, before `num_steps`.
       shapes: the shapes of the batches so far, because each new shape is compiled.
       reach: a search for parameters that no gradient reaches, until the first line of a new run.
-      seen: digests of the batches since several processes last compared them.
+      seen: hashes of the batches since the processes of the run last compared them.
     """
 
     engine: Engine
@@ -381,7 +381,7 @@ def report_finished(run: TrainingRun) -> None:
 
 
 def results_of(run: TrainingRun, number: int | None) -> list[FitResult]:
-    """Returns the result of each run; all processes must call it.
+    """Returns a list with the `FitResult` of each run; all processes must call it.
 
     Args:
       run: the variables of the loop after training.
@@ -415,13 +415,18 @@ class _Single:
     Args:
       task: the task.
       tx: the Optax chain.
-      train_data: see `fit`.
-      eval_data: see `fit`.
+      train_data: the training data; `train_data[step]` is the batch of a step.
+      eval_data: the batches of an evaluation pass, or None.
       config: the training options.
       parallel: the devices.
-      initial: the state and the best parameters at the start.
+      initial: the train state and the best parameters at the start.
       rows: the number of rows of a batch without filler rows.
       point: maps (params, opt_state) to the parameters to evaluate.
+
+    Attributes:
+      state: the train state on the devices.
+      best_params: the parameters of the best evaluation so far.
+      eval_data: the batches of an evaluation pass, or None.
     """
 
     def __init__(
@@ -502,6 +507,17 @@ def _begin(
     """Checks the arguments of `fit`, then restores the run or initialises it.
 
     It returns the variables of the training loop.
+
+    Args:
+      task: the task to train.
+      train_data: the training data; `train_data[step]` is the batch of a step.
+      eval_data: the batches of an evaluation pass, or None.
+      work: the work folder with the training options.
+      settings: values that a checkpoint must share with the run, as a mapping or a dataclass.
+      metadata: values that are recorded and not compared, as a mapping or a dataclass.
+      parallel: the devices.
+      optimizer: an Optax transformation in place of the configured one, or None.
+      eval_params: maps (params, opt_state) to the parameters to evaluate; None for the default.
     """
     config, frozen = work.config, frozen_parameters(task)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen)

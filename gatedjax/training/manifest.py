@@ -31,7 +31,11 @@ _PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".dill")
 
 
 class CheckpointDamaged(ValueError):
-    """Raised if a checkpoint differs from the save; the message names the file or array."""
+    """Raised if a checkpoint differs from the save; the message names the file or array.
+
+    Attributes:
+      problems: a list of texts, each with a fault of a file or array.
+    """
 
     def __init__(self, folder: Path, problems: list[str]) -> None:
         # The names of files and arrays come from a file and may have control characters.
@@ -103,7 +107,7 @@ def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> 
     Args:
       folder: the folder of the step. Its files are synced to disk before the manifest.
       step: the number of the step.
-      leaves: arrays by name, for each tree in the step.
+      leaves: for each tree in the step, "state" and "best", its arrays by dotted name.
 
     Raises:
       OSError: if the folder has links or other entries that are no plain files.
@@ -141,7 +145,9 @@ def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Reads the manifest of a step, and checks its digest and its form.
 
-    See `CheckpointStore.manifest` for its keys; it also has "format" and "digest".
+    The manifest is a dict with "step", "time", "files" (size and hash of each file by path) and
+    "leaves" (description and hash of each array), see `CheckpointStore.manifest`, and also "format"
+    and "digest".
 
     Args:
       folder: the folder of the step.
@@ -173,10 +179,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _find_faults(content: dict[str, Any], folder: Path) -> list[str]:
-    """Returns a line for each fault in the form of a manifest with a correct digest.
+    """Returns a list with a line for each fault in the form of a manifest with a correct digest.
 
     Args:
-      content: the manifest.
+      content: the manifest, a dict, see `read_manifest`.
       folder: the folder of the step.
     """
     if content.get("format") != _FORMAT:
@@ -227,7 +233,7 @@ def empty_array(entry: str) -> np.ndarray | None:
 
 
 def _count_bytes(entry: str) -> int:
-    """Returns the size in bytes of the array of a description such as "float32[3, 4]".
+    """Returns the size in bytes of the array that `entry`, such as "float32[3, 4]", describes.
 
     It returns 0 for a wrong description.
     """
@@ -243,8 +249,8 @@ def _count_bytes(entry: str) -> int:
 def find_excess(content: dict[str, Any]) -> str | None:
     """Returns a message if the arrays in a manifest are too large for its files; else None.
 
-    `content` is the manifest, see `read_manifest`. The limit is `ROOM` + `PACKED` times the bytes
-    of the files.
+    `content` is the manifest, see `read_manifest`. The limit for the bytes of the arrays is `ROOM`
+    (64 MiB) + `PACKED` (100) times the bytes of the files.
     """
     arrays = [entry for entries in content["leaves"].values() for entry in entries.values()]
     declared = sum(_count_bytes(entry[0]) for entry in arrays)

@@ -30,11 +30,11 @@ class Ratio:
 
     @classmethod
     def of(cls, values: Float[Array, " B"], weight: Float[Array, " B"]) -> "Ratio":
-        """Returns the weighted sum of values and the sum of weights.
+        """Returns a `Ratio` of the weighted sum of values and the sum of weights.
 
         Args:
-          values: a value per row. Values at rows of weight 0, NaN included, have no effect.
-          weight: a weight per row; 0 for filler rows.
+          values: [B], a value per row. Values at rows of weight 0, NaN included, have no effect.
+          weight: [B], a weight per row; 0 for filler rows.
         """
         # The values are replaced before the product, because 0 times NaN is NaN.
         real_values = jnp.where(weight > 0, values, 0).astype(jnp.float32)
@@ -53,7 +53,7 @@ Metrics = dict[str, Ratio]
 
 
 def merge(a: Metrics, b: Metrics) -> Metrics:
-    """Adds two dicts of metrics by name.
+    """Adds the totals and the counts of two dicts of metrics by name.
 
         >>> a = {"loss": Ratio(jnp.array(1.0), jnp.array(1.0))}
         >>> b = {"loss": Ratio(jnp.array(2.0), jnp.array(1.0))}
@@ -74,9 +74,10 @@ def merge(a: Metrics, b: Metrics) -> Metrics:
 
 
 def to_json(metrics: Mapping[str, Ratio]) -> dict[str, list]:
-    """Returns {name: [total, count]}, for JSON, which represents float32 values exactly.
+    """Returns a dict {name: [total, count]} of metrics for JSON.
 
-    Total and count are floats, or lists of floats for metrics of several runs side by side.
+    JSON represents the float32 values exactly. Total and count are floats, or lists of floats for
+    metrics of several runs side by side.
     """
     return {
         name: [np.asarray(ratio.total).tolist(), np.asarray(ratio.count).tolist()]
@@ -85,7 +86,10 @@ def to_json(metrics: Mapping[str, Ratio]) -> dict[str, list]:
 
 
 def from_json(saved: Mapping[str, list]) -> Metrics:
-    """Returns the metrics, float32 sums and counts by name, from a result of `to_json`."""
+    """Returns the metrics by name from a result of `to_json`, a dict {name: [total, count]}.
+
+    The total and the count of each `Ratio` are float32 arrays.
+    """
     return {
         name: Ratio(total=jnp.array(total, jnp.float32), count=jnp.array(count, jnp.float32))
         for name, (total, count) in saved.items()

@@ -18,8 +18,11 @@ def pad_rows(batch: Batch, multiple: int) -> Batch:
     """Adds filler rows (zeros, example_id -1, weight 0) to a batch.
 
     Args:
-      batch: arrays with the same number of rows, among them "weight".
-      multiple: the number of rows becomes a multiple of it.
+      batch: a dict of arrays with the same number of rows, among them "weight".
+      multiple: the number of rows becomes a multiple of this integer.
+
+    Returns:
+      The batch with filler rows at its end.
 
     Raises:
       ValueError: if the batch has no "weight".
@@ -58,9 +61,9 @@ class Parallel:
       accumulate: the number of parts in which a step computes the gradient of a batch.
 
     Attributes:
-      kind: see above.
-      devices: see above.
-      accumulate: see above.
+      kind: the way to use several devices: "sharding", "pmap" or "single".
+      devices: the devices of all processes that are used.
+      accumulate: the number of parts in which a step computes the gradient of a batch.
       traces: the number of traces of steps so far, which is the number of their compilations.
       several_processes: True if devices of other processes are in use.
     """
@@ -119,7 +122,7 @@ class Parallel:
         return jax.tree.map(lambda x: x.addressable_data(0), tree)
 
     def host(self, tree: Any) -> Any:
-        """Returns a tree of replicated arrays as NumPy arrays, see `replicate`."""
+        """Returns a tree of replicated arrays as NumPy arrays, a single copy of each array."""
         if self.kind == "pmap":
             tree = jax.tree.map(
                 lambda x: np.asarray(x.addressable_data(0)).reshape(x.shape[1:]), tree
@@ -135,9 +138,9 @@ class Parallel:
         return self._split_rows(pad_rows(batch, len(self.devices) * self.accumulate))
 
     def shard_carry(self, carry: Carry) -> Carry:
-        """Splits the carried state over the devices as `shard` splits the rows of batches.
+        """Splits the rows of a carried state over the devices as `shard` splits those of a batch.
 
-        Filler rows are 0; None stays None.
+        `carry` is a tree of arrays with rows first. Filler rows are 0; None stays None.
         """
 
         def pad(array: Any) -> np.ndarray:
@@ -160,9 +163,10 @@ class Parallel:
         return self._put(tree, self._split)
 
     def place(self, state: TrainState) -> TrainState:
-        """Puts a train state on the devices.
+        """Returns a train state with its arrays on the devices.
 
-        The rows of its carry are split, see `shard_carry`; each device gets a copy of all else.
+        The rows of its carried state are split over the devices; of all other arrays each device
+        gets a copy.
         """
         replicated = self.replicate(dataclasses.replace(state, carry=None))
         return dataclasses.replace(replicated, carry=self.shard_carry(state.carry))
@@ -171,7 +175,7 @@ class Parallel:
         """Returns the carried state as NumPy arrays with `rows` rows; all processes must call it.
 
         Args:
-          carry: a carried state on the devices, see `shard_carry`.
+          carry: a carried state on the devices, a tree of arrays with rows first, or None.
           rows: the number of rows without filler rows.
         """
         if self.several_processes:
@@ -195,7 +199,10 @@ class Parallel:
         return jax.pmap(self._count_traces(function), axis_name="data", devices=devices, **options)
 
     def on_copies(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Compiles a function of replicated trees, see `replicate`, with a replicated result."""
+        """Compiles a function of trees of replicated arrays; its result is replicated too.
+
+        A replicated array has a copy on each device.
+        """
         if self.kind == "single":
             return jax.jit(function)
         if self.kind == "sharding":
@@ -213,7 +220,8 @@ class Parallel:
         Args:
           task: the task.
           tx: the Optax chain.
-          check_loss: see `make_train_step`.
+          check_loss: True adds an entry to the metrics from which `refuse_mean_loss` detects a loss
+            that is a mean.
         """
         if self.kind == "pmap":
             step = make_train_step(

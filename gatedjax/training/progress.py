@@ -17,8 +17,8 @@ def format_metrics(metrics: dict[str, Any]) -> str:
     """Returns the most important metrics as text, such as "loss 0.5000, 12.0 steps/s, padding 3%".
 
     Args:
-      metrics: metrics and speeds by name. Those named in `SHOWN`, the speeds of `Interval.speeds`
-        and the share of padding are shown; missing and None values are left out.
+      metrics: metrics and speeds by name. "loss", "accuracy", "density", the speeds (steps/s,
+        tokens/s) and the share of padding are shown; missing and None values are left out.
     """
     parts = [f"{name} {metrics[name]:.4f}" for name in SHOWN if metrics.get(name) is not None]
     for name, unit in (("steps_per_s", "steps/s"), ("tokens_per_s", "tokens/s")):
@@ -86,7 +86,7 @@ class ProgressView:
         self._first += steps
 
     def _seconds_left(self, step: int) -> float | None:
-        """Returns the estimated seconds to the end; None before the first step."""
+        """Returns the estimated seconds from `step` to the end; None before the first step."""
         done = step - self._first
         if done < 1:
             return None
@@ -97,7 +97,7 @@ class ProgressView:
 
         Args:
           step: the number of steps so far.
-          metrics: metrics by name, see `format_metrics`.
+          metrics: the metrics of the interval by name, as floats.
         """
         note = format_metrics(metrics)
         if self._bar is not None:

@@ -28,14 +28,15 @@ def replay(
         ([0.25], ['dropout', 'gate'])
 
     Args:
-      train_data: the training data of `fit`.
+      train_data: the training data of `fit`: `train_data[step]` is the batch of a step.
       seed: `TrainConfig.seed`.
       step: the number of the batch, from 0. In metrics.jsonl the update with this batch has the
         number step + 1.
       example_id: the "example_id" of the example in the batch.
 
     Returns:
-      (batch, rngs): a batch with a single row, and the PRNG keys of the streams of the step.
+      (batch, rngs): a batch with a single row, a dict of arrays, and a dict from the streams
+      "dropout" and "gate" to their PRNG keys in the step.
 
     Raises:
       ValueError: if the batch of that step does not have the example.

@@ -52,7 +52,7 @@ class TrainState:
 
 
 def best_of(params: Any, model_state: Any) -> Any:
-    """Returns the tree in which checkpoints save the best parameters.
+    """Returns the tree in which checkpoints save the best parameters of a run.
 
     It is `params`, or {"params": ..., "model_state": ...} if the model state has arrays.
     """
@@ -65,8 +65,8 @@ def split_best(best: Any, model_state: Any) -> tuple[Any, Any]:
     """Splits a result of `best_of` into (params, model_state).
 
     Args:
-      best: the result of `best_of`.
-      model_state: the model state of any step, from which it is clear if it has arrays.
+      best: the result of `best_of`: parameters, or {"params": ..., "model_state": ...}.
+      model_state: the model state of any step. If it has arrays, `best` is such a dict.
     """
     if not jax.tree.leaves(model_state):
         return best, model_state
@@ -134,7 +134,7 @@ def init_carry(task: AnyTask, batch: Batch) -> Carry:
 
 
 def _with_carry(task: Any, check_loss: bool) -> Callable[..., Any]:
-    """Returns the loss of a task of any kind with the same arguments and results for all kinds.
+    """Returns the loss of a task of any kind as a function with the same interface for all kinds.
 
     It maps (params, batch, rngs, carry, model_state) to (loss, (metrics, (carry, model_state))).
 
@@ -153,7 +153,11 @@ def _with_carry(task: Any, check_loss: bool) -> Callable[..., Any]:
 
 
 def _is_mean(total: jax.Array, loss: Ratio, rows: int) -> Ratio:
-    """Returns a `Ratio` with total 1 if a loss is the mean of its metric "loss", else with total 0.
+    """Returns a `Ratio` with total 1 if a loss is a mean over the rows, else with total 0.
+
+    A loss should be the sum over the rows, which is the total of its metric "loss". It counts as a
+    mean if it differs from this total, but equals it after multiplication by the count of the
+    metric or by the number of rows.
 
     Args:
       total: the loss that a task returned, a scalar.
@@ -200,10 +204,11 @@ def _summed_gradients(
     """Computes the loss summed over the rows of a batch, and its gradient, in parts of the batch.
 
     Args:
-      loss: the result of `_with_carry`.
+      loss: maps (params, batch, rngs, carry, model_state) to (loss, (metrics, (carry,
+        model_state))).
       params: the parameters.
-      batch: a batch with B rows.
-      rngs: a PRNG key for each stream.
+      batch: a batch with B rows, a dict of arrays [B, ...].
+      rngs: a PRNG key for each stream, by name.
       carry: the carried state, or None.
       model_state: the model state, or None.
       parts: the number of parts, which must divide B.

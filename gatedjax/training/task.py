@@ -32,7 +32,7 @@ class Task(Protocol):
     """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters.
+        """Returns the initial parameters, a tree of arrays.
 
         Args:
           key: a PRNG key.
@@ -49,8 +49,8 @@ class Task(Protocol):
 
         Args:
           params: the parameters.
-          batch: a batch.
-          rngs: a PRNG key for each stream, see `step_rngs`.
+          batch: a batch, a dict of arrays [B, ...].
+          rngs: a PRNG key for each of the streams "dropout" and "gate", by name.
         """
 
     def evaluate(self, params: Any, batch: Batch) -> tuple[dict[str, Ratio], dict[str, jax.Array]]:
@@ -97,8 +97,8 @@ class StatefulTask(Protocol):
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Carry]]:
         """Returns (loss, (metrics, new carry)), with the loss summed over the real rows.
 
-        The carry is a tree of arrays with the leading axis B. See `Task.loss` for the metrics and
-        the remaining arguments.
+        The carry is a tree of arrays with the leading axis B. The metrics must include "loss". See
+        `Task.loss` for `params`, `batch` (a dict of arrays) and `rngs` (PRNG keys by stream).
         """
 
     def evaluate(
@@ -147,8 +147,9 @@ class ModelStateTask(Protocol):
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Any]]:
         """Returns (loss, (metrics, new model state)), with the loss summed over the real rows.
 
-        The new model state has the structure, shapes and dtypes of the old one. See `Task.loss` for
-        the metrics and the remaining arguments.
+        The new model state has the structure, shapes and dtypes of the old one. The metrics must
+        include "loss". See `Task.loss` for `params`, `batch` (a dict of arrays) and `rngs` (PRNG
+        keys by stream).
         """
 
     def evaluate(
@@ -180,8 +181,15 @@ def call_loss(
 ) -> tuple[jax.Array, dict[str, Ratio], Carry, Any]:
     """Calls the loss of a task of any kind; returns (loss, metrics, carry, model_state).
 
-    For a task without a carry or without a model state the argument of that name is returned. See
-    `Task.loss` for the arguments.
+    For a task without a carry or without a model state the argument of that name is returned.
+
+    Args:
+      task: the task, with or without a carried state and a model state.
+      params: the parameters.
+      batch: a batch, a dict of arrays [B, ...].
+      rngs: a PRNG key for each stream, by name.
+      carry: the carried state, or None.
+      model_state: the model state, or None.
 
     Raises:
       TypeError: if the result of the loss is not of the form for this kind of task.
@@ -204,8 +212,14 @@ def call_evaluate(
 ) -> tuple[dict[str, Ratio], dict[str, jax.Array], Carry]:
     """Calls `evaluate` of a task of any kind; returns (metrics, predictions, carry).
 
-    For a task without a carry the argument `carry` is returned. See `Task.evaluate` for the
-    arguments.
+    For a task without a carry the argument `carry` is returned.
+
+    Args:
+      task: the task, with or without a carried state and a model state.
+      params: the parameters.
+      batch: a batch, a dict of arrays [B, ...].
+      carry: the carried state, or None.
+      model_state: the model state, or None.
 
     Raises:
       TypeError: if the result is not of the form for this kind of task.
@@ -219,7 +233,7 @@ def call_evaluate(
 
 
 def _extra(task: Any, carry: Carry, model_state: Any) -> dict[str, Any]:
-    """Returns the states that the loss of a task takes after its random streams, by name.
+    """Returns a dict of the states that the loss of a task takes after `rngs`, by name.
 
     The dict has "carry" if the task carries rows and "model_state" if it has a model state, in this
     order.
