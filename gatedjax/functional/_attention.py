@@ -161,6 +161,8 @@ def _nearest_real(centre: Array, steps: Array, mask: Array) -> Array:
     Of two equally near positions it is the rounded centre if that is real, as for a row with
     lengths, else the first.
     """
+    # A mesh with explicit axes requires the cases of `where` to have the sharding of the mask.
+    steps = steps + jnp.zeros_like(mask, steps.dtype)
     infinite = jnp.full_like(steps, jnp.inf)
 
     def least(values: Array) -> Array:

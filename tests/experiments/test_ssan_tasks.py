@@ -222,7 +222,7 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
     assert "BLEU" in capsys.readouterr().err
     # the export of the run translates alike
     export = tmp_path / "export"
-    assert gatedjax_main(["export", "--workdir", str(workdir), "--out", str(export)]) == 0
+    assert gatedjax_main(["export", str(workdir), "--out", str(export)]) == 0
     again = io.StringIO()
     args_of_export = ["--workdir", str(export), "--beam-size", "2"]
     assert translation.main(args_of_export, io.StringIO("A dog runs.\n"), again) == 0
@@ -238,7 +238,7 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
     for extra, message in (
         (["--bpe", str(other)], "is not the vocabulary that"),
         (["--beam-size", "0"], "beam_size must be at least 1, got 0"),
-        (["--references", str(other)], "the input 3"),
+        (["--references", str(other)], "as many lines as the input (3)"),
     ):
         with pytest.raises(SystemExit):
             translation.main([*args, *extra], io.StringIO("a\nb\nc\n"), io.StringIO())

@@ -239,7 +239,7 @@ def test_long_and_weightless_texts_are_left_out(trained):
         ({}, {"draws": 1}, "draws must be at least 2, got 1"),
         ({}, {"longest": 25}, r"longest must be in \[1, 24\], got 25"),
         ({}, {"temperature": 0.0}, "temperature"),
-        ({}, {"lengths": [13, 14]}, "1 to 12 words, 2 have more, the shortest has 13"),
+        ({}, {"lengths": [13, 14]}, "1 to 12 words, got 2 longer texts, the shortest of 13 words"),
     ],
 )
 def test_what_cannot_be_done_is_refused(changes, options, message):
