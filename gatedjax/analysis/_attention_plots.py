@@ -52,7 +52,7 @@ def plot_attention(
     Args:
       tokens: the N words of a sentence.
       panels: {name: W [N', N']} with N' >= N; positions from N on are padding and are ignored.
-      path_stem: path of the files without the suffix; None writes no files.
+      path_stem: path of the .png and .svg file without the suffix; None writes no file.
       title: a heading above the figure; None draws no heading.
       marked: positions of words that are printed in bold, for example words that were moved.
 
@@ -96,7 +96,7 @@ def plot_distances(
     Args:
       counts: {name: result of `distance_counts`}; an entry without queries has no line, and a panel
         without any line is labelled "not run".
-      path_stem: path of the files without the suffix; None writes no files.
+      path_stem: path of the .png and .svg file without the suffix; None writes no file.
       max_distance: the largest distance that is drawn.
       per_neighbour: True draws the mean weight of a key at each distance instead of the share.
       title: a heading above the figure; None draws no heading.

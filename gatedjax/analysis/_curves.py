@@ -45,7 +45,7 @@ def plot_lines(
         draws no bar. None as a deviation marks the result of a single run, which is drawn with a
         hollow marker and explained in a caption. A name has the same colour, marker and dashes in
         all panels; names without points are omitted.
-      path_stem: path of the files without the suffix; None writes no files.
+      path_stem: path of the .png and .svg file without the suffix; None writes no file.
       xlabel: label of the x axis of all panels.
       title: a heading above the figure; None draws no heading.
 
@@ -137,7 +137,7 @@ def plot_learning_curves(
       runs: {name: records}, for example from `read_metrics`. A record has "split", "step" and
         numbers. Numbers that are missing or None are skipped; splits other than "train" and
         "eval" are not drawn.
-      path_stem: path of the files without the suffix; None writes no files.
+      path_stem: path of the .png and .svg file without the suffix; None writes no file.
       metrics: the metrics, a panel for each; metrics that no record has are omitted.
       title: a heading above the figure; None draws no heading.
 

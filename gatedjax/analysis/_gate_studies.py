@@ -21,7 +21,7 @@ def plot_studies(
 
     Args:
       studies: one or more `gates.Study`.
-      path_stem: path of the files without the suffix; None writes no files.
+      path_stem: path of the .png and .svg file without the suffix; None writes no file.
       title: a heading above the figure; None draws no heading.
 
     Returns:

@@ -70,7 +70,7 @@ def plot_attention_grid(
       panels: the hops, from left to right; an empty sequence draws only the bars.
       final: [R] the final weight of each row, drawn as a bar with its number (no number below
         0.005).
-      path_stem: path of the files without the suffix; None writes no files.
+      path_stem: path of the .png and .svg file without the suffix; None writes no file.
       title: a heading above the figure; None draws no heading.
       groups: [R] the number of the group of each row; a line separates neighbours of different
         groups. None draws no lines.

@@ -63,7 +63,7 @@ def plot_heatmap(
     Args:
       rows: (name, tokens, weights, gates or None) for each model, with a weight and a gate for each
         token; gates above 0 are open. Further weights and gates are padding and are ignored.
-      path_stem: path of the files without the suffix; None writes no files.
+      path_stem: path of the .png and .svg file without the suffix; None writes no file.
       title: a heading above the figure; None draws no heading.
       width: width of the figure, in inches; at least 3.
 

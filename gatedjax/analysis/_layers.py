@@ -54,7 +54,7 @@ def plot_layer_histograms(
     Args:
       panels: {label of the x axis: histogram}, from `phrases.weight_histogram`,
         `phrases.phrase_length_histogram` or `phrases.gate_histogram(...).pooled`.
-      path_stem: path of the files without the suffix; None writes no files.
+      path_stem: path of the .png and .svg file without the suffix; None writes no file.
       title: a heading above the figure; None draws no heading.
       layers: names of the layers, the same for all panels; None names them L1, L2, ...
 
@@ -159,7 +159,7 @@ def plot_word_layers(
       tokens: the words of the sentence.
       r: rescaled attention [L, N] in [0, 1] from `phrases.normalise`, for L layers and N at least
         the number of words; positions after the last word are padding and are ignored.
-      path_stem: path of the files without the suffix; None writes no files.
+      path_stem: path of the .png and .svg file without the suffix; None writes no file.
       title: a heading above the figure; None draws no heading.
       threshold: words with r > threshold are outlined.
       layers: names of the layers; None names them L1, L2, ...

@@ -253,10 +253,10 @@ def roar(
 
 
 def _draw_scores(texts: Mapping[str, Any], *key: int) -> np.ndarray:
-    """Draws scores [N, T] for the words of N texts.
+    """Draws uniform scores in [0, 1) of the shape [N, T] of texts["tokens"].
 
-    They depend only on the seed and numbers in `key` and on "example_id" of a text, or its position
-    if `texts` has no ids.
+    They depend only on `key`, the seed and further numbers, and on "example_id" of a text, or its
+    position if `texts` has no ids.
     """
     # Imported here because `_passes` imports JAX.
     from gatedjax.analysis import _passes

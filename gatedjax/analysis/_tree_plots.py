@@ -38,7 +38,7 @@ def plot_trees(
     Args:
       words: the words of the sentence.
       trees: {name: tree}.
-      path_stem: path of the files without the suffix; None writes no files.
+      path_stem: path of the .png and .svg file without the suffix; None writes no file.
       title: a heading above the figure; None draws no heading.
       gold: the gold tree. Nodes that it contains are blue with a dot, all other nodes are grey.
         None draws all nodes in blue without dots.

@@ -40,9 +40,9 @@ class Sentences:
       has_more: True if the file has more usable lines.
       rows: a dict for each sentence: "text", "label", and from the first model "predicted", the
         class; "error", 1 - p(label); "density", None without gates; and "leak", the gate leak, None
-        after the first sentences.
-      curves: a dict for each model, with lists "density", "accuracy" and "threshold", an entry per
-        point; a single point if the model has no gates.
+        after the first MOST_LEAKS sentences.
+      curves: a dict for each model, with lists "density", "accuracy" and "threshold", above which
+        the probability of a gate opens it, an entry per point; one point if there are no gates.
     """
 
     name: str

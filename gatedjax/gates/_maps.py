@@ -380,12 +380,13 @@ def _map_to_sum(
     scores: ArrayLike,
     axis: int,
 ) -> Array:
-    """Returns phi((z - theta) / tau) with sum k; all 1 in rows with at most k real positions.
+    """Returns gates phi((z - theta) / tau) with sum k.
 
-    phi is the function of the family, and theta is the threshold of a row. z are scores [..., n]
-    with the axis last, and keep is True at real positions. k and tau (None for a family without a
-    temperature) are scalars or [..., 1]. The gates have the shape and the dtype of `scores`, with
-    `axis` moved back.
+    A row with at most k real positions has gates 1 at these; padding has gates 0. phi is the
+    function of the family, and theta is the threshold of a row. z are scores [..., n] with the axis
+    last, and keep is True at real positions. k and tau (None for a family without a temperature)
+    are scalars or [..., 1]. The gates have the shape and the dtype of `scores`, with `axis` moved
+    back.
     """
     unclipped, is_lost = z, _find_lost_rows(z, keep, k, tau)
     z = jnp.where(is_lost, 0, z)

@@ -188,8 +188,8 @@ class ARM(_Antithetic):
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
         """Returns u - 1/2 = tanh(L / 2) / 2 for the logistic noise L of the shape of the logits.
 
-        The gates [2, ...] are not used. The weight of a logit of NaN is NaN, which L would not give
-        because it does not depend on a.
+        The gates [2, ...] are not used. A logit of NaN gets the weight NaN explicitly, because the
+        noise does not depend on the logits.
         """
         return jnp.where(jnp.isnan(logits), logits, jnp.tanh(noise.astype(logits.dtype) / 2) / 2)
 

@@ -72,7 +72,8 @@ def read_open_words(
       train: True runs the network with dropout.
 
     Returns:
-      The output, with attention and scores in the order of the text.
+      The output, with attention and scores in the order of the text. For S draws its fields have a
+      leading axis S, except `gate_logits` [B, T].
     """
     values, is_open, closed = _select_words(net, encoded, gates)
     axes = values.ndim - 1

@@ -288,7 +288,8 @@ class LSTM(_Recurrent):
       bidirectional: True runs both directions; outputs are [forward, backward] features.
       dropout, recurrent_dropout: rates of dropout on the inputs of all layers but the first, and on
         the hidden state that enters the recurrent product.
-      init_scale, init_distribution: distribution of the kernels instead of the scheme above.
+      init_scale: bound of "uniform", deviation of "normal" kernels; None keeps the scheme above.
+      init_distribution: "uniform" or "normal", the distribution of kernels for an init_scale.
       dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
       forget_bias: initial bias of the forget gate.
     """
@@ -328,7 +329,8 @@ class GRU(_Recurrent):
       bidirectional: True runs both directions; outputs are [forward, backward] features.
       dropout, recurrent_dropout: rates of dropout on the inputs of all layers but the first, and on
         the hidden state that enters the recurrent product.
-      init_scale, init_distribution: distribution of the kernels instead of the scheme above.
+      init_scale: bound of "uniform", deviation of "normal" kernels; None keeps the scheme above.
+      init_distribution: "uniform" or "normal", the distribution of kernels for an init_scale.
       dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
       reset_after: True applies the reset gate after the recurrent product (cuDNN's form), which
         adds a recurrent bias to the candidate.
@@ -382,7 +384,8 @@ class RAU(_Recurrent):
       bidirectional: True runs both directions; outputs are [forward, backward] features.
       dropout, recurrent_dropout: rates of dropout on the inputs of all layers but the first, and on
         the hidden state that enters the recurrent product.
-      init_scale, init_distribution: distribution of the kernels instead of the scheme above.
+      init_scale: bound of "uniform", deviation of "normal" kernels; None keeps the scheme above.
+      init_distribution: "uniform" or "normal", the distribution of kernels for an init_scale.
       dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
       attention: the form of the attention, see `functional.rau_step`.
       attn_hidden: width of a tanh layer before the attention logits; 0 omits the layer, except for

@@ -42,8 +42,8 @@ class Selection:
 
     Attributes:
       weights: W [B, M, Q, N], 0 at padded keys; None for an attention in blocks.
-      gates: A of this pass [B, M, Q, N] (M = 1 for a shared selector), before the rule for queries
-        that select no key; None for an attention in blocks.
+      gates: A of this pass [B, M, Q, N] (M = 1 for a shared selector), before the rule `empty` for
+        queries that select no key; None for an attention in blocks.
       logits: s, the log-odds of a selection, with the shape of gates, or None like them.
       rate: share of the selected pairs among the pairs that may see each other [B, M].
       empty: share of the real queries that select no key [B, M].
@@ -51,8 +51,9 @@ class Selection:
       entropy: mean entropy of the selection over pairs and heads [B], in nats.
       log_prob: mean log-probability of the selection over pairs and heads [B], in nats.
       probability: mean probability of a selection over pairs and heads [B].
-      score: the factor of a difference of losses that trains the selector [B]. Its derivative with
-        respect to a logit is the weight of the estimator for that logit; its value has no meaning.
+      score: the term that trains the selector [B]: the loss of training adds it times a constant
+        (stop_gradient), the difference of the losses of two draws. Its derivative with respect to
+        a logit is the weight of the estimator for that logit; its value has no meaning.
         None unless the estimator trains the selector with values of the loss.
     """
 

@@ -24,7 +24,8 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
     Args:
       model: the trained model.
       table: labelled texts, read once, a chunk at a time.
-      max_aside: the largest share of the lines that may be set aside.
+      max_aside: the largest share of the lines that may be set aside, because they are malformed or
+        have no text.
 
     Returns:
       A dict that can be written as JSON: the metrics of `classification_metrics`; "density", the

@@ -136,8 +136,8 @@ class SSANProbe(nn.Module):
     ) -> Float[Array, "B D"]:
         """Pools the states of each sentence by `config.pool`.
 
-        states are 0 at padding, mask [B, N] is True at real words, and types are the dtypes of the
-        layer of "s2t". A sentence without words gives 0.
+        states are 0 at padding, mask [B, N] is True at real words, and types are the
+        keywords, such as dtype, of the layer that "s2t" creates. A sentence without words gives 0.
         """
         pool = self.config.pool
         if pool == "s2t":
