@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from experiments.core.kinds import Config, Fields, Json
-from gatedjax._utils.groups import grouped_paths, groups_of
+from gatedjax._utils import groups
 from gatedjax._utils.json import to_json_values
 from gatedjax._utils.options import Unset
 from gatedjax.training import TrainConfig
@@ -120,24 +120,11 @@ def with_changes(config: C, changes: Changes) -> C:
     Raises:
       ValueError: if a path leads to no field.
     """
-    parts: dict[str, Json] = {}
-    values: Json = {}
-    names = {field.name for field in dataclasses.fields(config)}
-    # An option of a group may be named without its group, as in records.
-    paths = grouped_paths(type(config))
-    for path, value in changes.items():
-        name, _, inner_path = paths.get(path, path).partition(".")
-        if name not in names:
-            raise ValueError(f"{type(config).__name__} has no field {name!r}, got {path!r}")
-        if inner_path:
-            parts.setdefault(name, {})[inner_path] = value
-        elif name in groups_of(type(config)) and isinstance(value, Mapping):
-            parts.setdefault(name, {}).update(value)
-        else:
-            values[name] = value
-    for name, inner in parts.items():
-        values[name] = with_changes(values.get(name, getattr(config, name)), inner)
-    return dataclasses.replace(config, **values) if values else config
+
+    def unknown(kind: type, path: str, name: str) -> ValueError:
+        return ValueError(f"{kind.__name__} has no field {name!r}, got {path!r}")
+
+    return groups.with_changes(config, changes, unknown)
 
 
 def at_least_1(options: object, *names: str) -> None:

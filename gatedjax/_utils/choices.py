@@ -1,7 +1,13 @@
-"""Checks of configurations that are created in Python; the command line checks choices itself."""
+"""Allowed values of options, and the nearest allowed name to a misspelt one.
 
+`check_choices` is for configurations that are created in Python; the command line checks choices
+itself.
+"""
+
+import difflib
 import functools
 import types
+from collections.abc import Iterable
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 
@@ -42,3 +48,15 @@ def check_choices(config: object) -> None:
             raise ValueError(
                 f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}"
             )
+
+
+def suggestion(name: object, names: Iterable[str], cutoff: float = 0.6) -> str:
+    """Returns " Did you mean ...?" with the nearest of `names` to `name`, or "" if none is near.
+
+    Args:
+      name: the name that was given.
+      names: the allowed names.
+      cutoff: the least similarity in [0, 1] of the nearest name, see `difflib.get_close_matches`.
+    """
+    matches = difflib.get_close_matches(str(name), list(names), n=1, cutoff=cutoff)
+    return f" Did you mean {matches[0]!r}?" if matches else ""

@@ -15,10 +15,11 @@ import dataclasses
 import functools
 import inspect
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, get_type_hints
 
 C = TypeVar("C")
+T = TypeVar("T")
 
 
 def with_groups(kind: type[C]) -> type[C]:
@@ -94,6 +95,46 @@ def _gather(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 def _without_lists(options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a copy of the dict `options` with tuples in place of lists, which JSON has."""
     return {name: tuple(v) if isinstance(v, list) else v for name, v in options.items()}
+
+
+def with_changes(
+    config: T, changes: Mapping[str, Any], unknown: Callable[[type, str, str], Exception]
+) -> T:
+    """Returns a copy of a configuration with other values.
+
+    All new values of a dataclass are set together, because some of them must agree for its checks.
+
+    Args:
+      config: a dataclass; its fields may be dataclasses.
+      changes: new values by dotted path. An option of a group may be named without its group, as in
+        records. A dict for a group changes only the options in it. A list becomes a tuple where the
+        present value is a tuple.
+      unknown: returns the error for a path that leads to no field, from the class in which it is
+        looked up, the path from there, and the name that the class does not have.
+
+    Raises:
+      Exception: the result of `unknown`.
+    """
+    parts: dict[str, dict[str, Any]] = {}
+    values: dict[str, Any] = {}
+    kind: Any = type(config)
+    names, paths = {field.name for field in dataclasses.fields(kind)}, grouped_paths(kind)
+    for path, value in changes.items():
+        name, _, inner_path = paths.get(path, path).partition(".")
+        if name not in names:
+            raise unknown(kind, path, name)
+        if inner_path:
+            parts.setdefault(name, {})[inner_path] = value
+        elif name in groups_of(kind) and isinstance(value, Mapping):
+            parts.setdefault(name, {}).update(value)
+        elif isinstance(getattr(config, name), tuple) and isinstance(value, list):
+            values[name] = tuple(value)
+        else:
+            values[name] = value
+    for name, inner in parts.items():
+        values[name] = with_changes(values.get(name, getattr(config, name)), inner, unknown)
+    copy: Any = config
+    return dataclasses.replace(copy, **values) if values else config
 
 
 def groups_of(kind: Any) -> dict[str, Any]:

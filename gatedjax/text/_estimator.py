@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
+from gatedjax._utils.choices import suggestion
 from gatedjax._utils.types import Json
 from gatedjax.export import ModelCard
 from gatedjax.text._labels import array_of
 from gatedjax.text._model import TrainedModel
-from gatedjax.text._options import TextOptions, check_options, suggestion
+from gatedjax.text._options import TextOptions, check_options
 from gatedjax.text._training import Data, train_model
 from gatedjax.text._work_folder import WorkFolder
 

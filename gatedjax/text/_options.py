@@ -6,14 +6,14 @@ description in `help()` and `--help`.
 """
 
 import dataclasses
-import difflib
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
-from gatedjax._utils.groups import grouped_paths, groups_of
+from gatedjax._utils.choices import suggestion
+from gatedjax._utils.groups import grouped_paths, with_changes
 from gatedjax._utils.limits import (
     MOST_BATCH,
     MOST_LENGTH,
@@ -23,7 +23,6 @@ from gatedjax._utils.limits import (
     check_most,
 )
 from gatedjax._utils.numbers import make_plain
-from gatedjax._utils.types import Json
 from gatedjax.text._model import networks
 from gatedjax.text._networks import Config, NetworkEntry
 from gatedjax.training import OptimizerConfig, TrainConfig
@@ -267,34 +266,12 @@ def _change_options(config: Config, changes: Mapping[str, object], option: str) 
 
     Args:
       config: the configuration, a dataclass.
-      changes: new values by the name of the option. The name of an option in a group may be dotted,
-        such as "gates.density".
+      changes: new values by the name of the option, see `with_changes`.
       option: the name of the argument that has the changes, for messages.
     """
-    values: Json = {}
-    parts: dict[str, Json] = {}
-    fields, paths = get_type_hints(type(config)), grouped_paths(type(config))
-    for name, value in changes.items():
-        first, _, remainder = paths.get(name, name).partition(".")
-        if first not in fields:
-            raise ValueError(
-                f"{option}: unknown option {name!r}.{suggestion(first, [*fields, *paths])}"
-            )
-        if remainder:
-            parts.setdefault(first, {})[remainder] = value
-        elif first in groups_of(type(config)) and isinstance(value, Mapping):
-            parts.setdefault(first, {}).update(value)
-        elif isinstance(getattr(config, first), tuple) and isinstance(value, list):
-            values[first] = tuple(value)
-        else:
-            values[first] = value
-    # All options change at once, because some have to agree with others.
-    for name, inner in parts.items():
-        values[name] = _change_options(values.get(name, getattr(config, name)), inner, option)
-    return dataclasses.replace(config, **values)
 
+    def unknown(kind: type, name: str, first: str) -> ValueError:
+        names = [*(field.name for field in dataclasses.fields(kind)), *grouped_paths(kind)]
+        return ValueError(f"{option}: unknown option {name!r}.{suggestion(first, names)}")
 
-def suggestion(name: object, names: Iterable[str]) -> str:
-    """Returns " Did you mean ...?" with the nearest of `names` to `name`, or "" if none is near."""
-    matches = difflib.get_close_matches(str(name), names, n=1)
-    return f" Did you mean {matches[0]!r}?" if matches else ""
+    return with_changes(config, changes, unknown)
