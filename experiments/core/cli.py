@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from experiments.core.kinds import Config
 from experiments.core.papers import PAPERS, owners
 from gatedjax._utils import cli as _cli
+from gatedjax._utils.choices import suggestion
 from gatedjax._utils.cli import fail as fail
 from gatedjax._utils.cli import parse as parse_options
 
@@ -49,8 +50,7 @@ def refusals(
 def preset_named(name: str, presets: Mapping[str, C]) -> C:
     """Returns a preset by its name; exits with a suggestion if no preset has the name."""
     if name not in presets:
-        matches = difflib.get_close_matches(name, presets, n=1)
-        hint = f" Did you mean {matches[0]!r}?" if matches else ""
+        hint = suggestion(name, presets)
         if papers := owners(name):
             commands = (f"python -m experiments.{paper}" for paper in papers)
             hint = f" It is one of {' and of '.join(commands)}."

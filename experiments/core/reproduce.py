@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import difflib
 import logging
 import os
 import signal
@@ -21,6 +20,7 @@ from experiments.core.papers import PAPERS
 from experiments.core.plan import Plan, Task, make_plan, paper_named
 from experiments.core.records import RESULTS
 from experiments.core.verify import verify
+from gatedjax._utils.choices import suggestion
 from gatedjax._utils.cpu import usable_cores
 from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import new_console, printable, say
@@ -76,8 +76,7 @@ def _parse_options(args: Sequence[str]) -> ReproduceOptions:
         cli.fail(f"--hours must be above 0, got {options.hours:g}")
     for name in options.papers or ("",):
         if name not in PAPERS:
-            similar = difflib.get_close_matches(name, PAPERS, n=1)
-            hint = f" Did you mean {similar[0]!r}?" if similar else ""
+            hint = suggestion(name, PAPERS)
             cli.fail(f"--papers: no paper {name!r}.{hint} Papers: {', '.join(PAPERS)}.")
     return options
 

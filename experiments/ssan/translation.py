@@ -71,6 +71,7 @@ def experiment(config: TranslationConfig) -> Experiment:
     if not rows:
         raise ValueError(f"data.max_len {data.max_len}: every training pair is longer")
     model = models.SSANTranslator(config.model, len(bpe))
+    search = {"search": dataclasses.asdict(config.search)}
     task, facts = models.SSANTranslationTask(model), Json()
     if config.init_from is not None:
         task, facts = start_from(model, Path(config.init_from), bpe)
@@ -90,10 +91,10 @@ def experiment(config: TranslationConfig) -> Experiment:
             "train_n": len(rows),
             "left_out": len(splits["train"].source) - len(rows),
             "vocabulary_size": len(bpe),
-            "search": dataclasses.asdict(config.search),
+            **search,
             **facts,
         },
-        for_export={"search": dataclasses.asdict(config.search)},
+        for_export=search,
         substitute=join_remarks([data.note, *(part.info.substitute for part in splits.values())]),
         before=functools.partial(keep_vocabulary, bpe),
         choose=choose,

@@ -1,7 +1,6 @@
 """Functions that the commands share, for parsing options and for error messages."""
 
 import contextlib
-import difflib
 import io
 import shutil
 import sys
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from gatedjax._utils.choices import suggestion
 from gatedjax._utils.terminal import say
 from gatedjax._version import __version__
 
@@ -203,9 +203,7 @@ def choose(commands: Mapping[str, str], args: Sequence[str], prog: str, about: s
         sys.exit(0 if args else 2)
     if name == "--version":
         show_version()
-    similar = difflib.get_close_matches(name, commands, n=1)
-    hint = f" Did you mean {similar[0]!r}?" if similar else ""
-    fail(f"unknown command {name!r}.{hint} Commands: {', '.join(commands)}.")
+    fail(f"unknown command {name!r}.{suggestion(name, commands)} Commands: {', '.join(commands)}.")
 
 
 def show_version() -> NoReturn:

@@ -76,7 +76,7 @@ def is_mask(value: object) -> bool:
     return bool(dtype == np.bool_)
 
 
-def is_key(value: object) -> bool:
+def is_typed_or_raw_key(value: object) -> bool:
     """Returns True if an argument has the dtype of a PRNG key, typed or raw (uint32)."""
     dtype = getattr(value, "dtype", None)
     return dtype is not None and (

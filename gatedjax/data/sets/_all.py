@@ -1,9 +1,9 @@
 """The list of data sets, and the meaning of their names."""
 
-import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from gatedjax._utils.choices import suggestion
 from gatedjax.data.sets import (
     _ag_news,
     _cbt,
@@ -68,8 +68,7 @@ def check_known(noun: str, name: object, names: Sequence[str]) -> None:
     """
     if name in names:
         return
-    matches = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
-    hint = f" Did you mean {matches[0]!r}?" if matches else ""
+    hint = suggestion(name, names, cutoff=0.4)
     raise ValueError(f"unknown {noun} {name!r}.{hint} Known: {', '.join(names)}.")
 
 
