@@ -61,6 +61,7 @@ html_logo = "_static/logo.svg"
 html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_copy_source = True
 html_show_sourcelink = True
 html_show_sphinx = False
