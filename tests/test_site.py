@@ -187,3 +187,14 @@ def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
     notebook = (tmp_path / "html/notebooks/ga_net.html").read_text(encoding="utf-8")
     assert 'src="../_static/mathjax/tex-chtml.js' in notebook
     assert (tmp_path / "html/_static/mathjax/tex-chtml.js").is_file()
+
+
+PAGES = ("beside", "extending", "gates", "masks", "recurrence", "reproduce", "start")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_of_a_page_has_at_most_80_columns(page):
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```.*\n((?:.*\n)*?)```$", text, re.MULTILINE)
+    assert blocks
+    assert [line for block in blocks for line in block.splitlines() if len(line) > 80] == []
