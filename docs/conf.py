@@ -1,5 +1,7 @@
 """The site: `make docs` builds it from the whole repository into docs/_build."""
 
+import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -25,7 +27,14 @@ include_patterns = [
 ]
 exclude_patterns = ["docs/_build", ".venv*", ".git", "runs", "build", "dist", "**/runs", "tests"]
 
-extensions = ["myst_nb", "sphinx_design", "sphinxcontrib.bibtex", "site_parts"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.mathjax",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinxcontrib.bibtex",
+    "site_parts",
+]
 suppress_warnings = [
     "toc.empty_glob",  # concepts may come and go
 ]
@@ -45,28 +54,59 @@ nb_merge_streams = True
 bibtex_bibfiles = ["references.bib"]
 bibtex_default_style = "unsrt"
 
-html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = "gatedjax"
 html_baseurl = ""
+html_logo = "_static/logo.svg"
+html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_show_sourcelink = False
-html_copy_source = False
-html_sidebars = {"docs/beside": [], "docs/gallery": []}
+html_js_files = ["site.js"]
+html_copy_source = True
+html_show_sourcelink = True
 html_show_sphinx = False
-# nothing is fetched from elsewhere, when it is built or read
+# A sidebar with few entries takes width from the text and gives little for it: the header has them.
+html_sidebars = {
+    page: []
+    for page in ("docs/index", "docs/beside", "docs/gallery", "docs/notebooks", "CHANGELOG")
+}
+# The reader's browser loads nothing from other hosts, so the site carries MathJax itself. Only the
+# parts that draw TeX are copied, because the whole of it has 24 MB.
+mathjax = importlib.util.find_spec("sphinx-mathjax-offline")
+if mathjax is None or not mathjax.submodule_search_locations:
+    raise SystemExit("sphinx-mathjax-offline is not installed: type `make docs`, which installs it")
+html_static_path += [str(Path(mathjax.submodule_search_locations[0]) / "static")]
+mathjax_path = "mathjax/tex-chtml.js"
+exclude_patterns += [
+    f"mathjax/{part}"
+    for part in ("a11y", "adaptors", "sre", "ui", "*-full*", "*svg*", "*mml*", "input/asciimath*")
+]
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 nb_ipywidgets_js: dict = {}
 templates_path = ["_templates"]
 html_additional_pages = {"index": "to_start.html"}
 html_theme_options = {
+    "logo": {"text": "gatedjax"},
     "navigation_with_keys": False,
     "show_prev_next": True,
     "header_links_before_dropdown": 8,
     "navbar_align": "left",
     "footer_start": ["copyright"],
-    "footer_end": [],
-    "secondary_sidebar_items": ["page-toc"],
+    "footer_end": ["release"],
+    "secondary_sidebar_items": ["page-toc", "sourcelink"],
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
+# GitHub Actions names the repository. Elsewhere its address is not known, and the pages have no
+# edit links.
+repository = os.environ.get("GITHUB_REPOSITORY", "")
+if repository:
+    html_context = {
+        "github_user": repository.partition("/")[0],
+        "github_repo": repository.partition("/")[2],
+        "github_version": os.environ.get("GITHUB_REF_NAME", "main"),
+        "doc_path": "",
+    }
+    html_theme_options["use_edit_page_button"] = True
+    html_theme_options["secondary_sidebar_items"] = ["page-toc", "edit-this-page", "sourcelink"]

@@ -145,8 +145,12 @@ def test_relative_links_lead_to_files_and_headings(page):
             assert anchor in slugs, link
 
 
-def test_the_gallery_shows_every_figure():
-    text = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+def test_the_gallery_shows_ten_figures_and_the_page_of_figures_all():
+    cards = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    chosen = re.findall(r"^:::\{image\} (.+)$", cards, re.MULTILINE)
+    assert len(chosen) == len(set(chosen)) == 10
+    assert all((ROOT / "docs" / path).is_file() for path in chosen)
+    text = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
     shown = re.findall(r"^!\[.+\]\(\.\./(.+)\)$", text, re.MULTILINE)
     figures = (ROOT / "experiments" / "results").rglob("*.png")
     assert sorted(shown) == sorted(path.relative_to(ROOT).as_posix() for path in figures)
@@ -154,7 +158,7 @@ def test_the_gallery_shows_every_figure():
 
 def test_no_page_of_the_site_asks_another_machine_for_scripts_or_fonts():
     conf = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
-    assert 'html_math_renderer = "mathml"' in conf
+    assert 'mathjax_path = "mathjax/tex-chtml.js"' in conf  # a file of the site
     assert "nb_ipywidgets_js: dict = {}" in conf
 
 
@@ -164,6 +168,8 @@ def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
     pytest.importorskip("pydata_sphinx_theme")
     pytest.importorskip("sphinx_design")
     pytest.importorskip("sphinxcontrib.bibtex")
+    pytest.importorskip("sphinx_copybutton")
+    pytest.importorskip("sphinx-mathjax-offline")
     command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", "-c", str(ROOT / "docs")]
     done = subprocess.run(
         [*command, "-d", str(tmp_path / "trees"), str(ROOT), str(tmp_path / "html")],
@@ -178,4 +184,17 @@ def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
         assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?:https?:)?//", text), page
     functional = (tmp_path / "html/docs/api/functional.html").read_text(encoding="utf-8")
     assert 'id="gatedjax.functional.gru_step"' in functional
-    assert "<math" in (tmp_path / "html/notebooks/ga_net.html").read_text(encoding="utf-8")
+    notebook = (tmp_path / "html/notebooks/ga_net.html").read_text(encoding="utf-8")
+    assert 'src="../_static/mathjax/tex-chtml.js' in notebook
+    assert (tmp_path / "html/_static/mathjax/tex-chtml.js").is_file()
+
+
+PAGES = ("beside", "extending", "gates", "masks", "recurrence", "reproduce", "start")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_of_a_page_has_at_most_80_columns(page):
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```.*\n((?:.*\n)*?)```$", text, re.MULTILINE)
+    assert blocks
+    assert [line for block in blocks for line in block.splitlines() if len(line) > 80] == []

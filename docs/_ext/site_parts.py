@@ -2,17 +2,14 @@
 
 import importlib
 import inspect
-import re
 
 import drawing
 import reference
 from docutils import nodes
-from docutils.utils.math import latex2mathml
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
-from sphinx.writers.html5 import HTML5Translator
 
 
 class Api(SphinxDirective):
@@ -62,23 +59,6 @@ class Mermaid(SphinxDirective):
         return [nodes.raw("", picture, format="html"), nodes.caption("", note)]
 
 
-def mathml(node: nodes.Element, *, block: bool) -> str:
-    """A formula, whose brackets grow by themselves."""
-    return latex2mathml.tex2mathml(re.sub(r"\\[bB]igg?[lr]?\b", "", node.astext()), as_block=block)
-
-
-def show_inline(writer: HTML5Translator, node: nodes.math) -> None:
-    """Formulas of notebooks as MathML, which browsers draw without a script."""
-    writer.body.append(mathml(node, block=False))
-    raise nodes.SkipNode
-
-
-def show_block(writer: HTML5Translator, node: nodes.math_block) -> None:
-    """The same, on a line of its own."""
-    writer.body.append(mathml(node, block=True))
-    raise nodes.SkipNode
-
-
 def check(app: Sphinx) -> None:
     """Fails the build where the reference lacks a public name, or has one that is none."""
     faults = reference.faults()
@@ -91,6 +71,5 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.add_directive("api", Api)
     app.add_directive("package", Package)
     app.add_directive("mermaid", Mermaid)
-    app.add_html_math_renderer("mathml", (show_inline, None), (show_block, None))
     app.connect("builder-inited", check)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

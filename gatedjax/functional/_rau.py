@@ -202,7 +202,7 @@ def _plain(
 # that act on h (r, z, a and u) form one array and the candidate's block another, in both
 # directions: this takes 1.67 times a GRU of the same width; a joint array that is sliced after the
 # loop takes 1.90.
-# Figures: docs/recurrence.md, "How the forms were chosen".
+# Figures: docs/recurrence_measurements.md, "How the forms were chosen".
 
 
 def _split_blocks(blocks: Array, size: int) -> tuple[Array, Array]:

@@ -121,7 +121,7 @@ class Restarts(NamedTuple):
 # resets after it.
 # On a GPU the time is that of the launches. Hoisting and unrolling reduce their number; batch-major
 # is the layout of inputs and outputs. A TPU, where nothing was measured, uses the same layout.
-# Figures: docs/recurrence.md, "On a GPU" and "How the forms were chosen".
+# Figures: docs/recurrence_measurements.md, "On a GPU" and "How the forms were chosen".
 _FEATURE_MAJOR = Form(feature_major=True, hoist_input=False, unroll=1)
 _BATCH_MAJOR = Form(feature_major=False, hoist_input=False, unroll=1)
 _BATCH_MAJOR_HOISTED = Form(feature_major=False, hoist_input=True, unroll=1)

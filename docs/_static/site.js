@@ -1,0 +1,16 @@
+/* Corrections of roles and names that assistive programs read in the theme's pages. */
+document.addEventListener("DOMContentLoaded", () => {
+  // The label "Search" hides the keys that the button shows, so its text is the better name.
+  for (const button of document.querySelectorAll("button.search-button__button")) {
+    if (button.textContent.trim()) button.removeAttribute("aria-label");
+  }
+  // A list may have list items as children only.
+  for (const item of document.querySelectorAll(".citation-list > .citation")) {
+    item.setAttribute("role", "listitem");
+  }
+  // The parameters of a long signature are a list without terms.
+  for (const parameters of document.querySelectorAll("dt.sig dl")) {
+    parameters.setAttribute("role", "list");
+    for (const parameter of parameters.children) parameter.setAttribute("role", "listitem");
+  }
+});
