@@ -83,14 +83,19 @@ def _record(store: Store, data: str) -> Record:
     """Returns the record of the best seed of AGT; raises ValueError if it has no layers."""
     record = layer_tables.best_run(store, data)
     if record is None or not record.get("layers"):
-        raise ValueError(f"{store.folder} has no record of AGT on {data} with its layers")
+        raise ValueError(
+            f"{store.folder} must have a record of AGT on {data} with its layers, got none: train "
+            "it with python -m experiments.agt.tables table1"
+        )
     return record
 
 
 def _examples(record: Record, data: str) -> Records:
     """Returns the example sentences of a record; raises ValueError if it has none."""
     if not record.get("examples"):
-        raise ValueError(f"the test set of {data} has none of the paper's three sentences")
+        raise ValueError(
+            f"the test set of {data} must have a sentence of the paper's figures, got none"
+        )
     return record["examples"]
 
 

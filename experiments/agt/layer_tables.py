@@ -136,7 +136,7 @@ def words_of(example: Json, layer: int, threshold: float) -> list[str]:
     """
     attention = np.asarray(example["attention"])
     if not 1 <= layer <= len(attention):
-        raise ValueError(f"layer must be one of {len(attention)}, got {layer}")
+        raise ValueError(f"layer must be in [1, {len(attention)}], got {layer}")
     selected = np.flatnonzero(phrases.select(attention[layer - 1], threshold=threshold))
     words = [example["tokens"][place].lower() for place in selected]
     return [part for word in words for part in (word.split("-") if len(word) > 1 else [word])]

@@ -76,7 +76,7 @@ def main(args: list[str] | None = None) -> int:
     options = parse_many(VectorsConfig, args, "python -m experiments.agt.vectors")
     check_counts(options, "width", "min_count", "epochs")
     if options.out.exists():
-        fail(f"--out {options.out} exists")
+        fail(f"--out must be a new file, got {options.out}, which exists")
     check_folder(options.out.parent, "--out", exists=True)
     try:
         from gensim.models import Word2Vec

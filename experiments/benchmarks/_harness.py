@@ -257,7 +257,7 @@ def replace_section(path: Path, name: str, section: str) -> None:
     begin, end = marks(name)
     text = path.read_text(encoding="utf-8")
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        raise ValueError(f"docs must have the lines {begin!r} and {end!r} once, got {path}")
+        raise ValueError(f"{path} must have the lines {begin!r} and {end!r} once, in this order")
     before, tail = text.split(begin)
     after = tail.split(end)[1]
     write_atomic(path, f"{before}{begin}\n\n{section}\n\n{end}{after}".encode())

@@ -154,7 +154,8 @@ def remove_workdir(workdir: Path) -> None:
     """
     if foreign := remove_run(workdir):
         raise FileExistsError(
-            f"{workdir} holds {', '.join(foreign[:5])}, which no run wrote: move it away"
+            f"{workdir} must have only files of runs, got {', '.join(foreign[:5])}, which no run "
+            "wrote: move it away"
         )
 
 
@@ -291,7 +292,7 @@ def runs_of(paper: Paper, config: Config) -> list[Run]:
     if config.train.seeds > 1 or config.train.sweep:
         if not config.allows_lanes:
             raise ValueError(
-                "train.seeds must be 1 and train.sweep empty where runs cannot be trained side by "
+                "train.seeds must be 1 and train.sweep empty for runs that cannot train side by "
                 f"side, got {config.train.seeds} and {config.train.sweep}"
             )
         place = Place(paper.workdir_of(config), paper.recorded(config))

@@ -63,8 +63,9 @@ class RunConfig:
         """Refuses several seeds and sweeps if this command makes a single run."""
         if self.several is not None and (self.train.seeds != 1 or self.train.sweep):
             raise ValueError(
-                "train.seeds must be 1 and train.sweep empty; for several seeds use "
-                f"python -m experiments.{self.several} --seeds N"
+                f"train.seeds must be 1 and train.sweep empty, got {self.train.seeds} and "
+                f"{self.train.sweep}; for several seeds use python -m "
+                f"experiments.{self.several} --seeds N"
             )
 
 

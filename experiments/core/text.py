@@ -38,7 +38,7 @@ def find_embeddings(name: str, manual_dir: str | None) -> Path | None:
     if name == "none":
         return None
     if not name:
-        raise ValueError('the file of word vectors has no name; "none" stands for no file')
+        raise ValueError("embeddings must be a file of word vectors, or 'none' for no file, got ''")
     path = Path(name).expanduser()
     if not path.exists() and manual_dir is not None and not path.is_absolute():
         for folder in (Path(manual_dir), Path(manual_dir) / "glove"):
@@ -83,7 +83,10 @@ def read_embeddings(
     vectors = gdata.load_embeddings(path, vocabulary, dim=dim, **options)
     count, words = int(vectors.found[2:].sum()), len(vocabulary) - 2
     if not count:
-        raise ValueError(f"{path} has a vector for none of the {words:,} words of the texts")
+        raise ValueError(
+            f"{path} must have vectors of words of the texts, got a vector for none of the "
+            f"{words:,} words"
+        )
     if is_main():
         say(
             f"word vectors: {count:,} of {words:,} words ({vectors.coverage:.1%}) are in {path}",

@@ -102,8 +102,8 @@ def _measured_records(store: Store) -> dict[tuple[str, str], Records]:
         counts = {record["faithfulness"]["texts"] for record in records}
         if len(counts) > 1:
             raise ValueError(
-                f"records of {data}, {variant}: faithfulness is of {sorted(counts)} texts; they "
-                "are not averaged: measure them again with one --texts"
+                f"records of {data}, {variant}: faithfulness.texts are {sorted(counts)}; they are "
+                "not averaged: measure all of them again with the same --texts"
             )
         measured[data, variant] = records
     some = {data for (data, _), records in measured.items() if records} | {"trec"}

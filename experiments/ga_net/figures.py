@@ -155,7 +155,9 @@ def figure4(job: Job) -> None:
         for name, (run, encoded) in results.items():
             index = find(encoded, sentence)
             if index is None:
-                raise ValueError(f"the SST-2 test split has no sentence {sentence!r}")
+                raise ValueError(
+                    f"the test set of sst2 must have the sentence {sentence!r}, got none"
+                )
             (seen,) = inspect(run, encoded, [index])
             label = seen.label
             title = f"{job.paper.variants[name].title}: {seen.predicted}"

@@ -77,8 +77,8 @@ def check(options: Any) -> None:
     # The default lists all importances and each system takes its own, so it is never an error.
     if not having or (lacking and options.measures != MEASURES):
         of = ", ".join(f"{system}: {' '.join(measures)}" for system, measures in ROWS.items())
-        fail(f"--measures {' '.join(lacking)}: no system of {' '.join(options.systems)} has that; "
-             f"there are {of}")  # fmt: skip
+        fail(f"--measures must be measures of {' '.join(options.systems)}, got "
+             f"{' '.join(lacking)}; the measures are {of}")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

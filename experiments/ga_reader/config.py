@@ -49,7 +49,7 @@ class DataConfig(Files):
     def __post_init__(self) -> None:
         """Raises ValueError for a share outside of (0, 1]."""
         if not 0 < self.fraction <= 1:
-            raise ValueError(f"fraction must be above 0 and at most 1, got {self.fraction}")
+            raise ValueError(f"fraction must be in (0, 1], got {self.fraction}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ fewer than ten names, common nouns fill up the candidates. Simple rules find nam
 `experiments.ga_reader.books`), without a tagger.
 """
 
+import collections
 import dataclasses
 import itertools
 import math
@@ -86,10 +87,12 @@ def make_cloze(options: MakeClozeConfig) -> dict:
     if options.stride < 1:
         raise ValueError(f"--stride must be at least 1, got {options.stride}")
     if not 0 < options.held_out <= 0.4:
-        raise ValueError(f"--held-out must be above 0 and at most 0.4, got {options.held_out}")
+        raise ValueError(f"--held-out must be in (0, 0.4], got {options.held_out}")
     texts = {path.name: books.read_book(path) for path in options.books}
     if len(texts) != len(options.books):
-        raise ValueError("--books must have names of their own, without their folders")
+        names = collections.Counter(path.name for path in options.books)
+        ((name, count),) = names.most_common(1)
+        raise ValueError(f"--books must have different file names, got {name!r} {count} times")
     words = {name: (books.names_of(text), books.nouns_of(text)) for name, text in texts.items()}
     pieces = split(texts, options.held_out, options.seed)
     report: dict = {"books": {part: sorted(named) for part, named in pieces.items()}}
@@ -111,8 +114,8 @@ def make_cloze(options: MakeClozeConfig) -> dict:
                 lines += new_lines
         if not lines:
             raise ValueError(
-                f"{kind}, {part}: no question can be made of {', '.join(sorted(pieces[part]))}: "
-                f"{counts}; give longer or more books"
+                f"--books must have at least 1 question of {kind} for {part}, got none from "
+                f"{', '.join(sorted(pieces[part]))} ({counts}): give longer or more books"
             )
         files[f"cbtest_{kind}_{PARTS[part]}.txt"] = "\n".join(lines)
         report.setdefault(kind, {})[part] = counts

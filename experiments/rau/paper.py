@@ -87,11 +87,11 @@ class RAUOptions(TableOptions):
     def check(self) -> None:
         """Exits with status 2 if the table or figure does not have an option."""
         if self.hidden is not None and self.learning_rate is not None:
-            fail("--hidden and --learning-rate make rows of their own each: give one of them")
+            fail("--hidden or --learning-rate must be left out, got both: give one of the two")
         if self.what in ("learning_rates", "figure7", "variants", "matched"):
             for name in self.data:
                 if name in LANGUAGE:
-                    fail(f"{self.what} is for classifiers, not for --data {name}")
+                    fail(f"--data must be classifiers for {self.what}, got {name!r}")
 
 
 def requested_cells(job: Job, data: str) -> Iterable[Variant | str]:

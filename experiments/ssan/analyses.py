@@ -68,7 +68,7 @@ def for_each_data_set(
     def all_of_them(job: Job) -> None:
         repeated = [data for data, n in collections.Counter(job.data).items() if n > 1]
         if repeated:
-            raise ValueError(f"--data names {repeated[0]} twice")
+            raise ValueError(f"--data must have different names, got {repeated[0]!r} twice")
         for data in job.data:
             analyse(job, data)
         then(job)
@@ -282,7 +282,7 @@ def tagged_sentences(job: Job, data: str) -> tuple[Records, str]:
     texts = [tuple(example["tokens"]) for example in _test_examples(job, data)]
     tagged = [{"tokens": words, "tags": tags[words]} for words in texts if words in tags]
     if not tagged:
-        raise ValueError(f"{data}: no test sentence is in the treebank, so none has tags")
+        raise ValueError(f"{data} must have a test sentence in the treebank, got none with tags")
     return tagged, f"gold tags of {len(tagged):,} of {len(texts):,} test sentences"
 
 
@@ -350,7 +350,10 @@ def heat_maps(job: Job, data: str) -> None:
     """
     if not all(name.startswith(("bshift", "wrd")) for name in job.data):
         figure = job.options.what
-        raise ValueError(f"{figure} shows sentences whose order was changed, got {job.data}")
+        raise ValueError(
+            f"--data must be reordered sentences (bshift, wrd) for {figure}, got "
+            f"{', '.join(job.data)}"
+        )
     source = _test_examples(job, data)
     names = source.info.class_names
     short = [example for example in source if len(example["tokens"]) in SHOWN]
@@ -483,5 +486,7 @@ def linear_reference(job: Job, data: str) -> None:
       ValueError: if a data set is not a probe.
     """
     if unsuitable := [name for name in job.data if name not in PROBES]:
-        raise ValueError(f"neighbours is for the probes {', '.join(PROBES)}, got {unsuitable[0]}")
+        raise ValueError(
+            f"--data must be among {', '.join(PROBES)} for neighbours, got {unsuitable[0]!r}"
+        )
     _save(job, data, neighbours.train(experiment(job.config(data, FULL, 0))))

@@ -224,7 +224,8 @@ class SSANOptions(TableOptions):
         """
         if "bshift_local" in self.data:
             cli.fail(
-                "--data bshift_local is for single runs; table2 trains these networks on bshift"
+                "--data must be a data set of the tables, got 'bshift_local', which is for single "
+                "runs: table2 trains these networks on bshift"
             )
         if unknown := sorted(set(self.layers) - set(reported.LAYERS)):
             cli.fail(f"--layers must be among {reported.LAYERS}, got {unknown}")

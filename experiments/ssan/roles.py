@@ -72,7 +72,8 @@ def role_counts(gold: Sequence[str], predicted: Sequence[str]) -> RoleCounts:
     """
     if len(gold) != len(predicted):
         raise ValueError(
-            f"gold and predicted must have one label per word, got {len(gold)} and {len(predicted)}"
+            "gold and predicted must have the same number of labels, got "
+            f"{len(gold)} and {len(predicted)}"
         )
     theirs, ours = arguments(gold), arguments(predicted)
     unmatched = list(theirs)
@@ -104,7 +105,9 @@ def constrained_labels(scores: ArrayLike, names: Sequence[str]) -> np.ndarray:
         raise ValueError(f"scores must be [N, {len(names)}], got {scores.shape}")
     inside = np.array([name.startswith("I-") for name in names])
     if inside.all():
-        raise ValueError("names must have a label that may begin a sentence")
+        raise ValueError(
+            f"names must have 'O' or a 'B-' label, which may begin a sentence, got {list(names)}"
+        )
     role = np.array([name[2:] for name in names])
     follows = ~inside[None, :] | (role[:, None] == role[None, :])
     follows[np.array([name == "O" for name in names])] = ~inside  # The role of "O" is "".

@@ -150,7 +150,9 @@ def encode_labels(labels: Sequence[str], names: Sequence[str], *, strict: bool) 
     """
     number = {name: i for i, name in enumerate(names)}
     if strict and (outside := [label for label in labels if label not in number]):
-        raise ValueError(f"label {outside[0]!r} is not one of the {len(names)} labels of training")
+        raise ValueError(
+            f"labels must be among the {len(names)} labels of training, got {outside[0]!r}"
+        )
     return np.array([number.get(label, UNKNOWN) for label in labels], np.int32)
 
 

@@ -380,16 +380,18 @@ def check_options(attention: Any, rescale: Any, reset_after: Any) -> RAUOptions:
     """
     if attention == "time":
         raise ValueError(
-            "attention='time', the softmax over all T steps as printed, is not causal and cannot "
-            "be computed: a_t needs the state before it, which needs the attention weights before "
-            "it, whose denominators need a_t. Use 'time_causal' (a softmax over the steps so far)"
+            "attention must be causal, got 'time', the softmax over all T steps as printed: a_t "
+            "needs the state before it, which needs earlier attention weights, and their "
+            "denominators need a_t; use 'time_causal', a softmax over the steps so far"
         )
     check_choice(RAUAttention, attention=attention)
     for name, value in {"rescale": rescale, "reset_after": reset_after}.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False, got {value!r}")
     if rescale and attention == "sigmoid":
-        raise ValueError("rescale must be False for attention='sigmoid': there is no softmax axis")
+        raise ValueError(
+            "rescale must be False for attention='sigmoid', got True: there is no softmax axis"
+        )
     return RAUOptions(attention, rescale, reset_after)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
-from gatedjax.functional._checks import wide_dtype
+from gatedjax.functional._checks import check_choice, wide_dtype
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._types import Initializer
 
@@ -82,10 +82,7 @@ class AttentionGatedTransform(nn.Module):
             raise ValueError(f"num_layers must be at least 1, got {self.num_layers}")
         if not 0 <= last <= top:
             raise ValueError(f"ablate_above must be in [0, {top}], got {last}")
-        if self.ablate_mode not in ("highway", "reuse_last_s", "zero"):
-            raise ValueError(
-                f"ablate_mode must be 'highway', 'reuse_last_s' or 'zero', got {self.ablate_mode!r}"
-            )
+        check_choice(("highway", "reuse_last_s", "zero"), ablate_mode=self.ablate_mode)
         words, keys = nn.dtypes.promote_dtype(words, keys, dtype=self.dtype)
         kernels, vectors = self._attentions(last + 1, (words if keys is None else keys).shape[-1])
         selected, attention = F.selection_vectors(

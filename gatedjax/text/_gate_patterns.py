@@ -266,7 +266,7 @@ def text_truth(head: Head, params: Params, inputs: PatternInputs, centre: float)
         float(weights @ x.astype(np.float64)) for x in (results.loss, results.square, results.right)
     )
     if not np.isfinite(square):
-        raise ValueError(f"the loss must be finite at every pattern of the gates, got {square}")
+        raise ValueError(f"loss must be finite for all patterns of the gates, got {square}")
     effects = np.concatenate([
         weights @ results.effects.astype(np.float64), results.loss.astype(np.float64) @ contrasts
     ])[np.r_[: min(n, LOWER), LOWER : max(n, LOWER)]]  # fmt: skip

@@ -228,7 +228,7 @@ def toy(monkeypatch, tmp_path):
 
 
 BAD = {
-    "--papers tay": "--papers: no paper 'tay'. Did you mean 'toy'? Papers: toy.",
+    "--papers tay": "--papers: unknown paper 'tay'. Did you mean 'toy'? Papers: toy.",
     "--hours 0": "--hours must be above 0, got 0",
     "--hours nan": "--hours must be above 0, got nan",
     "--workers 0": "--workers must be at least 1, got 0",
@@ -236,8 +236,8 @@ BAD = {
     "--measure 20": "--measure is no longer an option, because no cost is estimated: leave it out",
     "--measure=0": "--measure is no longer an option",
     "--manual-dir none-such": "--manual-dir none-such: there is no such folder",
-    "--verify toy/plain/0": "wants PAPER/DATA/VARIANT/SEED, as ga_net/trec/soft/0, got 'toy/pl",
-    "--verify tay/toy/plain/0": "no paper 'tay'. Papers: toy.",
+    "--verify toy/plain/0": "PAPER/DATA/VARIANT/SEED, such as ga_net/trec/soft/0, got 'toy/pl",
+    "--verify tay/toy/plain/0": "unknown paper 'tay'. Papers: toy.",
     "--verify toy/toy/plain/7": "there is no record",
 }
 

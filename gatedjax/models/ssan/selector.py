@@ -95,10 +95,10 @@ class SelectorConfig:
         if not self.selective:
             raise ValueError(f"estimator must be None without a layer that selects, got {name!r}")
         if self.selector != "st":
-            expected = (
-                f"'st', its default, where estimator={name!r} says how selections are trained"
+            raise ValueError(
+                f"selector must be 'st', its default, for estimator={name!r}, got "
+                f"{self.selector!r}: the estimator replaces it"
             )
-            raise ValueError(f"selector must be {expected}, got {self.selector!r}")
         check_trains_pairs(name, self.selective)
 
     def _check_density(self, density: float) -> None:
@@ -107,7 +107,9 @@ class SelectorConfig:
         if not self.selective:
             raise ValueError(f"density must be None without a layer that selects, got {density}")
         if self.selected_weight:
-            raise ValueError(f"selected_weight must be 0 with density, got {self.selected_weight}")
+            raise ValueError(
+                f"selected_weight must be 0 for density={density}, got {self.selected_weight}"
+            )
 
     @property
     def selective(self) -> tuple[int, ...]:
@@ -186,7 +188,7 @@ def selector_terms(
             penalty = penalty - config.entropy_weight * entropy
         if config.estimation == "reinforce":
             if baseline is None or selection.rate is None:
-                raise ValueError("the estimator 'reinforce' needs a baseline")
+                raise ValueError("baseline must be an array for estimator='reinforce', got None")
             reward = -(cost + config.reward_penalty * jnp.mean(selection.rate, axis=1))
             # The reward weights the gradient of log p and is no path of the gradient.
             reward = jax.lax.stop_gradient(reward)
