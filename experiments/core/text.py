@@ -40,6 +40,8 @@ def find_embeddings(name: str, manual_dir: str | None) -> Path | None:
     if not name:
         raise ValueError("embeddings must be a file of word vectors, or 'none' for no file, got ''")
     path = Path(name).expanduser()
+    # A relative name is looked up in the folder of raw files, too, because GloVe is usually
+    # unpacked beside the data sets.
     if not path.exists() and manual_dir is not None and not path.is_absolute():
         for folder in (Path(manual_dir), Path(manual_dir) / "glove"):
             for file_name in (path.name, f"{path.name}.gz"):
@@ -81,12 +83,14 @@ def read_embeddings(
         language.
     """
     vectors = gdata.load_embeddings(path, vocabulary, dim=dim, **options)
+    # The first two ids are padding and the unknown word, which have no vector in any file.
     count, words = int(vectors.found[2:].sum()), len(vocabulary) - 2
     if not count:
         raise ValueError(
             f"{path} must have vectors of words of the texts, got a vector for none of the "
             f"{words:,} words"
         )
+    # With several processes, only the first prints, because all read the same file.
     if is_main():
         say(
             f"word vectors: {count:,} of {words:,} words ({vectors.coverage:.1%}) are in {path}",

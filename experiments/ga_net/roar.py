@@ -144,6 +144,8 @@ class Recursion:
         Returns:
           (run, test accuracy) of each seed.
         """
+        # At a share of 0 no word is masked and at 1 all words are, whatever the importance.
+        # Networks at these shares are trained once and serve all importances.
         networks = shared[share] if share in shared else self._train(measure, share, words(copies))
         runs[share] = networks
         if share in EVERYWHERE:
@@ -161,6 +163,8 @@ class Recursion:
         masked = {"measure": of, "shares": [] if of == "all" else steps, "share": share}
         settings = job.paper.recorded(config)
         say(f"{self.data}, {self.system}, {of}, {share:.0%}: {job.options.runs / name}")
+        # Without the removal the run would continue from its last checkpoint, and --rerun would
+        # change nothing.
         if job.options.rerun and (job.options.runs / name).exists():
             remove_workdir(job.options.runs / name)
         networks = run_lanes(
@@ -192,6 +196,8 @@ class Recursion:
                 for share_record in of_seed
                 if share_record["seconds_per_step"]
             ]
+            # These facts are the same for all shares, because masking changes neither the number of
+            # texts nor the vocabulary.
             names = ("data", "substitute", "seed", "config", "system", "train_n", "test_n",
                     "test_digest", "lanes", "vocabulary_size", "embedding_coverage",
                     "parameters")  # fmt: skip
@@ -228,6 +234,7 @@ def _columns(texts: Texts[gdata.Encoded]) -> dict[str, Json]:
         split = texts.splits[name]
         tokens = np.zeros((len(split), width), np.int32)
         for line, words in zip(tokens, split.ids, strict=True):
+            # The rest of the row stays 0, the id of padding.
             line[: len(words)] = words
         columns[name] = {
             "tokens": tokens,

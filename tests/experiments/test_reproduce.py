@@ -499,7 +499,7 @@ def test_an_older_record_is_compared_by_its_curve(toy, tmp_path, lines, capsys):
     del record["train_curve"]
     path.write_text(json.dumps(record))
     text = refused(reproduce.main, [*toy, "--verify", "toy/toy/noisy/0"], capsys)
-    assert "older than curves of the training loss" in text
+    assert "must have the training loss of the first steps" in text
 
 
 def test_a_record_with_an_option_that_is_gone_cannot_be_repeated(toy, tmp_path, lines, capsys):
@@ -508,7 +508,7 @@ def test_a_record_with_an_option_that_is_gone_cannot_be_repeated(toy, tmp_path, 
     record["config"]["model"]["gone"] = 3
     path.write_text(json.dumps(record))
     text = refused(reproduce.main, [*toy, "--verify", "toy/toy/noisy/0"], capsys)
-    assert "the record has model.gone 3, not no such option" in text
+    assert "the record has model.gone 3, wanted no such option" in text
 
 
 def test_a_configuration_is_read_back_from_its_record(lines):
@@ -536,5 +536,5 @@ def test_word_vectors_may_lie_elsewhere_but_are_those_of_the_record(tmp_path, ca
     assert reproduce.main([*asked, "elsewhere/vectors.txt"]) == 0
     assert "verdict: equal" in plain(capsys.readouterr().out)
     text = refused(reproduce.main, [*asked, "other.txt"], capsys)
-    assert "the record has data.embeddings vectors.txt, not other.txt" in text
+    assert "the record has data.embeddings vectors.txt, wanted other.txt" in text
     assert trained == ["elsewhere/vectors.txt"]

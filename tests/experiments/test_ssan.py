@@ -50,7 +50,7 @@ def test_unknown_names_are_refused(capsys):
         tables.main, ["table2", "--no-local"], capsys
     )
     single = refused(tables.main, ["table2", "--data", "bshift_local"], capsys)
-    assert "--data bshift_local is for single runs" in single
+    assert "got 'bshift_local', which is for single runs" in single
 
 
 @pytest.mark.parametrize("data", ["tree_depth", "top_const", "mt_multi30k"])
