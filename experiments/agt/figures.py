@@ -104,6 +104,7 @@ def _figure2(record: Record, stem: Path, title: str) -> list[Path]:
     layers = record["layers"]
     attention, runs = in_unit(layers["attention"]), of_lengths(layers["runs"], LONGEST)
     longer = above_first(runs)
+    # An untrained network may select no word at all.
     phrases = longer.counts.sum() / max(runs.counts.sum(), 1)
     above = f"r > {attention.edges[1]:g}"
     lengths = {"words side by side with r > 0.95": runs, "the same, two or more": longer}
@@ -122,6 +123,7 @@ def _figure3(record: Record, stem: Path, title: str) -> list[Path]:
     if record.get("examples"):
         first = record["examples"][0]
         panels[f"gate, example sentence {first['number']}"] = in_unit(first["gates"])
+    # The first layer has no gate, because no layer is below it.
     names = [f"L{i + 2}" for i in range(len(gates.counts))]
     analysis.plot_layer_histograms(panels, stem, title=title, layers=names)
     return [stem]
@@ -162,6 +164,7 @@ def show_selected(job: Job) -> None:
         examples = []
         for example in _examples(_record(job.store, data), data):
             attention = np.asarray(example["attention"])
+            # A network may have fewer layers than the paper's.
             layer = min(reported.SELECTION_LAYER, len(attention))
             r = attention[layer - 1]
             caption = (

@@ -98,8 +98,7 @@ def constrained_labels(scores: ArrayLike, names: Sequence[str]) -> np.ndarray:
 
     Returns:
       The indices of the labels, int [N]. Of equally good sequences it is the sequence with the
-      lowest
-      index at the last word at which they differ.
+      lowest index at the last word at which they differ.
 
     Raises:
       ValueError: also if no label may stand at the beginning.

@@ -166,8 +166,7 @@ def scores(predictions: Predictions, classes: tuple[str, ...]) -> Json:
 
     Returns:
       F1 by class and its averages, the support, the confusion matrix, and F1 of the paper's groups
-      of
-      classes if the probe has them.
+      of classes if the probe has them.
     """
     label, predicted = predictions["label"], predictions["predicted"]
     by_class = analysis.class_scores(label, predicted, len(classes))
