@@ -116,8 +116,8 @@ def keep_vocabulary(bpe: gdata.BytePairs, workdir: Path) -> None:
         bpe.save(place)
     elif gdata.BytePairs.load(place).digest() != bpe.digest():
         raise ValueError(
-            f"{place} must be the vocabulary of this run, got the vocabulary of another run: give "
-            f"another folder (--workdir DIR), or that vocabulary (--data.bpe {place})"
+            f"{place} must be the vocabulary of this run, got the vocabulary of another run: use "
+            f"another workdir, or that vocabulary (--data.bpe {place})"
         )
 
 

@@ -159,6 +159,7 @@ def toys(
             estimates = estimate_gradients(
                 problem.loss, estimator, logits, keys, (parameter,), None
             )
+            # Float32 would lose the small differences between the estimates of a shared parameter.
             estimates = sum_shared(np.asarray(estimates, np.float64))
             rounding = rounding_tolerance(size, logits.dtype)
             sample = Sample(estimates, exact, rounding, estimator.evaluations(n))

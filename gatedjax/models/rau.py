@@ -174,6 +174,7 @@ def recurrent_layers(config: RAUConfig) -> Tree:
         return gnn.LSTM(config.hidden, forget_bias=config.forget_bias, **options)
     options |= {"reset_after": config.reset_after, "gate_bias": config.gate_bias}
     if config.cell == "gru":
+        # The GRU has no attention, so the options of the attention do not apply to it.
         return gnn.GRU(config.hidden, **options)
     return gnn.RAU(
         config.hidden,

@@ -141,6 +141,8 @@ def loss_parameters(module: nn.Module, config: SelectorConfig) -> Float[Array, "
     if not config.selective:
         return None
     if config.density is not None:
+        # The multiplier is a parameter, so that it is saved and restored with the network. It
+        # starts at 0, without a constraint.
         module.param("multiplier", nn.initializers.zeros, ())
     if config.estimation != "reinforce":
         return None
@@ -216,6 +218,7 @@ def density_terms(
       (term, lambda) for each example.
     """
     layers: list[Any] = _with_selector(selections)
+    # The constraint is on probabilities and not on draws, so that its gradient has no noise.
     share = jnp.mean(jnp.stack([selection.probability for selection in layers]), axis=0)
     return constraint(multiplier, share, cast(float, config.density))
 
