@@ -100,7 +100,10 @@ def _examples(record: Record, data: str) -> Records:
 
 
 def _figure2(record: Record, stem: Path, title: str) -> list[Path]:
-    """Draws attention and lengths of runs per layer; returns the paths without suffix."""
+    """Draws attention and lengths of runs per layer of a record; returns a list with its path.
+
+    stem is the path of the figure without a suffix.
+    """
     layers = record["layers"]
     attention, runs = in_unit(layers["attention"]), of_lengths(layers["runs"], LONGEST)
     longer = above_first(runs)
@@ -117,7 +120,10 @@ def _figure2(record: Record, stem: Path, title: str) -> list[Path]:
 
 
 def _figure3(record: Record, stem: Path, title: str) -> list[Path]:
-    """Draws the gates per layer; returns the paths without suffix."""
+    """Draws the gates per layer of a record; returns a list with its path.
+
+    stem is the path of the figure without a suffix.
+    """
     gates = in_unit(record["layers"]["gates"])
     panels = {"gate, all test sentences": gates}
     if record.get("examples"):
@@ -130,7 +136,10 @@ def _figure3(record: Record, stem: Path, title: str) -> list[Path]:
 
 
 def _figure4(record: Record, stem: Path, title: str) -> list[Path]:
-    """Draws the attention of the example sentences; returns the paths without suffix."""
+    """Draws the attention in each example sentence of a record; returns the paths.
+
+    stem is the first part of the paths, which have no suffix.
+    """
     stems = []
     for example in _examples(record, record["data"]):
         stems.append(stem.with_name(f"{stem.name}_{example['number']}"))

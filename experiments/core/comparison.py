@@ -278,7 +278,7 @@ def compare(
 
 
 def _settings(record: Record) -> tuple[Json, Json]:
-    """Returns the settings of data and training of a record."""
+    """Returns (data, training): the settings of a record that two compared runs should share."""
     return record["config"]["data"], train_settings(record["config"])
 
 

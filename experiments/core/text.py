@@ -223,7 +223,16 @@ def _read_texts(
     everywhere: bool,
     *options: Options,
 ) -> Texts[gdata.Encoded]:
-    """Reads texts like `read_texts`, with arguments that can be cached."""
+    """Reads texts like `read_texts`, with arguments that can be hashed, for the cache.
+
+    Args:
+      names: the data set of each split.
+      embeddings: the file of word vectors, or "none".
+      dim: the width of the word vectors; None reads no vectors.
+      random: True draws random word vectors if there is no file.
+      everywhere: True adds words of all splits to the vocabulary if there is a file.
+      *options: the options of `Vocabulary.build`, of `encode` and of `load`, each as sorted pairs.
+    """
     counting, encoding, loading = map(dict, options)
     path = find_embeddings(embeddings, loading["manual_dir"])
     if path is not None and dim is not None:

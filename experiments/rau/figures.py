@@ -180,7 +180,7 @@ def matched_width(preset: str, cell: CellName) -> int:
 
 
 def _cells(*values: object) -> list[str]:
-    """Formats settings for tables."""
+    """Formats the cells of a row: texts unchanged, and numbers in their shortest form."""
     return [value if isinstance(value, str) else f"{value:g}" for value in values]
 
 
@@ -195,7 +195,7 @@ def table2() -> str:
 
 
 def _classifier(config: RAURunConfig) -> list[str]:
-    """Returns the cells of a preset in Table 2."""
+    """Returns the cells of the row of a preset for a classifier in Table 2."""
     name, model, optimizer = config.data.name, config.model, config.train.optimizer
     epochs = config.train.num_steps * config.data.batch_size / TRAIN_EXAMPLES[name]
     rate = f"{optimizer.learning_rate:g}, {optimizer.schedule}, clip {optimizer.clip_norm:g}"
@@ -217,7 +217,7 @@ def table4() -> str:
 
 
 def _language(config: RAURunConfig) -> list[str]:
-    """Returns the cells of a preset in Table 4."""
+    """Returns the cells of the row of a preset for a language model in Table 4."""
     model, train, data = config.model, config.train, config.data
     epoch = -(-PTB_ROW // data.window)
     decay = f"{train.optimizer.decay_rate:.4g} after epoch {train.optimizer.decay_begin // epoch}"

@@ -135,6 +135,11 @@ def read_results(store: Store, name: str) -> list[tuple[str, Numbers]]:
 def _save(job: Job, data: str, numbers: Numbers) -> str:
     """Writes the results of an analysis; only --rerun replaces different results.
 
+    Args:
+      job: the command; its table or figure and the data set determine the file.
+      data: the data set.
+      numbers: the results, a dict for JSON.
+
     Returns:
       The title of the data set, see `title_of`.
     """
@@ -182,9 +187,16 @@ def _maps(
 
 
 def _tagged_maps(options: Any, encoder: Encoder, examples: Sequence[Any]) -> list[np.ndarray]:
-    """Computes the attention between the words of tagged sentences, see `_maps`.
+    """Computes the attention between the words of tagged sentences.
 
-    The tags mark the words that follow the previous word without a space.
+    Args:
+      options: has the layer and the head.
+      encoder: the encoder of a trained network.
+      examples: sentences with "tokens" and "tags". The tags mark the words that follow the previous
+        word without a space.
+
+    Returns:
+      An array [n, n] of queries and keys for each sentence of n words.
     """
     glued = [[tag in GLUED for tag in example["tags"]] for example in examples]
     return _maps(options, encoder, [example["tokens"] for example in examples], glued=glued)
@@ -430,8 +442,11 @@ def curves(job: Job, data: str) -> None:
 
 
 def _selection_rates(records: Records) -> Records:
-    """Returns the curves of the share of selected pairs for the networks with a single selective
-    layer."""
+    """Returns a dict {"rate": curve} for each record of a network with a single selective layer.
+
+    The points of a curve are (step, share of selected pairs, share of empty queries). Records of
+    networks with several selective layers, or none, are left out.
+    """
     layers = [record.get("selection_curve", {}).values() for record in records]
     return [
         {"rate": rates}

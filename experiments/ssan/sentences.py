@@ -192,7 +192,12 @@ def scores(predictions: Predictions, classes: tuple[str, ...]) -> Json:
 
 
 def _with_note_of_files(files: gdata.Source, moved: gdata.Source) -> gdata.Source:
-    """Returns the reordered sentences, with the note about the files that they came from."""
+    """Returns reordered sentences with the remark about the files that they came from.
+
+    Args:
+      files: the sentences as they were read, with the remark in `info.substitute`.
+      moved: the same sentences with a moved word.
+    """
     info = dataclasses.replace(moved.info, substitute=files.info.substitute)
     return gdata.Source(moved, info)
 

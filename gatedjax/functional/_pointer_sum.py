@@ -197,9 +197,10 @@ def _over_tokens(scores: Array, logits: Array, used: Array, top: Array) -> Float
 
 
 def _less(scores: Float[Array, "*B K"], total: Float[Array, "*B"]) -> Float[Array, "*B K"]:
-    """Returns scores - total: log-probabilities of K candidates, from scores and their normaliser.
+    """Returns the log-probabilities [*B, K] of K candidates: scores - total.
 
-    The result is -inf, without a gradient, where the score is -inf.
+    scores are log-weights, -inf for a candidate that does not occur, and total is the log of the
+    sum of the weights. The result is -inf, without a gradient, where the score is -inf.
     """
     occurs = ~jnp.isneginf(scores)
     # A row without a candidate has the total -inf, and -inf - -inf would be NaN, also in

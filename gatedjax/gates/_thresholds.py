@@ -68,7 +68,10 @@ def _linear(u: Array, a: Array | None) -> Parts:
 
 
 def _square(u: Array, a: Array | None) -> Parts:
-    """Returns phi = [1 + u / 2]_+^2 and its slope [1 + u / 2]_+, u = z - theta; a is not used."""
+    """Returns phi = [1 + u / 2]_+^2 and its slope phi', for u = z - theta [..., n].
+
+    a is not used.
+    """
     del a
     root = jnp.where(u > -2, 1 + u / 2, 0)
     return root * root, root

@@ -472,7 +472,11 @@ class SelectiveSelfAttention(nn.Module):
         return weighted_values(weights, value)
 
     def _recorded_weights(self, weights: Array) -> Array:
-        """Returns the weights as [B, M, Q, N], the form of `Selection.weights`."""
+        """Returns attention weights in the form of `Selection.weights`, [B, M, Q, N].
+
+        The weights of this module, [B, M, Q, N], are returned unchanged. A subclass with weights in
+        another form, such as an axis of features, overrides the method.
+        """
         return weights
 
     def _weights(

@@ -146,10 +146,14 @@ class AttentionGatedTransform(nn.Module):
 
 
 def _glorot_blocks(*inputs: int) -> Initializer:
-    """Returns a Glorot-uniform initialiser of blocks [L, D, H], stacked along the last axis.
+    """Returns a Glorot-uniform initialiser of kernels [L, D, n H] for L layers.
+
+    A kernel consists of n blocks [D, H] side by side. A block may be a part of a larger matrix, of
+    which other rows are in another kernel, and its limit is that of the whole matrix.
 
     Args:
-      inputs: for each block, the rows of the whole matrix of which it is a part, as multiples of D.
+      *inputs: for each of the n blocks the fan in of its whole matrix divided by D, such as 2 for
+        the kernel of an input that is concatenated with another input of width D.
     """
 
     def blocks(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:

@@ -151,6 +151,8 @@ def _contrasts(p: Any, xp: Any) -> Any:
 def _half(scores: Array, states: Array) -> tuple[Array, Array]:
     """Computes the log of sum exp(e) and the pooled state over the open words of all codes.
 
+    A code is a pattern of the gates as an integer in [0, 2^n); the first word is its lowest bit.
+
     Args:
       scores: the attention scores e [n] of n words.
       states: the states [n, D] of these words.

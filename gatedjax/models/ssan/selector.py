@@ -428,11 +428,14 @@ class SelectorTask:
         return {"loss": Ratio.of(cost, weight)}
 
     def _selections(self, output: Output) -> tuple[gnn.Selection, ...]:
-        """Returns all selections, which the loss may penalise."""
+        """Returns the selections of all layers and texts, which the loss penalises."""
         return output.selections
 
     def _predicted_selections(self, output: Output) -> tuple[gnn.Selection, ...]:
-        """Returns the selections for the predictions, a selection per layer."""
+        """Returns the selections that predictions record, a selection per layer of the encoder.
+
+        A network of two texts overrides the method and returns the selections in its first text.
+        """
         return self._selections(output)
 
     def _selector_metrics(self, output: Output, weight: Float[Array, " B"]) -> Metrics:
