@@ -263,7 +263,7 @@ def test_a_verdict_needs_two_seeds_and_the_tests_of_a_table_are_corrected_togeth
 
 
 def test_systems_on_data_of_two_origins_are_not_compared():
-    with pytest.raises(ValueError, match="not of one origin"):
+    with pytest.raises(ValueError, match="the origin of the data must be equal"):
         compare(systems(30, 30), systems(20, 20, substitute="other questions"))
 
 
