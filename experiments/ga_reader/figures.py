@@ -38,8 +38,7 @@ def by_share(store: Store, data: str) -> dict[tuple[bool, int], tuple[Records, R
 
     Returns:
       (True with the feature, share of the questions in percent) -> the records of runs with gating,
-      and
-      of runs without.
+      and of runs without.
     """
     names = {False: (base_of(data), "no_gating"), True: (feature_of(data), "feature_no_gating")}
 

@@ -237,10 +237,8 @@ def arguments(
 
     Returns:
       F1 of the greedy labels, and of the constrained labels if the configuration has them. For the
-      test
-      split also "role_counts", the counts (matched, predicted, gold) of each predicate in the order
-      of
-      the file, for paired tests.
+      test split also "role_counts", the counts (matched, predicted, gold) of each predicate in the
+      order of the file, for paired tests.
     """
     by_id = {example["example_id"]: example for example in source}
     counts: dict[str, dict[int, RoleCounts]] = {"greedy": {}, "constrained": {}}

@@ -169,8 +169,7 @@ def measure(translator: Translator, splits: dict[str, Split]) -> Json:
 
     Returns:
       BLEU, the signature of sacrebleu, examples of translations, and "bleu_statistics", the counts
-      of
-      each test sentence for paired tests (see `bleu.bleu_of`).
+      of each test sentence for paired tests (see `bleu.bleu_of`).
     """
     record: Record = {}
     for name in ("validation", "test"):

@@ -264,8 +264,7 @@ def _draw_shade_bar(
     """Draws the legend of the shades, a horizontal colour bar with a label.
 
     `shades` maps a weight to its colour. `place` is (left, bottom, width, height) in shares of the
-    figure; `size` is the font size of the
-    label in points.
+    figure; `size` is the font size of the label in points.
     """
     from matplotlib.ticker import MaxNLocator
 
