@@ -187,6 +187,18 @@ def test_a_removed_name_says_what_replaces_it(package, name):
         assert hasattr(importlib.import_module(place[1]), name)
 
 
+def test_a_star_import_has_the_names_that_load_on_first_use():
+    names: dict[str, object] = {}
+    exec("from gatedjax.gates import *", names)
+    public = {name for name in dir(gatedjax.gates) if not name.startswith("_")}
+    assert (
+        {"gate_modes", "measure", "enumerate", "Reinforce"}
+        <= public
+        == names.keys() - {"__builtins__"}
+    )
+    assert names["measure"] is gatedjax.gates.measure
+
+
 def test_every_public_function_documents_itself():
     packages = ("functional", "nn", "models", "data", "training", "analysis", "export")
     for package in (*packages, "gates"):

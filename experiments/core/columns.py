@@ -29,6 +29,8 @@ def figure_links(store: Store, titles: Mapping[str, str]) -> str:
     """
     lines = []
     for stem, title in titles.items():
+        # The file is looked up and not a record, because figures are drawn separately and a link to
+        # a missing picture would be broken.
         is_drawn = (store.folder / f"{stem}.png").exists()
         lines.append(f"- {title}: " + (f"[{stem}.png]({stem}.png)" if is_drawn else NOT_RUN))
     return "\n".join(lines)
@@ -150,6 +152,8 @@ def at_last_step(
       Mean, deviation and number of runs; a dash if no record has the metric.
     """
     text = format_average(records, _scaling_reader(f"test_last.{name}", times), digits)
+    # Older records have no metrics of the last step. Their runs were made, so that "not run" would
+    # be wrong.
     return "-" if text == NOT_RUN else text
 
 
@@ -202,6 +206,8 @@ def paired_tests(
         def cell(row: TableRow) -> str:
             if row.comparison is None:
                 return missing if place == 0 else "-"
+            # A comparison formats all of its cells together, so that they agree on the reason when
+            # there is no test.
             return row.comparison.cells(points=points, seeds=seeds, digits=digits)[place]
 
         return cell
@@ -260,6 +266,8 @@ def first(heading: str, path: str | Callable[[Record], Any], spec: str = "") -> 
     def text(row: TableRow) -> str:
         if not row.records:
             return "-"
+        # The first record stands for all, because the settings of the seeds of a cell are checked
+        # to be equal when they are read.
         value = value_of(row.records[0])
         return "-" if value is None else format(value, spec)
 
@@ -291,6 +299,7 @@ def hardware(heading: str = "hardware") -> Column:
     """Returns a column with the hardware of the first run."""
 
     def text(row: TableRow) -> str:
+        # Seeds of a cell may have run on different machines. The table has room for the first.
         machine = row.records[0].get("hardware", {})
         device = f"{machine.get('device', '-')} x{machine.get('devices', '-')}"
         return f"{device}, jax {machine.get('jax', '-')}"

@@ -238,13 +238,15 @@ def compare(
     sizes = {len(record["test_nll" if language else "correct"]) for record in (*ours, *theirs)}
     names = [record.get("cell") or record.get("system") for record in (ours[0], theirs[0])]
     of = f"records of {ours[0].get('data')}, {names[0]} and {names[1]}"
-    if len(sizes) > 1 or len({record["test_n"] for record in (*ours, *theirs)}) > 1:
-        raise ValueError(f"{of}: their test sets differ in size; run them again with --rerun")
+    counts = {record["test_n"] for record in (*ours, *theirs)}
+    if len(sizes) > 1 or len(counts) > 1:
+        got = " / ".join(map(str, sorted(sizes | counts)))
+        raise ValueError(f"{of}: test_n must be equal, got {got}; run them again with --rerun")
     origins = sorted({origin_of(record) for record in (*ours, *theirs)})
     if len(origins) > 1:
         raise ValueError(
-            f"{of}: their data are not of one origin ({' / '.join(origins)}); run them again with "
-            "--rerun"
+            f"{of}: the origin of the data must be equal, got {' / '.join(origins)}; run them "
+            "again with --rerun"
         )
     # Older records have no digest, so they are left out of the comparison.
     digests = sorted(
@@ -252,9 +254,9 @@ def compare(
     )
     if len(digests) > 1:
         raise ValueError(
-            f"{of}: their test examples are others or in another order (test_digest "
-            f"{' / '.join(digests)}), as those of raw files (--manual-dir) and of prepared ones "
-            "(--data-dir) are; run them again with --rerun"
+            f"{of}: test_digest must be equal, got {' / '.join(digests)}: the test examples or "
+            "their order differ, as between raw files (--manual-dir) and a prepared set "
+            "(--data-dir); run them again with --rerun"
         )
     if language:
         x, y = (np.mean([record["test_nll"] for record in rows], axis=0) for rows in (ours, theirs))
@@ -278,7 +280,7 @@ def compare(
 
 
 def _settings(record: Record) -> tuple[Json, Json]:
-    """Returns the settings of data and training of a record."""
+    """Returns (data, training): the settings of a record that two compared runs should share."""
     return record["config"]["data"], train_settings(record["config"])
 
 

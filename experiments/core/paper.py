@@ -217,6 +217,8 @@ class Table:
         """Returns (data set, variant) of each row."""
         if self.list_rows is not None:
             return self.list_rows(store)
+        # A table has the rows of the paper's data sets, and of a further data set as soon as a run
+        # on it exists.
         seen = self.variants if self.seen is None else self.seen
         return [
             (data, variant)
@@ -260,6 +262,8 @@ class Table:
         if self.body is not None:
             return self.body(store)
         rows = self.rows(paper, store)
+        # The heading names the data if ours differ from the paper's, so that nobody compares
+        # numbers of different test sets.
         theirs, mine = columns(record for row in rows for record in row.records)
         words = {"theirs": theirs, "mine": mine, "other": "" if mine == "ours" else f"{mine}: "}
         headings = [column.heading.format(**words) for column in self.columns]
@@ -273,6 +277,8 @@ class Table:
             # If the headings already name the difference of the data, a row is not split.
             lines += [cells] if named else split_row(cells, kinds, row.records)
         table = analysis.render_table(headings, lines) if lines else NOT_RUN
+        # The note is formed from all tests of the table, because the p-values were corrected
+        # together.
         tests = {(row.data, row.variant): row.comparison for row in rows}
         return paragraphs(table, *self.below(store, rows), holm_note(tests))
 
@@ -404,7 +410,11 @@ class Paper:
         return Store(self.folder if folder is None else folder, self.keys, self._default)
 
     def _default(self, data: str) -> Json:
-        """Returns a configuration with defaults, for records from before an option was added."""
+        """Returns the recorded form of a configuration with the defaults of all options.
+
+        Records from before an option was added are compared as if they had its default. The result
+        is {} for a data set without a preset if the presets of the paper have different classes.
+        """
         presets = [self.presets[data]] if data in self.presets else self.presets.values()
         # A data set without a preset gets defaults only if all presets have the same class, because
         # the class of its configuration is unknown otherwise.

@@ -175,7 +175,7 @@ def missing_data(paper: Paper, config: Config) -> str | None:
         with looking():
             paper.experiment(config)
         return None
-    # `Found` means that the files exist and that no part of them was read.
+    # `FilesFound` means that the files exist and that no part of them was read.
     except FilesFound:
         return None
     except (OSError, ValueError, ImportError) as error:

@@ -49,13 +49,19 @@ def measure(job: Job) -> None:
     for data, variant in itertools.product(job.data, job.table.variants):
         for record in job.store.all(data, variant)[: job.options.seeds]:
             count = min(record["test_n"], job.options.texts)
+            # A finished measurement is not repeated, because it runs the network many times for
+            # each text.
             if record.get("faithfulness", {}).get("texts") == count:
                 continue
             config = job.config(data, variant, record["seed"])
             workdir = job.options.runs / f"{data}-{variant}-seed{record['seed']}"
             say(f"{data}, {variant}, seed {record['seed']}: faithfulness")
+            # A finished run is restored from its work folder. Without the folder the network is
+            # trained again.
             run = run_of(job.paper, dataclasses.replace(config, workdir=str(workdir)))
             texts = texts_of(config.data, config.model.embedding_dim).splits["test"]
+            # The record has the test accuracy of the last parameters, and the measures must belong
+            # to the same network.
             params, _ = last(run.fit, workdir)
             measures = facts(run.task.model, params, texts, count)
             write_json(
@@ -102,10 +108,13 @@ def _measured_records(store: Store) -> dict[tuple[str, str], Records]:
         counts = {record["faithfulness"]["texts"] for record in records}
         if len(counts) > 1:
             raise ValueError(
-                f"records of {data}, {variant}: faithfulness is of {sorted(counts)} texts; they "
-                "are not averaged: measure them again with one --texts"
+                f"records of {data}, {variant}: faithfulness.texts are {sorted(counts)}; they are "
+                "not averaged: measure all of them again with the same --texts"
             )
         measured[data, variant] = records
+    # A data set without a measurement has no rows, because a table that lists all data sets would
+    # consist of empty rows. TREC is listed in any case, so that the table exists before the first
+    # run.
     some = {data for (data, _), records in measured.items() if records} | {"trec"}
     return {
         (data, variant): records for (data, variant), records in measured.items() if data in some
@@ -139,6 +148,8 @@ def body(store: Store) -> str:
                     mean_std([record["test"]["accuracy"] for record in records]),
                     mean_std([record["faithfulness"]["density"] for record in records]),
                 ]
+            # The mean over texts comes first, so that the deviation in the table is the deviation
+            # between seeds.
             means = (values(records, rationale, of).mean(axis=1) for of in MEASURES)
             rows.append([*line, *(mean_std(list(mean)) for mean in means)])
     headings = ["data", "system", "rationale", "accuracy", "density", *MEASURES.values()]
@@ -156,9 +167,13 @@ def paired_table(store: Store) -> str:
             continue
         for other, of in itertools.product([name for name in RATIONALES if name != OWN], MEASURES):
             gates, against = (values(records, name, of) for name in (OWN, other))
+            # The seeds are averaged first, because the bootstrap resamples texts, and the values of
+            # a text under several seeds are not independent.
             test = analysis.paired_bootstrap(gates.mean(axis=0), against.mean(axis=0))
             by_seed = (gates - against).mean(axis=1).tolist()
             lines.append(([*first, RATIONALES[other], MEASURES[of]], test, by_seed))
+            # A comparison with a single seed has no verdict, so it must not make the correction
+            # stricter for the remaining comparisons.
             tests += [test.p_value] if len(records) > 1 else []
     corrected = iter(analysis.holm(tests))
     rows = []

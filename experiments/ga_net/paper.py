@@ -127,6 +127,7 @@ class GANetOptions(TableOptions):
 
     def check(self) -> None:
         """Exits with status 2 if the options contradict each other."""
+        # The options are checked before any training, because a table may train for hours.
         cli.check_counts(self, "texts")
         roar.check(self)
 
@@ -191,6 +192,8 @@ def gap(mode: str) -> Callable[[Record], float | None]:
 
     def gap_of(record: Record) -> float | None:
         exact = record.get("exact")
+        # Differences are formed within a run, because the loss varies more between seeds than
+        # between kinds of gates.
         return None if exact is None else exact[mode]["loss"] - exact["exact"]["loss"]
 
     return gap_of
@@ -203,6 +206,7 @@ def mode(name: str) -> Column:
     """Returns a column with the mean accuracy and density of a kind of gates."""
 
     def text(row: TableRow) -> str:
+        # Collapsed runs would shift the mean, and other tables report their number.
         tested = [record["test"] for record in alive(row.records)]
         if not tested:
             return COLLAPSED if row.records else NOT_RUN
@@ -268,6 +272,7 @@ def paper_operations(heading: str, cell: Any) -> Column:
     """
 
     def text(row: TableRow) -> str:
+        # The paper reports operations only where it reports densities.
         if row.data not in reported.DENSITY:
             return "-"
         return cell(*(reported.FLOPS[system][row.data] for system in ("soft", "ganet")))
@@ -278,6 +283,7 @@ def paper_operations(heading: str, cell: Any) -> Column:
 def operations(record: Record) -> tuple[float, float]:
     """Returns attention operations over the test set: for all words, and for the open words."""
     model = record["config"]["model"]
+    # The attention reads both directions of the encoder, which are either joined or added.
     width = model["hidden"] * (2 if model["merge"] == "concat" else 1)
     return (
         analysis.attention_flops(record["test_tokens"], width),
@@ -299,6 +305,7 @@ def our_operations(heading: str, cell: Any, *, says_why: bool = False) -> Column
         records = alive(row.records)
         if not records:
             return (COLLAPSED if row.records else NOT_RUN) if says_why else "-"
+        # The operations of soft attention depend only on the texts and are the same for all seeds.
         full = operations(records[0])[0]
         mean = float(np.mean([operations(record)[1] for record in records]))
         return cell(full, mean, records[0])
@@ -475,6 +482,7 @@ def report(console: Console, records: Records, workdir: Path) -> None:
             f"{record['seconds']} s; results in {workdir}"
         )
         return
+    # Runs of a sweep share their seeds. A mean over different settings would have no meaning.
     if len({record["seed"] for record in records}) == len(records):
         accuracies = [record["test"]["accuracy"] for record in records]
         console.print(

@@ -102,6 +102,7 @@ class ReaderOptions(TableOptions):
 
     def changes(self, preset: GAReaderRunConfig) -> Changes:
         """Returns the changes that the options make to a preset."""
+        # A checkpoint at each evaluation lets an interrupted run continue from its last evaluation.
         every = self.eval_every
         changes = {
             "data.batch_size": self.batch_size,
@@ -111,6 +112,7 @@ class ReaderOptions(TableOptions):
             "train.optimizer.learning_rate": self.learning_rate,
             "train.eval_every": every,
             "train.checkpoint_every": every,
+            # The training loss is logged at least once between two evaluations.
             "train.log_every": None if every is None else min(preset.train.log_every, every),
         }
         return {name: value for name, value in changes.items() if value is not None}
@@ -158,12 +160,15 @@ def select_on_shares(job: Job, data: str) -> Iterator[Variant]:
     """Yields the readers of figure 2, each on all shares of the training questions."""
     for variant in select_readers(job, data):
         for share in reported.FRACTIONS:
+            # The share is part of the settings and of the name, because each share is a separate
+            # record.
             changes = {**variant.changes, "data.fraction": share / 100}
             yield Variant(figures.with_share(variant.name, share), variant.title, changes)
 
 
 def readers_to_draw(job: Job, data: str) -> tuple[str, ...]:
     """Returns the readers that figure 3 trains: none if a finished run can be drawn."""
+    # The heat maps need a single trained reader, so a finished run is drawn and not repeated.
     has_run = not job.options.rerun and figures.workdir_of(job, data) is not None
     return () if has_run else (base_of(data),)
 
@@ -189,6 +194,7 @@ def accuracies(
         return ["-" if number is None else f"{number:.1f}" for number in numbers]
 
     headings, elsewhere = ["model"], []
+    # Quoted rows come first, as in the paper, so that the page can be read next to it.
     rows = [[model, *format_accuracies(values), QUOTED] for model, values in other_papers.items()]
     for name in data:
         headings += [f"{reported.NAMES[name]}: validation", "test"]
@@ -235,6 +241,8 @@ def comparison_table(store: Store, table: Table, data: str) -> Table:
     records = {name: store.all(data, name) for name in names}
     pairs = {name: (records[base], records[name]) for name in names if name != base}
     if feature in names:
+        # The paper claims that the feature helps, so this test has the feature on the better side,
+        # in contrast to the rows.
         pairs["helps"] = records[feature], records[base]
     single = statistics.one_sided_texts(pairs)
 
@@ -291,6 +299,7 @@ def for_each_data_set(
 
     def sections(store: Store) -> Iterator[Table]:
         for name, label in reported.NAMES.items():
+            # Sections without a record of these readers would be empty tables.
             if name in (*table.data, *more_data) or any(store.all(name, reader) for reader in only):
                 title = table.title.format(data=label)
                 yield dataclasses.replace(make(store, table, name), title=title)

@@ -47,8 +47,8 @@ def one_sided(first: Records, second: Records) -> list[McNemar]:
     for seed in sorted(a.keys() & b.keys()):
         if a[seed]["test_n"] != b[seed]["test_n"]:
             raise ValueError(
-                f"records of {a[seed]['data']}, seed {seed}: their test sets differ in size; run "
-                "them again with --rerun"
+                f"records of {a[seed]['data']}, seed {seed}: test_n must be equal, got "
+                f"{a[seed]['test_n']} / {b[seed]['test_n']}; run them again with --rerun"
             )
         right, other = correctness([a[seed], b[seed]])
         tests.append(analysis.mcnemar(right, other, alternative="greater"))

@@ -62,6 +62,7 @@ FORMS = [
     )
     for form in (*LIGHT, *HEAVY)
     for rescale in (False, True)
+    # A sigmoid has no sum over features, so there is nothing to rescale.
     if not (rescale and form == "sigmoid")
 ]
 PLAIN = FORMS[0].name
@@ -87,11 +88,12 @@ class RAUOptions(TableOptions):
     def check(self) -> None:
         """Exits with status 2 if the table or figure does not have an option."""
         if self.hidden is not None and self.learning_rate is not None:
-            fail("--hidden and --learning-rate make rows of their own each: give one of them")
+            fail("--hidden or --learning-rate must be left out, got both: give one of the two")
         if self.what in ("learning_rates", "figure7", "variants", "matched"):
+            # The table compares accuracies, and language models have perplexities.
             for name in self.data:
                 if name in LANGUAGE:
-                    fail(f"{self.what} is for classifiers, not for --data {name}")
+                    fail(f"--data must be classifiers for {self.what}, got {name!r}")
 
 
 def requested_cells(job: Job, data: str) -> Iterable[Variant | str]:
@@ -113,6 +115,7 @@ def at_rates(job: Job, data: str) -> list[Variant]:
 def forms(job: Job, data: str) -> Iterable[Variant]:
     """Returns the forms of the attention that --forms names."""
     for form in HEAVY:
+        # The remark is the same for all data sets and is printed for the first only.
         if form not in job.options.forms and data == job.data[0]:
             say(f"{form}: left out, it is heavy on memory; --forms {form} runs it")
     return [variant for form in job.options.forms for variant in FORMS if variant.title == form]
@@ -121,6 +124,8 @@ def forms(job: Job, data: str) -> Iterable[Variant]:
 def matched_cells(job: Job, data: str) -> Iterable[Variant | str]:
     """Yields the cells that --cells names, with as many parameters as the GRU."""
     for cell in job.options.cells:
+        # A RAU has more weight matrices than a GRU of the same width, so equal widths would favour
+        # it.
         width = matched_width(data, cell)
         yield cell if cell == "gru" else at(cell, "matched", "model.hidden", width)
 
@@ -129,6 +134,7 @@ def result(heading: str, part: str) -> Column:
     """Returns a column with accuracy or perplexity of "validation", "test" or "test_last"."""
 
     def text(row: TableRow) -> str:
+        # A column may mix data sets, so the metric depends on the row.
         name, digits = ("perplexity", 2) if row.data in LANGUAGE else ("accuracy", 4)
         if part == "test_last":
             return c.at_last_step(row.records, name, digits, times=1)
@@ -218,6 +224,8 @@ TABLE2 = Table(
 def changed_setting(name: str) -> str:
     """Returns the setting that the name of a record names, or "" for a preset's settings."""
     for mark, setting in (("_hidden", "width"), ("_lr", "learning rate")):
+        # Records have no entry for their place in a table. Their name shows which setting differs
+        # from the preset.
         if mark in name:
             return f"{setting} {name.partition(mark)[2]}"
     return ""
@@ -235,6 +243,7 @@ def other_settings(store: Store) -> list[tuple[str, str]]:
         for variant in store.variants(name)
         if changed_setting(variant)
     ]
+    # The table always has a row, so that the page names the command before its first run.
     return [row for row in names if row not in in_paper] or [("mnist", "rau_hidden28")]
 
 

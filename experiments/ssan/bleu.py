@@ -52,8 +52,7 @@ def paired_bootstrap(
 
     Returns:
       The difference, first minus second, with its 95 % interval and the two-sided p-value: the
-      share
-      of resampled differences that are as far from the observed difference as it is from 0.
+      share of resampled differences that are as far from the observed difference as it is from 0.
     """
     ours, theirs = np.asarray(first, np.int64), np.asarray(second, np.int64)
     if ours.shape != theirs.shape or ours.ndim != 2 or not len(ours):

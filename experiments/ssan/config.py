@@ -245,7 +245,7 @@ class TranslationConfig(RunConfig):
         num_kept = self.train.keep_checkpoints
         if self.search.average > num_kept:
             raise ValueError(
-                f"search.average must be at most train.keep_checkpoints {num_kept}, got "
+                f"search.average must be at most train.keep_checkpoints={num_kept}, got "
                 f"{self.search.average}"
             )
 

@@ -224,7 +224,8 @@ class SSANOptions(TableOptions):
         """
         if "bshift_local" in self.data:
             cli.fail(
-                "--data bshift_local is for single runs; table2 trains these networks on bshift"
+                "--data must be a data set of the tables, got 'bshift_local', which is for single "
+                "runs: table2 trains these networks on bshift"
             )
         if unknown := sorted(set(self.layers) - set(reported.LAYERS)):
             cli.fail(f"--layers must be among {reported.LAYERS}, got {unknown}")
@@ -248,6 +249,7 @@ STEPS = columns.parameters("steps", "steps")
 def last_loss(row: TableRow) -> str:
     """Returns the mean of the last finite training losses of all runs, collapsed runs included."""
     curves = [record.get("train_curve", ()) for record in row.records]
+    # A loss that was not finite is stored as null, since JSON has no NaN.
     finite = [[loss for _, loss, *_ in curve if loss is not None] for curve in curves]
     losses = [curve[-1] for curve in finite if curve]
     return mean_std(losses, 3) if losses else NOT_RUN
@@ -294,6 +296,7 @@ def verdicts(store: Store, rows: Sequence[TableRow], pair: Pair = pair_with_san)
             for row in data_rows
             if (names := pair(name, row.variant)) is not None
         ]
+        # The classifier of neighbours is a command of its own, which may not have been run.
         if (path := analyses.file_of(store, "neighbours", name)).exists():
             reached = 100 * read_json(path, "test")["test"]
             lines.append(
@@ -301,6 +304,7 @@ def verdicts(store: Store, rows: Sequence[TableRow], pair: Pair = pair_with_san)
                 f"{reached:.2f} % of the test sentences (`tables neighbours`)."
             )
         records = [record for row in data_rows for record in row.records]
+        # Runs of several networks usually share a remark, which is printed once.
         notes = {note for record in records if (note := substitute_of(record))}
         lines += [f"- {label}: substitute: {note}." for note in sorted(notes)]
         yield "\n".join(lines)
@@ -312,6 +316,7 @@ def show(job: Job) -> None:
     assert isinstance(table, Table)
     say(table.text(job.paper, job.store))
     if table.body is None:
+        # A data set without rows would otherwise vanish without a word after hours of training.
         data_with_rows = {data for data, _ in table.grid(job.paper, job.store)}
         for name in job.data:
             if name not in data_with_rows:

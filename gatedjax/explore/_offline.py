@@ -143,7 +143,10 @@ def _shares(values: np.ndarray) -> str:
 
 
 def _page(data: Json) -> bytes:
-    """Returns an HTML page in UTF-8 with the script of the explorer and the given data."""
+    """Returns an HTML page in UTF-8 with the script of the explorer and its data.
+
+    `data` is a dict for JSON: the texts with the results of all patterns of their gates.
+    """
     script, style = (page_file(name).decode() for name in ("explorer.js", "explorer.css"))
     # "<" is escaped, because "</script>" in a text would end the element.
     content = to_json(data, separators=(",", ":")).replace("<", "\\u003c")

@@ -334,5 +334,8 @@ def _batches(
 
 
 def _shape(batch: Tree) -> tuple[int, ...]:
-    """Returns the shape (S, B, T) of the gates of a batch [B, T] for all S thresholds."""
+    """Returns the shape (S, B, T) of the gates of a batch under all S thresholds.
+
+    The batch has "tokens" [B, T].
+    """
     return (len(SHARES) + len(ROUND) + 1, *batch["tokens"].shape)

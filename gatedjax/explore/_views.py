@@ -179,6 +179,8 @@ def grid(
       left out; "pairs", a list of numbers per row; and "selected", a list of bools per row, or
       None.
     """
+    # The number of cells grows with the square of the words, and a browser becomes slow with too
+    # many.
     high, wide = min(len(rows), PAIRED), min(len(columns), PAIRED)
     cut = values[:high, :wide].round(4)
     return {
@@ -235,6 +237,7 @@ class PairView(View):
         super().__init__()
         self._model, self.network, self.max_len = model, model.entry.about, model.max_len
         self.classes = [str(label) for label in model.classes]
+        # The parameters are moved once, because each call would otherwise copy them to the device.
         self._params = jax.device_put(model.params)
         self._reading = functools.lru_cache(_KEPT)(self._run_texts)
 
@@ -322,6 +325,8 @@ class PairView(View):
         `closed` returns True when the explorer has been closed; no further program is then
         compiled.
         """
+        # Short texts come first when a user begins to type, and their programs are quick to
+        # compile.
         for edge in COARSE[:2]:
             if not closed():
                 self._reading((("a",) * edge, ("a",)))

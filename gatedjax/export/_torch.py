@@ -66,6 +66,7 @@ def lstm_from_torch(
     """
 
     def convert(block: Block) -> LSTMWeights:
+        # PyTorch has two biases because cuDNN has. Only their sum has an effect in an LSTM.
         bias = block.input_bias + block.recurrent_bias
         return LSTMWeights(*map(jnp.asarray, (block.input.T, block.recurrent.T, bias)))
 
@@ -118,6 +119,8 @@ def recurrent_params(
     """
     params: dict[str, Tree] = {}
     for number, layer in enumerate(layers):
+        # Weights are named tuples and a pair of directions is a plain tuple, so that
+        # `isinstance(layer, tuple)` would not distinguish them.
         both = not hasattr(layer, "_asdict")
         names = ("_forward", "_backward") if both else ("",)
         for name, weights in zip(names, layer if both else (layer,), strict=True):
@@ -154,6 +157,8 @@ def replace_params(
         modules = sorted({name.rpartition(".")[0] for name in flat} - {""})
         raise ValueError(f"path must name a module with parameters ({modules}), got {path!r}")
     new_params = {start + name: value for name, value in flatten(new, "new").items()}
+    # Arrays of another shape or dtype would fail far away from here, in the first call of the
+    # model.
     check_same(
         leaves(unflatten(new_params), "new"), leaves(unflatten(module_params), "params"), "new"
     )

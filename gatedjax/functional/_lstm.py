@@ -111,7 +111,7 @@ def lstm_step(
 
 def _check_carry(name: str, carry: Carry, shape: tuple[int, int]) -> None:
     if not isinstance(carry, LSTMState):
-        raise TypeError(f"{name} must be a LSTMState, got {type(carry).__name__}")
+        raise TypeError(f"{name} must be an LSTMState, got {type(carry).__name__}")
     check_state(f"{name}.hidden", carry.hidden, shape)
     check_state(f"{name}.cell", carry.cell, shape)
 

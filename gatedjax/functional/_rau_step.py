@@ -300,6 +300,8 @@ class _Inputs(NamedTuple):
         """
         columns = slice(index * self.size, (index + 1) * self.size)
         kernels = promote(weights.input, weights.recurrent)
+        # Only the columns of the block are joined, because a product with all blocks would be
+        # repeated for each block.
         parts = [kernel[:, columns] for kernel in kernels]
         return self.affine(self.u, jnp.concatenate(parts), weights.bias[columns])
 
@@ -331,6 +333,8 @@ def _feature_proj(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Arr
 
 def _sigmoid(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
     logits, value = inputs.logits_and_value(weights)
+    # `rescale` has no effect, because a sigmoid has no sum over the features. `check_options`
+    # refuses it.
     p = jax.nn.sigmoid(logits)
     return p, jnp.tanh(p * value)
 
@@ -348,6 +352,7 @@ def _concat(weights: RAUConcatWeights, inputs: _Inputs, rescale: bool) -> tuple[
 
 def _matrix(weights: RAUMatrixWeights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
     logits = inputs.affine(inputs.u, weights.score, weights.score_bias)[:, None, :]
+    # The affinity [H, D + H] is the same for all examples, and only the logits depend on the input.
     p = _softmax(logits + jnp.asarray(weights.affinity, logits.dtype)[None], rescale)
     return p, jnp.tanh(jnp.sum(p * inputs.u[:, None, :], axis=-1))
 
@@ -380,16 +385,18 @@ def check_options(attention: Any, rescale: Any, reset_after: Any) -> RAUOptions:
     """
     if attention == "time":
         raise ValueError(
-            "attention='time', the softmax over all T steps as printed, is not causal and cannot "
-            "be computed: a_t needs the state before it, which needs the attention weights before "
-            "it, whose denominators need a_t. Use 'time_causal' (a softmax over the steps so far)"
+            "attention must be causal, got 'time', the softmax over all T steps as printed: a_t "
+            "needs the state before it, which needs earlier attention weights, and their "
+            "denominators need a_t; use 'time_causal', a softmax over the steps so far"
         )
     check_choice(RAUAttention, attention=attention)
     for name, value in {"rescale": rescale, "reset_after": reset_after}.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False, got {value!r}")
     if rescale and attention == "sigmoid":
-        raise ValueError("rescale must be False for attention='sigmoid': there is no softmax axis")
+        raise ValueError(
+            "rescale must be False for attention='sigmoid', got True: there is no softmax axis"
+        )
     return RAUOptions(attention, rescale, reset_after)
 
 

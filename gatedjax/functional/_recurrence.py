@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax.functional._checks import (
     check_floating,
     check_integers,
+    check_not_both,
     check_shape,
     check_that,
     dtype_of,
@@ -262,8 +263,7 @@ def step_mask(shape: tuple[int, ...], mask: ArrayLike, lengths: ArrayLike) -> Ar
     are real, and the result is None. All recurrences use this function.
     """
     if lengths is not None:
-        if mask is not None:
-            raise ValueError("mask and lengths say the same: give one of them and leave the other")
+        check_not_both(mask=mask, lengths=lengths)
         check_integers(lengths=lengths)
         check_shape(shape[:1], lengths=lengths)
         return length_mask(lengths, shape[-1])

@@ -126,6 +126,8 @@ class ClassifierTask:
         Returns:
           The parameters.
         """
+        # A network that is initialised in training mode creates all parameters, and needs a key for
+        # dropout.
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 

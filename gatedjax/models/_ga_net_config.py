@@ -43,7 +43,8 @@ def unread_error(option: str) -> ValueError:
     derivative of the loss at closed gates, and a word that is not read has no derivative.
     """
     return ValueError(
-        f"gates_on must be 'attention' for {option}: a word that is not read has no gradient"
+        f"gates_on must be 'attention' for {option}, got 'input': a word that is not read has no "
+        "gradient"
     )
 
 
@@ -104,7 +105,10 @@ class GateConfig:
         if self.density is not None and not 0 < self.density < 1:
             raise ValueError(f"density must be in (0, 1) or None, got {self.density}")
         if self.estimator is not None and self.relax != "soft":
-            raise ValueError(f"relax must be 'soft' where estimator={self.estimator!r} says it")
+            raise ValueError(
+                f"relax must be 'soft' for estimator={self.estimator!r}, got {self.relax!r}: the "
+                "estimator replaces it"
+            )
         # A closed word is removed from the input, so the loss has no derivative at its gate.
         if self.gates_on == "input" and needs_closed_words(KINDS[self.estimation]):
             option = "relax" if self.estimator is None else "estimator"
@@ -200,8 +204,14 @@ class GANetConfig:
 
     def _check_without_gates(self) -> None:
         if self.gates.density is not None:
-            raise ValueError(f"density must be None for system={self.system!r}: it has no gates")
+            raise ValueError(
+                f"density must be None for system={self.system!r}, got {self.gates.density}: it "
+                "has no gates"
+            )
         if self.gates.estimator is not None:
             raise gateless_error(self.system)
         if self.gates.gates_on == "input":
-            raise ValueError(f"gates_on must be 'attention' for system={self.system!r}")
+            raise ValueError(
+                f"gates_on must be 'attention' for system={self.system!r}, got 'input': it has no "
+                "gates"
+            )

@@ -146,10 +146,11 @@ def read_into_slots(
 def _select_words(
     net: Any, encoded: Encoded, gates: Gates
 ) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B T"], Bool[Array, "*S B"] | None]:
-    """Returns the gates after the `empty` rule, True for the open words, and the texts without any.
+    """Returns (values, is_open, closed) for the gates of a batch of texts.
 
-    The third array is True for texts with all gates closed before the rule, or None for soft gates.
-    net is a bound `GANet`; the axis S, if there is one, is that of the draws.
+    values are the gates after the rule `empty` of the configuration. is_open is True for the words
+    that the network reads. closed is True for texts with all gates closed before the rule; it is
+    None for soft gates. net is a bound `GANet`; the axis S, if there is one, is that of the draws.
     """
     values, closed = open_one(net.config, encoded, gates)
     mask = like(encoded.mask, values)
@@ -191,7 +192,10 @@ def _run_backbone(
 
 
 def _repeat_words(encoded: Encoded, gates: Float[Array, "*S B T"]) -> Float[Array, "*S B T E"]:
-    """Repeats the word vectors of `encoded` for each of S draws of the gates."""
+    """Returns the word vectors of `encoded`, [B, T, E], repeated for each draw of the gates.
+
+    Of the gates only the shape is used; without an axis S of draws the vectors are unchanged.
+    """
     return jnp.broadcast_to(encoded.words, (*gates.shape, encoded.words.shape[-1]))
 
 

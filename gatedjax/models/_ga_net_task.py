@@ -82,8 +82,8 @@ class GANetTask:
         if config.gates.estimator is not None or config.gates.relax != "soft":
             option = "estimator" if config.gates.estimator else "relax"
             raise ValueError(
-                f"estimator must be None, or the configuration's {option} not set: got {name} and "
-                f"{option}={getattr(config, option)!r}"
+                f"estimator must be None for a configuration with {option}="
+                f"{getattr(config, option)!r}, got {name}: give the estimator in one of the two"
             )
         if config.gates.gates_on == "input" and needs_closed_words(self.estimator):
             raise unread_error(f"estimator={name}")

@@ -382,9 +382,13 @@ class GANet(nn.Module):
         """
         self.check_gated()
         if self.config.gates.gates_on != "input":
-            raise ValueError("compact needs gates_on='input': with 'attention' every word is read")
+            raise ValueError(
+                "gates_on must be 'input' for compact, got 'attention': it reads all words"
+            )
         if self.config.gates.test_gate == "multi_sample":
-            raise ValueError("compact needs one draw, test_gate must not be 'multi_sample'")
+            raise ValueError(
+                "test_gate must have a single draw for compact, got 'multi_sample': use 'sample'"
+            )
         encoded = self.encode(batch)
         gates = self.test_gates(encoded, batch)
         return on_input.read_into_slots(self, encoded, gates, capacity, batch)
@@ -392,7 +396,7 @@ class GANet(nn.Module):
     def check_gated(self) -> None:
         """Raises ValueError for a baseline, which has no gates."""
         if self.config.system != "ganet":
-            raise ValueError(f"system {self.config.system!r} has no gates")
+            raise ValueError(f"system must be 'ganet' for gates, got {self.config.system!r}")
 
 
 if not TYPE_CHECKING:

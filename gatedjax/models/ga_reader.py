@@ -115,7 +115,10 @@ class GAReaderConfig:
         check_at_least(self, 1, "hops", "hidden", "embedding_dim")
         check_rates(self, "dropout", "embed_dropout")
         if self.gating == "none" and not self.token_attention:
-            raise ValueError("token_attention must be True for gating='none': nothing attends")
+            raise ValueError(
+                "token_attention must be True for gating='none', got False: the document would "
+                "not depend on the query"
+            )
         if self.step_clip is not None:
             check_positive(step_clip=self.step_clip)
 
@@ -207,9 +210,10 @@ class GAReader(nn.Module):
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         gru = c.gru_options()
         if bool(c.characters.char_dim) != bool(self.num_characters):
+            wanted = "at least 2" if c.characters.char_dim else "0"
             raise ValueError(
-                "num_characters must be 0 without characters and at least 2 with them, got "
-                f"{self.num_characters} for char_dim {c.characters.char_dim}"
+                f"num_characters must be {wanted} for char_dim={c.characters.char_dim}, got "
+                f"{self.num_characters}"
             )
         self.embed = word_vectors(self)
         if c.characters.char_dim:

@@ -134,7 +134,7 @@ class RAULanguageModel(nn.Module):
         check_batch(batch, tokens="B T", lengths="B")
         tokens, lengths = batch["tokens"], batch["lengths"]
         if not jnp.issubdtype(tokens.dtype, jnp.integer):
-            raise ValueError(f"tokens must be an integer array, got dtype {tokens.dtype}")
+            raise ValueError(f"tokens must be integers, got dtype {tokens.dtype}")
         # Rows with a reset, and all rows of the first window, start with this state.
         begin = self.recurrent.initial_carry(tokens.shape[0])
         if carry is None:

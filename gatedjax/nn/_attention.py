@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax._utils.types import Keywords
-from gatedjax.functional._checks import check_mask, wide_dtype
+from gatedjax.functional._checks import check_choice, check_mask, check_not_both, wide_dtype
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._recurrent import LSTM
 from gatedjax.nn._types import Initializer
@@ -51,8 +51,7 @@ class TokenScore(nn.Module):
         Raises:
           ValueError: for an unknown `kind`.
         """
-        if self.kind not in ("zhou", "mlp1"):
-            raise ValueError(f"kind must be 'zhou' or 'mlp1', got {self.kind!r}")
+        check_choice(("zhou", "mlp1"), kind=self.kind)
         if self.kind == "mlp1":
             width = self.features or states.shape[-1]
             states = nn.Dense(width, dtype=self.dtype, param_dtype=self.param_dtype)(states)
@@ -113,8 +112,7 @@ class AttentionPool(nn.Module):
         Raises:
           ValueError: if both `gates` and `log_gates` are given.
         """
-        if gates is not None and log_gates is not None:
-            raise ValueError("give gates or log_gates, not both")
+        check_not_both(gates=gates, log_gates=log_gates)
         check_mask(mask, states.shape[:-1])
         # Padding must be finite, because the derivatives of the scores multiply it with 0.
         if mask is not None:

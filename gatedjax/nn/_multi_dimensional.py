@@ -44,7 +44,10 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     def _check(self, *arguments: Any) -> int:
         features = super()._check(*arguments)
         if self.relative != "none":
-            raise ValueError(f"relative must be 'none', a bias is of a head, got {self.relative!r}")
+            raise ValueError(
+                f"relative must be 'none', got {self.relative!r}: a bias belongs to a head, and "
+                "attention per feature has no heads"
+            )
         return features
 
     def _scores(

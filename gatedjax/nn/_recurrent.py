@@ -142,13 +142,16 @@ class _Recurrent(nn.Module):
         """
         distributions: Keywords = {"uniform": _uniform, "normal": _normal}
         if self.init_distribution not in distributions:
-            names = tuple(distributions)
+            names = ", ".join(map(repr, distributions))
             raise ValueError(
                 f"init_distribution must be one of {names}, got {self.init_distribution!r}"
             )
         if self.init_scale is None:
             if self.init_distribution != "uniform":
-                raise ValueError(f"init_distribution {self.init_distribution!r} needs init_scale")
+                raise ValueError(
+                    "init_scale must be a positive number for init_distribution="
+                    f"{self.init_distribution!r}, got None"
+                )
             return _glorot, _orthogonal
         check_positive(init_scale=self.init_scale)
         draw = distributions[self.init_distribution](self.init_scale)
@@ -238,7 +241,7 @@ class _Recurrent(nn.Module):
         for argument, its in {"initial": initial, "reset_to": reset_to}.items():
             if its is not None and len(its) != self.num_layers:
                 raise ValueError(
-                    f"{argument} must hold one carry per layer ({self.num_layers}), got {len(its)}"
+                    f"{argument} must have a carry per layer ({self.num_layers}), got {len(its)}"
                 )
         mask = step_mask(xs.shape[:2], mask, lengths)
         xs = xs.astype(self.dtype or xs.dtype)
@@ -484,7 +487,10 @@ class RAU(_Recurrent):
         # The inputs of a second layer are the outputs of the first, which this method does not
         # compute.
         if self.num_layers != 1 or self.bidirectional:
-            raise ValueError("attention_weights needs one layer and one direction")
+            raise ValueError(
+                "attention_weights must be called with num_layers=1 and bidirectional=False, got "
+                f"num_layers={self.num_layers} and bidirectional={self.bidirectional}"
+            )
         xs = xs.astype(self.dtype or xs.dtype)
         kind = self._kind()
         fields: dict[str, Tree] = {

@@ -210,12 +210,17 @@ class SelectiveSelfAttention(nn.Module):
             `jit`, where the position of the cache is traced, outputs beyond its room are NaN.
         """
         if not self.causal:
-            raise ValueError("decode needs causal=True")
+            raise ValueError("causal must be True for decode, got False")
         features = self._check(inputs, mask)
         message = "cache must have as many rows as inputs"
         check_that(cache.mask.shape[0] == inputs.shape[0], message, cache.mask, inputs)
         if (cache.selector_key is None) != (self.selector == "none"):
-            raise ValueError("cache must be of this module, with keys of a selector if it has one")
+            wanted = "None" if self.selector == "none" else "an array"
+            got = "None" if cache.selector_key is None else "an array"
+            raise ValueError(
+                f"cache.selector_key must be {wanted} for selector={self.selector!r}, got {got}: "
+                "create the cache by initial_cache of this module"
+            )
         clean = zero_padding(self.dtype, inputs, mask)
         heads = self._heads(clean, features, "query")
         new = self._heads(clean, features, "key")
@@ -249,7 +254,7 @@ class SelectiveSelfAttention(nn.Module):
           ValueError: also if `features` is None, because the width of the inputs is unknown here.
         """
         if self.features is None:
-            raise ValueError("source_cache needs features, got None")
+            raise ValueError("features must be an integer for source_cache, got None")
         check_that(source.ndim == 3, "source must be [B, N, D]", source)
         check_key_mask(source_mask, source.shape[:2], "source_mask")
         heads = self._heads(zero_padding(self.dtype, source, source_mask), self.features, "key")
@@ -278,8 +283,10 @@ class SelectiveSelfAttention(nn.Module):
           ValueError: if the width is unknown, or size is below 1.
         """
         width = self.features or features
-        if width is None or size < 1:
-            raise ValueError(f"features and a size of at least 1 are needed, got {width}, {size}")
+        if width is None:
+            raise ValueError("features must be an integer for initial_cache, got None")
+        if size < 1:
+            raise ValueError(f"size must be at least 1, got {size}")
 
         def room(heads: int) -> Array:
             shape = (rows, heads, size, width // heads)
@@ -465,7 +472,11 @@ class SelectiveSelfAttention(nn.Module):
         return weighted_values(weights, value)
 
     def _recorded_weights(self, weights: Array) -> Array:
-        """Returns the weights as [B, M, Q, N], the form of `Selection.weights`."""
+        """Returns attention weights in the form of `Selection.weights`, [B, M, Q, N].
+
+        The weights of this module, [B, M, Q, N], are returned unchanged. A subclass with weights in
+        another form, such as an axis of features, overrides the method.
+        """
         return weights
 
     def _weights(

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
-from gatedjax.functional._checks import wide_dtype
+from gatedjax.functional._checks import check_choice, wide_dtype
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._types import Initializer
 
@@ -82,10 +82,7 @@ class AttentionGatedTransform(nn.Module):
             raise ValueError(f"num_layers must be at least 1, got {self.num_layers}")
         if not 0 <= last <= top:
             raise ValueError(f"ablate_above must be in [0, {top}], got {last}")
-        if self.ablate_mode not in ("highway", "reuse_last_s", "zero"):
-            raise ValueError(
-                f"ablate_mode must be 'highway', 'reuse_last_s' or 'zero', got {self.ablate_mode!r}"
-            )
+        check_choice(("highway", "reuse_last_s", "zero"), ablate_mode=self.ablate_mode)
         words, keys = nn.dtypes.promote_dtype(words, keys, dtype=self.dtype)
         kernels, vectors = self._attentions(last + 1, (words if keys is None else keys).shape[-1])
         selected, attention = F.selection_vectors(
@@ -149,10 +146,14 @@ class AttentionGatedTransform(nn.Module):
 
 
 def _glorot_blocks(*inputs: int) -> Initializer:
-    """Returns a Glorot-uniform initialiser of blocks [L, D, H], stacked along the last axis.
+    """Returns a Glorot-uniform initialiser of kernels [L, D, n H] for L layers.
+
+    A kernel consists of n blocks [D, H] side by side. A block may be a part of a larger matrix, of
+    which other rows are in another kernel, and its limit is that of the whole matrix.
 
     Args:
-      inputs: for each block, the rows of the whole matrix of which it is a part, as multiples of D.
+      *inputs: for each of the n blocks the fan in of its whole matrix divided by D, such as 2 for
+        the kernel of an input that is concatenated with another input of width D.
     """
 
     def blocks(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:

@@ -211,6 +211,8 @@ def _article(e: Explanation, number: int) -> str:
     # The language of the text is unknown, and its letters decide the direction of writing.
     parts.append(f'<p class="text" lang="" dir="auto">{" ".join(_words(e))}</p>')
     parts.append(f"<p>{' '.join(_escape(s) for s in (_reading(e), *_deciding(e)))}</p>")
+    # The table of a long text is closed at first, so that the next text can be reached by
+    # scrolling.
     is_open = " open" if len(e.tokens) <= _MOST_WORDS else ""
     parts += [
         f"<details{is_open}>",
@@ -228,7 +230,10 @@ def _article(e: Explanation, number: int) -> str:
 def _words(e: Explanation) -> Iterator[str]:
     top = max(e.attention or (0.0,))
     for i, token in enumerate(e.tokens):
+        # A word of a language written from right to left must not turn the order of its neighbours.
         word = f"<bdi>{_escape(_word(token))}</bdi>"
+        # Open and closed words differ in the tag and not only in the colour, for screen readers and
+        # for readers who see no colours.
         if not e.kept[i]:
             yield f'<del class="closed">{word}</del>'
             continue
@@ -310,6 +315,7 @@ def _deciding(e: Explanation) -> Iterator[str]:
     The first is about flipped gates, if there are any, and the last about removed words.
     """
     for entries, deed in ((e.flips or (), "Flipping the gate of"), (e.removed, "Removing")):
+        # A missing change belongs to a gate that the network does not let close.
         changes = {i: change for i, change in enumerate(entries) if change is not None}
         if len(changes) < len(entries):
             yield "The last open gate cannot be closed: the network opens the likeliest again."

@@ -92,6 +92,8 @@ class Tags:
                 continue  # "3-4" is a token of two words, "3.1" a word that is not in the text.
             if not first:
                 first, width = number, len(fields)
+            # A sentence with a fault is still read to its end, because only the empty line shows
+            # where the next sentence begins.
             problem = self.file.fault(line) or self._fault(fields, width)
             if is_comment is None and problem is None:
                 problem = (
@@ -230,6 +232,8 @@ class TagRows:
 
     def __iter__(self) -> Iterator[TaggedRecord | Aside]:
         for number, row in enumerate(self.rows, start=1):
+            # A string is a sequence, too. Without this test the letters of a word would become
+            # words.
             pair = [tuple(part) for part in row if not isinstance(part, str)]
             if len(pair) != 2 or not all(isinstance(w, str) and w for part in pair for w in part):
                 raise TypeError(f"sentence {number} must be a list of words and a list of tags")

@@ -200,7 +200,7 @@ def test_selected_words_are_compared_as_bags(tmp_path):
 
 
 def test_words_of_a_layer_that_is_not_there_are_refused():
-    with pytest.raises(ValueError, match="layer must be one of 9, got 10"):
+    with pytest.raises(ValueError, match=r"layer must be in \[1, 9\], got 10"):
         layer_tables.words_of(example(1), 10, 0.5)
 
 
@@ -220,10 +220,10 @@ def test_a_figure_is_drawn_from_records_alone(tmp_path, what):
 
 def test_a_figure_of_what_no_record_has_is_refused(tmp_path):
     job = job_of(tmp_path, "figure2")
-    with pytest.raises(ValueError, match="no record of AGT on sst1"):
+    with pytest.raises(ValueError, match=r"record of AGT on sst1 .*, got none"):
         figures.draw(job)
     save(job.store, "trec", "agt", [make_record(config_of("trec", 0), "1", examples=[])])
-    with pytest.raises(ValueError, match="none of the paper's three sentences"):
+    with pytest.raises(ValueError, match=r"test set of .* paper's figures, got none"):
         figures.draw(job_of(tmp_path, "figure4", data=("trec",)))
 
 

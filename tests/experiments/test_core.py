@@ -216,7 +216,7 @@ def test_rerun_leaves_what_no_run_wrote(tmp_path, runs):
     workdir.mkdir(parents=True)
     mark_run(workdir)
     (workdir / "thesis.txt").write_text("mine")
-    with pytest.raises(FileExistsError, match=r"holds thesis\.txt, which no run wrote: move it"):
+    with pytest.raises(FileExistsError, match=r"got thesis\.txt, which no run wrote: move it"):
         run_cell(job_of(tmp_path, rerun=True, seeds=1))
     assert (workdir / "thesis.txt").read_text() == "mine"
     assert not runs

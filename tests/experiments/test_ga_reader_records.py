@@ -169,7 +169,7 @@ def test_curves_are_means_over_the_seeds_that_learned(store, capsys, monkeypatch
     order = ["curves", "--results", str(store.folder)]
     with pytest.raises(SystemExit):
         tables.main(order)
-    assert "cbt_ne: no run that learned has a record in" in capsys.readouterr().err
+    assert "must have a record of a run on cbt_ne that learned" in capsys.readouterr().err
     for variant, seed, reached in (("fix", 0, 0.5), ("fix", 1, 0.75), ("hops_1", 0, 0.625)):
         curves = {"curve": [[5, 1.5, 0.25], [10, 1.0, reached]]}
         curves["train_curve"] = [[10, 0.75, reached + 0.125]]

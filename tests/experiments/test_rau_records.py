@@ -183,7 +183,7 @@ def test_only_seeds_that_both_have_are_paired_and_other_settings_are_named():
 def test_records_of_other_test_sets_are_not_paired():
     rau = [make_record(config_of("mnist", "rau", 0), "1111")]
     gru = [make_record(config_of("mnist", "gru", 0), "111")]
-    with pytest.raises(ValueError, match="differ in size"):
+    with pytest.raises(ValueError, match=r"test_n must be equal, got \d+ / \d+"):
         compare(rau, gru)
 
 

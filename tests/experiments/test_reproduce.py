@@ -228,7 +228,7 @@ def toy(monkeypatch, tmp_path):
 
 
 BAD = {
-    "--papers tay": "--papers: no paper 'tay'. Did you mean 'toy'? Papers: toy.",
+    "--papers tay": "--papers: unknown paper 'tay'. Did you mean 'toy'? Papers: toy.",
     "--hours 0": "--hours must be above 0, got 0",
     "--hours nan": "--hours must be above 0, got nan",
     "--workers 0": "--workers must be at least 1, got 0",
@@ -236,8 +236,8 @@ BAD = {
     "--measure 20": "--measure is no longer an option, because no cost is estimated: leave it out",
     "--measure=0": "--measure is no longer an option",
     "--manual-dir none-such": "--manual-dir none-such: there is no such folder",
-    "--verify toy/plain/0": "wants PAPER/DATA/VARIANT/SEED, as ga_net/trec/soft/0, got 'toy/pl",
-    "--verify tay/toy/plain/0": "no paper 'tay'. Papers: toy.",
+    "--verify toy/plain/0": "PAPER/DATA/VARIANT/SEED, such as ga_net/trec/soft/0, got 'toy/pl",
+    "--verify tay/toy/plain/0": "unknown paper 'tay'. Papers: toy.",
     "--verify toy/toy/plain/7": "there is no record",
 }
 
@@ -499,7 +499,7 @@ def test_an_older_record_is_compared_by_its_curve(toy, tmp_path, lines, capsys):
     del record["train_curve"]
     path.write_text(json.dumps(record))
     text = refused(reproduce.main, [*toy, "--verify", "toy/toy/noisy/0"], capsys)
-    assert "older than curves of the training loss" in text
+    assert "must have the training loss of the first steps" in text
 
 
 def test_a_record_with_an_option_that_is_gone_cannot_be_repeated(toy, tmp_path, lines, capsys):
@@ -508,7 +508,7 @@ def test_a_record_with_an_option_that_is_gone_cannot_be_repeated(toy, tmp_path, 
     record["config"]["model"]["gone"] = 3
     path.write_text(json.dumps(record))
     text = refused(reproduce.main, [*toy, "--verify", "toy/toy/noisy/0"], capsys)
-    assert "the record has model.gone 3, not no such option" in text
+    assert "the record has model.gone 3, wanted no such option" in text
 
 
 def test_a_configuration_is_read_back_from_its_record(lines):
@@ -536,5 +536,5 @@ def test_word_vectors_may_lie_elsewhere_but_are_those_of_the_record(tmp_path, ca
     assert reproduce.main([*asked, "elsewhere/vectors.txt"]) == 0
     assert "verdict: equal" in plain(capsys.readouterr().out)
     text = refused(reproduce.main, [*asked, "other.txt"], capsys)
-    assert "the record has data.embeddings vectors.txt, not other.txt" in text
+    assert "the record has data.embeddings vectors.txt, wanted other.txt" in text
     assert trained == ["elsewhere/vectors.txt"]

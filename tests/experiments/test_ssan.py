@@ -50,13 +50,13 @@ def test_unknown_names_are_refused(capsys):
         tables.main, ["table2", "--no-local"], capsys
     )
     single = refused(tables.main, ["table2", "--data", "bshift_local"], capsys)
-    assert "--data bshift_local is for single runs" in single
+    assert "got 'bshift_local', which is for single runs" in single
 
 
 @pytest.mark.parametrize("data", ["tree_depth", "top_const", "mt_multi30k"])
 def test_sentences_in_their_order_have_no_changed_words_to_show(data, tmp_path, capsys):
     args = ["figure3", "--data", data, "--results", str(tmp_path), "--runs", str(tmp_path)]
-    assert "whose order was changed" in refused(tables.main, args, capsys)
+    assert "reordered sentences" in refused(tables.main, args, capsys)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_curves_are_of_the_networks_that_learned(tmp_path, capsys, monkeypatch):
     assert "of selectors with a bounded gradient and of networks without a selector." in page
     with pytest.raises(SystemExit):
         tables.main(["curves", "--data", "top_const", "--results", str(tmp_path)])
-    assert "top_const: no run that learned has a record in" in capsys.readouterr().err
+    assert "must have a record of a run on top_const that learned" in capsys.readouterr().err
 
 
 def test_tables_say_what_was_run_and_what_was_not(tmp_path, capsys):
@@ -453,7 +453,7 @@ def test_neighbours_tell_an_inverted_order_and_nothing_of_drawn_labels(tmp_path)
 def test_neighbours_are_of_probes_alone(tmp_path, capsys):
     with pytest.raises(SystemExit):
         tables.main(["neighbours", "--data", "nli", "--results", str(tmp_path)])
-    message = "neighbours is for the probes bshift, tree_depth, top_const, got nli"
+    message = "--data must be among bshift, tree_depth, top_const for neighbours, got 'nli'"
     assert message in capsys.readouterr().err
     assert not (tmp_path / "RESULTS.md").exists()
 

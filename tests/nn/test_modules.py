@@ -62,7 +62,7 @@ def test_lengths_say_what_their_mask_says():
 
     by_length, by_mask = run(variables, xs, mask, lengths)
     chex.assert_trees_all_equal(by_length, by_mask)
-    with pytest.raises(ValueError, match="mask and lengths say the same"):
+    with pytest.raises(ValueError, match="mask or lengths must be None"):
         jax.eval_shape(functools.partial(module.apply, lengths=lengths), variables, xs, mask)
 
 
@@ -89,7 +89,7 @@ def test_resets_keep_segments_apart_in_all_layers_and_directions():
     for got, before in zip(moved[0][0], packed[0][0], strict=True):
         assert np.abs(got - before).min() > 1e-4
     call = functools.partial(module.apply, resets=resets, reset_to=start[:1])
-    with pytest.raises(ValueError, match=r"reset_to must hold one carry per layer \(2\), got 1"):
+    with pytest.raises(ValueError, match=r"reset_to must .* layer \(2\), got 1"):
         jax.eval_shape(call, variables, xs)
 
 
@@ -357,7 +357,7 @@ def test_attention_pool_takes_gates_or_log_gates():
     hard, soft = jax.tree.map(np.asarray, both(variables, gates))
     np.testing.assert_allclose(hard[0], soft[0], **F32)
     np.testing.assert_array_equal(hard[1][1], hard[1][1] * gates[1] * mask[1])
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match="gates or log_gates must be None"):
         module.apply(variables, states, mask, gates=gates, log_gates=gates)
 
 

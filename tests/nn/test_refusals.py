@@ -78,7 +78,7 @@ TABLE = {
 TABLE["RAU"] += [
     (cell(gnn.RAU, attn_hidden=-1), "attn_hidden|0|-1"),
     (cell(gnn.RAU, attn_hidden=3, attention="concat"), "attn_hidden|0|'concat'|3"),
-    (cell(gnn.RAU, attention="time"), "attention='time'|'time_causal'"),
+    (cell(gnn.RAU, attention="time"), "attention|'time'|'time_causal'"),
     (cell(gnn.RAU, attention="other"), "attention|'other'"),
 ]
 TABLE |= {
@@ -131,7 +131,10 @@ TABLE |= {
         (selective(empty="self", given={"source": XS}), "source|None|'self'"),
         (selective(relative="local", given={"source": XS}), "source|relative"),
         (selective(given={"source": CACHE}), "source.selector_key"),
-        (selective(given={"source": CACHE, "source_mask": MASK}), "source_mask|cache"),
+        (
+            selective(given={"source": CACHE, "source_mask": MASK}),
+            "source_mask|None|AttentionCache",
+        ),
         (
             selective(selector="none", features=4, given={"source": CACHE}),
             "source.key|(3, 2, 4, 2)|(3, 2, 4, 3)",

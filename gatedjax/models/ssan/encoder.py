@@ -142,15 +142,15 @@ class SSANConfig:
         check_choices(self)
         check_at_least(self, 1, "num_layers", "hidden", "filter_size", "num_heads")
         if self.hidden % self.num_heads:
-            raise ValueError(f"num_heads must divide hidden {self.hidden}, got {self.num_heads}")
+            raise ValueError(f"num_heads must divide hidden={self.hidden}, got {self.num_heads}")
         check_relative(self.order.relative, self.order.max_offset, self.num_heads)
         layers = self.gates.select_layers
         if layers != (0,) and (
             len(set(layers)) < len(layers) or not all(1 <= x <= self.num_layers for x in layers)
         ):
             raise ValueError(
-                f"select_layers must be layers in [1, {self.num_layers}], or 0 for none, "
-                f"got {layers}"
+                f"select_layers must be different layers in [1, {self.num_layers}] or, for no "
+                f"selection, 0, got {layers}"
             )
 
     def attention(self, layer: int) -> dict[str, Tree]:
@@ -253,7 +253,7 @@ class SSANEncoder(nn.Module):
         if c.order.positions == "learned":
             longest = c.order.max_length
             if size > longest:
-                raise ValueError(f"tokens must have at most {longest} columns, got {size}")
+                raise ValueError(f"tokens.shape[1] must be at most {longest}, got {size}")
             shape = (longest, c.hidden)
             table = self.param("positions", nn.initializers.normal(c.hidden**-0.5), shape)
             return states + table[None, :size].astype(states.dtype)

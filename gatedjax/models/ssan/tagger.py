@@ -64,11 +64,11 @@ class SSANTaggerConfig(SSANConfig):
         super().__post_init__()
         if self.hidden != 2 * self.embedding_dim:
             raise ValueError(
-                f"hidden must be twice embedding_dim {self.embedding_dim}, got {self.hidden}"
+                f"hidden must be twice embedding_dim={self.embedding_dim}, got {self.hidden}"
             )
         check_rates(self, "label_smoothing")
         if self.order.positions == "learned":
-            raise ValueError("positions must be 'sinusoidal' or 'none', got 'learned'")
+            raise ValueError("positions must be one of 'sinusoidal', 'none', got 'learned'")
 
 
 @exportable

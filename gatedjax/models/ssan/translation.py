@@ -131,7 +131,7 @@ class SSANTranslator(nn.Module):
         target_size = self.target_vocab_size or self.vocab_size
         if c.share_embeddings and target_size != self.vocab_size:
             raise ValueError(
-                f"target_vocab_size must be {self.vocab_size} with share_embeddings, got "
+                f"target_vocab_size must be {self.vocab_size} for share_embeddings=True, got "
                 f"{target_size}"
             )
         self.encoder = SSANEncoder(c, self.vocab_size)
@@ -308,14 +308,14 @@ class SSANTranslator(nn.Module):
             return add_positions(states)
         if self.config.order.positions == "learned":
             size = states.shape[1]
-            self._check_size(size, "targets")
+            self._check_size(size, "targets.shape[1]")
             return states + self.positions[None, :size].astype(states.dtype)
         return states
 
     def _check_size(self, size: int, name: str) -> None:
         longest = self.config.order.max_length
         if self.config.order.positions == "learned" and size > longest:
-            raise ValueError(f"{name} must be at most {longest} positions long, got {size}")
+            raise ValueError(f"{name} must be at most {longest}, got {size}")
 
     def _source_mask(self, batch: Batch) -> Bool[Array, "B 1 1 N"]:
         return F.length_mask(batch["lengths"], batch["tokens"].shape[1])[:, None, None]
