@@ -25,7 +25,13 @@ include_patterns = [
 ]
 exclude_patterns = ["docs/_build", ".venv*", ".git", "runs", "build", "dist", "**/runs", "tests"]
 
-extensions = ["myst_nb", "sphinx_design", "sphinxcontrib.bibtex", "site_parts"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.viewcode",  # links from the reference to the source, which is part of the site
+    "sphinx_design",
+    "sphinxcontrib.bibtex",
+    "site_parts",
+]
 suppress_warnings = [
     "toc.empty_glob",  # concepts may come and go
 ]
@@ -61,8 +67,10 @@ templates_path = ["_templates"]
 html_additional_pages = {"index": "to_start.html"}
 html_theme_options = {
     "navigation_with_keys": False,
+    # the menu of each page has the names of its package only, not all 340 names of the reference
+    "collapse_navigation": True,
     "show_prev_next": True,
-    "header_links_before_dropdown": 8,
+    "header_links_before_dropdown": 9,
     "navbar_align": "left",
     "footer_start": ["copyright"],
     "footer_end": [],

@@ -1,4 +1,4 @@
-"""What the site adds to Sphinx: the API reference, flowcharts, and the check that nothing lacks."""
+"""Extensions of Sphinx for this site: the API reference with its checks, and flowcharts."""
 
 import importlib
 import inspect
@@ -15,25 +15,39 @@ from sphinx.util.typing import ExtensionMetadata
 from sphinx.writers.html5 import HTML5Translator
 
 
+def note_source(directive: SphinxDirective, package: str, name: str) -> None:
+    """Makes Sphinx read the page of a directive again when the source of a name has changed."""
+    module = importlib.import_module(package)
+    try:
+        path = inspect.getsourcefile(inspect.unwrap(getattr(module, name)))
+    except TypeError:
+        path = None
+    directive.env.note_dependency(path or str(module.__file__))
+
+
 class Api(SphinxDirective):
-    """The entries of public names, one in each line, of the package that is the argument."""
+    """A table of public names of the package in the argument, and the menu of their pages."""
 
     required_arguments = 1
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """Parses what `reference.described` writes."""
-        package = self.arguments[0]
-        module = importlib.import_module(package)
-        lines: list[str] = []
-        for name in " ".join(self.content).split():
-            try:
-                path = inspect.getsourcefile(inspect.unwrap(getattr(module, name)))
-            except TypeError:
-                path = None
-            self.env.note_dependency(path or str(module.__file__))
-            lines += reference.described(package, name)
-        return self.parse_text_to_nodes("\n".join(lines))
+        """Parses the result of `reference.summary`."""
+        package, names = self.arguments[0], " ".join(self.content).split()
+        for name in names:
+            note_source(self, package, name)
+        return self.parse_text_to_nodes("\n".join(reference.summary(package, names)))
+
+
+class Entry(SphinxDirective):
+    """The entry of a public name: signature, equation, arguments, example, link to the source."""
+
+    required_arguments = 2
+
+    def run(self) -> list[nodes.Node]:
+        """Parses the result of `reference.described`."""
+        note_source(self, *self.arguments)
+        return self.parse_text_to_nodes("\n".join(reference.described(*self.arguments)))
 
 
 class Package(SphinxDirective):
@@ -80,15 +94,17 @@ def show_block(writer: HTML5Translator, node: nodes.math_block) -> None:
 
 
 def check(app: Sphinx) -> None:
-    """Fails the build where the reference lacks a public name, or has one that is none."""
+    """Writes the pages of the public names; raises ExtensionError if the lists have faults."""
     faults = reference.faults()
     if faults:
         raise ExtensionError("docs/api: " + "; ".join(faults))
+    reference.write_pages()
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Sphinx calls this."""
     app.add_directive("api", Api)
+    app.add_directive("entry", Entry)
     app.add_directive("package", Package)
     app.add_directive("mermaid", Mermaid)
     app.add_html_math_renderer("mathml", (show_inline, None), (show_block, None))
