@@ -59,7 +59,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
-html_sidebars = {"docs/beside": [], "docs/gallery": []}
+html_sidebars = {"docs/beside": [], "docs/own_loop": [], "docs/gallery": []}
 html_show_sphinx = False
 # nothing is fetched from elsewhere, when it is built or read
 nb_ipywidgets_js: dict = {}

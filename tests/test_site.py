@@ -17,7 +17,8 @@ PAGES = sorted(
     path
     for pattern in ("*.md", "docs/**/*.md", "experiments/results/**/*.md", ".github/**/*.md")
     for path in ROOT.glob(pattern)
-    if "_build" not in path.parts
+    # Sphinx writes a page for each public name into the folders of docs/api.
+    if "_build" not in path.parts and path.parent.parent != ROOT / "docs" / "api"
 )
 LINK = re.compile(r"(?<!\\)\[[^\]]*\]\((?!https?:|mailto:)([^)\s]+)\)")
 FENCED = re.compile(r"^(```+|:::+).*?^\1$", re.MULTILINE | re.DOTALL)
@@ -98,6 +99,40 @@ Deviation: none.
     assert "**Deviation.** none." in lines
 
 
+def test_each_public_name_has_a_page_and_a_row_of_a_table(reference, tmp_path):
+    (tmp_path / "nn").mkdir()
+    (tmp_path / "nn" / "Removed.md").write_text("# Removed\n", encoding="utf-8")
+    pages = reference.write_pages(tmp_path)
+    assert len(pages) == len(reference.listed())
+    assert sorted(tmp_path.rglob("*.md")) == pages  # the page of a name that is gone is removed
+    assert len({str(path).lower() for path in pages}) == len(pages)
+    text = (tmp_path / "functional" / "gru.md").read_text(encoding="utf-8")
+    assert "```{entry} gatedjax.functional gru\n```" in text
+    assert "[Flax NNX](../../own_loop.md#flax-nnx)" in text
+    text = (tmp_path / "functional" / "LSTMWeights.md").read_text(encoding="utf-8")
+    assert "{py:obj}`lstm_step <gatedjax.functional.lstm_step>`" in text
+    lines = reference.summary("gatedjax.functional", ["masked_softmax"])
+    assert lines[2] == (
+        r"| {py:obj}`masked_softmax <gatedjax.functional.masked_softmax>`(scores\[, mask, axis\]) "
+        "| Computes a softmax over the positions where mask is True; exactly 0 elsewhere. |"
+    )
+    assert "functional/masked_softmax" in lines
+
+
+def test_programs_use_the_names_that_they_import(reference):
+    aliases = {}
+    code = "from gatedjax import functional as F, nn\nimport gatedjax.gates as g\nF.gru; nn.GRU"
+    found = reference.used_names(code, aliases)
+    assert found == [("gatedjax.functional", "gru"), ("gatedjax.nn", "GRU")]
+    later = reference.used_names("g.DisARM(); F.other; from gatedjax.text import Tagger", aliases)
+    assert later == [("gatedjax.text", "Tagger"), ("gatedjax.gates", "DisARM")]
+
+
+def test_an_equation_and_its_example_are_two_blocks(reference):
+    lines = reference.markdown("Adds.\n\n    y = x + 1\n\n    >>> 1 + 1\n    2\n", "gatedjax.nn")
+    assert lines[2:] == ["```text", "y = x + 1", "```", "", "```pycon", ">>> 1 + 1", "2", "```", ""]
+
+
 def test_examples_of_docstrings_are_python_and_equations_are_not(reference):
     assert reference.fenced(["    fit(task, data)"])[0] == "```python"
     assert reference.fenced(["    >>> 1 + 1", "    2"])[0] == "```pycon"
@@ -176,6 +211,9 @@ def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
     for page in (tmp_path / "html").rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?:https?:)?//", text), page
-    functional = (tmp_path / "html/docs/api/functional.html").read_text(encoding="utf-8")
-    assert 'id="gatedjax.functional.gru_step"' in functional
+    api = tmp_path / "html/docs/api"
+    page = (api / "functional/gru_step.html").read_text(encoding="utf-8")
+    assert 'id="gatedjax.functional.gru_step"' in page
+    assert '_modules/gatedjax/functional/_gru.html#gru_step">' in page
+    assert 'href="functional/gru_step.html#' in (api / "functional.html").read_text("utf-8")
     assert "<math" in (tmp_path / "html/notebooks/ga_net.html").read_text(encoding="utf-8")

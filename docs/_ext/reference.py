@@ -361,7 +361,10 @@ def prose(lines: list[str], package: str) -> list[str]:
     out: list[str] = []
     for block in blocks(lines):
         if block[0].startswith(("    ", ">>> ")):
-            out += fenced(block)
+            # An equation is often followed by an example of the same indentation.
+            start = next((i for i, line in enumerate(block) if ">>> " in line), 0)
+            out += fenced(block[:start]) if start else []
+            out += fenced(block[start:])
         elif block[0].startswith("|"):
             out += [*block, ""]
         elif block[0].startswith("- "):
