@@ -1,4 +1,4 @@
-"""The API reference as Markdown: public names, the pages that list them, a page for each name.
+"""The API reference as Markdown: the public names, the lists of the pages, the docstrings.
 
 Needs only gatedjax, so that tests can check the reference where Sphinx is not installed.
 """
@@ -16,10 +16,11 @@ import typing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import equations
+
 from gatedjax._utils.removed import MOVED
 
-DOCS = Path(__file__).resolve().parent.parent
-PAGES = DOCS / "api"
+PAGES = Path(__file__).resolve().parent.parent / "api"
 LISTS = re.compile(r"^```\{api\} ([\w.]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SECTIONS = ("Args", "Attributes", "Raises")
 LABELS = (
@@ -35,12 +36,12 @@ LABELLED = re.compile(rf"^(?=(?:{'|'.join(LABELS)}): )", re.MULTILINE)
 
 @functools.cache
 def source_of(module: types.ModuleType) -> ast.Module:
-    """The syntax tree of a module."""
+    """Returns the syntax tree of a module."""
     return ast.parse(inspect.getsource(module))
 
 
 def reexported(module: types.ModuleType) -> list[str]:
-    """Names that a package gives away: `__all__`, or what it imports as itself (`x as x`)."""
+    """Returns the names that a package exports: `__all__`, or its imports of the form `x as x`."""
     if hasattr(module, "__all__"):
         return [name for name in module.__all__ if not name.startswith("__")]
     if module.__name__ == "gatedjax.data.builders":  # made of the declarations, in no source
@@ -57,7 +58,7 @@ def reexported(module: types.ModuleType) -> list[str]:
 
 @functools.cache
 def public() -> dict[str, list[str]]:
-    """Every public package of gatedjax by its dotted name, with its public names."""
+    """Returns the public names of each public package of gatedjax, by its dotted name."""
     found: dict[str, list[str]] = {}
     waiting = ["gatedjax", "gatedjax.data.builders"]
     for package in waiting:
@@ -70,7 +71,7 @@ def public() -> dict[str, list[str]]:
 
 
 def listed(pages: Iterable[Path] | None = None) -> list[tuple[str, str]]:
-    """(package, name) of everything that the pages of the reference list."""
+    """Returns (package, name) of each entry in the lists of the pages."""
     pages = sorted(PAGES.glob("*.md")) if pages is None else pages
     return [
         (package, name)
@@ -81,7 +82,7 @@ def listed(pages: Iterable[Path] | None = None) -> list[tuple[str, str]]:
 
 
 def faults(pages: Iterable[Path] | None = None) -> list[str]:
-    """What is wrong with the lists: names that are missing, unknown, twice or undocumented."""
+    """Returns the faults of the lists: names that are missing, unknown, twice or undocumented."""
     found, seen = [], set()
     for package, name in listed(pages):
         if (package, name) in seen:
@@ -103,7 +104,7 @@ def faults(pages: Iterable[Path] | None = None) -> list[str]:
 
 @functools.cache
 def places() -> dict[str, list[str]]:
-    """From a public name to the packages that have it."""
+    """Returns the packages that export a public name, by the name."""
     found: dict[str, list[str]] = {}
     for package, names in public().items():
         for name in names:
@@ -112,7 +113,7 @@ def places() -> dict[str, list[str]]:
 
 
 def place_of(name: str, package: str) -> str | None:
-    """The dotted name that a name in a docstring of a package means; None if it is none of ours."""
+    """Returns the dotted name of a name in a docstring of a package; None if it is not public."""
     *outer, last = name.split(".")
     candidates = places().get(last, [])
     if outer:
@@ -124,181 +125,11 @@ def place_of(name: str, package: str) -> str | None:
     return f"{candidates[0]}.{last}" if len(candidates) == 1 else None
 
 
-# --- a page for each name -----------------------------------------------------------------------
-
-
-def folder_of(package: str) -> str:
-    """Returns the folder of the pages of a package below docs/api."""
-    return package.rpartition(".")[2]
-
-
-def file_of(package: str, name: str) -> str:
-    """Returns the file name, without its ending, of the page of a public name.
-
-    A function with the name of a class in other letters has a longer file name, because some file
-    systems do not distinguish them.
-    """
-    names = [other for place, other in listed() if place == package and other != name]
-    collides = name.islower() and name in {other.lower() for other in names}
-    return f"{name}_function" if collides else name
-
-
-def first_sentence(docstring: str) -> str:
-    """Returns the first sentence of a docstring in a single line, without Markdown tables."""
-    paragraph = inspect.cleandoc(docstring).partition("\n\n")[0]
-    text = " ".join(paragraph.split())
-    sentence = re.match(r".*?[.!?:](?= [A-Z(`]|$)", text)
-    return (sentence.group() if sentence else text).rstrip(":").replace("|", "\\|")
-
-
-def short_signature(item: typing.Any, length: int = 44) -> str:
-    """Returns the arguments of a function or class, optional ones in brackets, cut at a length."""
-    if not callable(item) or typing.get_origin(item) is not None:
-        return ""
-    called = constructor(item) if isinstance(item, type) else signature(item)
-    try:
-        node = ast.parse(f"def f{called}: ...".replace("'*B T'", "''")).body[0]
-    except SyntaxError:
-        return ""
-    assert isinstance(node, ast.FunctionDef)
-    given = node.args
-    plain = [argument.arg for argument in (*given.posonlyargs, *given.args)]
-    needed = len(plain) - len(given.defaults)
-    optional = [*plain[needed:], *(argument.arg for argument in given.kwonlyargs)]
-    required, shown = ", ".join(plain[:needed]), ""
-    for i, name in enumerate(optional):
-        longer = f"{shown}, {name}" if shown else name
-        if len(required) + len(longer) > length:
-            shown = f"{shown}, ..." if i else "..."
-            break
-        shown = longer
-    if not shown:
-        return f"({required})"
-    return f"({required}[, {shown}])" if required else f"([{shown}])"
-
-
-def summary(package: str, names: list[str]) -> list[str]:
-    """Returns a table of public names with their first sentences, and a menu of their pages."""
-    module = importlib.import_module(package)
-    lines = ["| name | summary |", "|---|---|"]
-    for name in names:
-        called = short_signature(getattr(module, name)).replace("[", "\\[").replace("]", "\\]")
-        link = f"{{py:obj}}`{name} <{package}.{name}>`{called.replace('*', chr(92) + '*')}"
-        about = inline(first_sentence(document(package, name)), package)
-        lines.append(f"| {link} | {about} |")
-    pages = [f"{folder_of(package)}/{file_of(package, name)}" for name in names]
-    return [*lines, "", "```{toctree}", ":hidden:", "", *pages, "```", ""]
-
-
-def page(package: str, name: str) -> str:
-    """Returns the page of a public name."""
-    lines = [
-        f"# {name}".replace("_", "\\_"),
-        "",
-        f"```{{entry}} {package} {name}",
-        "```",
-        "",
-    ]
-    lines += examples(package, name)
-    lines += [f"All names of [`{package}`](../{folder_of(package)}.md).", ""]
-    return "\n".join(lines)
-
-
-def write_pages(folder: Path = PAGES) -> list[Path]:
-    """Writes the page of each public name, removes pages of other names, and returns the paths."""
-    written = {
-        folder / folder_of(package) / f"{file_of(package, name)}.md": page(package, name)
-        for package, name in listed()
-    }
-    for path, text in written.items():
-        path.parent.mkdir(exist_ok=True)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
-    for path in set(folder.glob("*/*.md")) - set(written):
-        path.unlink()
-    return sorted(written)
-
-
-def examples(package: str, name: str) -> list[str]:
-    """Returns links to programs of the docs, and to docstrings, whose code uses a public name."""
-    lines: list[str] = []
-    if sections := uses().get((package, name)):
-        lines.append("**Programs that use it**")
-        lines.append("")
-        for title, places in itertools.groupby(sections, key=lambda section: section[0]):
-            links = [f"[{heading or title}](../../{target})" for _, heading, target in places]
-            whole = links == [links[0]] and links[0].startswith(f"[{title}]")
-            lines.append("- " + (links[0] if whole else f"{title}: {', '.join(links)}"))
-        lines.append("")
-    if others := examples_of().get((package, name)):
-        links = [f"{{py:obj}}`{other} <{place}.{other}>`" for place, other in others]
-        lines += [f"**Docstrings with an example of it:** {', '.join(links)}.", ""]
-    return lines
-
-
-@functools.cache
-def uses() -> dict[tuple[str, str], list[tuple[str, str, str]]]:
-    """Returns, by (package, name), the sections of the pages whose programs use a public name.
-
-    A section is (title of the page, heading, target). The target is a path below docs with an
-    anchor; the heading is empty for the part of a page before its first heading.
-    """
-    found: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
-    for path in sorted(DOCS.glob("*.md")):
-        head, *sections = re.split(r"^## ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-        title, aliases = head.partition("\n")[0].removeprefix("# "), {}
-        for number, section in enumerate([head, *sections]):
-            heading = section.partition("\n")[0] if number else ""
-            anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-            target = f"{path.name}#{anchor}" if number else path.name
-            code = re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
-            for file in re.findall(r"^```\{literalinclude\} (\S+)", section, re.MULTILINE):
-                code.append((DOCS / file).read_text(encoding="utf-8"))
-            for name in used_names("\n".join(code), aliases):
-                found.setdefault(name, []).append((title, heading, target))
-    return found
-
-
-@functools.cache
-def examples_of() -> dict[tuple[str, str], list[tuple[str, str]]]:
-    """Returns, by (package, name), the other names of the package whose examples use a name."""
-    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for package, name in listed():
-        for word in public()[package]:
-            example = re.findall(r"^ *(?:>>>|\.\.\.) (.*)$", document(package, name), re.MULTILINE)
-            if word != name and re.search(rf"\b{word}\b(?!=)", "\n".join(example)):
-                found.setdefault((package, word), []).append((package, name))
-    return found
-
-
-def used_names(code: str, aliases: dict[str, str]) -> list[tuple[str, str]]:
-    """Returns (package, name) of each public name that a program uses.
-
-    aliases has the modules of gatedjax by the names that earlier programs of the page import them
-    as; imports of this program are added.
-    """
-    tree, names = ast.parse(code), []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            aliases |= {a.asname: a.name for a in node.names if a.asname and "gatedjax" in a.name}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gatedjax"):
-            for alias in node.names:
-                if (full := f"{node.module}.{alias.name}") in public():
-                    aliases[alias.asname or alias.name] = full
-                else:
-                    names.append((str(node.module), alias.name))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            names.append((aliases.get(node.value.id, ""), node.attr))
-    known = (n if n[0] != "gatedjax" else ("gatedjax.text", n[1]) for n in names)
-    return [name for name in dict.fromkeys(known) if name[1] in public().get(name[0], ())]
-
-
 # --- docstrings -------------------------------------------------------------------------------
 
 
 def inline(text: str, package: str) -> str:
-    """Prose of a docstring as Markdown: code spans stay, everything else is no markup."""
+    """Converts prose of a docstring to Markdown: code spans stay, other characters are escaped."""
     parts = re.split(r"(`[^`]+`)", text)
     for i, part in enumerate(parts):
         if i % 2:
@@ -311,7 +142,7 @@ def inline(text: str, package: str) -> str:
 
 
 def is_equation(lines: list[str]) -> bool:
-    """Whether a paragraph without indentation is set as mathematics: "y = x W", or in columns."""
+    """Returns True for a paragraph without indentation that is an equation or has columns."""
     first = re.match(r"[^=]{1,40}? = ", lines[0])
     # a symbol, perhaps with indices and arguments, and no sentence before the equality sign
     symbol = first and re.fullmatch(
@@ -322,19 +153,29 @@ def is_equation(lines: list[str]) -> bool:
 
 
 def fenced(lines: list[str]) -> list[str]:
-    """An indented block: an example in Python, or an equation."""
+    """Converts an indented block, which is an example in Python or an equation."""
     block = textwrap.dedent("\n".join(lines)).strip("\n")
     try:
         tree = ast.parse(re.sub(r"^>>> ", "", block, flags=re.MULTILINE))
         code = any(isinstance(n, ast.Import | ast.ImportFrom | ast.Call) for n in ast.walk(tree))
     except SyntaxError:
         code = block.startswith(">>> ")
-    kind = "pycon" if block.startswith(">>> ") else "python" if code else "text"
+    if not code and not block.startswith(">>> "):
+        return equation(block.split("\n"))
+    kind = "pycon" if block.startswith(">>> ") else "python"
     return [f"```{kind}", *block.split("\n"), "```", ""]
 
 
+def equation(lines: list[str]) -> list[str]:
+    """Converts an equation to LaTeX, or leaves it as it stands if it has words."""
+    formula = equations.latex("\n".join(lines))
+    if formula is None:
+        return ["```text", *lines, "```", ""]
+    return ["```{math}", formula, "```", ""]
+
+
 def blocks(lines: list[str]) -> Iterator[list[str]]:
-    """Paragraphs: runs of lines without an empty one, indented ones together across gaps."""
+    """Yields the paragraphs; indented lines around an empty line are a single paragraph."""
     block: list[str] = []
     for i, line in enumerate(lines):
         following = next((one for one in lines[i:] if one.strip()), "")
@@ -357,7 +198,7 @@ def blocks(lines: list[str]) -> Iterator[list[str]]:
 
 
 def prose(lines: list[str], package: str) -> list[str]:
-    """Paragraphs, equations, lists, tables and examples."""
+    """Converts paragraphs, equations, lists, tables and examples."""
     out: list[str] = []
     for block in blocks(lines):
         if block[0].startswith(("    ", ">>> ")):
@@ -371,7 +212,7 @@ def prose(lines: list[str], package: str) -> list[str]:
             items = "\n".join(block).removeprefix("- ").split("\n- ")
             out += [*(f"- {inline(' '.join(item.split()), package)}" for item in items), ""]
         elif is_equation(block):
-            out += ["```text", *block, "```", ""]
+            out += equation(block)
         else:
             for part in re.split(LABELLED, "\n".join(block)):
                 text = " ".join(part.split())
@@ -384,7 +225,7 @@ def prose(lines: list[str], package: str) -> list[str]:
 
 
 def entries(lines: list[str], package: str) -> list[str]:
-    """The names of a section and what is said of them."""
+    """Converts the names of a section, such as Args, with their descriptions."""
     items: list[list[str]] = []
     for line in lines:
         if line.strip() and not line.startswith("  "):
@@ -400,7 +241,7 @@ def entries(lines: list[str], package: str) -> list[str]:
 
 
 def markdown(docstring: str, package: str) -> list[str]:
-    """A docstring of the house as lines of MyST Markdown.
+    """Converts a docstring to lines of MyST Markdown.
 
     Args:
       docstring: its text; indentation is cleaned here.
@@ -432,7 +273,7 @@ def markdown(docstring: str, package: str) -> list[str]:
 
 @functools.cache
 def document(package: str, name: str) -> str:
-    """The docstring of a public name, or the string below it where it is a value; "" without."""
+    """Returns the docstring of a public name; for a value, the string below its assignment."""
     item = getattr(importlib.import_module(package), name)
     if isinstance(item, type) or (callable(item) and hasattr(item, "__module__")):
         own = inspect.getdoc(item) or ""
@@ -459,7 +300,7 @@ def _origins(package: str, name: str) -> Iterator[str]:
 
 
 def definition(item: typing.Any) -> ast.AST | None:
-    """The syntax tree of a function or class."""
+    """Returns the syntax tree of a function or class, or None without a source."""
     try:
         source = textwrap.dedent(inspect.getsource(inspect.unwrap(item)))
         return ast.parse(source).body[0]
@@ -468,7 +309,7 @@ def definition(item: typing.Any) -> ast.AST | None:
 
 
 def signature(item: typing.Any, *, method: bool = False) -> str:
-    """Arguments and result as the source has them, with the shapes in the types."""
+    """Returns the arguments and the result as in the source, with the shapes in the types."""
     node = definition(item)
     if not isinstance(node, ast.FunctionDef):
         try:
@@ -484,7 +325,7 @@ def signature(item: typing.Any, *, method: bool = False) -> str:
 
 
 def fields(item: type) -> dict[str, tuple[str, str, str]]:
-    """Type, default and docstring of the fields of a dataclass, named tuple or module."""
+    """Returns type, default and docstring of each field of a dataclass, named tuple or module."""
     found: dict[str, tuple[str, str, str]] = {}
     for base in reversed(item.__mro__):
         node = definition(base) if base.__module__.startswith("gatedjax") else None
@@ -501,7 +342,7 @@ def fields(item: type) -> dict[str, tuple[str, str, str]]:
 
 
 def constructor(item: type) -> str:
-    """How a class is called."""
+    """Returns the arguments of the constructor of a class."""
     made = fields(item)
     init = item.__dict__.get("__init__")
     if (
@@ -524,7 +365,7 @@ def constructor(item: type) -> str:
 
 
 def members(item: type) -> Iterator[tuple[str, str, typing.Any]]:
-    """Kind, name and object of the documented public methods and properties of a class."""
+    """Yields kind, name and object of each documented public method and property of a class."""
     seen = set()
     for base in item.__mro__:
         if not base.__module__.startswith("gatedjax"):
@@ -562,13 +403,13 @@ def received(item: typing.Any) -> list[type]:
 
 
 def is_public(kind: type) -> bool:
-    """Whether a package exports a class."""
+    """Returns True if a package exports a class."""
     packages = places().get(kind.__name__, ())
     return any(getattr(importlib.import_module(one), kind.__name__) is kind for one in packages)
 
 
 def _annotations(item: typing.Any) -> str:
-    """The annotations of the results of a function, or of the fields and results of a class."""
+    """Returns the annotations of the results of a function, or of a class with its fields."""
     if not isinstance(item, type):
         return signature(item).rpartition(" -> ")[2]
     results = [signature(value).rpartition(" -> ")[2] for _, _, value in members(item)]
@@ -576,7 +417,7 @@ def _annotations(item: typing.Any) -> str:
 
 
 def described(package: str, name: str, module: types.ModuleType | None = None) -> list[str]:
-    """The entry of a public name, and those of the classes that users get from it."""
+    """Returns the entry of a public name, and the entries of the classes that users get from it."""
     module = module or importlib.import_module(package)
     lines = _entry(package, name, module, [f":module: {package}"])
     for kind in received(getattr(module, name)):
@@ -589,7 +430,7 @@ def described(package: str, name: str, module: types.ModuleType | None = None) -
 
 
 def _entry(package: str, name: str, module: types.ModuleType, options: list[str]) -> list[str]:
-    """A directive of the Python domain and what it holds; names are looked up in `package`."""
+    """Returns a directive of the Python domain with its content; `package` resolves names."""
     item = getattr(module, name)
     text = markdown(document(module.__name__, name), package)
     if isinstance(item, type):

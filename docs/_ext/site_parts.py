@@ -5,6 +5,7 @@ import inspect
 import re
 
 import drawing
+import name_pages
 import reference
 from docutils import nodes
 from docutils.utils.math import latex2mathml
@@ -32,11 +33,11 @@ class Api(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """Parses the result of `reference.summary`."""
+        """Parses the result of `name_pages.summary`."""
         package, names = self.arguments[0], " ".join(self.content).split()
         for name in names:
             note_source(self, package, name)
-        return self.parse_text_to_nodes("\n".join(reference.summary(package, names)))
+        return self.parse_text_to_nodes("\n".join(name_pages.summary(package, names)))
 
 
 class Entry(SphinxDirective):
@@ -51,7 +52,7 @@ class Entry(SphinxDirective):
 
 
 class Package(SphinxDirective):
-    """What the docstring of a package says, and how it is imported."""
+    """The docstring of a package."""
 
     required_arguments = 1
 
@@ -70,25 +71,25 @@ class Mermaid(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """Draws it."""
+        """Draws the flowchart."""
         picture = drawing.svg("\n".join(self.content), "which part uses which")
         note = "Arrows that follow from others are left out."
         return [nodes.raw("", picture, format="html"), nodes.caption("", note)]
 
 
 def mathml(node: nodes.Element, *, block: bool) -> str:
-    """A formula, whose brackets grow by themselves."""
+    """Converts a formula to MathML, in which brackets grow without commands for their sizes."""
     return latex2mathml.tex2mathml(re.sub(r"\\[bB]igg?[lr]?\b", "", node.astext()), as_block=block)
 
 
 def show_inline(writer: HTML5Translator, node: nodes.math) -> None:
-    """Formulas of notebooks as MathML, which browsers draw without a script."""
+    """Writes a formula inside a line as MathML, which browsers draw without a script."""
     writer.body.append(mathml(node, block=False))
     raise nodes.SkipNode
 
 
 def show_block(writer: HTML5Translator, node: nodes.math_block) -> None:
-    """The same, on a line of its own."""
+    """Writes a formula on a separate line as MathML."""
     writer.body.append(mathml(node, block=True))
     raise nodes.SkipNode
 
@@ -98,11 +99,11 @@ def check(app: Sphinx) -> None:
     faults = reference.faults()
     if faults:
         raise ExtensionError("docs/api: " + "; ".join(faults))
-    reference.write_pages()
+    name_pages.write_pages()
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
-    """Sphinx calls this."""
+    """Registers the extensions; Sphinx calls this function."""
     app.add_directive("api", Api)
     app.add_directive("entry", Entry)
     app.add_directive("package", Package)
