@@ -169,12 +169,13 @@ def test_examples_of_docstrings_are_python_and_equations_are_not(reference):
 
 
 def test_signatures_are_those_of_the_source(reference):
-    from gatedjax import functional, nn, training
+    from gatedjax import functional, gates, nn, training
 
     shown = reference.signature(functional.length_mask)
     assert shown == "(lengths: Int[Array, '*B'], size: int) -> Bool[Array, '*B size']"
     assert "gate_bias: float = 0.0" in reference.constructor(nn.GRU)
     assert "parent" not in reference.constructor(nn.GRU)
+    assert reference.constructor(gates.DisARM) == "()"
     assert reference.constructor(training.TrainConfig).startswith("(num_steps: int = 1000, ")
 
 

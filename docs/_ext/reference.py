@@ -4,6 +4,7 @@ Needs only gatedjax, so that tests can check the reference where Sphinx is not i
 """
 
 import ast
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -359,9 +360,10 @@ def constructor(item: type) -> str:
         return f"({', '.join(shown)})"
     for base in item.__mro__[1:]:
         init = base.__dict__.get("__init__")
-        if base.__module__.startswith("gatedjax") and init is not None:
+        ours = base.__module__.startswith("gatedjax") and init is not None
+        if ours and init.__module__ != "typing":  # a protocol has an __init__ of typing
             return signature(init, method=True).partition(" -> None")[0]
-    return ""
+    return "()" if dataclasses.is_dataclass(item) else ""
 
 
 def members(item: type) -> Iterator[tuple[str, str, typing.Any]]:
