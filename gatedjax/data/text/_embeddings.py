@@ -27,6 +27,10 @@ _LARGEST = float(np.finfo(np.float32).max)
 class Embeddings:
     """The word vectors of a vocabulary of V words, in the order of ids.
 
+        >>> found = np.array([False, False, True, False])
+        >>> Embeddings(np.zeros((4, 3), np.float32), found).coverage
+        0.5
+
     Attributes:
       matrix: float32 [V, dim], the vector of each word.
       found: bool [V]: True at words that the file contains.
