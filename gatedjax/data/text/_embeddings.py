@@ -115,6 +115,13 @@ def load_embeddings(
     and for words of the vocabulary. If a word occurs twice, its first line is used. Words that are
     not in the file get the vectors of `random_embeddings`, padding gets zeros.
 
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "vectors.txt")
+        >>> _ = path.write_text("red 0.5 1.0")
+        >>> vectors = load_embeddings(path, Vocabulary(["red", "blue"]), dim=2)
+        >>> print(vectors.matrix[2], vectors.coverage)
+        [0.5 1. ] 0.5
+
     Args:
       path: the file, plain or .gz.
       vocabulary: the words to look up.
