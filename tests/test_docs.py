@@ -1,10 +1,14 @@
 """The examples of the documentation run as pasted and print what the page says."""
 
+import ast
 import doctest
 import importlib
+import os
 import re
+import runpy
 import shlex
 
+import jax
 import pytest
 
 from gatedjax.__main__ import main
@@ -62,6 +66,28 @@ def test_examples_of_docstrings_print_what_they_say(path):
     found = doctest.testmod(importlib.import_module(name))
     assert found.attempted
     assert found.failed == 0
+
+
+PROGRAMS = sorted((ROOT / "docs" / "programs").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_programs_of_researchers_run_and_their_checks_hold(path, monkeypatch):
+    code = path.read_text(encoding="utf-8")
+    assert len(code.splitlines()) <= 60
+    assert re.search(r"\bassert", ast.unparse(ast.parse(code).body[-1]))  # ends with its check
+    if "import equinox" in code:
+        pytest.importorskip("equinox")
+    monkeypatch.setenv("XLA_FLAGS", os.environ["XLA_FLAGS"])  # restored after the program
+    with jax.numpy_rank_promotion("allow"):  # as outside these tests
+        runpy.run_path(str(path), run_name="__main__")
+
+
+def test_the_page_of_programs_shows_each_of_them():
+    text = (ROOT / "docs" / "own_loop.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```\{literalinclude\} programs/(\w+)\.py$", text, re.MULTILINE)
+    assert sorted(shown) == [path.stem for path in PROGRAMS]
+    assert all(f"](programs/{name}.py)" in text for name in shown)
 
 
 def peers():

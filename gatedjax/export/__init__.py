@@ -15,6 +15,7 @@ from gatedjax.export._folder import save as save
 from gatedjax.export._inference import export_inference as export_inference
 from gatedjax.export._inference import load_inference as load_inference
 from gatedjax.export._names import ParamsMismatch as ParamsMismatch
+from gatedjax.export._onnx import export_onnx as export_onnx
 from gatedjax.export._tensors import BadFile as BadFile
 from gatedjax.export._tensors import load_params as load_params
 from gatedjax.export._tensors import save_params as save_params

@@ -135,6 +135,13 @@ def read_config(folder: str | Path) -> dict[str, Tree]:
 
     Only config.json is read, not the file of parameters. The folder does not change.
 
+        >>> import tempfile
+        >>> import numpy as np
+        >>> folder = Path(tempfile.mkdtemp(), "model")
+        >>> _ = save(folder, {"kernel": np.ones((2, 3))}, config={"hidden": 3})
+        >>> read_config(folder)
+        {'hidden': 3}
+
     Args:
       folder: the folder.
 
@@ -158,6 +165,14 @@ def read_config(folder: str | Path) -> dict[str, Tree]:
 
 def read_file(folder: str | Path, name: str) -> bytes:
     """Reads a file of a folder that `save` wrote.
+
+        >>> import tempfile
+        >>> import numpy as np
+        >>> folder = Path(tempfile.mkdtemp(), "model")
+        >>> files = {"classes.json": b'["no", "yes"]'}
+        >>> _ = save(folder, {"kernel": np.ones((2, 3))}, config={}, files=files)
+        >>> read_file(folder, "classes.json")
+        b'["no", "yes"]'
 
     Args:
       folder: the folder.

@@ -52,6 +52,13 @@ def lstm_from_torch(
 ) -> tuple[LSTMWeights | tuple[LSTMWeights, LSTMWeights], ...]:
     """Converts the state dict of a `torch.nn.LSTM`.
 
+        >>> shapes = {"weight_ih_l0": (16, 3), "weight_hh_l0": (16, 4)}
+        >>> shapes |= {"bias_ih_l0": 16, "bias_hh_l0": 16}
+        >>> state_dict = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+        >>> (layer,) = lstm_from_torch(state_dict)
+        >>> layer.input.shape, layer.recurrent.shape, float(layer.bias[0])
+        ((3, 16), (4, 16), 2.0)
+
     Args:
       state_dict: arrays by name (weight_ih_l0, ...), or the path of a `safetensors` file.
       prefix: prefix of the names, for example "encoder.lstm."; the last dot is optional.

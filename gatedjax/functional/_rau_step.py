@@ -54,6 +54,12 @@ class RAUHiddenWeights(NamedTuple):
     S = H for the attention forms of `RAUWeights`. S = 1 for time_causal, where score_bias cancels
     and may be None (zeros).
 
+        >>> from gatedjax.functional import rau
+        >>> blocks = jnp.ones((3, 16)), jnp.ones((4, 16)), jnp.zeros(16)
+        >>> logits = jnp.ones((7, 5)), jnp.zeros(5), jnp.ones((5, 4)), jnp.zeros(4)
+        >>> rau(RAUHiddenWeights(*blocks, *logits), jnp.ones((2, 5, 3)))[0].shape
+        (2, 4)
+
     Attributes:
       input, recurrent, bias: weights of x [D, 4H], weights of h [H, 4H] and biases [4H] of the
         blocks.
@@ -77,6 +83,13 @@ class RAUConcatWeights(NamedTuple):
     """Weights for the attention form concat, with logits over the D + H entries of [x, h].
 
     The blocks of H columns are r, z and c (reset gate, update gate, candidate).
+
+        >>> from gatedjax.functional import rau
+        >>> blocks = jnp.ones((3, 12)), jnp.ones((4, 12)), jnp.zeros(12)
+        >>> attention = jnp.ones((7, 7)), jnp.zeros(7), jnp.ones((7, 4)), jnp.zeros(4)
+        >>> weights = RAUConcatWeights(*blocks, *attention)
+        >>> rau(weights, jnp.ones((2, 5, 3)), attention="concat")[0].shape
+        (2, 4)
 
     Attributes:
       input, recurrent, bias: weights of x [D, 3H], weights of h [H, 3H] and biases [3H] of the
@@ -102,6 +115,13 @@ class RAUMatrixWeights(NamedTuple):
 
     The blocks of H columns are r, z and c (reset gate, update gate, candidate).
 
+        >>> from gatedjax.functional import rau
+        >>> blocks = jnp.ones((3, 12)), jnp.ones((4, 12)), jnp.zeros(12)
+        >>> logits = jnp.ones((4, 7)), jnp.ones((7, 7)), jnp.zeros(7)
+        >>> weights = RAUMatrixWeights(*blocks, *logits)
+        >>> rau(weights, jnp.ones((2, 5, 3)), attention="matrix")[0].shape
+        (2, 4)
+
     Attributes:
       input, recurrent, bias: weights of x [D, 3H], weights of h [H, 3H] and biases [3H] of the
         blocks.
@@ -126,6 +146,10 @@ AnyRAUWeights = RAUWeights | RAUHiddenWeights | RAUConcatWeights | RAUMatrixWeig
 @exportable
 class RAUTimeState(NamedTuple):
     """The carry of the attention form time_causal.
+
+        >>> state = RAUTimeState(jnp.zeros((2, 4)), jnp.full((2, 1), -jnp.inf), jnp.zeros((2, 1)))
+        >>> state.hidden.shape
+        (2, 4)
 
     Attributes:
       hidden: h [B, H].
