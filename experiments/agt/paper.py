@@ -324,11 +324,14 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 def numbers(store: Store) -> list[Number]:
     """Returns the paper's accuracies of AGT and its ablations, with ours, in percent."""
+    titles = {FULL: "AGT"} | {
+        ablation_name(above): f"AGT with {above + 1} of 15 selection vectors" for above in ABOVE
+    }
     return [
         number
         for name, theirs in reported.ACCURACY.items()
         for number in number_of(
-            VARIANTS[name].title if name != FULL else "AGT",
+            titles[name],
             NAMES[DATA],
             theirs,
             store.all(DATA, name),

@@ -130,6 +130,7 @@ def case_of(
     *,
     flip: bool = False,
     paper: float | None = None,
+    unit: str = "",
 ) -> Case:
     """Returns the case of a claim that a system is better than another.
 
@@ -140,10 +141,11 @@ def case_of(
       records: the records of the runs, for the origin of their data.
       flip: False if the claim favours the first system of the comparison, True for the second.
       paper: the paper's difference, see `Case`.
+      unit: the unit of both differences, see `Case`.
     """
     label = label_of(label, records)
     if comparison is None:
-        return Case(claim=claim, label=label, paper=paper)
+        return Case(claim=claim, label=label, paper=paper, unit=unit)
     # For language models the lower number is better.
     sign = -1 if flip != comparison.language else 1
     factor = sign * (1 if comparison.language else 100)
@@ -155,9 +157,9 @@ def case_of(
         test=scaled(comparison.test, factor),
         last=scaled(comparison.last, factor),
         paper=paper,
-        unit="nats per token" if comparison.language else "",
+        unit=unit,
         is_lost=bool(comparison.lost),
-        remarks=() if comparison.alike else ("unequal settings",),
+        remarks=() if comparison.alike else ("settings differ",),
     )
 
 
@@ -202,7 +204,7 @@ class Finding:
             if self.word == "undecided" and case.test is not None:
                 parts.append(f"could show {case.size(case.test.smallest).lstrip('+')}")
         parts.append("paper: no size" if case.paper is None else f"paper: {case.size(case.paper)}")
-        return f"{case.label} ({'; '.join((*parts, *case.remarks))})"
+        return f"{case.label} ({'; '.join(parts)})"
 
     def cells(self) -> list[str]:
         """Returns the row of the table of claims."""
@@ -298,7 +300,7 @@ def count(findings: Iterable[Finding]) -> str:
     numbers = [f"{words.count(word)} {word}" for word in WORDS]
     if few:
         numbers[WORDS.index("undecided")] += (
-            f" ({few} without a verdict, for fewer than {SEEDS} seeds or a run that collapsed)"
+            f" ({few} of them with fewer than {SEEDS} seeds or collapsed)"
         )
     return f"**Of {len(findings)} comparisons: {', '.join(numbers)}.**"
 
@@ -399,7 +401,7 @@ def opening(numbers: Sequence[Number], otherwise: str) -> str:
     for kind, names in kinds.items():
         if names:
             sizes = [f"{name} by {_range(baselines[name])}" for name in names]
-            parts.append(f"{kind} than in the paper are {', '.join(sizes)} points")
+            parts.append(f"{kind} than in the paper: {', '.join(sizes)} points")
     mixed = [name for name in baselines if not any(name in names for names in kinds.values())]
     parts += [
         f"{name} is {min(baselines[name]):+.1f} to {max(baselines[name]):+.1f} points from the "
@@ -408,7 +410,7 @@ def opening(numbers: Sequence[Number], otherwise: str) -> str:
     ]
     for unit, label in dict.fromkeys((n.unit, n.label) for n in numbers if n.unit != "points"):
         sizes = [
-            f"{n.system} has {n.ours:.1f} where the paper has {n.paper:.1f}"
+            f"{n.system} has {n.ours:.1f} (paper: {n.paper:.1f})"
             for n in numbers
             if (n.unit, n.label) == (unit, label)
         ]

@@ -150,9 +150,10 @@ def compare(
     ours, theirs = [a[seed] for seed in seeds], [b[seed] for seed in seeds]
     check_same_test(ours, theirs)
     language = "test_nll" in ours[0]
+    of_each: np.ndarray | None = None
+    exact: tuple[float, ...] = ()
     if language:
         scores = [_nats_per_token(rows) for rows in (ours, theirs)]
-        of_each, exact = None, ()
     else:
         scores = [correctness(rows) for rows in (ours, theirs)]
         of_each = groups(ours[0])
@@ -163,12 +164,16 @@ def compare(
         [_score(record, row) for record, row in zip(rows, of, strict=True)]
         for rows, of in zip((ours, theirs), scores, strict=True)
     ]
-    last = [[last_accuracy(record) for record in rows] for rows in (ours, theirs)]
+    last = [
+        [score for record in rows if (score := last_accuracy(record)) is not None]
+        for rows in (ours, theirs)
+    ]
+    has_last = len(last[0]) == len(last[1]) == len(seeds)
     return Comparison(
         seeds=tuple(seeds),
         by_seed=tuple(float(x - y) for x, y in zip(*means, strict=True)),
         test=_test(scores, means, of_each),
-        last=None if None in (*last[0], *last[1]) else _test(scores, last, of_each),
+        last=_test(scores, last, of_each) if has_last else None,
         exact=exact,
         language=language,
         alike=all(_settings(x) == _settings(y) for x, y in zip(ours, theirs, strict=True)),
@@ -229,12 +234,13 @@ def last_accuracy(record: Record) -> float | None:
 
 
 def _test(
-    scores: Sequence[np.ndarray], means: Sequence[Sequence[float | None]], groups: np.ndarray | None
+    scores: Sequence[np.ndarray], means: Sequence[Sequence[float]], groups: np.ndarray | None
 ) -> analysis.TwoWay | None:
     """Returns the test of two systems; None with a single seed."""
     if len(scores[0]) < 2 or scores[0].shape[1] < 2:
         return None
-    return analysis.two_way_test(*scores, groups=groups, means_a=means[0], means_b=means[1])
+    first, second = scores
+    return analysis.two_way_test(first, second, groups=groups, means_a=means[0], means_b=means[1])
 
 
 def _settings(record: Record) -> tuple[Json, Json]:

@@ -317,6 +317,7 @@ class Claim:
       paper: a function of (data set, variant) that returns the paper's difference in the direction
         of the claim, in points, or for language models in nats per token; None if the paper gives
         no size.
+      units: the unit of the differences by data set, if it is not points of accuracy.
       find: a function of (claim, store) that returns cases, for a claim without rows in a table.
     """
 
@@ -326,6 +327,7 @@ class Claim:
     data: Several[str] = ()
     flip: bool = False
     paper: Callable[[str, str], float | None] = lambda data, variant: None
+    units: Mapping[str, str] = dataclasses.field(default_factory=dict)
     find: Callable[[str, Store], Iterable[Case]] | None = None
 
     def cases(self, paper: "Paper", store: Store) -> list[Case]:
@@ -341,6 +343,7 @@ class Claim:
                 row.records,
                 flip=self.flip,
                 paper=self.paper(row.data, row.variant),
+                unit=self.units.get(row.data, ""),
             )
             for table in tables
             for row in table.rows(paper, store)
@@ -371,7 +374,8 @@ class Paper:
       claims: the claims in the first section of RESULTS.md.
       numbers: a function of (store) that returns the paper's numbers of its method and of its
         baselines, with ours.
-      without_numbers: the first sentence of a page without such numbers.
+      without_numbers: a function of (store) that returns the first sentence of a page without such
+        numbers.
       search: a sentence about the search for the settings of the presets, and its record.
       keys: the keys that all its records have.
       resolve: returns a configuration completed before its run, for example with the width of a
@@ -392,7 +396,9 @@ class Paper:
     report: Callable[[Console, Records, Path], None]
     numbers: Callable[[Store], Iterable[Number]] = lambda store: ()
     claims: tuple[Claim, ...] = ()
-    without_numbers: str = "No run here is on the paper's data, so none of its numbers is compared"
+    without_numbers: Callable[[Store], str] = lambda store: (
+        "No run here is on the paper's data, so none of its numbers is compared"
+    )
     search: str = ""
     keys: tuple[str, ...] = ("config", "seed", "test", "correct")
     resolve: Callable[[Config], Config] = lambda config: config
@@ -474,7 +480,7 @@ class Paper:
             for claim in self.claims
         }
         lines = [
-            claims.opening(numbers, self.without_numbers),
+            claims.opening(numbers, self.without_numbers(store)),
             claims.count(findings),
             "",
             *(claims.line(says, of_claim) for says, of_claim in by_claim.items()),

@@ -470,6 +470,19 @@ def paper_difference(data: str, reader: str) -> float | None:
     return None if first is None or second is None else first - second
 
 
+def without_numbers(store: Store) -> str:
+    """Returns the first sentence of the page, with our accuracies on other questions."""
+    parts = [
+        f"{reported.NAMES[data]}, {VARIANTS[reader].title} {statistics.accuracy_text(records)}, "
+        f"paper {reported.OWN[reader][data][1]}"
+        for data in reported.CLOZE
+        for reader in (base_of(data), feature_of(data))
+        if (records := store.all(data, reader)) and other_data(records)
+    ]
+    text = "No run is on the paper's questions, so none of its numbers is tested"
+    return text + ("; on rebuilt questions (accuracy in %): " + "; ".join(parts)) * bool(parts)
+
+
 PAPER = Paper(
     start=START,
     title="GA Reader",
@@ -524,7 +537,7 @@ PAPER = Paper(
             "The feature helps": FEATURES,
         }.items()
     ),
-    without_numbers="The paper's questions were not available, so none of its numbers is compared",
+    without_numbers=without_numbers,
     search="the trials behind the presets (steps, width 64, learning rates) have no record",
     experiment=experiment,
     report=report,

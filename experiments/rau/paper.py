@@ -1,6 +1,7 @@
 """RAU: Zhong, Yue and Ling, "Recurrent Attention Unit" (2018)."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable
 from pathlib import Path
@@ -379,6 +380,12 @@ def paper_recipe(store: Store) -> str:
     return f"{remark}; {text} by the paper's recipe"
 
 
+def test_value(record: Record, metric: str, times: float) -> float:
+    """Returns a test metric of a record, multiplied by `times`."""
+    value: float = record["test"][metric]
+    return times * value
+
+
 def numbers(store: Store) -> list[Number]:
     """Returns the paper's numbers of all cells with ours: accuracy in percent, or perplexity."""
     numbers = []
@@ -391,7 +398,7 @@ def numbers(store: Store) -> list[Number]:
                 reported.NAMES[name],
                 times * float(theirs),
                 store.all(name, cell),
-                lambda record, metric=metric, times=times: times * record["test"][metric],
+                functools.partial(test_value, metric=metric, times=times),
                 is_method=cell == "rau",
                 unit=metric if language else "points",
                 remark=paper_recipe(store) if (cell, name) == ("rau", "ptb_small") else "",
@@ -437,6 +444,7 @@ PAPER = Paper(
             rows=(name,),
             data=reported.DATA,
             paper=paper_difference,
+            units=dict.fromkeys(LANGUAGE, "nats per token"),
         )
         for name in PAIRED.variants
     ),

@@ -118,16 +118,16 @@ def difference(base: Records, full: Records, metric: str) -> Difference | None:
             comparison.why_not,
         )
     key, score = ("role_counts", f1_of) if metric == "F1" else ("bleu_statistics", bleu_of)
-    ours, theirs = ({r["seed"]: r for r in records if key in r} for records in (full, base))
+    by_seed = [{r["seed"]: r for r in records if key in r} for records in (full, base)]
     # Seeds of a single system have no counterpart for a paired test.
-    seeds = sorted(ours.keys() & theirs.keys())
+    seeds = sorted(by_seed[0].keys() & by_seed[1].keys())
     if not seeds:
         return None
-    pairs = [[np.asarray(of[seed][key], np.int64) for of in (ours, theirs)] for seed in seeds]
+    pairs = [[np.asarray(of[seed][key], np.int64) for of in by_seed] for seed in seeds]
     scores = np.array([[score(rows.sum(0)) for rows in pair] for pair in pairs])
     test = None
     if len(seeds) > 1:
-        variances = [resample(*pair, score).var(ddof=1) for pair in pairs]
+        variances = [resample(ours, theirs, score).var(ddof=1) for ours, theirs in pairs]
         parts = [(float(of.var(ddof=1)) / len(seeds), len(seeds) - 1.0) for of in scores.T]
         parts.append((float(np.mean(variances)), len(pairs[0][0]) - 1.0))
         test = student_test(float((scores[:, 0] - scores[:, 1]).mean()), parts)

@@ -655,11 +655,12 @@ def task_cases(claim: str, store: Store) -> Iterator[Case]:
         if row.variant != FULL:
             continue
         of, shift = TASKS[row.data[:3]][0], row.shift
+        unit = "" if of == "accuracy" else of
         san, ssan = reported.TABLE1.get(reported.FULL_TASK.get(row.data, row.data), (None, None))
         paper = None if san is None or ssan is None else ssan - san
         label = label_of(reported.NAMES[row.data], [*row.pair[0], *row.pair[1]])
         if shift is None:
-            yield Case(claim=claim, label=label, paper=paper)
+            yield Case(claim=claim, label=label, paper=paper, unit=unit)
             continue
         yield Case(
             claim=claim,
@@ -669,7 +670,7 @@ def task_cases(claim: str, store: Store) -> Iterator[Case]:
             test=shift.test,
             last=shift.last,
             paper=paper,
-            unit="" if of == "accuracy" else of,
+            unit=unit,
             is_lost=shift.why_not == COLLAPSED,
         )
 
@@ -925,6 +926,22 @@ def report(console: Console, records: Records, workdir: Path) -> None:
     print_time(console, record, workdir)
 
 
+def without_numbers(store: Store) -> str:
+    """Returns the first sentence of the page, with our accuracies on other sentences."""
+    parts = [
+        f"{reported.NAMES[data]}, {VARIANTS[name].title} {mean(records, 'test.accuracy')}, paper "
+        f"{theirs:.2f}"
+        for data, of, quoted in (
+            ("bshift", local_name, reported.BSHIFT),
+            ("wrd_small", str, [both for *_, both in reported.WRD]),
+        )
+        for name, theirs in zip((of(BASE), of(FULL)), quoted[:2], strict=True)
+        if (records := store.all(data, name))
+    ]
+    text = "No run is on the paper's data, so none of its numbers is tested"
+    return text + ("; on other sentences (accuracy in %): " + "; ".join(parts)) * bool(parts)
+
+
 PAPER = Paper(
     start=START,
     title="SSAN",
@@ -994,7 +1011,7 @@ PAPER = Paper(
             paper=probe_difference,
         ),
     ),
-    without_numbers="No run here is on the paper's data, so none of its numbers is compared",
+    without_numbers=without_numbers,
     search="the trials behind the presets (recipe of BShift, steps, learning rates, scale of the "
     "word vectors) have no record",
     experiment=experiment,
