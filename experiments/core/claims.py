@@ -342,7 +342,7 @@ def number_of(
     label: str,
     paper: float,
     records: Records,
-    value: Callable[[Record], float],
+    value: Callable[[Record], float | None],
     *,
     is_method: bool,
     unit: str = "points",
@@ -355,15 +355,16 @@ def number_of(
       label: the data set.
       paper: the paper's number.
       records: the records of the seeds.
-      value: returns our number from a record.
+      value: returns our number from a record, or None if it is not recorded.
       is_method: see `Number`.
       unit: see `Number`.
       remark: see `Number`.
     """
     living = alive(records)
-    if not living or other_data(living):
+    values = [number for record in living if (number := value(record)) is not None]
+    if not values or other_data(living):
         return []
-    mean = math.fsum(map(value, living)) / len(living)
+    mean = math.fsum(values) / len(values)
     return [
         Number(
             system=system,

@@ -187,10 +187,12 @@ PAIRED = Table(
 )
 
 
+PTB_EPOCHS = int(reported.PTB_SETTINGS["ptb_small"][reported.PTB_COLUMNS.index("epochs")])
+
+
 def last_epoch(record: Record) -> float:
-    """Returns the number of epochs of a run of PTB; `num_steps` is that of the preset's epochs."""
-    epochs = int(reported.PTB_SETTINGS[record["data"]][reported.PTB_COLUMNS.index("epochs")])
-    return epochs * record["steps"] / record["config"]["train"]["num_steps"]
+    """Returns the epochs of a run of PTB small, whose `num_steps` is that of all 13 epochs."""
+    return PTB_EPOCHS * float(record["steps"]) / record["config"]["train"]["num_steps"]
 
 
 TRAINING = Table(
@@ -204,7 +206,7 @@ TRAINING = Table(
     columns=(
         c.data(),
         CELL,
-        Column("last epoch: paper", lambda row: reported.PTB_SETTINGS[row.data][6], "paper"),
+        Column("last epoch: paper", lambda row: str(PTB_EPOCHS), "paper"),
         c.metric("ours", last_epoch, 1),
         c.paper_number("perplexity: paper", reported.TRAIN_PERPLEXITY, ""),
         c.metric("ours", "train_last_epoch_perplexity", 2),
@@ -380,10 +382,10 @@ def paper_recipe(store: Store) -> str:
     return f"{remark}; {text} by the paper's recipe"
 
 
-def test_value(record: Record, metric: str, times: float) -> float:
-    """Returns a test metric of a record, multiplied by `times`."""
-    value: float = record["test"][metric]
-    return times * value
+def test_value(record: Record, metric: str, times: float) -> float | None:
+    """Returns a test metric of a record, multiplied by `times`; None if it is not recorded."""
+    value: float | None = record["test"].get(metric)
+    return None if value is None else times * value
 
 
 def numbers(store: Store) -> list[Number]:
