@@ -16,7 +16,7 @@ from experiments.agt.reported import DATA, NAMES
 from experiments.core import columns as c
 from experiments.core.claims import Number, number_of
 from experiments.core.columns import print_metrics, print_parameters, print_time
-from experiments.core.comparison import SEEDS, TEST, these_runs
+from experiments.core.comparison import SEEDS, these_runs
 from experiments.core.kinds import Json
 from experiments.core.paper import (
     Claim,
@@ -185,8 +185,7 @@ ABLATION = comparison_table(
     reported.ACCURACY,
     title="Ablation: selection vectors",
     note="Mean ± sample standard deviation over seeds, parameters of the best validation. "
-    "Minus AGT, in points; exact McNemar test of each pair of runs with one seed. "
-    f"{TEST}",
+    "Minus AGT, in points; exact McNemar test of each pair of runs with one seed.",
     about="without the selection vectors of later layers, and the mean word vector",
     trained=lambda job, data: (
         FULL,

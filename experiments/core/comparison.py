@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -22,7 +22,7 @@ TEST = (
     'corrected; "these runs": fewer than three seeds. The verdicts, with corrected p, are in '
     "Claims."
 )
-"""The description of the test, for the notes of tables."""
+"""The description of the test, for pages of results."""
 K = TypeVar("K", bound=Hashable)
 Groups = Callable[[Record], np.ndarray | None]
 """A function that returns the group of each test example of a record, or None if the examples are
@@ -109,6 +109,11 @@ def compare_all(
       groups: see `Groups`.
     """
     return {key: compare(list(a), list(b), groups) for key, (a, b) in pairs.items()}
+
+
+def test_note(comparisons: Iterable[Comparison | None]) -> str:
+    """Returns the description of the test for a table with comparisons, "" for another table."""
+    return TEST if any(comparison is not None for comparison in comparisons) else ""
 
 
 def paragraphs(*parts: str) -> str:

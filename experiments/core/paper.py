@@ -10,7 +10,7 @@ from rich.console import Console
 
 from experiments.core import claims
 from experiments.core.claims import Case, Finding, Number
-from experiments.core.comparison import Comparison, compare_all, paragraphs
+from experiments.core.comparison import Comparison, compare_all, paragraphs, test_note
 from experiments.core.config import Changes, Start, public_config, with_changes
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Array, Config, Json, Record
@@ -274,7 +274,8 @@ class Table:
             # If the headings already name the difference of the data, a row is not split.
             lines += [cells] if named else split_row(cells, kinds, row.records)
         table = analysis.render_table(headings, lines) if lines else NOT_RUN
-        return paragraphs(table, *self.below(store, rows))
+        note = test_note(row.comparison for row in rows)
+        return paragraphs(table, *self.below(store, rows), note)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

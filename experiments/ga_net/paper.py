@@ -14,7 +14,6 @@ from experiments.core import cli
 from experiments.core import columns as c
 from experiments.core.claims import Number, number_of
 from experiments.core.columns import cell, screen
-from experiments.core.comparison import TEST
 from experiments.core.config import Changes, value_at
 from experiments.core.origins import NOT_RUN
 from experiments.core.paper import (
@@ -172,7 +171,7 @@ PAIRED = Table(
     title="Table 2, paired tests",
     note="The difference is that of table 2, where GA-Net's accuracy is the mean of 5 draws of the "
     "gates; the variance over texts and McNemar's test (exact, each pair of runs with one seed) "
-    f"rest on the first draw. {TEST}",
+    "rest on the first draw.",
     data=reported.DATA,
     variants=("bilstm", "local", "soft"),
     seen=("ganet",),

@@ -11,7 +11,7 @@ from rich.console import Console
 from experiments.core import columns
 from experiments.core.cli import fail
 from experiments.core.columns import print_metrics, print_parameters, print_time
-from experiments.core.comparison import TEST, paragraphs, sentence
+from experiments.core.comparison import paragraphs, sentence
 from experiments.core.config import Changes
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN, origin_of, other_data
@@ -307,8 +307,8 @@ OTHERS = "Rows of other papers are quoted; nobody trained them here."
 TESTS = (
     "Mean ± sample standard deviation over seeds, parameters of the best validation accuracy. "
     "Base minus reader, in points; exact one-sided McNemar test of each pair of runs with one "
-    f"seed: is the base better? {TEST} The McNemar p of the sentences are two-sided. A question "
-    "whose answer cannot be found counts as wrong."
+    "seed: is the base better? The McNemar p of the sentences are two-sided. A question whose "
+    "answer cannot be found counts as wrong."
 )
 _Table = functools.partial(Table, trained=select_readers)
 TABLE1 = _Table(

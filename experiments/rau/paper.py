@@ -13,7 +13,6 @@ from experiments.core import columns as c
 from experiments.core.claims import Number, number_of
 from experiments.core.cli import fail
 from experiments.core.columns import print_metrics, print_time
-from experiments.core.comparison import TEST
 from experiments.core.config import Changes
 from experiments.core.origins import NOT_RUN
 from experiments.core.paper import (
@@ -172,7 +171,7 @@ PAIRED = Table(
     title="Table 1, paired tests",
     note="Classifiers: accuracy, and the exact McNemar test of each pair of runs with one seed. "
     "PTB: negative log-likelihood of windows of the test text, in nats per token. "
-    f"{TEST} RAU and GRU have different learning rates on PTB small (1 and 0.5), so their "
+    "RAU and GRU have different learning rates on PTB small (1 and 0.5), so their "
     "difference is not one of equal settings.",
     data=reported.DATA,
     variants=("gru", "lstm"),
@@ -321,8 +320,7 @@ ATTENTION = Table(
 )
 MATCHED = Table(
     title="Equal parameter counts",
-    note="RAU and LSTM at the width that has the most nearly as many parameters as the GRU. "
-    f"{TEST}",
+    note="RAU and LSTM at the width that has the most nearly as many parameters as the GRU.",
     about="RAU and LSTM as small as the GRU",
     data=("mnist", "fashion_mnist"),
     variants=("gru", "rau_matched", "lstm_matched"),

@@ -19,7 +19,7 @@ from experiments.core.columns import (
     print_parameters,
     print_time,
 )
-from experiments.core.comparison import TEST, paragraphs, sentence
+from experiments.core.comparison import TEST, paragraphs, sentence, test_note
 from experiments.core.config import Changes, with_changes
 from experiments.core.kinds import Array, Json
 from experiments.core.origins import NOT_RUN, beside, substitute_of
@@ -231,8 +231,7 @@ class SSANOptions(TableOptions):
 
 TESTS = (
     "Mean ± sample standard deviation over seeds, parameters of the best validation. "
-    "Minus SAN, in points; exact McNemar test of each pair of runs with one seed. "
-    f"{TEST}"
+    "Minus SAN, in points; exact McNemar test of each pair of runs with one seed."
 )
 STEPS = columns.parameters("steps", "steps")
 
@@ -751,7 +750,8 @@ def f1_table(
             line: list[str] = [*ahead, *map(number, paper), *ours]
             lines.append([*line, *["-"] * (len(texts) - len(line))])
         table = analysis.render_table(texts, lines)
-        return paragraphs(table, *sentences(store, rows))
+        note = test_note(row.comparison for row in rows)
+        return paragraphs(table, *sentences(store, rows), note)
 
     return Table(data=(name,), variants=(BASE, FULL), body=body, after=show, **fields)
 
