@@ -7,6 +7,7 @@ NAMES = {
     "wrd": "WRD",
     "wrd_small": "WRD, Multi30k",
     "wrd_published": "WRD, published test set",
+    "wrd_files": "WRD, other files",
     "nli": "SNLI",
     "nli_sick": "SICK",
     "srl": "semantic roles",
@@ -80,6 +81,8 @@ groups."""
 
 SMALL_PROBE = "fewer sentences than SentEval's 100,000, 10,000 and 10,000"
 REORDERING_SUBSTITUTES = {
+    "files": "sentences of other files, reordered by the published procedure, where the paper has "
+    "7M sentences of WMT14 English in byte pairs",
     "multi30k": "words of Multi30k captions, reordered by the published procedure, where the paper "
     "has 7M sentences of WMT14 English in byte pairs",
     "published": "the published test sentences; trained on 9,000 of the published validation "

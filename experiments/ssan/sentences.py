@@ -220,6 +220,8 @@ def reorder_splits(config: ReorderingData) -> dict[str, gdata.Source]:
             )
             for number, (split, texts) in enumerate(load("multi30k", config).items())
         }
+    if config.text == "files":
+        return load("word_reordering", config)
     validation, test = load("word_reordering", config, SPLITS[1:]).values()
     size = int(TRAINED_SHARE * len(validation))
     restored = [restore_word(e["tokens"], e["insert"], e["original"]) for e in validation[:size]]
