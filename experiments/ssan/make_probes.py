@@ -36,8 +36,8 @@ class MakeProbesConfig:
     """Makes the probes BShift and word reordering detection of sentences.
 
     It writes bigram_shift.txt, word_order.txt.{tr,va,te}.{x,y}, and make_probes.json with the
-    counts. A network trains on them with --data.manual-dir DIR: --preset bshift or bshift_local, and
-    --preset wrd_files. The same sentences, options and seed give the same files.
+    counts. A network trains on them with --data.manual-dir DIR: --preset bshift or bshift_local,
+    and --preset wrd_files. The same sentences, options and seed give the same files.
     """
 
     texts: tuple[Path, ...]
