@@ -461,8 +461,8 @@ TABLE3 = against_san(
     *columns.with_last("both (%)", 2, times=100),
     title="Table 3: word reordering detection, selector in one layer",
     note="Tests are of both positions. Every sentence of Multi30k is moved several times, and its "
-    "moves are not independent: there the bootstrap draws whole sentences, and there is no McNemar "
-    "test. " + TESTS,
+    "moves are not independent: there the test takes sentences as independent, and there is no "
+    "McNemar test. " + TESTS,
     about="word reordering detection, the same",
     data=SHOWN,
     variants=NETWORKS,
