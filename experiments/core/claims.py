@@ -131,6 +131,7 @@ def case_of(
     flip: bool = False,
     paper: float | None = None,
     unit: str = "",
+    equal_search: bool = False,
 ) -> Case:
     """Returns the case of a claim that a system is better than another.
 
@@ -142,6 +143,7 @@ def case_of(
       flip: False if the claim favours the first system of the comparison, True for the second.
       paper: the paper's difference, see `Case`.
       unit: the unit of both differences, see `Case`.
+      equal_search: True if the settings of both systems come from searches of the same size.
     """
     label = label_of(label, records)
     if comparison is None:
@@ -159,7 +161,7 @@ def case_of(
         paper=paper,
         unit=unit,
         is_lost=bool(comparison.lost),
-        remarks=() if comparison.alike else ("settings differ",),
+        remarks=() if comparison.alike or equal_search else ("settings differ",),
     )
 
 
@@ -204,7 +206,7 @@ class Finding:
             if self.word == "undecided" and case.test is not None:
                 parts.append(f"could show {case.size(case.test.smallest).lstrip('+')}")
         parts.append("paper: no size" if case.paper is None else f"paper: {case.size(case.paper)}")
-        return f"{case.label} ({'; '.join(parts)})"
+        return f"{case.label} ({'; '.join((*parts, *case.remarks))})"
 
     def cells(self) -> list[str]:
         """Returns the row of the table of claims."""

@@ -319,6 +319,8 @@ class Claim:
         of the claim, in points, or for language models in nats per token; None if the paper gives
         no size.
       units: the unit of the differences by data set, if it is not points of accuracy.
+      equal_search: True if the settings of all systems come from searches of the same size. If they
+        differ otherwise, the results say so.
       find: a function of (claim, store) that returns cases, for a claim without rows in a table.
     """
 
@@ -329,6 +331,7 @@ class Claim:
     flip: bool = False
     paper: Callable[[str, str], float | None] = lambda data, variant: None
     units: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    equal_search: bool = False
     find: Callable[[str, Store], Iterable[Case]] | None = None
 
     def cases(self, paper: "Paper", store: Store) -> list[Case]:
@@ -345,6 +348,7 @@ class Claim:
                 flip=self.flip,
                 paper=self.paper(row.data, row.variant),
                 unit=self.units.get(row.data, ""),
+                equal_search=self.equal_search,
             )
             for table in tables
             for row in table.rows(paper, store)

@@ -575,6 +575,7 @@ PAPER = Paper(
             rows=(name,),
             data=reported.DATA,
             paper=paper_difference,
+            equal_search=True,
         )
         for name in PAIRED.variants
     ),

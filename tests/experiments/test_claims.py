@@ -109,6 +109,16 @@ def test_without_both_systems_nothing_was_run_and_other_data_are_named():
     assert claims.case_of("c", "TREC", None, other).label == "TREC, other data"
 
 
+def test_settings_that_differ_without_equal_searches_are_named():
+    ours = records(38, 38, 39)
+    for seed, record in enumerate(ours):
+        record["config"] = {"data": {}, "train": {"num_steps": 7, "seed": seed}}
+    case = claims.case_of("c", "TREC", compare(ours, BASE), ours, paper=1.0)
+    assert claims.judge([case])[0].text == "TREC (+45.00; paper: +1.00; settings differ)"
+    case = claims.case_of("c", "TREC", compare(ours, BASE), ours, paper=1.0, equal_search=True)
+    assert claims.judge([case])[0].text == "TREC (+45.00; paper: +1.00)"
+
+
 def test_lower_is_better_for_language_models():
     nats = [
         [
