@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 from rich.console import Console
 
 from experiments.core import claims
-from experiments.core.comparison import Comparison, compare_all, holm_note, paragraphs
+from experiments.core.claims import Case, Finding, Number
+from experiments.core.comparison import Comparison, compare_all, paragraphs, test_note
 from experiments.core.config import Changes, Start, public_config, with_changes
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Array, Config, Json, Record
@@ -184,7 +185,7 @@ class Table:
       seen: see `list_rows`; None means `variants`.
       columns: its columns.
       pair: a function of (data set, variant) that returns the two systems that a row compares, or
-        None. The p-values of a table are corrected together.
+        None.
       below: a function of (store, rows) that returns the paragraphs between table and note.
       body: a function of (store) that returns the whole table, instead of columns.
       after: a function of (job) that the command calls after the runs, for example to count or
@@ -277,10 +278,8 @@ class Table:
             # If the headings already name the difference of the data, a row is not split.
             lines += [cells] if named else split_row(cells, kinds, row.records)
         table = analysis.render_table(headings, lines) if lines else NOT_RUN
-        # The note is formed from all tests of the table, because the p-values were corrected
-        # together.
-        tests = {(row.data, row.variant): row.comparison for row in rows}
-        return paragraphs(table, *self.below(store, rows), holm_note(tests))
+        note = test_note(row.comparison for row in rows)
+        return paragraphs(table, *self.below(store, rows), note)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -320,7 +319,13 @@ class Claim:
       rows: the variants in the rows that test the claim.
       data: the data sets of the claim; () means all data sets of the table.
       flip: True if the claim favours the second system of a pair.
-      find: a function of (store) that returns findings, for a claim without rows in a table.
+      paper: a function of (data set, variant) that returns the paper's difference in the direction
+        of the claim, in points, or for language models in nats per token; None if the paper gives
+        no size.
+      units: the unit of the differences by data set, if it is not points of accuracy.
+      equal_search: True if the settings of all systems come from searches of the same size. If they
+        differ otherwise, the results say so.
+      find: a function of (claim, store) that returns cases, for a claim without rows in a table.
     """
 
     says: str
@@ -328,15 +333,27 @@ class Claim:
     rows: tuple[str, ...] = ()
     data: Several[str] = ()
     flip: bool = False
-    find: Callable[[Store], Iterable[claims.Finding]] | None = None
+    paper: Callable[[str, str], float | None] = lambda data, variant: None
+    units: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    equal_search: bool = False
+    find: Callable[[str, Store], Iterable[Case]] | None = None
 
-    def findings(self, paper: "Paper", store: Store) -> list[claims.Finding]:
-        """Returns the results for the claim, on each data set."""
+    def cases(self, paper: "Paper", store: Store) -> list[Case]:
+        """Returns the comparisons that test the claim, one for each data set."""
         if self.find is not None:
-            return list(self.find(store))
+            return list(self.find(self.says, store))
         tables = () if self.table is None else _tables(self.table, store)
         return [
-            claims.finding_for(row.label, row.comparison, row.records, flip=self.flip)
+            claims.case_of(
+                self.says,
+                row.label,
+                row.comparison,
+                row.records,
+                flip=self.flip,
+                paper=self.paper(row.data, row.variant),
+                unit=self.units.get(row.data, ""),
+                equal_search=self.equal_search,
+            )
             for table in tables
             for row in table.rows(paper, store)
             if row.variant in self.rows and (not self.data or row.data in self.data)
@@ -364,8 +381,11 @@ class Paper:
       experiment: returns the experiment of a configuration.
       report: prints finished runs (console, records, work folder).
       claims: the claims in the first section of RESULTS.md.
-      level: a function of (store) that returns (data set, the paper's number, ours) of the main
-        system.
+      numbers: a function of (store) that returns the paper's numbers of its method and of its
+        baselines, with ours.
+      without_numbers: a function of (store) that returns the first sentence of a page without such
+        numbers.
+      search: a sentence about the search for the settings of the presets, and its record.
       keys: the keys that all its records have.
       resolve: returns a configuration completed before its run, for example with the width of a
         file.
@@ -383,8 +403,12 @@ class Paper:
     page: Sequence[Section]
     experiment: Callable[[Config], Experiment]
     report: Callable[[Console, Records, Path], None]
+    numbers: Callable[[Store], Iterable[Number]] = lambda store: ()
     claims: tuple[Claim, ...] = ()
-    level: Callable[[Store], Iterable[tuple[str, str, str]]] = lambda store: ()
+    without_numbers: Callable[[Store], str] = lambda store: (
+        "No run here is on the paper's data, so none of its numbers is compared"
+    )
+    search: str = ""
     keys: tuple[str, ...] = ("config", "seed", "test", "correct")
     resolve: Callable[[Config], Config] = lambda config: config
     options: type[TableOptions] = TableOptions
@@ -449,28 +473,38 @@ class Paper:
         for section in self.page:
             yield from _tables(section, store)
 
-    def in_short(self, store: Store, lacking: Sequence[str]) -> str:
+    def findings(self, store: Store) -> list[Finding]:
+        """Returns the results for all claims; their p-values are corrected together."""
+        return claims.judge([case for claim in self.claims for case in claim.cases(self, store)])
+
+    def in_short(self, store: Store, findings: Sequence[Finding], lacking: Sequence[str]) -> str:
         """Returns the results for the claims, in at most a dozen lines.
 
         Args:
           store: the records.
+          findings: the results for the claims.
           lacking: headings of the tables without a run.
         """
-        judged = [(claim.says, claim.findings(self, store)) for claim in self.claims]
+        numbers = list(self.numbers(store))
         records = {name: store.any_of(name) for name in self.names}
         existing = {name: ours for name, ours in records.items() if ours}
-        beside = [f"{label} {ours} ({theirs})" for label, theirs, ours in self.level(store)]
+        by_claim = {
+            claim.says: [finding for finding in findings if finding.case.claim == claim.says]
+            for claim in self.claims
+        }
         lines = [
-            claims.count(finding for _, findings in judged for finding in findings),
+            claims.opening(numbers, self.without_numbers(store)),
+            claims.count(findings),
             "",
-            *(claims.line(says, findings) for says, findings in judged),
-            f"- Ours, and in brackets the paper's: {', '.join(beside)}." if beside else "",
+            *(claims.line(says, of_claim) for says, of_claim in by_claim.items()),
+            claims.level_line(numbers),
             f"- Not run at all: {', '.join(lacking)}." if lacking else "",
             claims.data_line(self.names, existing),
             claims.vectors_line(record for ours in existing.values() for record in ours),
+            f"- Search for settings: {self.search}." if self.search else "",
         ]
-        # The second line stays empty, because Markdown needs an empty line before a list.
-        return "\n".join(lines[:2] + [line for line in lines[2:] if line])
+        # The third line stays empty, because Markdown needs an empty line before a list.
+        return "\n".join(lines[:3] + [line for line in lines[3:] if line])
 
     def diverged_lines(self, store: Store) -> str:
         """Returns a line for each run that ended without a result."""
@@ -492,7 +526,9 @@ class Paper:
         # The first section is rendered last, because it names the tables without a run.
         if self.claims:
             lacking = [title for title, text, _ in parts if text.strip() == NOT_RUN]
-            parts.insert(0, ("In short", self.in_short(store, lacking), claims.NOTE))
+            findings = self.findings(store)
+            parts.insert(0, ("In short", self.in_short(store, findings, lacking), claims.NOTE))
+            parts.insert(1, ("Claims", claims.table(findings), claims.RULES))
         if lost := self.diverged_lines(store):
             parts.append(("Runs that diverged", lost, ""))
         write_results(

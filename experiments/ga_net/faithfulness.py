@@ -2,13 +2,12 @@
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from experiments.core.command import run_of
-from experiments.core.comparison import ONE_SEED, SEEDS_DISAGREE, Verdict, p_text, verdict
+from experiments.core.comparison import LEVEL, SEEDS, interval_text, p_text, these_runs
 from experiments.core.experiment import last
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN
@@ -32,8 +31,6 @@ MEASURES = {
     "flipped": "labels flipped",
 }
 """The measures in a record and their headings."""
-MARKS: dict[Verdict, str] = {"shown": " *", "seeds disagree": f", {SEEDS_DISAGREE}", "neither": ""}
-"""The marks of p-values by verdict."""
 OWN = "own"
 RATIONALES = {
     OWN: "gates",
@@ -157,35 +154,37 @@ def body(store: Store) -> str:
 
 
 def paired_table(store: Store) -> str:
-    """Returns paired tests of the gates against each other rationale, corrected together."""
-    lines: list[tuple[list[str], analysis.Bootstrap | None, Sequence[float]]] = []
-    tests: list[float] = []
+    """Returns tests of the gates against each other rationale, with corrected p-values.
+
+    The p-values of the rows with enough seeds are corrected together.
+    """
+    lines: list[tuple[list[str], int, float, analysis.TwoWay | None]] = []
     for (data, variant), records in _measured_records(store).items():
         first = [reported.NAMES[data], VARIANTS[variant]]
         if not records:
-            lines.append(([*first, NOT_RUN, "-"], None, ()))
+            lines.append(([*first, NOT_RUN, "-"], 0, 0.0, None))
             continue
         for other, of in itertools.product([name for name in RATIONALES if name != OWN], MEASURES):
             gates, against = (values(records, name, of) for name in (OWN, other))
-            # The seeds are averaged first, because the bootstrap resamples texts, and the values of
-            # a text under several seeds are not independent.
-            test = analysis.paired_bootstrap(gates.mean(axis=0), against.mean(axis=0))
-            by_seed = (gates - against).mean(axis=1).tolist()
-            lines.append(([*first, RATIONALES[other], MEASURES[of]], test, by_seed))
-            # A comparison with a single seed has no verdict, so it must not make the correction
-            # stricter for the remaining comparisons.
-            tests += [test.p_value] if len(records) > 1 else []
-    corrected = iter(analysis.holm(tests))
+            # Both rationales are of the same networks, so the difference is a single sample of
+            # seeds, which is compared with 0.
+            shift = gates - against
+            several = len(records) > 1
+            test = analysis.two_way_test(shift, 0 * shift) if several else None
+            row = [*first, RATIONALES[other], MEASURES[of]]
+            lines.append((row, len(records), float(shift.mean()), test))
+    tested = [test.p_value for _, seeds, _, test in lines if test is not None and seeds >= SEEDS]
+    corrected = iter(analysis.holm(tested))
     rows = []
-    for line, result, by_seed in lines:
-        if result is None:
+    for line, seeds, difference, test in lines:
+        if not seeds:
             rows.append([*line, "-", "-", "-"])
             continue
-        p = ONE_SEED
-        if len(by_seed) > 1:
+        p = these_runs(seeds)
+        if test is not None and seeds >= SEEDS:
             value = float(next(corrected))
-            p = p_text(value) + MARKS[verdict([value], by_seed)]
-        interval = f"[{result.low:+.4f}, {result.high:+.4f}]"
-        rows.append([*line, f"{result.difference:+.4f} (n={len(by_seed)} seeds)", interval, p])
+            p = p_text(value) + " *" * (value < LEVEL)
+        interval = "-" if test is None else interval_text(test, 1, 4)
+        rows.append([*line, f"{difference:+.4f} (n={seeds} seeds)", interval, p])
     headings = ["data", "system", "gates minus", "measure", "difference", "95 % interval", "p"]
     return analysis.render_table(headings, rows)

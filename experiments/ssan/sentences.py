@@ -230,6 +230,8 @@ def reorder_splits(config: ReorderingData) -> dict[str, gdata.Source]:
             )
             for number, (split, texts) in enumerate(load("multi30k", config).items())
         }
+    if config.text == "files":
+        return load("word_reordering", config)
     validation, test = load("word_reordering", config, SPLITS[1:]).values()
     size = int(TRAINED_SHARE * len(validation))
     # The words are put back first, because `word_reordering` moves a word of a sentence in its

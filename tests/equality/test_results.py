@@ -42,19 +42,26 @@ def test_a_page_is_rendered_from_its_records_byte_for_byte(folder, tmp_path):
 
 
 @pytest.mark.parametrize("folder", PAGES)
-def test_a_page_is_short_at_first_and_has_no_verdict_of_one_seed(folder):
+def test_a_page_is_short_at_first_and_has_no_verdict_of_fewer_than_three_seeds(folder):
     text = (RESULTS / folder / "RESULTS.md").read_text(encoding="utf-8")
-    short = text.split("## ")[1]
+    short, table = text.split("## ")[1:3]
     assert short.startswith("In short\n")
+    assert table.startswith("Claims\n")
     lines = [line for line in short.splitlines()[1:] if line.strip()]
-    assert 4 <= len(lines) <= 12
-    assert lines[0].startswith("**Comparisons with two seeds or more: ")
+    assert 4 <= len(lines) <= 13
+    assert lines[0].startswith("**")
+    assert lines[1].startswith("**Of ")
     assert lines[-1] == claims.NOTE
-    for line in text.splitlines():
-        if "bootstrap, 1 seed" in line or (line.startswith("|") and "(n=1 seeds)" in line):
-            assert "one seed: no verdict" in line, line
-            assert not ("bootstrap, 1 seed" in line and " p = " in line), line
-        assert "beats" not in line or "(bootstrap, 1 seed" not in line, line
+    rows = [row for row in table.splitlines() if row.startswith("|")][2:]
+    for row in rows:
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        assert cells[-1].startswith(claims.WORDS), row
+        few = re.search(r"\(n=[12]\)", cells[3])
+        if few:
+            assert cells[-1].startswith("undecided; these runs"), row
+            assert cells[5] == cells[8] == "-", row
+    assert " beats " not in text
+    assert f"Of {len(rows)} comparisons" in lines[1]
 
 
 def test_records_hold_nothing_of_one_machine():
