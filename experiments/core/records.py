@@ -29,8 +29,8 @@ COLLAPSED = "collapsed"
 MARGIN = 0.0005
 """The largest distance, in nats, at which a training loss counts as equal to the label entropy."""
 RULE = (
-    '"Collapsed": the training loss of the last third stays within .0005 of the entropy of the '
-    "labels, or all test predictions are one class."
+    '"Collapsed": the training loss of the last third stays within 0.0005 of the entropy of '
+    "the labels, or all test predictions are one class."
 )
 LAST = "last step"
 """The heading of results at the last step, next to the results that validation chose."""
