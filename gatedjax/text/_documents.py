@@ -104,9 +104,7 @@ def _decode(text: str, file: TextFile) -> object:
             f"{file.name}:{error.lineno}: not JSON: {error.msg} at character {error.colno}{reason}"
         ) from None
     except RecursionError:
-        raise ValueError(
-            f"{file.name}: not JSON that can be read: it is nested too deep"
-        ) from None
+        raise ValueError(f"{file.name}: not JSON that can be read: it is nested too deep") from None
     except ValueError as error:  # A repeated name, or a number of 5,000 digits.
         raise ValueError(f"{file.name}: not JSON that can be read: {error}") from None
 

@@ -5,7 +5,7 @@ import dataclasses
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
 from gatedjax._utils.limits import MOST_CHARACTERS as LONGEST
 from gatedjax.data.files._compressed import open_compressed

@@ -107,9 +107,7 @@ def _ending(path: str | bytes) -> str:
     return Path(inner.lower()).suffix
 
 
-def _form(
-    data: object, encoding: str, split: str, header: tuple[str, ...] | None = None
-) -> Form:
+def _form(data: object, encoding: str, split: str, header: tuple[str, ...] | None = None) -> Form:
     form = _open(data, encoding, split, header)
     if header is not None and not isinstance(form, Delimited | Workbook):
         raise ValueError(

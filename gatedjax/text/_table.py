@@ -113,6 +113,18 @@ class Columns:
         return len(self.wanted)
 
 
+def parse_header(text: str | None) -> tuple[str, ...] | None:
+    """Returns the names of columns in a text with commas, such as `--columns label,,text`.
+
+        >>> parse_header("label,,text")
+        ('label', '', 'text')
+
+    Args:
+      text: the names; None returns None.
+    """
+    return None if text is None else tuple(name.strip() for name in text.split(","))
+
+
 Cells = tuple[str, int, Sequence[object]]
 """File, line, and the unchecked values of `Columns.wanted`; None for a missing value."""
 

@@ -37,7 +37,7 @@ def split_words(text: str, most: int | None = None) -> tuple[str, ...]:
     Returns:
       The tokens; punctuation marks are tokens too.
     """
-    return tokenize(CONTROL.sub(" ", text), marks=True, most=most)
+    return Tokenizer().split(text, most)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,19 +80,22 @@ class Tokenizer:
         """
         if self.function is not None:
             return _checked(self.function, text)[:most]
-        if self.kind == "words":
-            tokens = split_words(text, most)
-        elif self.kind == "social":
-            # Entities first, because an entity may stand for an invisible character.
-            tokens = social_tokens(CONTROL.sub(" ", unescape(text)), most)
-        elif self.kind == "characters":
-            return character_tokens(CONTROL.sub(" ", text), most)
+        text = self.prepare(text)
+        if self.kind == "characters":
+            return character_tokens(text, most)
+        if self.pieces is not None:
+            return tuple(self.pieces.pieces(self.pieces.encode(text)[:most]))
+        if self.kind == "social":
+            tokens = social_tokens(text, most)
         else:
-            assert self.pieces is not None
-            text = CONTROL.sub(" ", text)
-            ids = self.pieces.encode(text.lower() if self.lowercase else text)
-            return tuple(self.pieces.pieces(ids[:most]))
+            tokens = tokenize(text, marks=True, most=most)
         return tokens if self.units is None else tuple(self.units.split(tokens)[:most])
+
+    def prepare(self, text: str) -> str:
+        """Returns a text with spaces for invisible characters, and for social without entities."""
+        # Entities come first, because an entity may stand for an invisible character.
+        text = CONTROL.sub(" ", unescape(text) if self.kind == "social" else text)
+        return text.lower() if self.lowercase else text
 
     @property
     def name(self) -> str:
@@ -207,9 +210,10 @@ def choose_tokenizer(
     if kind != "bpe":
         return Tokenizer(kind)
     try:
-        cleaned = (CONTROL.sub(" ", text) for text in texts())
-        lines = (text.lower() for text in cleaned) if lowercase else cleaned
-        return Tokenizer(kind, pieces=BytePairs.train(lines, _PIECES), lowercase=lowercase)
+        rule = Tokenizer(kind, lowercase=lowercase)
+        return dataclasses.replace(
+            rule, pieces=BytePairs.train(map(rule.prepare, texts()), _PIECES)
+        )
     except ImportError as error:
         raise ValueError(f"tokens='bpe': {error}") from None
 
@@ -232,8 +236,8 @@ def check_function(function: Any) -> None:
 def import_path(function: Any) -> str | None:
     """Returns "module:name" of a function, or None if this path does not lead to it.
 
-        >>> import_path(split_words)
-        'gatedjax.text._tokens:split_words'
+    >>> import_path(split_words)
+    'gatedjax.text._tokens:split_words'
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not module or not name or module == "__main__":

@@ -15,8 +15,8 @@ from gatedjax.explore._session import Session
 from gatedjax.explore._state import State, check_state
 from gatedjax.explore._widget import answer_message
 from gatedjax.text._buckets import COARSE, width_of
-from gatedjax.text._corpus import split_words
 from gatedjax.text._read import open_table
+from gatedjax.text._tokens import split_words
 from tests.explore._models import TEXT, model, pure
 
 TOKENS = split_words(TEXT)

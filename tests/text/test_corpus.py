@@ -9,7 +9,7 @@ import pytest
 
 from gatedjax.data import tokenize
 from gatedjax.data.text._vocabulary import UNK
-from gatedjax.text import _corpus
+from gatedjax.text import _corpus, _tokens
 from gatedjax.text._corpus import Numbers, build_vocabulary, log_ratios, read_corpus, split_texts
 from gatedjax.text._read import Columns, open_table
 from tests.text._own import PAIRS, TEXTS
@@ -229,8 +229,8 @@ def test_another_text_label_or_part_is_another_digest(tmp_path):
 
 
 def test_characters_that_nobody_sees_are_no_words():
-    assert _corpus.split_words("\u200b\u202e\ufeff\x1b\x00") == ()
-    assert _corpus.split_words("a\u200bdull\u2060film\x1b") == ("a", "dull", "film")
+    assert _tokens.split_words("\u200b\u202e\ufeff\x1b\x00") == ()
+    assert _tokens.split_words("a\u200bdull\u2060film\x1b") == ("a", "dull", "film")
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def _unpack(file: IO[bytes], ending: str, path: Path) -> Iterator[IO[bytes]]:
     elif ending == ".bz2":
         stream = bz2.BZ2File(file)
     elif ending == ".xz":
-        stream = lzma.LZMAFile(file)
+        stream = lzma.LZMAFile(file)  # noqa: SIM115 (closed below)
     else:
         stream = _open_zstd(file, path)
     with contextlib.closing(stream):

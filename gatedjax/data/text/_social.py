@@ -64,7 +64,9 @@ def _social(
 
 @functools.cache
 def _character() -> re.Pattern[str]:
-    return re.compile(rf"{_KEYCAP}|{EMOJI}|[^\s\u200c\u200d\ufe0e\ufe0f][{mark_ranges()}\u200c\u200d]*")
+    return re.compile(
+        rf"{_KEYCAP}|{EMOJI}|[^\s\u200c\u200d\ufe0e\ufe0f][{mark_ranges()}\u200c\u200d]*"
+    )
 
 
 def unescape(text: str) -> str:

@@ -115,10 +115,13 @@ class Units:
         return self._cut(run)
 
     def split(self, tokens: Iterable[str]) -> list[str]:
-        """Cuts the runs of spaceless characters inside tokens; the other tokens stay whole."""
+        """Cuts the runs of spaceless characters inside tokens.
+
+        Other tokens stay whole, and so do hashtags and names of users.
+        """
         out: list[str] = []
         for token in tokens:
-            if token.isascii() or not RUN.search(token):
+            if token.isascii() or token[0] in "#@" or not RUN.search(token):
                 out.append(token)
                 continue
             for part in _PARTS.findall(token):
@@ -149,8 +152,8 @@ class Units:
 def split_characters(run: str) -> Sequence[str]:
     """Splits a text into its characters, each with the combining marks after it.
 
-        >>> list(split_characters("ka\u0301n"))
-        ['k', 'á', 'n']
+    >>> list(split_characters("ka\u0301n"))
+    ['k', 'á', 'n']
     """
     if not any(unicodedata.category(c)[0] == "M" for c in run):
         return run
