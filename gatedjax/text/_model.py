@@ -151,7 +151,7 @@ class TrainedModel:
     params: Params
     max_len: int
     report: Json = dataclasses.field(default_factory=dict)
-    tokenizer: Tokenizer = Tokenizer()
+    tokenizer: Tokenizer = dataclasses.field(default_factory=Tokenizer)
 
     @property
     def entry(self) -> NetworkEntry:

@@ -143,7 +143,7 @@ class TextOptions:
         "without spaces are cut into units that are learned from the texts (default: words).",
         _check_tokens,
     )
-    tokenizer: Callable[[str], Iterable[str]] | None = _option(
+    tokenizer: Callable[[str], Iterable[str]] | None = _option(  # noqa: RUF009
         None, "Function from a text to its tokens, in place of `tokens`; see `load`."
     )
     min_class: int = _option(

@@ -22,6 +22,7 @@ from gatedjax.text._table import Columns as Columns
 from gatedjax.text._table import Form, Table
 from gatedjax.text._table import Label as Label
 from gatedjax.text._table import Record as Record
+from gatedjax.text._table import parse_header as parse_header
 from gatedjax.text._tags import ENDS as _TAGS
 from gatedjax.text._tags import TaggedRecord as TaggedRecord
 from gatedjax.text._tags import open_tags as open_tags

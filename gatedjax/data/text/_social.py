@@ -22,7 +22,7 @@ EMOJI = (
     "[\U0001f1e6-\U0001f1ff]{2}"  # a flag: two regional indicators
     f"|{_VARIED}(?:\u200d{_VARIED})*"  # with skin tones, and joined, as in a family
 )
-"""A regular expression of an emoji sequence except keycaps, which readers see as a single picture."""
+"""A regular expression of an emoji sequence (a single picture) that is not a keycap."""
 _SITE = rf"(?i:https?://|www\.)(?:(?![{SPACELESS}])[\w.:@%-])*(?![{SPACELESS}])\w"
 _LINK = re.compile(rf"({_SITE})(?:[/?#](?:[!#-;=?-~]*[A-Za-z0-9_/=&%#+~-])?)?")
 
