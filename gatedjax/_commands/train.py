@@ -130,9 +130,9 @@ class TrainOptions(TextOptions, DataOptions):
     Labelled texts are a .csv, .tsv, .json, .jsonl, .xlsx or .parquet file with columns text and
     label (or premise, hypothesis and label), a .txt file of fastText, a folder with a folder for
     each class, or the name of a data set ("demo": generated sentences that are part of the program;
-    "trec", "tfds:NAME", "hf:NAME"). `gatedjax look DATA` shows how a file is read. A tagger learns from a file with a word and
-    its tag on each line and an empty line after each sentence: .conll, .conllu, .iob or .bio. If
-    the command was stopped, the same command continues.
+    "trec", "tfds:NAME", "hf:NAME"). `gatedjax look DATA` shows how a file is read. A tagger learns
+    from a file with a word and its tag on each line and an empty line after each sentence: .conll,
+    .conllu, .iob or .bio. If the command was stopped, the same command continues.
 
     For example:
     $ gatedjax train demo --out model

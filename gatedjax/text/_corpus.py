@@ -16,6 +16,7 @@ from gatedjax.data.sets._split import stratified_split
 from gatedjax.data.text._units import RUN, Units
 from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
 from gatedjax.text._asides import Asides
+from gatedjax.text._copies import equal_texts, single_text_classes
 from gatedjax.text._labels import Classes
 from gatedjax.text._read import Aside, Label, Record, Table
 from gatedjax.text._shapes import ShapedVocabulary, common_shapes
@@ -25,6 +26,7 @@ from gatedjax.text._tokens import Function, Tokenizer, choose_tokenizer
 _FLUSH = 1 << 20
 # Up to so many classes a corpus of a few examples may have almost as many classes as examples.
 _FEW = 4
+_LARGEST_HELD = 20_000
 SPLIT_SEED = 20_200_820
 """Seed of the split, fixed so that it does not depend on the seed of the training."""
 
@@ -388,7 +390,7 @@ def read_corpus(
             )
             if len(table_of_classes.places) > seen and check_labels:
                 # Checked early, so that a column of texts is not stored as a million labels.
-                _check_classes(table.name, len(table_of_classes.places), len(labels), most=2000)
+                check_classes(table.name, len(table_of_classes.places), len(labels), most=2000)
             lines.append(record.line)
             digests.append(_digest(pieces))
             for piece, spool in zip(pieces, spools, strict=True):
@@ -397,7 +399,7 @@ def read_corpus(
         raise asides.make_empty_error(f"{table.name} has no labelled text")
     asides.check(len(labels), max_aside)
     if classes is None and check_labels:
-        _check_classes(table.name, len(table_of_classes.places), len(labels), most=_FEW)
+        check_classes(table.name, len(table_of_classes.places), len(labels))
     # Labels were numbered in the order of the file, because the list of all classes is complete
     # only now.
     names, order = order_classes(table_of_classes.places, classes)
@@ -456,7 +458,15 @@ def _sorted(labels: Iterable[Label]) -> tuple[Label, ...]:
     return tuple(sorted(labels))  # Not by `float`, because an integer may be larger than any float.
 
 
-def _check_classes(name: str, distinct: int, lines: int, *, most: int) -> None:
+def check_classes(name: str, distinct: int, lines: int, *, most: int = _FEW) -> None:
+    """Raises ValueError if labels look like texts or numbers rather than classes.
+
+    Args:
+      name: the name of the source, for the message.
+      distinct: the number of different labels.
+      lines: the number of labels.
+      most: up to so many different labels are always classes.
+    """
     if distinct > max(most, lines / 2):
         raise ValueError(
             f"{name}: {distinct:,} of {lines:,} labels are distinct, so they are no classes: name "
@@ -495,102 +505,19 @@ def check_trainable(corpus: Corpus, *, split: bool) -> None:
         )
 
 
-def equal_texts(corpus: Corpus) -> np.ndarray:
-    """Returns for each text the position of the first text with the same words: int64 [n].
+def split_training(corpus: Corpus, held_out: float) -> tuple[np.ndarray, np.ndarray]:
+    """Splits a corpus into training and validation, see `split_texts`.
 
-    Tagged sentences are not compared: each is its own first text.
+    Args:
+      corpus: the corpus.
+      held_out: share of the examples for validation, of which there are at most 20,000.
+
+    Returns:
+      The positions of the examples for training, and of the examples for validation.
     """
-    if corpus.digests is None:
-        return np.arange(len(corpus))
-    _, first, inverse = np.unique(corpus.digests, return_index=True, return_inverse=True)
-    return first[inverse]
-
-
-def single_text_classes(corpus: Corpus) -> list[Label]:
-    """Returns the classes that have a single text, or only copies of a text.
-
-    Such a class cannot be both in the training and in the validation texts.
-    """
-    if corpus.is_tagged:
-        return []
-    pairs = np.unique(np.stack([corpus.labels, equal_texts(corpus)]), axis=1)
-    counts = np.bincount(pairs[0], minlength=len(corpus.classes))
-    return [label for label, count in zip(corpus.classes, counts, strict=True) if count < 2]
-
-
-@dataclasses.dataclass(frozen=True)
-class Duplicates:
-    """The texts of a corpus that occur more than once, compared by their words.
-
-    Attributes:
-      texts: number of different texts that occur more than once.
-      copies: number of lines that repeat an earlier text.
-      conflicts: number of different texts that have several labels.
-      lines: number of lines with these texts.
-      examples: up to three tuples of lines and labels, each of a text with several labels.
-    """
-
-    texts: int
-    copies: int
-    conflicts: int
-    lines: int
-    examples: tuple[tuple[tuple[int, Label], ...], ...]
-
-    def render(self, name: str) -> list[str]:
-        """Returns sentences about the texts in the source `name`; none if there is no copy."""
-        if not self.copies:
-            return []
-        sentences = [
-            f"{self.texts:,} texts occur more than once ({self.copies:,} lines repeat an earlier "
-            "line)"
-        ]
-        if self.conflicts:
-            shown = "; ".join(
-                " and ".join(f"{label!r} in line {line:,}" for line, label in example)
-                for example in self.examples
-            )
-            sentences.append(
-                f"{self.conflicts:,} of these texts have different labels ({self.lines:,} lines of "
-                f"{name}), so that no model can be right on all of them: {shown}"
-            )
-        return sentences
-
-
-def find_duplicates(corpus: Corpus) -> Duplicates:
-    """Counts the texts of a corpus that occur more than once, and those with several labels."""
-    first = equal_texts(corpus)
-    if corpus.is_tagged or len(np.unique(first)) == len(first):
-        return Duplicates(0, 0, 0, 0, ())
-    counts = np.bincount(first, minlength=len(first))
-    pairs = np.unique(np.stack([first, corpus.labels]), axis=1)[0]
-    several = np.bincount(pairs, minlength=len(first)) > 1
-    examples = []
-    for text in np.flatnonzero(several)[:3]:
-        copies = np.flatnonzero(first == text)
-        _, places = np.unique(corpus.labels[copies], return_index=True)
-        examples.append(
-            tuple(
-                (int(corpus.lines[i]), corpus.classes[int(corpus.labels[i])])
-                for i in copies[np.sort(places)][:3]
-            )
-        )
-    return Duplicates(
-        int(np.sum(counts > 1)),
-        len(first) - int(np.sum(counts > 0)),
-        int(np.sum(several)),
-        int(np.sum(counts[several])),
-        tuple(examples),
-    )
-
-
-def count_overlap(corpus: Corpus, other: Corpus) -> int:
-    """Returns the number of texts of `other` with the same words as a text of `corpus`.
-
-    Both must have been read with the same `Numbers`.
-    """
-    if corpus.digests is None or other.digests is None:
-        return 0
-    return int(np.sum(np.isin(other.digests, corpus.digests)))
+    # All validation texts are read in each evaluation, so their number has a limit.
+    share = min(held_out, _LARGEST_HELD / len(corpus))
+    return split_texts(corpus.labels, share, equal_texts(corpus))
 
 
 def split_texts(
@@ -618,36 +545,25 @@ def split_texts(
         labels = np.zeros(len(labels), np.int32)
     if equal is None:
         equal = np.arange(len(labels))
-    # The first of equal texts stands for its copies, with its label.
-    firsts = np.unique(equal)
+    # The first of equal texts stands for its copies, with its label. A text with very many copies
+    # is for training, because it would fill the validation part.
+    firsts, copies = np.unique(equal, return_counts=True)
+    few = firsts[copies <= max(2, round(fraction * len(labels)) // 10)]
+    _, places = stratified_split(labels[few], fraction, seed=SPLIT_SEED)
+    is_held_out = np.isin(equal, few[places])
     # A rare class may fall into a single part, so a text of it is moved to the other part.
-    first_labels = labels[firsts]
-    training, validation = stratified_split(first_labels, fraction, seed=SPLIT_SEED)
-    single = np.flatnonzero(np.bincount(first_labels)[first_labels] == 1)
-    to_validation, to_training = (
-        np.setdiff1d(_lacking(first_labels, validation, training), single),
-        _lacking(first_labels, training, validation),
-    )
-    validation = np.union1d(np.setdiff1d(validation, to_training), to_validation)
-    in_validation = np.isin(equal, firsts[validation])
-    return np.flatnonzero(~in_validation), np.flatnonzero(in_validation)
-
-
-def _lacking(labels: np.ndarray, part: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Returns the position in `labels` of an example of each class that one part of the data lacks.
-
-    The example is the first of its class in the other part.
-
-    Args:
-      labels: int [n], the class of each example.
-      part: int array, the positions of the examples of the part that may lack classes.
-      other: int array, the positions of the examples of the other part.
-
-    Returns:
-      int64 [number of missing classes].
-    """
-    lacking = np.setdiff1d(labels, labels[part])
-    return np.array([other[labels[other] == label][0] for label in lacking], np.int64)
+    for label in np.setdiff1d(labels, labels[~is_held_out]):
+        is_held_out[equal == equal[np.flatnonzero(labels == label)[0]]] = False
+    for label in np.setdiff1d(labels, labels[is_held_out]):
+        texts, counts = np.unique(equal[np.isin(equal, equal[labels == label])], return_counts=True)
+        # The text with the fewest copies comes first.
+        for text in texts[np.argsort(counts, kind="stable")] if len(texts) > 1 else ():
+            same = equal == text
+            # Copies with several labels must not take another class out of the training part.
+            if not len(np.setdiff1d(labels[same], labels[~is_held_out & ~same])):
+                is_held_out |= same
+                break
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
 
 
 def build_vocabulary(

@@ -12,7 +12,6 @@ from gatedjax.data.files._source import Source
 from gatedjax.text._memory import InRows, dataset_form
 from gatedjax.text._table import Aside, Form
 
-
 DEMO = "demo"
 """The name of the data set that is part of the program: generated sentences, no real reviews."""
 
@@ -21,7 +20,8 @@ def open_named(name: str, split: str) -> Form | None:
     """Opens a data set by its name.
 
     Args:
-      name: "demo" (generated sentences), "hf:NAME[:CONFIG]", "tfds:NAME", or a name that `gatedjax.data.load` or TFDS has.
+      name: "demo" (generated sentences), "hf:NAME[:CONFIG]", "tfds:NAME", or a name that
+        `gatedjax.data.load` or TFDS has.
       split: the part, such as "train".
 
     Returns:

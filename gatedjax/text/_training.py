@@ -11,13 +11,14 @@ from typing import Any, cast
 
 import numpy as np
 
+from gatedjax._utils.terminal import counted
 from gatedjax._utils.types import Json
 from gatedjax._utils.write import write_atomic
 from gatedjax.data import SequenceBatches, load_embeddings, random_embeddings
 from gatedjax.data.batches._steps import for_schedule
 from gatedjax.data.text._embeddings import words_in
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
-from gatedjax.text import _corpus
+from gatedjax.text import _copies, _corpus
 from gatedjax.text._asides import check_share
 from gatedjax.text._baseline import LinearBaseline
 from gatedjax.text._buckets import (
@@ -54,7 +55,6 @@ from gatedjax.training.identity import saved_settings
 
 Say = Callable[[str], None]
 Data = Table | SentenceTable
-_LARGEST_HELD = 20_000
 _MORE_WORDS = 50_000
 _NOISE = 0.1
 OPTIONS = "options"
@@ -172,11 +172,7 @@ def train_model(
     all_rows = np.arange(len(corpus))
     training_rows, validation_rows = all_rows, all_rows[:0]
     if validation is None:
-        # All validation texts are read in each evaluation, so their number has a limit.
-        share = min(options.held_out, _LARGEST_HELD / len(corpus))
-        training_rows, validation_rows = _corpus.split_texts(
-            corpus.labels, share, _corpus.equal_texts(corpus)
-        )
+        training_rows, validation_rows = _corpus.split_training(corpus, options.held_out)
     vocabulary, table_of_ids, vectors, coverage = _words(
         kind, corpus, validation_rows, numbers, options
     )
@@ -184,8 +180,8 @@ def train_model(
         _say_read(part_corpus, say)
         if kind != "tags":  # A tagger reads all of a long sentence, in windows.
             _say_cut(part_corpus, options.max_len, say)
-    duplicates = _corpus.find_duplicates(corpus)
-    for line in (*duplicates.render(corpus.name), *_notes(corpora)):
+    duplicates = _copies.find_duplicates(corpus)
+    for line in (*duplicates.render(), *_notes(corpora)):
         say(line)
     parts = _parts(corpora, training_rows, validation_rows, table_of_ids, options.max_len)
     sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in parts.items())
@@ -308,19 +304,19 @@ def _notes(corpora: Mapping[str, Corpus]) -> list[str]:
         listing = ", ".join(f"{label!r} {n:,}" for label, n in list(corpus.left_out.items())[:5])
         more = f" and {len(corpus.left_out) - 5} more" if len(corpus.left_out) > 5 else ""
         notes.append(
-            f"{sum(corpus.left_out.values()):,} texts of {len(corpus.left_out)} classes are left "
-            f"out, which have too few texts (min_class): {listing}{more}"
+            f"{counted(sum(corpus.left_out.values()), 'text')} in classes with too few texts "
+            f"(min_class) left out: {listing}{more}"
         )
-    if "validation" not in corpora and (single := _corpus.single_text_classes(corpus)):
+    if "validation" not in corpora and (single := _copies.single_text_classes(corpus)):
         classes = ", ".join(map(repr, single[:5])) + ", ..." * (len(single) > 5)
         notes.append(
             f"classes with a single text are learned, and validation cannot check them: {classes}"
         )
     for name, other in corpora.items():
-        if other is not corpus and (n := _corpus.count_overlap(corpus, other)):
+        if other is not corpus and (n := _copies.count_overlap(corpus, other)):
             notes.append(
-                f"{n:,} of {len(other):,} texts of {other.name} ({name}) are also in {corpus.name}:"
-                f" their scores do not measure new texts"
+                f"{n:,} of {counted(len(other), 'text')} of {other.name} ({name}) also in "
+                f"{corpus.name}: their scores do not measure new texts"
             )
     return notes
 
