@@ -74,8 +74,7 @@ def test_a_second_reading_leaves_the_rows_of_the_first(tmp_path):
 def test_a_few_examples_may_have_a_class_each(tmp_path):
     corpus, _ = read([("a", "x"), ("b", "x"), ("c", "y")], tmp_path)
     assert corpus.classes == ("x", "y")
-    with pytest.raises(ValueError, match="the class 'y' must have at least two"):
-        _corpus.check_trainable(corpus, split=True)
+    _corpus.check_trainable(corpus, split=True)
     _corpus.check_trainable(corpus, split=False)  # what is validated on is another file
 
 
@@ -152,7 +151,7 @@ def test_what_no_classifier_can_learn_is_refused(tmp_path):
     with pytest.raises(ValueError, match="at least two classes for a classifier, got only 'x'"):
         _corpus.check_trainable(one, split=False)
     rare, _ = read([*[("a", "x")] * 4, ("b", "y"), *[("a", "x")] * 4], tmp_path)
-    with pytest.raises(ValueError, match="rows:5: the class 'y' must have at least two"):
+    with pytest.raises(ValueError, match="must have a class with two different texts"):
         _corpus.check_trainable(rare, split=True)
     _corpus.check_trainable(rare, split=False)
 
