@@ -97,7 +97,7 @@ def _best(run, units):
             units.counts.get(part, 0.5 if len(part) == 1 else 0) / units.total for part in parts
         ]
         scores.append((math.prod(probabilities), tuple(parts)))
-    return max(score for score, _ in scores), dict((parts, score) for score, parts in scores)
+    return max(score for score, _ in scores), {parts: score for score, parts in scores}
 
 
 def test_a_cut_is_the_most_probable_of_all_cuts():

@@ -12,7 +12,7 @@ import zipfile
 
 import pytest
 
-from gatedjax.data.files import _compressed
+from gatedjax.data.files import _compressed, _unpack
 from gatedjax.data.files._unpack import VARIABLE, TooLarge
 from gatedjax.text import _documents
 from gatedjax.text._labels import Classes
@@ -320,6 +320,7 @@ def test_workbooks_that_are_not_read(book, write, monkeypatch):
     refused(lambda: open_table(write("e.xlsx", zipped("x", ["a.xml"]))), "e.xlsx|not a workbook")
     path = book("f.xlsx", [("text", "label"), *[("x" * 50, "a")] * 4000])
     monkeypatch.setenv(VARIABLE, "100KB")
+    monkeypatch.setattr(_unpack, "RATIO", 1)
     refused(lambda: open_table(path), "unpacks to more than 100,000 bytes", TooLarge)
 
 

@@ -100,6 +100,9 @@ def social_tokens(text: str, most: int | None = None) -> tuple[str, ...]:
     text = _BREAK.sub(" ", unescape(text)).replace("\u2019", "'")
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
+    if "\u20e3" in text:
+        # Otherwise the digit of a keycap would belong to a word before it.
+        text = re.sub(_KEYCAP, r" \g<0> ", text)
     has_links = "://" in text or "www." in text.lower()
     if has_links:
         text = _LINK.sub(r"\1", text)
