@@ -117,7 +117,7 @@ def test_rare_classes_are_left_out_of_all_parts(tmp_path):
     assert len(test) == 1
     assert test.left_out == {"z": 1}
     assert count_overlap(corpus, test) == 1
-    with pytest.raises(ValueError, match="min_class must be at most 2, .*, got 3"):
+    with pytest.raises(ValueError, match=r"min_class must be at most 2, .*, got 3"):
         read(rows, tmp_path, min_class=3)
 
 

@@ -143,10 +143,10 @@ def test_pairs_and_tags(here, capsys):
     assert report["task"] == "pair"
     assert report["columns"]["text"] == ["premise", "hypothesis"]
     assert report["duplicates"]["copies"] == 6
-    (here / "t.conll").write_text("in O\nParis LOC\n\nno O\n\n")
+    (here / "t.conll").write_text("in O\nParis LOC\n\nno O\nto O\n\n")
     report = looked(capsys, "t.conll")
     assert (report["task"], report["texts"]) == ("tags", 2)
-    assert report["classes"] == [["O", 2], ["LOC", 1]]
+    assert report["classes"] == [["O", 3], ["LOC", 1]]
     assert look("t.conll") == 0
     assert "t.conll: 2 sentences, 2 tags\n" in capsys.readouterr().out
 
