@@ -28,7 +28,7 @@ QUANTILES = {0.0: "shortest", 0.05: "5 %", 0.5: "median", 0.95: "95 %", 1.0: "lo
 _FEATURES = {
     "links": re.compile(r"https?://\S|\bwww\.\w"),
     "@user": re.compile(r"(?<!\w)@\w"),
-    "#tag": re.compile(r"(?<!\w)#\w"),
+    "#tag": re.compile(r"(?<!\w)#[^\W\d]"),
     "emoji": re.compile(EMOJI),
     "entities": re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|amp|lt|gt|quot|nbsp|apos);"),
 }
