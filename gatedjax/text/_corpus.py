@@ -375,7 +375,7 @@ def read_corpus(
         for record in table:
             if isinstance(record, Record):
                 if record.label in numbers.left_out:
-                    left_out[cast(Label, record.label)] += 1
+                    left_out[record.label] += 1
                     continue
                 pieces = [numbers.of(split(text, MOST_LENGTH)) for text in record.inputs]
                 # A text may be left without a word, because invisible characters count as spaces.

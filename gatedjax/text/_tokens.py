@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from gatedjax._utils.choices import suggestion
 from gatedjax._utils.types import Json
@@ -165,7 +165,7 @@ class Tokenizer:
         if "units" in value:
             if not isinstance(value["units"], dict):
                 raise ValueError("units must be an object with counts")
-            units = Units(value["units"], value.get("total"))
+            units = Units(value["units"], cast(int, value.get("total")))
         if kind == "bpe":
             pieces = BytePairs.from_json(str(value.get("pieces")))
         return cls(str(kind), units, pieces, lowercase=value.get("lowercase") is True)
