@@ -1,4 +1,4 @@
-"""`gatedjax look DATA`: shows how labelled texts would be read, and trains nothing."""
+"""`gatedjax look DATA`: shows how labelled texts would be read, without training."""
 
 import dataclasses
 import shlex
@@ -24,7 +24,7 @@ _ARGUMENTS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LookOptions:
-    """Shows how `gatedjax train` would read labelled texts, and trains nothing.
+    """Shows how `gatedjax train` would read labelled texts, without training.
 
     It prints the columns, the classes with their numbers of texts, the lengths, the scripts, the
     texts that occur more than once or with several labels, the lines that cannot be used with the

@@ -32,10 +32,10 @@ def clean(word: str) -> str:
     return "".join("\ufffd" if _bad(c) else c for c in flat)
 
 
-def counted(number: int, noun: str) -> str:
+def render_count(number: int, noun: str) -> str:
     """Returns a number with its noun, which gets an "s" unless the number is 1.
 
-    >>> counted(1, "line"), counted(1200, "text")
+    >>> render_count(1, "line"), render_count(1200, "text")
     ('1 line', '1,200 texts')
     """
     return f"{number:,} {noun}{'s' * (number != 1)}"

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax._utils.terminal import counted
+from gatedjax._utils.terminal import render_count
 from gatedjax.text._table import Label
 
 
 def equal_texts(corpus: Any) -> np.ndarray:
     """Returns for each text the position of the first text with the same words: int64 [n].
 
-    Tagged sentences are not compared: each is its own first text.
+    Tagged sentences are not compared: each position is the position of the sentence itself.
     """
     if corpus.digests is None:
         return np.arange(len(corpus))
@@ -57,8 +57,8 @@ class Duplicates:
         if not self.copies:
             return []
         sentences = [
-            f"{counted(self.copies, 'line')} with a text that an earlier line has "
-            f"({counted(self.texts, 'text')} more than once); equal texts stay on one side of the "
+            f"{render_count(self.copies, 'line')} with a text that an earlier line has "
+            f"({render_count(self.texts, 'text')} more than once); equal texts stay on one side of the "
             "split"
         ]
         if self.conflicts:
@@ -67,14 +67,14 @@ class Duplicates:
                 for example in self.examples
             )
             sentences.append(
-                f"{counted(self.conflicts, 'text')} with different labels "
-                f"({counted(self.lines, 'line')}), so that no model is right on all lines: {shown}"
+                f"{render_count(self.conflicts, 'text')} with different labels "
+                f"({render_count(self.lines, 'line')}), so that no model is right on all lines: {shown}"
             )
         return sentences
 
 
 def find_duplicates(corpus: Any) -> Duplicates:
-    """Counts the texts of a corpus that occur more than once, and those with several labels."""
+    """Counts the texts of a corpus that occur more than once, and the texts with several labels."""
     first = equal_texts(corpus)
     if corpus.is_tagged or len(np.unique(first)) == len(first):
         return Duplicates(0, 0, 0, 0, ())

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax._utils.terminal import clean, counted
+from gatedjax._utils.terminal import clean, render_count
 from gatedjax._utils.types import Json
 from gatedjax.data.text._social import EMOJI
 from gatedjax.text import _corpus
@@ -249,7 +249,8 @@ def render_survey(report: Json, train: str) -> Iterator[str]:
     tagged = "columns" not in report
     unit, noun = ("sentences", "tags") if tagged else ("texts", "classes")
     classes = report["classes"]
-    size = f"{counted(report['texts'], unit[:-1])}, {len(classes):,} {noun}"
+    kinds = noun if len(classes) != 1 else {"classes": "class", "tags": "tag"}[noun]
+    size = f"{render_count(report['texts'], unit[:-1])}, {len(classes):,} {kinds}"
     yield f"{clean(report['name'])}: {size}"
     if not tagged:
         yield from _render_columns(report["columns"])
@@ -257,13 +258,13 @@ def render_survey(report: Json, train: str) -> Iterator[str]:
     listing = _list([f"{clean(str(label))} {n:,} ({n / total:.1%})" for label, n in classes])
     yield f"{noun}: {listing}"
     if report.get("several_labels"):
-        yield f"several labels: {counted(report['several_labels'], 'text')}"
+        yield f"several labels: {render_count(report['several_labels'], 'text')}"
     if words := report.get("words"):
         quantiles = ", ".join(f"{name} {n:,}" for name, n in words["quantiles"].items())
         yield f"words: {words['total']:,}; of a {unit[:-1]}: {quantiles}"
         if words["longer"]:
             yield (
-                f"long: {counted(words['longer'], unit[:-1])} with more than "
+                f"long: {render_count(words['longer'], unit[:-1])} with more than "
                 f"{words['max_len']:,} words (--max-len)"
             )
     if scripts := report.get("scripts"):
@@ -298,7 +299,7 @@ def _render_aside(aside: Json, unit: str) -> Iterator[str]:
         return
     reasons = [f"{n:,} x {clean(reason)}" for reason, n in aside["reasons"].items()]
     first = "; ".join(aside["first"])
-    yield f"set aside: {counted(aside['lines'], unit[:-1])}{': ' * bool(reasons)}{_list(reasons)}"
+    yield f"set aside: {render_count(aside['lines'], unit[:-1])}{': ' * bool(reasons)}{_list(reasons)}"
     yield f"  the first: {first}"
 
 
@@ -308,14 +309,14 @@ def _render_tokens(tokens: Json, features: Mapping[str, int]) -> Iterator[str]:
     yield f"tokens: {tokens['kind']}, {tokens['different']:,} different{units}; the first text is"
     yield f"  {' | '.join(map(clean, tokens['sample']))}"
     if features and tokens["kind"] == "words":
-        counts = ", ".join(f"{name} in {counted(n, 'text')}" for name, n in features.items())
+        counts = ", ".join(f"{name} in {render_count(n, 'text')}" for name, n in features.items())
         yield f"  {counts}: --tokens social keeps them whole"
 
 
 def _render_split(report: Json, unit: str, train: str) -> Iterator[str]:
     if split := report.get("split"):
         yield (
-            f"split: {counted(split['training'], unit[:-1])} for training, "
+            f"split: {render_count(split['training'], unit[:-1])} for training, "
             f"{split['validation']:,} for validation"
         )
         if single := split["single_text_classes"]:

@@ -79,7 +79,7 @@ class Tokenizer:
           ValueError: if a custom tokenizer returns a value that is not a sequence of texts.
         """
         if self.function is not None:
-            return _checked(self.function, text)[:most]
+            return _check_tokens(self.function, text)[:most]
         text = self.prepare(text)
         if self.kind == "characters":
             return character_tokens(text, most)
@@ -230,7 +230,7 @@ def check_function(function: Any) -> None:
             "tokenizer must be a function from a text to a list of its tokens, got "
             f"{type(function).__name__}: for a rule of this library give tokens="
         )
-    _checked(function, _PROBE)
+    _check_tokens(function, _PROBE)
 
 
 def import_path(function: Any) -> str | None:
@@ -252,7 +252,7 @@ def import_path(function: Any) -> str | None:
     return f"{module}:{name}" if value is function else None
 
 
-def _checked(function: Function, text: str) -> tuple[str, ...]:
+def _check_tokens(function: Function, text: str) -> tuple[str, ...]:
     """Returns the tokens that a function of a user gives for a text, as plain strings."""
     tokens = function(text)
     # A text is iterable too: its characters would silently become the tokens.

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from gatedjax._utils.terminal import counted
+from gatedjax._utils.terminal import render_count
 from gatedjax._utils.types import Json
 from gatedjax._utils.write import write_atomic
 from gatedjax.data import SequenceBatches, load_embeddings, random_embeddings
@@ -304,7 +304,7 @@ def _notes(corpora: Mapping[str, Corpus]) -> list[str]:
         listing = ", ".join(f"{label!r} {n:,}" for label, n in list(corpus.left_out.items())[:5])
         more = f" and {len(corpus.left_out) - 5} more" if len(corpus.left_out) > 5 else ""
         notes.append(
-            f"{counted(sum(corpus.left_out.values()), 'text')} in classes with too few texts "
+            f"{render_count(sum(corpus.left_out.values()), 'text')} in classes with too few texts "
             f"(min_class) left out: {listing}{more}"
         )
     if "validation" not in corpora and (single := _copies.single_text_classes(corpus)):
@@ -315,7 +315,7 @@ def _notes(corpora: Mapping[str, Corpus]) -> list[str]:
     for name, other in corpora.items():
         if other is not corpus and (n := _copies.count_overlap(corpus, other)):
             notes.append(
-                f"{n:,} of {counted(len(other), 'text')} of {other.name} ({name}) also in "
+                f"{n:,} of {render_count(len(other), 'text')} of {other.name} ({name}) also in "
                 f"{corpus.name}: their scores do not measure new texts"
             )
     return notes
