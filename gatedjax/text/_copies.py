@@ -58,8 +58,8 @@ class Duplicates:
             return []
         sentences = [
             f"{render_count(self.copies, 'line')} with a text that an earlier line has "
-            f"({render_count(self.texts, 'text')} more than once); equal texts stay on one side of the "
-            "split"
+            f"({render_count(self.texts, 'text')} more than once); equal texts stay on one side of "
+            "the split"
         ]
         if self.conflicts:
             shown = "; ".join(
@@ -68,7 +68,8 @@ class Duplicates:
             )
             sentences.append(
                 f"{render_count(self.conflicts, 'text')} with different labels "
-                f"({render_count(self.lines, 'line')}), so that no model is right on all lines: {shown}"
+                f"({render_count(self.lines, 'line')}), so that no model is right on all lines: "
+                f"{shown}"
             )
         return sentences
 

@@ -299,7 +299,8 @@ def _render_aside(aside: Json, unit: str) -> Iterator[str]:
         return
     reasons = [f"{n:,} x {clean(reason)}" for reason, n in aside["reasons"].items()]
     first = "; ".join(aside["first"])
-    yield f"set aside: {render_count(aside['lines'], unit[:-1])}{': ' * bool(reasons)}{_list(reasons)}"
+    listing = f": {_list(reasons)}" if reasons else ""
+    yield f"set aside: {render_count(aside['lines'], unit[:-1])}{listing}"
     yield f"  the first: {first}"
 
 
