@@ -32,6 +32,8 @@ class _Rows:
     def __iter__(self) -> Iterator[dict[str, object]]:
         with _faults(self.name):
             for batch in self.data.to_batches(batch_size=_ROWS):
+                # Without this check the wrong offsets of a damaged file would be read as memory.
+                batch.validate(full=True)
                 yield from batch.to_pylist()
 
 
@@ -45,7 +47,7 @@ def _faults(name: str) -> Iterator[None]:
 
     try:
         yield
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, SystemError) as error:
         raise ValueError(f"{name}: damaged: {str(error).splitlines()[0]}") from error
 
 

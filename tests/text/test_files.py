@@ -220,6 +220,17 @@ def test_damaged_files_are_refused_in_a_line(write, ending, damage):
     assert "damaged" in message or (damage == "empty" and "the file is empty" in message)
 
 
+def test_a_wrong_encoding_inside_is_no_damage(write):
+    path = write("a.csv.gz", gzip.compress("text,label\na,b\n".encode("utf-16") + b"x"))
+    refused(lambda: list(open_table(path, encoding="utf-16")), "is not utf-16")
+
+
+def test_a_zip_file_with_a_damaged_directory_is_refused(write):
+    packed = bytearray(zipped(CSV))
+    packed[packed.index(b"PK\x01\x02") + 6] = 250  # the version that is needed to unpack
+    refused(lambda: open_table(write("a.zip", bytes(packed))), "a.zip|damaged")
+
+
 @pytest.mark.parametrize("ending", [*PACK, ".zip"])
 def test_files_that_unpack_to_too_much_are_refused(write, ending, monkeypatch):
     monkeypatch.setenv(VARIABLE, "100KB")
@@ -335,3 +346,8 @@ def test_arrow_streams_and_files(tmp_path):
     broken = tmp_path / "b.arrow"
     broken.write_bytes(b"\xff\xff\xff\xff\x10\0\0\0nonsense nonsense")
     refused(lambda: open_table(broken), "b.arrow|damaged")
+    stream = bytearray((tmp_path / "s.arrow").read_bytes())
+    offset = stream.rindex(len(ROWS[0][1]).to_bytes(4, "little"), 0, stream.rindex(b"goodbad"))
+    stream[offset : offset + 4] = (1 << 30).to_bytes(4, "little")
+    broken.write_bytes(stream)
+    refused(lambda: list(open_table(broken)), "b.arrow|damaged")

@@ -48,7 +48,7 @@ def _member(path: Path) -> zipfile.ZipInfo:
     try:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
-    except (zipfile.BadZipFile, struct.error) as error:
+    except (*_DAMAGED, UnicodeDecodeError) as error:
         raise Damaged(path, "zip file", error) from error
     members = [
         info
