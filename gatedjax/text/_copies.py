@@ -58,8 +58,7 @@ class Duplicates:
             return []
         sentences = [
             f"{render_count(self.copies, 'line')} with a text that an earlier line has "
-            f"({render_count(self.texts, 'text')} more than once); equal texts stay on one side of "
-            "the split"
+            f"({render_count(self.texts, 'text')} more than once)"
         ]
         if self.conflicts:
             shown = "; ".join(

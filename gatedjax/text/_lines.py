@@ -92,6 +92,8 @@ def suggest_encoding(path: Path, encoding: str) -> str:
       The end of a message that names UTF-8 or cp1252; "" if neither can decode all of the bytes.
     """
     bad = decodable = 0
+    # Values of a document are checked without the encoding of the file, see `read_label`.
+    encoding = "utf-8" if encoding == "Unicode" else encoding
     try:
         codec = codecs.lookup(encoding).name
         fitting = [name for name in ("utf-8", "cp1252") if name != codec]

@@ -290,7 +290,8 @@ def _render_columns(columns: Json) -> Iterator[str]:
 def _render_duplicates(duplicates: Json) -> Iterator[str]:
     sentences = Duplicates(**duplicates).render() or ["no text occurs more than once"]
     for name, sentence in zip(("copies", "contradictions"), sentences, strict=False):
-        yield f"{name}: {clean(sentence)}"
+        same = "; equal texts stay on one side of the split" if name == "copies" else ""
+        yield f"{name}: {clean(sentence)}{same if duplicates['copies'] else ''}"
 
 
 def _render_aside(aside: Json, unit: str) -> Iterator[str]:

@@ -183,6 +183,8 @@ def train_model(
     duplicates = _copies.find_duplicates(corpus)
     for line in (*duplicates.render(), *_notes(corpora)):
         say(line)
+    if duplicates.copies and validation is None:
+        say("equal texts stay on one side of the split")
     parts = _parts(corpora, training_rows, validation_rows, table_of_ids, options.max_len)
     sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in parts.items())
     way = "always the same" if kind == "tags" else "in proportion to the classes, always the same"

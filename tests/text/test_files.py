@@ -16,6 +16,7 @@ from gatedjax.data.files import _compressed, _unpack
 from gatedjax.data.files._unpack import VARIABLE, TooLarge
 from gatedjax.text import _documents
 from gatedjax.text._labels import Classes
+from gatedjax.text._lines import suggest_encoding
 from gatedjax.text._read import Columns, Record, infer_task, open_table
 from gatedjax.text._tags import open_tags
 from tests.refusals import refused
@@ -142,6 +143,9 @@ def test_rows_of_a_document_that_cannot_be_used_are_set_aside(write):
     assert str(first).endswith("a.json:1: not Unicode: byte 0xe9")
     assert second.label == 1
     assert third.reason == "not a dict but a int"
+    assert "--encoding cp1252" in suggest_encoding(path, "Unicode")
+    first, second, _ = open_table(path, encoding="cp1252")
+    assert first.inputs == ("café",)
 
 
 def test_a_document_that_is_too_large_is_refused(write, monkeypatch):
