@@ -70,13 +70,10 @@ def _sentences(options: PredictOptions) -> Iterable[Line]:
     """
     from gatedjax.text._read import Aside, infer_task, open_tags, parse_header
 
-    header = parse_header(options.columns)
-    is_text = options.file is None or (
-        infer_task(options.file, encoding=options.encoding, header=header) != "tags"
-    )
-    if is_text:
+    file, header = options.file, parse_header(options.columns)
+    if file is None or infer_task(file, encoding=options.encoding, header=header) != "tags":
         return ((text and text[0], why) for text, why in _lines(options, "text"))
-    table = open_tags(options.file, word=options.word, encoding=options.encoding, tagged=False)
+    table = open_tags(file, word=options.word, encoding=options.encoding, tagged=False)
     return (
         (None, sentence.reason) if isinstance(sentence, Aside) else (sentence.words, "")
         for sentence in table
