@@ -710,3 +710,25 @@ def test_a_set_that_is_not_there_is_prepared_by_another_command(
     monkeypatch.setattr(_named, "load", functools.partial(data.load, data_dir=tmp_path))
     said = refused(command, capsys)
     assert "name their folder (gatedjax data prepare NAME --manual-dir DIR)" in said
+
+
+def test_files_without_a_header_are_predicted_and_measured(here, capsys):
+    (here / "bare.csv").write_text("warm new film here,good\ndull old film now,bad\n")
+    header = ["--columns", "text,label"]
+    assert main(["predict", "model", "--file", "bare.csv", *header]) == 0
+    assert len(jsonl(capsys.readouterr().out)) == 2
+    assert main(["evaluate", "model", "bare.csv", *header]) == 0
+    assert "2 texts: accuracy" in capsys.readouterr().out
+    said = refused(["predict", "model", "--file", "bare.csv"], capsys)
+    assert "--columns text," in said
+    (here / "bare.csv").unlink()
+
+
+def test_the_set_that_is_part_of_the_program_can_be_trained(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    small = ["--num-steps", "2", "--batch-size", "16", "--max-len", "8", *TINY]
+    assert main(["train", "demo", "--out", "model", "--test", "demo", *small]) == 0
+    said = capsys.readouterr().err
+    assert "demo (generated sentences): 4,000 texts in 2 classes" in said
+    report = json.loads((tmp_path / "model" / "report.json").read_text())
+    assert (report["data"]["test"]["n"], report["data"]["train"]["copies"]) == (1000, 9)
