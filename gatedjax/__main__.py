@@ -15,6 +15,7 @@ COMMANDS = {
     "explore": "see the gates of a model, and force them, on a page",
     "export": "save the best parameters of a run with a model card",
     "gates": "report what gates do exactly, and what estimators are worth",
+    "look": "show how labelled texts would be read, without training",
     "predict": "say which class texts belong to",
     "train": "train a classifier of your own texts",
     "translate": "translate lines with a trained translator",

@@ -115,6 +115,7 @@ def test_the_library_needs_nothing_optional_and_names_what_is_missing():
         *("tensorflow_datasets", "grain", "array_record", "importlib_resources", "pyarrow"),
         *("chex", "matplotlib", "sklearn", "flatbuffers", "tokenizers", "sacrebleu", "seqeval"),
         *("torch", "gensim", "anywidget", "pandas", "polars", "datasets", "PIL", "tensorboardX"),
+        *("openpyxl", "zstandard"),
     ]
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT_OPTIONAL, *optional],

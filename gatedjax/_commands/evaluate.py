@@ -15,6 +15,7 @@ from gatedjax._utils.write import check_place, write_atomic
 
 _ARGUMENTS = {
     "columns.inputs must": "--text must",
+    "columns.header": "--columns",
     "max_aside must": "--max-aside must",
     "max_aside=": "--max-aside ",
 }
@@ -37,6 +38,8 @@ class EvaluateOptions:
     """The columns of the texts (default: text, or premise and hypothesis)."""
     label: str = "label"
     """The column of the label."""
+    columns: Annotated[Unset[str], tyro.conf.arg(metavar="NAME,NAME,...")] = None
+    """The names of all columns of a file without a header, as text,label."""
     word: Unset[int] = None
     """The column of the words, for a tagger (default: as `gatedjax train` reads the file)."""
     tag: Unset[int] = None
@@ -70,13 +73,13 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     from gatedjax.text._evaluation import evaluate_model
     from gatedjax.text._leak import render_leak
     from gatedjax.text._metrics import render_metrics
-    from gatedjax.text._read import Columns, open_table
+    from gatedjax.text._read import Columns, open_table, parse_header
     from gatedjax.text._training import COLUMNS
 
     if options.word is not None or options.tag is not None:
         raise ValueError("--word and --tag are only for taggers: leave them out")
     inputs = options.text or COLUMNS[model.kind].inputs
-    columns = Columns(inputs, options.label)
+    columns = Columns(inputs, options.label, parse_header(options.columns))
     table = open_table(options.data, columns, encoding=options.encoding, split=options.split)
     metrics = evaluate_model(model, table, max_aside=options.max_aside)
     say(render_metrics(metrics).rstrip())

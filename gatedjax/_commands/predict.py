@@ -49,6 +49,8 @@ class PredictOptions:
     """The file to write (default: standard output)."""
     text: Annotated[Unset[tuple[str, ...]], tyro.conf.arg(metavar="COLUMN ...")] = None
     """The columns of the texts (default: text, or premise and hypothesis)."""
+    columns: Annotated[Unset[str], tyro.conf.arg(metavar="NAME,NAME,...")] = None
+    """The names of all columns of a file without a header, as text,label."""
     word: Unset[int] = None
     """The column of the words of a .conll file (default: as `gatedjax train` reads the file)."""
     encoding: str = "utf-8"
@@ -66,11 +68,12 @@ def _sentences(options: PredictOptions) -> Iterable[Line]:
 
     The words are a sequence of texts for a file of tagged sentences; else the sentence is a text.
     """
-    from gatedjax.text._read import Aside, infer_task, open_tags
+    from gatedjax.text._read import Aside, infer_task, open_tags, parse_header
 
-    if options.file is None or infer_task(options.file, encoding=options.encoding) != "tags":
+    file, header = options.file, parse_header(options.columns)
+    if file is None or infer_task(file, encoding=options.encoding, header=header) != "tags":
         return ((text and text[0], why) for text, why in _lines(options, "text"))
-    table = open_tags(options.file, word=options.word, encoding=options.encoding, tagged=False)
+    table = open_tags(file, word=options.word, encoding=options.encoding, tagged=False)
     return (
         (None, sentence.reason) if isinstance(sentence, Aside) else (sentence.words, "")
         for sentence in table
@@ -85,7 +88,7 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
       kind: "text" for lines with a text, "pair" for lines with both texts of a pair.
     """
     from gatedjax.text._model import check_inputs
-    from gatedjax.text._read import Aside, Columns, open_table
+    from gatedjax.text._read import Aside, Columns, open_table, parse_header
     from gatedjax.text._table import fault
     from gatedjax.text._training import COLUMNS
 
@@ -101,7 +104,7 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
         whys = [next(problems, "") for problems in faults]
         return [(None if why else part, why) for part, why in zip(turns, whys, strict=True)]
     if options.file is not None:
-        columns = Columns(options.text or inputs, None)
+        columns = Columns(options.text or inputs, None, parse_header(options.columns))
         check_inputs(columns, kind)
         table = open_table(options.file, columns, encoding=options.encoding)
         return ((None, row.reason) if isinstance(row, Aside) else (row.inputs, "") for row in table)
@@ -170,6 +173,6 @@ def _run(options: PredictOptions) -> None:
 def main(args: list[str]) -> int:
     """Runs the command and returns 0; errors exit with status 2."""
     options = parse(PredictOptions, args, f"{program()} predict", words="texts")
-    with refusals({"columns.inputs must": "--text must"}):
+    with refusals({"columns.inputs must": "--text must", "columns.header": "--columns"}):
         _run(options)
     return 0

@@ -21,7 +21,7 @@ from gatedjax.export._folder import check_target
 from gatedjax.text._asides import MAX_ASIDE, check_share
 from gatedjax.text._model import check_inputs, networks
 from gatedjax.text._options import TextOptions, check_options
-from gatedjax.text._read import Columns, infer_task, open_table
+from gatedjax.text._read import Columns, infer_task, open_table, parse_header
 from gatedjax.text._tags import open_sentences
 from gatedjax.text._training import COLUMNS, Data, train_model
 from gatedjax.text._work_folder import WorkFolder
@@ -41,6 +41,8 @@ _ARGUMENTS = {
     "density needs model=": "--density needs --model ",
     "give num_steps": "give --num-steps",
     "columns.inputs must": "--text must",
+    "columns.header": "--columns",
+    "min_class": "--min-class",
     "network: ": "--model: ",
     "training: ": "--train: ",
 }
@@ -67,6 +69,9 @@ class DataOptions:
     """The columns of the texts (default: text, or premise and hypothesis)."""
     label: str = "label"
     """The column of the label."""
+    columns: Annotated[Unset[str], tyro.conf.arg(metavar="NAME,NAME,...")] = None
+    """The names of all columns of files without a header, as text,label; an empty name stands for a
+    column that is not read."""
     word: Unset[int] = None
     """The column of the words of a tagger, from 0 (default: the first, in .conllu the second)."""
     tag: Unset[int] = None
@@ -122,13 +127,15 @@ class TrainingOptions(TrainConfig):
 class TrainOptions(TextOptions, DataOptions):
     """Trains a classifier of your texts, or a tagger, and writes it to a folder.
 
-    Labelled texts are a .csv, .tsv or .jsonl file with columns text and label (or premise,
-    hypothesis and label), a .txt file of fastText, a folder with a folder for each class, or the
-    name of a data set ("trec", "tfds:NAME", "hf:NAME"). A tagger learns from a file with a word and
-    its tag on each line and an empty line after each sentence: .conll, .conllu, .iob or .bio. If
-    the command was stopped, the same command continues.
+    Labelled texts are a .csv, .tsv, .json, .jsonl, .xlsx or .parquet file with columns text and
+    label (or premise, hypothesis and label), a .txt file of fastText, a folder with a folder for
+    each class, or the name of a data set ("demo": generated sentences that are part of the program;
+    "trec", "tfds:NAME", "hf:NAME"). `gatedjax look DATA` shows how a file is read. A tagger learns
+    from a file with a word and its tag on each line and an empty line after each sentence: .conll,
+    .conllu, .iob or .bio. If the command was stopped, the same command continues.
 
     For example:
+    $ gatedjax train demo --out model
     $ gatedjax train reviews.csv --out model
     $ gatedjax train reviews.csv --out model --test test.csv --density 0.2
     $ gatedjax train words.conll --out tagger
@@ -139,6 +146,9 @@ class TrainOptions(TextOptions, DataOptions):
     num_steps: Unset[int] = None
     density: Unset[float] = None
     min_count: Unset[int] = None
+    tokens: Unset[Literal["words", "social", "characters", "bpe"]] = None
+    # A function cannot be given on a command line.
+    tokenizer: Any = dataclasses.field(default=None, init=False)
     batch_size: Unset[int] = None
     training: Any = dataclasses.field(default=None, init=False)
     cpu_devices: Unset[int] = None
@@ -232,7 +242,11 @@ def _infer_task(args: Sequence[str]) -> str:
     if data is None:
         return "text"
     try:
-        return infer_task(data, encoding=_value_of(args, "--encoding") or "utf-8")
+        return infer_task(
+            data,
+            encoding=_value_of(args, "--encoding") or "utf-8",
+            header=parse_header(_value_of(args, "--columns")),
+        )
     except (ValueError, OSError, LookupError):
         return "text"  # because the reader of the data reports the error
 
@@ -282,21 +296,23 @@ def _print_line(line: str) -> None:
         say(line, file=sys.stderr)
 
 
-def _open_data(command: TrainOptions, kind: str, data: str) -> Data:
+def _open_data(command: TrainOptions, kind: str, data: str, split: str) -> Data:
     if kind == "tags":
-        if command.text or command.label != "label":
+        if command.text or command.label != "label" or command.columns is not None:
             raise ValueError(
-                "--text and --label are not for files of tags: leave them out, and give --word N "
-                "--tag N"
+                "--text, --label and --columns are not for files of tags: leave them out, and give "
+                "--word N --tag N"
             )
         return open_sentences(data, word=command.word, tag=command.tag, encoding=command.encoding)
     if command.word is not None or command.tag is not None:
         raise ValueError(
             "--word and --tag are only for files of tags (--task tags): leave them out"
         )
-    columns = Columns(command.text or COLUMNS[kind].inputs, command.label)
+    columns = Columns(
+        command.text or COLUMNS[kind].inputs, command.label, parse_header(command.columns)
+    )
     check_inputs(columns, kind)
-    return open_table(data, columns, encoding=command.encoding)
+    return open_table(data, columns, encoding=command.encoding, split=split)
 
 
 def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
@@ -305,8 +321,12 @@ def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
     out = command.out.expanduser()
     check_target(out, command.overwrite, "--overwrite")
     tables = [
-        None if data is None else _open_data(command, kind, data)
-        for data in (command.data, command.validation, command.test)
+        None if data is None else _open_data(command, kind, data, split)
+        for data, split in (
+            (command.data, "train"),
+            (command.validation, "validation"),
+            (command.test, "test"),
+        )
     ]
     beside = out if out.name else out.absolute()  # "." has no name
     run = (

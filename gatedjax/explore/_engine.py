@@ -25,14 +25,19 @@ from gatedjax.explore._state import HARD, Mode, State, check_state
 from gatedjax.explore._views import LONGEST, View, floats, grids, view_of
 from gatedjax.models import GANet
 from gatedjax.text._buckets import COARSE, width_of
-from gatedjax.text._corpus import split_words
 from gatedjax.text._model import TextOutput, TrainedModel, take_row
+from gatedjax.text._tokens import Tokenizer
 
 LAYERED = ("agt", "ssan")
 """Names of the networks with layers that the explorer shows."""
 _QUICK = {"xla_backend_optimization_level": 0}
 """Options that halve the time to compile; a text of 256 words then takes 8 ms instead of 2."""
 _KEPT_TEXTS = 64
+
+
+def tokenizer_of(model: Any) -> Tokenizer:
+    """Returns the tokenizer of a model; a reader or a translator gets the rule of "words"."""
+    return model.tokenizer if isinstance(model, TrainedModel) else Tokenizer()
 
 
 @dataclasses.dataclass(eq=False)
@@ -45,7 +50,8 @@ class Explorer:
       tokenized: True if texts for a reader are already tokens with spaces between them.
 
     Raises:
-      ValueError: if the numbers of models and names differ, or two models have different kinds.
+      ValueError: if the numbers of models and names differ, or two models have different kinds or
+        split texts in different ways.
     """
 
     models: Sequence[Any]
@@ -60,10 +66,20 @@ class Explorer:
         views = [view_of(model, tokenized=self.tokenized) for model in self.models]
         if len({type(view) for view in views}) > 1:
             raise ValueError("models must be of the same kind, such as two classifiers of texts")
+        if any(tokenizer_of(model) != self.tokenizer for model in self.models):
+            names = " and ".join(tokenizer_of(model).name for model in self.models)
+            raise ValueError(
+                f"models must split texts in the same way, got models with the tokens {names}"
+            )
         self.views = [view for view in views if view is not None]
         self.programs = [] if self.views else [Programs(model) for model in self.models]
         self._parts: list[View | Programs] = [*self.views, *self.programs]
         self._closed = False
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The rule that splits the texts of the page into words."""
+        return tokenizer_of(self.models[0])
 
     def about(self) -> Json:
         """Returns the constants of the page, for JSON.
@@ -162,7 +178,7 @@ class Explorer:
         state = check_state(message)
         if self.views:
             return self._answer_views(state)
-        words = split_words(state.text)
+        words = self.tokenizer.split(state.text)
         answer: Json = {"words": len(words), "notes": [], "tokens": [], "models": []}
         if not words:
             answer["notes"].append("No word yet: type a sentence.")
@@ -187,7 +203,7 @@ class Explorer:
         self.check_open()
         answers = [view.answer(state) for view in self.views]
         notes = list(dict.fromkeys(note for notes_of_view, _ in answers for note in notes_of_view))
-        words = len(split_words(state.text))
+        words = len(self.tokenizer.split(state.text))
         return {
             "words": words,
             "notes": notes,
@@ -332,7 +348,7 @@ class Programs:
         Returns a dict for JSON for each layer, with the keys that `Explorer.layers` lists. Returns
         None for a network without layers or a text without words.
         """
-        tokens = split_words(state.text, LONGEST)[: self.model.max_len]
+        tokens = self.model.tokenizer.split(state.text, LONGEST)[: self.model.max_len]
         if self.model.network not in LAYERED or not tokens:
             return None
         edge = width_of(len(tokens), self.model.max_len, COARSE)

@@ -15,7 +15,6 @@ from gatedjax._utils.page import render_page
 from gatedjax._utils.types import Json
 from gatedjax.explore._engine import Explorer, Programs
 from gatedjax.explore._server import page_file
-from gatedjax.text._corpus import split_words
 
 LONGEST = 12
 """Largest number of words in a sentence, because the number of patterns is 2^words."""
@@ -68,7 +67,7 @@ def payload(explorer: Explorer, text: str) -> Json:
       ValueError: if the models are not classifiers of single texts, or for the number of words.
     """
     explorer.check_gates("a page without a server")
-    tokens = split_words(text)
+    tokens = explorer.tokenizer.split(text)
     if not tokens:
         raise ValueError("the text has no word")
     if len(tokens) > LONGEST:

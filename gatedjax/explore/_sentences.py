@@ -15,7 +15,6 @@ import numpy as np
 from gatedjax._utils.types import Json, Tree
 from gatedjax.explore._engine import Explorer, Programs
 from gatedjax.text._buckets import COARSE, group_texts, shape_of
-from gatedjax.text._corpus import split_words
 from gatedjax.text._labels import Classes
 from gatedjax.text._read import Label, Record, Table
 
@@ -116,7 +115,7 @@ def read_sentences(
         (record, [classes.find(record.label, record.where, record.line) for classes in tables])
         for record in table
         if isinstance(record, Record) and record.label is not None
-        if split_words(record.inputs[0], 1)
+        if explorer.tokenizer.split(record.inputs[0], 1)
     )
     # A sentence is used only if all models have its label, so that their curves are of the same
     # sentences.
@@ -127,7 +126,7 @@ def read_sentences(
     records = [record for record, _ in pairs]
     if not records:
         raise ValueError(f"{table.name} has no sentence with a label of the model")
-    texts = [split_words(record.inputs[0]) for record in records]
+    texts = [explorer.tokenizer.split(record.inputs[0]) for record in records]
     results = [
         _Results.compute(programs, texts, explorer.check_open) for programs in explorer.programs
     ]

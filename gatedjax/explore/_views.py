@@ -28,7 +28,6 @@ from gatedjax.explore._state import State
 from gatedjax.models import GAReader
 from gatedjax.models.ssan.translation import STOP, UNK
 from gatedjax.text._buckets import COARSE, width_of
-from gatedjax.text._corpus import split_words
 from gatedjax.text._folders import kind_of
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._reader import Reader, Reading, question, reading_of
@@ -261,7 +260,7 @@ class PairView(View):
 
     def _texts(self, state: State) -> tuple[list[str], tuple[tuple[str, ...], ...]]:
         notes, most = [], min(LONGEST, self.max_len)
-        texts = [split_words(text) for text in (state.text, state.hypothesis)]
+        texts = [self._model.tokenizer.split(text) for text in (state.text, state.hypothesis)]
         for number, words in zip(("first", "second"), texts, strict=True):
             if not words:
                 notes.append(f"The {number} text has no word yet.")

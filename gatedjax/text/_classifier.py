@@ -85,8 +85,9 @@ class _Classifier(TextEstimator):
         """Trains a classifier.
 
         Args:
-          data: a path (.csv, .tsv, .jsonl, fastText's .txt, a folder with a folder per class), the
-            name of a data set, rows (text, label), a frame, a Dataset, or a dict of columns.
+          data: a path (.csv, .tsv, .json, .jsonl, .xlsx, .parquet, fastText's .txt, a folder with a
+            folder per class), the name of a data set ("demo": generated sentences), rows (text,
+            label), a frame, a Dataset, or a dict of columns.
           columns: names of the columns; None uses "text" and "label", or for pairs "premise",
             "hypothesis" and "label".
           validation: data that choose the best parameters; None splits off a part of `data`, a

@@ -7,23 +7,26 @@ import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from gatedjax._utils.limits import MOST_LENGTH
-from gatedjax.data import tokenize
 from gatedjax.data.sets._split import stratified_split
+from gatedjax.data.text._units import RUN, Units
 from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
 from gatedjax.text._asides import Asides
-from gatedjax.text._labels import CONTROL, Classes
+from gatedjax.text._copies import equal_texts, single_text_classes
+from gatedjax.text._labels import Classes
 from gatedjax.text._read import Aside, Label, Record, Table
 from gatedjax.text._shapes import ShapedVocabulary, common_shapes
+from gatedjax.text._tokens import Function, Tokenizer, choose_tokenizer
 
 # The number of ids in memory before they are written, and in a piece that is read at once.
 _FLUSH = 1 << 20
 # Up to so many classes a corpus of a few examples may have almost as many classes as examples.
 _FEW = 4
+_LARGEST_HELD = 20_000
 SPLIT_SEED = 20_200_820
 """Seed of the split, fixed so that it does not depend on the seed of the training."""
 
@@ -174,13 +177,23 @@ class Numbers:
 
     Args:
       lowercase: True gives "The" and "the" the same number.
+      tokenizer: the rule that splits texts into words; None is the rule of "words".
+      left_out: the labels whose texts are left out.
 
     Attributes:
       ids: a dict from each word to its number.
+      tokenizer: the rule that splits texts into words.
     """
 
-    def __init__(self, *, lowercase: bool) -> None:
-        self.lowercase = lowercase
+    def __init__(
+        self,
+        *,
+        lowercase: bool,
+        tokenizer: Tokenizer | None = None,
+        left_out: frozenset[Label] = frozenset(),
+    ) -> None:
+        self.lowercase, self.left_out = lowercase, left_out
+        self.tokenizer = Tokenizer() if tokenizer is None else tokenizer
         self.ids: collections.defaultdict[str, int] = collections.defaultdict()
         # A new word gets the number of words before it, because the factory runs before the word is
         # inserted.
@@ -222,6 +235,12 @@ class Corpus:
     """Number of lines that could not be used."""
     first_aside: tuple[Aside, ...]
     """The first of the lines that could not be used."""
+    reasons: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """The number of lines that could not be used, by the reason."""
+    digests: np.ndarray | None = None
+    """uint64 [n]: a hash of the words of each text; None for tagged sentences."""
+    left_out: Mapping[Label, int] = dataclasses.field(default_factory=dict)
+    """The number of texts of each class that was left out, see `min_class`."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -250,20 +269,69 @@ class Corpus:
         return f"{len(self):,} texts in {n} classes"
 
 
-def split_words(text: str, most: int | None = None) -> tuple[str, ...]:
-    """Splits a text into tokens; invisible characters count as spaces.
+def read_training(
+    table: Table,
+    folder: Path,
+    *,
+    lowercase: bool,
+    tokens: str | None = None,
+    tokenizer: Function | None = None,
+    min_class: int = 1,
+    **options: Any,
+) -> tuple[Corpus, Numbers]:
+    """Reads the training texts, and learns what their tokenizer has to learn.
 
-        >>> split_words("A dull, lifeless film!")
-        ('A', 'dull', ',', 'lifeless', 'film', '!')
+    Units of scripts without spaces are learned if a token has characters of such a script; the
+    texts are then read again. Only the texts are used, without their labels.
 
     Args:
-      text: the text.
-      most: largest number of tokens that are returned; None returns all.
+      table: the texts.
+      folder: the folder for the files.
+      lowercase: True gives "The" and "the" the same number.
+      tokens: the kind of the tokenizer, see `Tokenizer`; None is "words".
+      tokenizer: a function from a text to its tokens, or None.
+      min_class: texts of a class with fewer texts are left out.
+      **options: further arguments of `read_corpus`.
 
     Returns:
-      The tokens; punctuation marks are tokens too.
+      The corpus; and the numbers of its words, with the tokenizer and the classes that were left
+      out, with which the validation and test texts must be read.
+
+    Raises:
+      ValueError: as `read_corpus`; or if no class has `min_class` texts.
     """
-    return tokenize(CONTROL.sub(" ", text), marks=True, most=most)
+
+    def texts() -> Iterator[str]:
+        records = (record for record in table if isinstance(record, Record))
+        return (text for record in records for text in record.inputs)
+
+    rare = frozenset(_rare_classes(table, min_class)) if min_class > 1 else frozenset()
+    rule = choose_tokenizer(tokens, tokenizer, texts, lowercase=lowercase)
+    numbers = Numbers(lowercase=lowercase, tokenizer=rule, left_out=rare)
+    corpus = read_corpus(table, folder, "train", numbers, **options)
+    if rule.kind in ("words", "social") and any(RUN.search(word) for word in numbers.ids):
+        units = Units.learn(map(rule.prepare, texts()))
+        if units is not None:
+            rule = dataclasses.replace(rule, units=units)
+            numbers = Numbers(lowercase=lowercase, tokenizer=rule, left_out=rare)
+            corpus = read_corpus(table, folder, "train", numbers, **options)
+    return corpus, numbers
+
+
+def _rare_classes(table: Table, min_class: int) -> list[Label]:
+    """Returns the labels with fewer than `min_class` texts; refuses a table without another."""
+    classes = Classes("label")
+    counts: collections.Counter[int] = collections.Counter()
+    for record in table:
+        if isinstance(record, Record) and record.label is not None:
+            counts[classes.place(record.label, record.where, record.line)] += 1
+    rare = [label for label, place in classes.places.items() if counts[place] < min_class]
+    if len(rare) == len(classes.places) > 0:
+        raise ValueError(
+            f"{table.name}: min_class must be at most {max(counts.values())}, the number of texts "
+            f"of the largest class, got {min_class}"
+        )
+    return rare
 
 
 def read_corpus(
@@ -274,6 +342,7 @@ def read_corpus(
     *,
     classes: Sequence[Label] | None = None,
     max_aside: float = 1.0,
+    check_labels: bool = True,
 ) -> Corpus:
     """Reads labelled texts in one pass, and writes their numbers to files.
 
@@ -284,6 +353,7 @@ def read_corpus(
       numbers: the numbers of the words; new words are added.
       classes: the possible labels; None uses the labels in the table.
       max_aside: the largest share of the lines that may be set aside.
+      check_labels: False also accepts labels that look like texts or numbers.
 
     Returns:
       A `Corpus`: the texts and labels as numbers.
@@ -295,14 +365,19 @@ def read_corpus(
     width = len(table.columns.inputs)
     spools = [Spool(folder / f"{part}-{i}.ids") for i in range(width)]
     table_of_classes = Classes("label", classes)
-    labels, lines = array.array("i"), array.array("q")
+    labels, lines, digests = array.array("i"), array.array("q"), array.array("Q")
+    left_out: collections.Counter[Label] = collections.Counter()
+    split = numbers.tokenizer.split
     asides = Asides(table.name)
     with contextlib.ExitStack() as stack:
         for spool in spools:
             stack.enter_context(spool)
         for record in table:
             if isinstance(record, Record):
-                pieces = [numbers.of(split_words(text, MOST_LENGTH)) for text in record.inputs]
+                if record.label in numbers.left_out:
+                    left_out[record.label] += 1
+                    continue
+                pieces = [numbers.of(split(text, MOST_LENGTH)) for text in record.inputs]
                 # A text may be left without a word, because invisible characters count as spaces.
                 if not all(pieces):
                     record = Aside(record.where, record.line, "a text without a word")
@@ -310,18 +385,21 @@ def read_corpus(
                 asides.add(record)
                 continue
             seen = len(table_of_classes.places)
-            labels.append(table_of_classes.place(record.label, record.where, record.line))  # type: ignore[arg-type]
-            if len(table_of_classes.places) > seen:
+            labels.append(
+                table_of_classes.place(cast(Label, record.label), record.where, record.line)
+            )
+            if len(table_of_classes.places) > seen and check_labels:
                 # Checked early, so that a column of texts is not stored as a million labels.
-                _check_classes(table.name, len(table_of_classes.places), len(labels), most=2000)
+                check_classes(table.name, len(table_of_classes.places), len(labels), most=2000)
             lines.append(record.line)
+            digests.append(_digest(pieces))
             for piece, spool in zip(pieces, spools, strict=True):
                 spool.add(piece)
     if not labels:
         raise asides.make_empty_error(f"{table.name} has no labelled text")
     asides.check(len(labels), max_aside)
-    if classes is None:
-        _check_classes(table.name, len(table_of_classes.places), len(labels), most=_FEW)
+    if classes is None and check_labels:
+        check_classes(table.name, len(table_of_classes.places), len(labels))
     # Labels were numbered in the order of the file, because the list of all classes is complete
     # only now.
     names, order = order_classes(table_of_classes.places, classes)
@@ -333,7 +411,25 @@ def read_corpus(
         names,
         asides.count,
         tuple(asides.first),
+        dict(asides.reasons),
+        np.frombuffer(digests, np.uint64),
+        dict(left_out),
     )
+
+
+def _digest(pieces: Sequence[Sequence[int]]) -> int:
+    """Returns a hash of 64 bits of the words of an example, by which equal texts are found.
+
+    Two of ten million different texts have the same hash with a probability of three in a million.
+
+    Args:
+      pieces: the numbers of the words of its text, or of both texts of a pair.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for piece in pieces:
+        digest.update(len(piece).to_bytes(8, "little"))
+        digest.update(array.array("i", piece).tobytes())
+    return int.from_bytes(digest.digest(), "little")
 
 
 def order_classes(
@@ -362,7 +458,15 @@ def _sorted(labels: Iterable[Label]) -> tuple[Label, ...]:
     return tuple(sorted(labels))  # Not by `float`, because an integer may be larger than any float.
 
 
-def _check_classes(name: str, distinct: int, lines: int, *, most: int) -> None:
+def check_classes(name: str, distinct: int, lines: int, *, most: int = _FEW) -> None:
+    """Raises ValueError if labels look like texts or numbers rather than classes.
+
+    Args:
+      name: the name of the source, for the message.
+      distinct: the number of different labels.
+      lines: the number of labels.
+      most: up to so many different labels are always classes.
+    """
     if distinct > max(most, lines / 2):
         raise ValueError(
             f"{name}: {distinct:,} of {lines:,} labels are distinct, so they are no classes: name "
@@ -378,7 +482,8 @@ def check_trainable(corpus: Corpus, *, split: bool) -> None:
       split: True if a part of the texts will be split off for validation.
 
     Raises:
-      ValueError: if there is a single class, or, with `split`, a class with a single example.
+      ValueError: if there is a single class, or, with `split`, no class with two texts, or a
+        single tagged sentence.
     """
     noun, user = ("tags", "tagger") if corpus.is_tagged else ("classes", "classifier")
     if len(corpus.classes) < 2:
@@ -393,26 +498,43 @@ def check_trainable(corpus: Corpus, *, split: bool) -> None:
                 f"{corpus.name} must have at least two sentences, for training and validation, got "
                 "one: add a sentence, or give validation data"
             )
-    elif split:
-        for label, count in corpus.class_counts.items():
-            if count < 2:
-                line = int(corpus.lines[list(corpus.labels).index(corpus.classes.index(label))])
-                raise ValueError(
-                    f"{corpus.name}:{line}: the class {label!r} must have at least two examples, "
-                    "for training and validation, got one: add an example, leave this one out, or "
-                    "give validation data"
-                )
+    elif split and len(single_text_classes(corpus)) == len(corpus.classes):
+        raise ValueError(
+            f"{corpus.name} must have a class with two different texts, for training and "
+            "validation, got one for each class: add texts, or give validation data"
+        )
 
 
-def split_texts(labels: Labels, fraction: float) -> tuple[np.ndarray, np.ndarray]:
+def split_training(corpus: Corpus, held_out: float) -> tuple[np.ndarray, np.ndarray]:
+    """Splits a corpus into training and validation, see `split_texts`.
+
+    Args:
+      corpus: the corpus.
+      held_out: share of the examples for validation, of which there are at most 20,000.
+
+    Returns:
+      The positions of the examples for training, and of the examples for validation.
+    """
+    # All validation texts are read in each evaluation, so their number has a limit.
+    share = min(held_out, _LARGEST_HELD / len(corpus))
+    return split_texts(corpus.labels, share, equal_texts(corpus))
+
+
+def split_texts(
+    labels: Labels, fraction: float, equal: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Splits the examples into training and validation, in proportion to the classes.
 
-    Both parts get at least one example of each class. Tagged sentences have many labels and are
-    treated as a single class.
+    Both parts get at least one text of each class with two different texts; the only text of a
+    class is for training. Equal texts are in the same part, because otherwise validation would
+    test texts that training has seen. Tagged sentences have many labels and are treated as a
+    single class.
 
     Args:
       labels: int32 [n], the class of each example; or for tagged sentences a row of tags each.
       fraction: share of the examples for validation.
+      equal: int64 [n], for each example the position of the first example with the same text, see
+        `equal_texts`; None if all texts differ.
 
     Returns:
       The positions of the examples for training, and of the examples for validation, two int
@@ -421,31 +543,27 @@ def split_texts(labels: Labels, fraction: float) -> tuple[np.ndarray, np.ndarray
     if not isinstance(labels, np.ndarray):
         # A sentence has many tags, so there is no class by which it could be stratified.
         labels = np.zeros(len(labels), np.int32)
-    # A rare class may fall into a single part, so an example of it is moved to the other part.
-    training, validation = stratified_split(labels, fraction, seed=SPLIT_SEED)
-    to_validation, to_training = (
-        _lacking(labels, validation, training),
-        _lacking(labels, training, validation),
-    )
-    validation = np.union1d(np.setdiff1d(validation, to_training), to_validation)
-    return np.setdiff1d(np.arange(len(labels)), validation), validation
-
-
-def _lacking(labels: np.ndarray, part: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Returns the position in `labels` of an example of each class that one part of the data lacks.
-
-    The example is the first of its class in the other part.
-
-    Args:
-      labels: int [n], the class of each example.
-      part: int array, the positions of the examples of the part that may lack classes.
-      other: int array, the positions of the examples of the other part.
-
-    Returns:
-      int64 [number of missing classes].
-    """
-    lacking = np.setdiff1d(labels, labels[part])
-    return np.array([other[labels[other] == label][0] for label in lacking], np.int64)
+    if equal is None:
+        equal = np.arange(len(labels))
+    # The first of equal texts stands for its copies, with its label. A text with very many copies
+    # is for training, because it would fill the validation part.
+    firsts, copies = np.unique(equal, return_counts=True)
+    few = firsts[copies <= max(2, round(fraction * len(labels)) // 10)]
+    _, places = stratified_split(labels[few], fraction, seed=SPLIT_SEED)
+    is_held_out = np.isin(equal, few[places])
+    # A rare class may fall into a single part, so a text of it is moved to the other part.
+    for label in np.setdiff1d(labels, labels[~is_held_out]):
+        is_held_out[equal == equal[np.flatnonzero(labels == label)[0]]] = False
+    for label in np.setdiff1d(labels, labels[is_held_out]):
+        texts, counts = np.unique(equal[np.isin(equal, equal[labels == label])], return_counts=True)
+        # The text with the fewest copies comes first.
+        for text in texts[np.argsort(counts, kind="stable")] if len(texts) > 1 else ():
+            same = equal == text
+            # Copies with several labels must not take another class out of the training part.
+            if not len(np.setdiff1d(labels[same], labels[~is_held_out & ~same])):
+                is_held_out |= same
+                break
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
 
 
 def build_vocabulary(

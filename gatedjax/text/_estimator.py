@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -14,6 +14,7 @@ from gatedjax.export import ModelCard
 from gatedjax.text._labels import array_of
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._options import TextOptions, check_options
+from gatedjax.text._tokens import KINDS
 from gatedjax.text._training import Data, train_model
 from gatedjax.text._work_folder import WorkFolder
 
@@ -119,25 +120,33 @@ class TextEstimator(TextOptions):
         return self._get_trained().save(folder, card=card, overwrite=overwrite)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
+    def load(
+        cls, folder: str | Path, *, tokenizer: Callable[[str], Iterable[str]] | None = None
+    ) -> Self:
         """Loads a model that `save` or `gatedjax train` wrote; no code in the folder is executed.
 
         Args:
           folder: the folder of the model.
+          tokenizer: the function from a text to its tokens with which the model was trained. A
+            folder has no code, so that it must be passed again. It is compared with the tokens that
+            the function gave for a sample text.
 
         Returns:
           The trained model.
 
         Raises:
-          FileNotFoundError, ValueError: if the folder does not have such a model.
+          FileNotFoundError, ValueError: if the folder does not have such a model, or needs another
+            tokenizer.
         """
         # The folder has only the options that a prediction needs. The other options get their
         # defaults.
-        trained = TrainedModel.load(folder, (cls._kind,))
+        trained = TrainedModel.load(folder, (cls._kind,), tokenizer)
         estimator = cls(
             model=trained.network,
             max_len=trained.max_len,
             lowercase=trained.vocabulary.lowercase,
+            tokens=trained.tokenizer.kind if trained.tokenizer.kind in KINDS[1:] else None,
+            tokenizer=tokenizer,
         )
         estimator._take(trained)
         return estimator

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gatedjax.text._corpus import split_words
 from gatedjax.text._model import Failure, TrainedModel
 from gatedjax.text._show import Change, Explanation
 
@@ -45,7 +44,7 @@ def explain_texts(model: TrainedModel, texts: Sequence[str]) -> Explanation:
         gates=None if output.gates is None else tuple(map(float, output.gates)),
         flips=_flip_gates(model, output.tokens[0], np.array(output.masks[0]), best),
         removed=_remove_words(model, output.tokens, best),
-        cut=sum(len(split_words(text)) for text in texts) - len(words),
+        cut=sum(len(model.tokenizer.split(text)) for text in texts) - len(words),
     )
 
 

@@ -21,12 +21,12 @@ from gatedjax.export import ModelCard, ParamsMismatch
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANet
 from gatedjax.text._buckets import FINE, group_texts, pad_texts, shape_of, sizes_of, width_of
-from gatedjax.text._corpus import split_words
 from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, NetworkEntry, Reading
 from gatedjax.text._read import Columns, Label
+from gatedjax.text._tokens import Function, NeedsTokenizer, Tokenizer
 
 T = TypeVar("T")
-VOCABULARY, REPORT = "vocabulary.json", "report.json"
+VOCABULARY, REPORT, TOKENS = "vocabulary.json", "report.json", "tokens.json"
 _POWERS = tuple(2**n for n in range(3, 16))
 
 
@@ -140,6 +140,7 @@ class TrainedModel:
       params: the parameters of the network, a tree of arrays.
       max_len: number of words of a text that the network reads.
       report: scores of the model on the "validation" and "test" texts, and of its "baseline".
+      tokenizer: the rule that splits texts into words.
     """
 
     kind: str
@@ -150,6 +151,7 @@ class TrainedModel:
     params: Params
     max_len: int
     report: Json = dataclasses.field(default_factory=dict)
+    tokenizer: Tokenizer = dataclasses.field(default_factory=Tokenizer)
 
     @property
     def entry(self) -> NetworkEntry:
@@ -267,7 +269,7 @@ class TrainedModel:
 
     def tokens(self, texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Returns a tuple with the first `max_len` words of each text of an example."""
-        return tuple(split_words(text, self.max_len) for text in texts)
+        return tuple(self.tokenizer.split(text, self.max_len) for text in texts)
 
     def read_tokens(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[TextOutput]:
         """Runs the network on examples that are split into words.
@@ -367,24 +369,32 @@ class TrainedModel:
             VOCABULARY: to_json(words, ensure_ascii=False).encode("utf-8", "surrogatepass"),
             REPORT: to_json(self.report, indent=1).encode(),
         }
+        tokens = self.tokenizer.to_json()
+        if tokens is not None:
+            # The rule is named in config.json, so that a reader of the folder sees it.
+            config["tokens"] = tokens["kind"]
+            files[TOKENS] = to_json(tokens, ensure_ascii=False).encode("utf-8", "surrogatepass")
         return export.save(
             folder, self.params, config=config, card=card, files=files, overwrite=overwrite
         )
 
     @classmethod
-    def load(cls, folder: str | Path, kinds: Sequence[str]) -> "TrainedModel":
+    def load(
+        cls, folder: str | Path, kinds: Sequence[str], tokenizer: Function | None = None
+    ) -> "TrainedModel":
         """Loads a model that `save` wrote; no code in the folder is executed.
 
         Args:
           folder: the folder of the model.
           kinds: the accepted kinds of models, among "text", "pair" and "tags".
+          tokenizer: the function with which the model was trained; None for a model without one.
 
         Returns:
           The trained model.
 
         Raises:
           FileNotFoundError, ValueError: if the folder does not have a model, has another kind of
-            model, is damaged, or was written by a newer version.
+            model, is damaged, was written by a newer version, or needs another tokenizer.
         """
         config = export.read_config(folder)
         kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
@@ -407,11 +417,12 @@ class TrainedModel:
                 params={},
                 max_len=_positive(config["max_len"]),
                 report=_object(json.loads(export.read_file(folder, REPORT))),
+                tokenizer=_tokenizer(folder, config.get("tokens"), tokenizer),
             )
             # The model without parameters gives their shapes, by which the file is checked before
             # it is read.
             like = jax.eval_shape(model._init)
-        except export.BadFile:  # The message already names the file and the fault.
+        except (export.BadFile, NeedsTokenizer):  # The message already names the fault.
             raise
         except (
             # The content comes from a file and may be anything, so each of these errors means a
@@ -479,6 +490,18 @@ def check_inputs(columns: Columns, kind: str) -> None:
         raise ValueError(
             f"columns.inputs must name {expected}, got {', '.join(map(repr, columns.inputs))}"
         )
+
+
+def _tokenizer(folder: str | Path, kind: object, function: Function | None) -> Tokenizer:
+    """Reads the tokenizer of a model folder.
+
+    Args:
+      folder: the folder of the model.
+      kind: the kind of the tokenizer in config.json; None for the words of older folders.
+      function: the function of a custom tokenizer, or None.
+    """
+    value = None if kind is None else json.loads(export.read_file(folder, TOKENS))
+    return Tokenizer.from_json(value, function)
 
 
 def _texts(values: object) -> list[str]:

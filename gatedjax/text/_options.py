@@ -8,7 +8,7 @@ description in `help()` and `--help`.
 import dataclasses
 import math
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from gatedjax._utils.limits import (
 from gatedjax._utils.numbers import make_plain
 from gatedjax.text._model import networks
 from gatedjax.text._networks import Config, NetworkEntry
+from gatedjax.text._tokens import check_function, check_kind
 from gatedjax.training import OptimizerConfig, TrainConfig
 
 C = TypeVar("C")
@@ -51,6 +52,10 @@ def _positive(name: str, value: float) -> None:
 def _share(name: str, value: float) -> None:
     if not 0 < value < 1:
         raise ValueError(f"{name} must be in (0, 1), got {value}")
+
+
+def _check_tokens(name: str, value: str) -> None:
+    check_kind(value)
 
 
 def _option(default: Any, text: str, check: Check | None = None) -> Any:
@@ -130,6 +135,22 @@ class TextOptions:
     lowercase: bool = _option(
         True, "Ignore case. The default is False for a tagger, because capitals mark names."
     )
+    tokens: str | None = _option(
+        None,
+        "Rule that splits texts into tokens: words (words and marks, like the vocabulary of "
+        "GloVe), social (links, @user, #tag and emoji stay whole, entities of HTML are replaced), "
+        "characters, or bpe (8,000 learned pieces of words). With words and social, scripts "
+        "without spaces are cut into units that are learned from the texts (default: words).",
+        _check_tokens,
+    )
+    tokenizer: Callable[[str], Iterable[str]] | None = _option(  # noqa: RUF009
+        None, "Function from a text to its tokens, in place of `tokens`; see `load`."
+    )
+    min_class: int = _option(
+        1,
+        "Classes with fewer texts are left out, also of the validation and test data.",
+        _check_integer(1, MOST_WORDS),
+    )
     held_out: float = _option(
         0.1,
         "Share of the training texts, at most 20,000 texts, that is split off for validation if "
@@ -184,6 +205,20 @@ def check_options(options: TextOptions, kind: str) -> None:
         value, check = getattr(options, field.name), field.metadata["check"]
         if check is not None and (value is not None or field.default is not None):
             check(field.name, value)
+    if kind == "tags" and not (
+        options.tokens is None and options.tokenizer is None and options.min_class == 1
+    ):
+        raise ValueError(
+            "tokens, tokenizer and min_class are not for taggers, whose files have a word in each "
+            "line: leave them out"
+        )
+    if options.tokenizer is not None:
+        if options.tokens is not None:
+            raise ValueError(
+                f"tokens and tokenizer exclude each other, got tokens={options.tokens!r} and a "
+                "function: give one of them"
+            )
+        check_function(options.tokenizer)
     entry = available[options.model]
     if options.density is not None and not entry.gated:
         raise ValueError(f"density needs model='ganet', got {options.model!r}: it has no gates")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from gatedjax.data.files._compressed import inner_name
 from gatedjax.text._lines import TextFile
 from gatedjax.text._table import Aside, compose
 
@@ -196,7 +197,7 @@ def open_tags(
     many columns as other lines, and a tag that occurs in them.
 
     Args:
-      path: path of the file, plain or .gz.
+      path: path of the file, plain or compressed (.gz, .bz2, .xz, .zst, .zip).
       word: column of the words, from 0; None reads the first column, in .conllu the second.
       tag: column of the tags, negative from the end; None reads the last column, in .conllu the
         fourth.
@@ -212,7 +213,7 @@ def open_tags(
     """
     file = TextFile(Path(path), encoding)
     file.check()
-    universal = file.path.name.lower().removesuffix(".gz").endswith(".conllu")
+    universal = inner_name(file.path).lower().endswith(".conllu")
     word_default, tag_default = (1, 3) if universal else (0, -1)
     column = tag_default if tag is None else tag
     return Tags(file, word_default if word is None else word, column if tagged else None, universal)

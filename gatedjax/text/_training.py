@@ -11,13 +11,14 @@ from typing import Any, cast
 
 import numpy as np
 
+from gatedjax._utils.terminal import render_count
 from gatedjax._utils.types import Json
 from gatedjax._utils.write import write_atomic
 from gatedjax.data import SequenceBatches, load_embeddings, random_embeddings
 from gatedjax.data.batches._steps import for_schedule
 from gatedjax.data.text._embeddings import words_in
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
-from gatedjax.text import _corpus
+from gatedjax.text import _copies, _corpus
 from gatedjax.text._asides import check_share
 from gatedjax.text._baseline import LinearBaseline
 from gatedjax.text._buckets import (
@@ -54,7 +55,6 @@ from gatedjax.training.identity import saved_settings
 
 Say = Callable[[str], None]
 Data = Table | SentenceTable
-_LARGEST_HELD = 20_000
 _MORE_WORDS = 50_000
 _NOISE = 0.1
 OPTIONS = "options"
@@ -149,12 +149,22 @@ def train_model(
         if isinstance(source, Table):
             check_inputs(source.columns, kind)
     entry = networks(kind)[options.model]
-    numbers = Numbers(lowercase=options.lowercase)
     read_part: Any = functools.partial(_corpus.read_corpus, max_aside=max_aside)
     if kind == "tags":
         read_part = functools.partial(read_tagged, longest=options.max_len, max_aside=max_aside)
-    corpora: dict[str, Corpus] = {"train": read_part(table, folder, "train", numbers)}
-    corpus = corpora["train"]
+        numbers = Numbers(lowercase=options.lowercase)
+        corpus: Corpus = read_part(table, folder, "train", numbers)
+    else:
+        corpus, numbers = _corpus.read_training(
+            cast(Table, table),
+            folder,
+            lowercase=options.lowercase,
+            tokens=options.tokens,
+            tokenizer=options.tokenizer,
+            min_class=options.min_class,
+            max_aside=max_aside,
+        )
+    corpora = {"train": corpus}
     _corpus.check_trainable(corpus, split=validation is None)
     for name, other in (("validation", validation), ("test", test)):
         if other is not None:
@@ -162,9 +172,7 @@ def train_model(
     all_rows = np.arange(len(corpus))
     training_rows, validation_rows = all_rows, all_rows[:0]
     if validation is None:
-        # All validation texts are read in each evaluation, so their number has a limit.
-        share = min(options.held_out, _LARGEST_HELD / len(corpus))
-        training_rows, validation_rows = _corpus.split_texts(corpus.labels, share)
+        training_rows, validation_rows = _corpus.split_training(corpus, options.held_out)
     vocabulary, table_of_ids, vectors, coverage = _words(
         kind, corpus, validation_rows, numbers, options
     )
@@ -172,6 +180,11 @@ def train_model(
         _say_read(part_corpus, say)
         if kind != "tags":  # A tagger reads all of a long sentence, in windows.
             _say_cut(part_corpus, options.max_len, say)
+    duplicates = _copies.find_duplicates(corpus)
+    for line in (*duplicates.render(), *_notes(corpora)):
+        say(line)
+    if duplicates.copies and validation is None:
+        say("equal texts stay on one side of the split")
     parts = _parts(corpora, training_rows, validation_rows, table_of_ids, options.max_len)
     sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in parts.items())
     way = "always the same" if kind == "tags" else "in proportion to the classes, always the same"
@@ -207,6 +220,9 @@ def train_model(
             "batch_size": size,
             "seed": options.seed,
             "embeddings": embeddings,
+            # Runs of older versions did not keep equal texts together, so they have no such entry
+            # and are not continued with another split.
+            **({"equal_texts": "together"} if duplicates.copies and validation is None else {}),
         },
     }
     # A run of an older version can be continued, because its checkpoints are not compared by these
@@ -223,6 +239,7 @@ def train_model(
         classes=corpus.classes,
         params=result.best_params,
         max_len=options.max_len,
+        tokenizer=numbers.tokenizer,
     )
     if getattr(config, "density", None) is not None:
         # The threshold is set on the validation texts, because training has not seen them.
@@ -241,6 +258,11 @@ def train_model(
         name: {"n": len(part.labels), "aside": corpora[name].aside if name in corpora else 0}
         for name, part in parts.items()
     }
+    if duplicates.copies:
+        report["data"]["train"] |= {
+            "copies": duplicates.copies,
+            "conflicts": duplicates.conflicts,
+        }
     return dataclasses.replace(model, report=report)
 
 
@@ -267,6 +289,38 @@ def _say_read(corpus: Corpus, say: Say) -> None:
     say(f"{corpus.name}: {corpus}: {listing}{remainder}")
     if corpus.aside:
         say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
+
+
+def _notes(corpora: Mapping[str, Corpus]) -> list[str]:
+    """Returns sentences about classes and texts that validation or test cannot measure.
+
+    These are classes that were left out, classes with a single text, and texts of the validation
+    and test data that are also in the training data.
+
+    Args:
+      corpora: the texts of each file by purpose, see `_parts`.
+    """
+    corpus = corpora["train"]
+    notes = []
+    if corpus.left_out:
+        listing = ", ".join(f"{label!r} {n:,}" for label, n in list(corpus.left_out.items())[:5])
+        more = f" and {len(corpus.left_out) - 5} more" if len(corpus.left_out) > 5 else ""
+        notes.append(
+            f"{render_count(sum(corpus.left_out.values()), 'text')} in classes with too few texts "
+            f"(min_class) left out: {listing}{more}"
+        )
+    if "validation" not in corpora and (single := _copies.single_text_classes(corpus)):
+        classes = ", ".join(map(repr, single[:5])) + ", ..." * (len(single) > 5)
+        notes.append(
+            f"classes with a single text are learned, and validation cannot check them: {classes}"
+        )
+    for name, other in corpora.items():
+        if other is not corpus and (n := _copies.count_overlap(corpus, other)):
+            notes.append(
+                f"{n:,} of {render_count(len(other), 'text')} of {other.name} ({name}) also in "
+                f"{corpus.name}: their scores do not measure new texts"
+            )
+    return notes
 
 
 def _say_cut(corpus: Corpus, max_len: int, say: Say) -> None:

@@ -20,8 +20,8 @@ from gatedjax.explore._sentences import read_sentences
 from gatedjax.explore._server import Server
 from gatedjax.explore._session import Session
 from gatedjax.explore._views import open_model
-from gatedjax.text._corpus import split_words
 from gatedjax.text._read import open_table
+from gatedjax.text._tokens import split_words
 from gatedjax.text._translator import parameters_like
 from tests.explore._models import TEXT, model, of_classes, pair, pure
 from tests.explore.test_engine import ROWS

@@ -1,5 +1,6 @@
 """States and their answers: the same numbers as the network's own, unpadded."""
 
+import dataclasses
 import json
 import sys
 
@@ -15,8 +16,8 @@ from gatedjax.explore._session import Session
 from gatedjax.explore._state import State, check_state
 from gatedjax.explore._widget import answer_message
 from gatedjax.text._buckets import COARSE, width_of
-from gatedjax.text._corpus import split_words
 from gatedjax.text._read import open_table
+from gatedjax.text._tokens import Tokenizer, split_words
 from tests.explore._models import TEXT, model, pure
 
 TOKENS = split_words(TEXT)
@@ -360,3 +361,11 @@ def test_layers_are_those_of_the_network(name):
             chosen = selection.gates[0, head % selection.gates.shape[1]] > 0.5
             np.testing.assert_array_equal(layer["selected"], chosen)
     assert shown.layers({"text": " "})["models"] == [None]
+
+
+def test_the_words_of_a_page_are_those_of_the_tokenizer():
+    social = dataclasses.replace(model(), tokenizer=Tokenizer("social"))
+    answer = Explorer([social], ["social"]).answer({"text": "#dull film, isn't it", "mode": "open"})
+    assert answer["tokens"] == ["#dull", "film", ",", "isn't", "it"]
+    with pytest.raises(ValueError, match="same way, got models with the tokens words and social"):
+        Explorer([model(), social], ["a", "b"])

@@ -82,7 +82,7 @@ def test_training_says_what_it_reads_and_leaves_one_folder(here):
     said = (here / "said").read_text()
     for wanted in (
         "reviews.csv: 48 texts in 2 classes: bad 24, good 24",
-        "split: 43 for train, 5 for validation (in proportion to the classes, always the same)",
+        "split: 44 for train, 4 for validation (in proportion to the classes, always the same)",
         "they cover 100.0% of the texts",
         "linear baseline (words and bigrams) 1.0000",
         "wrote model; try: ",
@@ -97,12 +97,12 @@ def test_training_says_what_it_reads_and_leaves_one_folder(here):
     card = (here / "model" / "README.md").read_text()
     assert "linear baseline" in card
     report = json.loads((here / "model" / "report.json").read_text())
-    assert report["data"]["train"] == {"n": 43, "aside": 0}
+    assert report["data"]["train"] == {"n": 44, "aside": 0, "copies": 24, "conflicts": 0}
     assert report["steps"] == 6
     leak = report["validation"]["leak"]
     assert leak["closed"] > 0
     assert leak["open"] > 0
-    assert leak["closed_words"] + leak["open_words"] == 5 * 4
+    assert leak["closed_words"] + leak["open_words"] == 4 * 4
 
 
 def test_texts_on_the_command_line(here, capsys):
@@ -368,7 +368,7 @@ def test_a_run_of_other_texts_or_options_is_not_continued(here, tmp_path, capsys
     capsys.readouterr()
     before = sorted(path for path in (tmp_path / "cut.run").rglob("*"))
     renamed = write_csv(tmp_path / "renamed.csv", [(text, kind.upper()) for text, kind in TEXTS])
-    changes = ["--max-len=3", "--held-out=0.105", "--batch-size=31", "--seed=1", "--train.seed=0"]
+    changes = ["--max-len=3", "--held-out=0.101", "--batch-size=31", "--seed=1", "--train.seed=0"]
     for again, wanted in (
         ([*args, "--seed", "1"], ["options.seed", "train.seed"]),
         (
@@ -548,7 +548,7 @@ def test_pairs_are_known_by_their_columns(here, tmp_path, capsys):
 BAD_DATA = {
     "no column": ("review,sentiment\nx,y\n", "--text review --label sentiment"),
     "one class": ("text,label\n" + "a film,good\n" * 8, "at least two classes"),
-    "one example": ("text,label\n" + "a,x\nb,y\n" * 4 + "c,z\n", ":10: the class 'z' must have"),
+    "one example": ("text,label\n" + "a,x\nb,y\n" * 4 + "c,z\n", "two different texts"),
     "empty": ("", "empty"),
     "header only": ("text,label\n", "no "),
     "no words": ("text,label\n" + "\x01,x\n\x02,y\n" * 4, "a text without a word"),
@@ -676,18 +676,18 @@ def test_the_task_is_that_of_the_data(tmp_path, monkeypatch):
     assert train._task(["--train.optimizer.name", "adam", "pairs.csv", "--out", "m"]) == "pair"
     assert train._task(["nowhere.csv", "--out", "m"]) == train._task(["--out", "m"]) == "text"
     asked = []
-    monkeypatch.setattr(train, "infer_task", lambda name, encoding: asked.append(name) or "pair")
+    monkeypatch.setattr(train, "infer_task", lambda name, **_: asked.append(name) or "pair")
     assert train._task(["--min_count", "2", "sick", "--out", "m"]) == "pair"
     assert asked == ["sick"]  # a set by its name
 
 
 def test_what_is_suggested_can_be_pasted(tmp_path, capsys):
     path = tmp_path / "in.csv"
-    write_csv(path, [("a", "x"), ("b", "y")], ("Text", "My Label"))
+    write_csv(path, [("a", "x"), ("b", "y")], ("Text", "My  Label"))
     said = refused(
         ["train", str(path), "--out", str(tmp_path / "m"), "--label", "my label"], capsys
     )
-    assert "--text Text --label 'My Label'" in said
+    assert "--text Text --label 'My  Label'" in said
 
 
 def test_the_names_of_options_stand_at_the_start_of_a_message(capsys):
@@ -710,3 +710,25 @@ def test_a_set_that_is_not_there_is_prepared_by_another_command(
     monkeypatch.setattr(_named, "load", functools.partial(data.load, data_dir=tmp_path))
     said = refused(command, capsys)
     assert "name their folder (gatedjax data prepare NAME --manual-dir DIR)" in said
+
+
+def test_files_without_a_header_are_predicted_and_measured(here, capsys):
+    (here / "bare.csv").write_text("warm new film here,good\ndull old film now,bad\n")
+    header = ["--columns", "text,label"]
+    assert main(["predict", "model", "--file", "bare.csv", *header]) == 0
+    assert len(jsonl(capsys.readouterr().out)) == 2
+    assert main(["evaluate", "model", "bare.csv", *header]) == 0
+    assert "2 texts: accuracy" in capsys.readouterr().out
+    said = refused(["predict", "model", "--file", "bare.csv"], capsys)
+    assert "--columns text," in said
+    (here / "bare.csv").unlink()
+
+
+def test_the_set_that_is_part_of_the_program_can_be_trained(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    small = ["--num-steps", "2", "--batch-size", "16", "--max-len", "8", *TINY]
+    assert main(["train", "demo", "--out", "model", "--test", "demo", *small]) == 0
+    said = capsys.readouterr().err
+    assert "demo (generated sentences): 4,000 texts in 2 classes" in said
+    report = json.loads((tmp_path / "model" / "report.json").read_text())
+    assert (report["data"]["test"]["n"], report["data"]["train"]["copies"]) == (1000, 9)
