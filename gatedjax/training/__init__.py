@@ -36,6 +36,7 @@ from gatedjax.training.metrics import merge as merge
 from gatedjax.training.metrics import to_floats as to_floats
 from gatedjax.training.parallel import Parallel as Parallel
 from gatedjax.training.parallel import make_parallel as make_parallel
+from gatedjax.training.placement import fsdp_rule as fsdp_rule
 from gatedjax.training.replay import replay as replay
 from gatedjax.training.step import TrainState as TrainState
 from gatedjax.training.step import init_state as init_state
