@@ -8,6 +8,7 @@ import typing as _typing
 
 from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.training._agreement import ProcessMismatch as ProcessMismatch
+from gatedjax.training._placement import fsdp_rule as fsdp_rule
 from gatedjax.training.checkpoint import CheckpointDamaged as CheckpointDamaged
 from gatedjax.training.checkpoint import CheckpointMismatch as CheckpointMismatch
 from gatedjax.training.checkpoint import CheckpointNotSaved as CheckpointNotSaved
@@ -36,7 +37,6 @@ from gatedjax.training.metrics import merge as merge
 from gatedjax.training.metrics import to_floats as to_floats
 from gatedjax.training.parallel import Parallel as Parallel
 from gatedjax.training.parallel import make_parallel as make_parallel
-from gatedjax.training.placement import fsdp_rule as fsdp_rule
 from gatedjax.training.replay import replay as replay
 from gatedjax.training.step import TrainState as TrainState
 from gatedjax.training.step import init_state as init_state

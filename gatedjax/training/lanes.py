@@ -424,8 +424,8 @@ def fit_lanes(
       The `FitResult` of each lane, in the order of `lanes_of(config)`.
 
     Raises:
-      ValueError: for pmap, fsdp, several processes, tensorboard, profile_steps, or a sweep over a number
-        that the task cannot vary.
+      ValueError: for pmap, fsdp, several processes, tensorboard, profile_steps, or a sweep over a
+        number that the task cannot vary.
       TypeError: for a task, data or configuration that cannot work; see `fit`.
       CheckpointMismatch: if workdir belongs to another run.
       RuntimeError: if there are checkpoints and none can be read.

@@ -13,7 +13,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
 from gatedjax._utils.filler import FILLER_ID
-from gatedjax.training.placement import (
+from gatedjax.training._placement import (
     ParamRule,
     as_auto_mesh,
     as_entry,
@@ -263,7 +263,8 @@ class Parallel:
         """Splits the rows of a batch over the devices, after adding filler rows if necessary.
 
         The number of rows becomes a multiple of the number of devices along the batch axis times
-        `accumulate`, see `pad_rows`. With "pmap" the arrays have the shape [devices, rows per device, ...].
+        `accumulate`, see `pad_rows`. With "pmap" the arrays have the shape [devices, rows per
+        device, ...].
         """
         return self._split_rows(pad_rows(batch, self._parts * self.accumulate))
 
@@ -545,7 +546,7 @@ def make_parallel(
     if mesh is not None and devices is not None:
         raise ValueError("devices must be None with a mesh, which has its devices")
     if mesh is not None:
-        devices = mesh.devices.flat
+        devices = list(mesh.devices.flat)
     device_list = jax.devices() if devices is None else list(devices)
     if not device_list:
         raise ValueError("devices must not be empty")

@@ -76,9 +76,7 @@ class Regression:
 
 def mesh_of(data=4, model=2, kind=AxisType.Auto):
     devices = jax.devices()[: data * model]
-    return jax.make_mesh(
-        (data, model), ("data", "model"), axis_types=(kind, kind), devices=devices
-    )
+    return jax.make_mesh((data, model), ("data", "model"), axis_types=(kind, kind), devices=devices)
 
 
 def small_rule(count):
@@ -166,13 +164,14 @@ def test_a_run_continues_on_8_then_4_then_1_devices(tmp_path, alone):
         assert parallel.shares[-1][0] == pytest.approx(part)
         # Two moments and the moving average are split like the parameters; counters are whole.
         assert parallel.shares[-1][1] == pytest.approx(part, abs=1e-3)
-        assert parallel.traces == 2 - (count == 8)
+        assert parallel.traces == 2
     result = fit(
         Regression(), Data(), EVALUATION, config, tmp_path,
         parallel=make_parallel("fsdp", jax.devices()[:1]),
     )  # fmt: skip
     assert result.steps == 12
-    chex.assert_trees_all_close(unboxed(result), unboxed(alone[0]), rtol=1e-5, atol=1e-6)
+    # A run that stops is evaluated there too, so its best parameters may be of another step.
+    chex.assert_trees_all_close(result.state, alone[0].state, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("box", ["mesh", "logical"])
@@ -208,9 +207,7 @@ def sharding(*axes):
 
 def test_batches_may_be_split_over_two_axes_and_in_parts(tmp_path, alone):
     config = dataclasses.replace(CONFIG, parallel="fsdp", accumulate=2)
-    parallel = make_parallel(
-        "fsdp", mesh=mesh_of(2, 2), batch_axis=("data", "model"), accumulate=2
-    )
+    parallel = make_parallel("fsdp", mesh=mesh_of(2, 2), batch_axis=("data", "model"), accumulate=2)
     assert parallel.shard({"weight": np.ones(3)})["weight"].shape == (8,)
     found = parallel.param_shardings({"w": np.zeros((3, 1024)), "b": np.zeros(8)})
     assert found["w"].spec == P(None, ("data", "model"))
