@@ -1,11 +1,13 @@
 """Runs the README with the gatedjax of this environment: python -I readme.py README.md.
 
-It writes into the current folder, which should be empty.
+It writes into the folders commands/ and programs/ of the current folder, because both train the
+same model: the README shows them as alternatives.
 """
 
 import contextlib
 import csv
 import io
+import os
 import re
 import shlex
 import subprocess
@@ -44,18 +46,29 @@ def main(readme: str) -> None:
     place = Path(gatedjax.__file__).resolve()
     if not place.is_relative_to(Path(sys.prefix).resolve()):
         raise SystemExit(f"gatedjax must be installed in {sys.prefix}, got {place}")
-    write_texts("reviews.csv", "train", 200)
-    write_texts("test.csv", "test", 50)
+    blocks = BLOCKS.findall(Path(readme).read_text(encoding="utf-8"))
+    commands = [
+        line for _, code, _ in blocks for line in code.splitlines() if line.startswith("gatedjax ")
+    ]
+    programs = [
+        (code, expected)
+        for language, code, expected in blocks
+        if language == "python" or code.startswith("from gatedjax")
+    ]
+    if not commands or not programs:
+        raise SystemExit(f"{readme} must have commands and programs, got {commands}, {programs}")
+    here = Path.cwd()
+    for folder in ("commands", "programs"):
+        (here / folder).mkdir()
+        os.chdir(here / folder)
+        write_texts("reviews.csv", "train", 200)
+        write_texts("test.csv", "test", 50)
+    os.chdir(here / "commands")
+    for line in commands:
+        run_command(line)
+    os.chdir(here / "programs")
     scope: dict = {}
-    commands = programs = 0
-    for language, code, expected in BLOCKS.findall(Path(readme).read_text(encoding="utf-8")):
-        lines = [line for line in code.splitlines() if line.startswith("gatedjax ")]
-        for line in lines:
-            run_command(line)
-        commands += len(lines)
-        if language != "python" and not code.startswith("from gatedjax"):
-            continue
-        programs += 1
+    for code, expected in programs:
         # The block of gates uses the names that an earlier block imported.
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
@@ -63,9 +76,10 @@ def main(readme: str) -> None:
         print(printed.getvalue(), end="")
         if expected and printed.getvalue().strip() != expected:
             raise SystemExit(f"the README promises {expected!r}, got {printed.getvalue()!r}")
-    if not commands or not programs:
-        raise SystemExit(f"the README must have commands and programs, got {commands}, {programs}")
-    print(f"gatedjax {gatedjax.__version__}: {commands} commands and {programs} programs ran")
+    print(
+        f"gatedjax {gatedjax.__version__}: {len(commands)} commands and {len(programs)} programs "
+        "of the README ran"
+    )
 
 
 if __name__ == "__main__":
