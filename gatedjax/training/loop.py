@@ -555,7 +555,7 @@ def _begin(
     parallel.state_shardings(like)  # raises for a wrong rule, before files are written
     restored = initial = restore_everywhere(work, shared, like)
     if initial is None:
-        state = parallel.initialise(make, seed_key, like)
+        state = parallel.initialise(make, like, seed_key)
         # A new state passes through the host like a restored state, so that both are placed on the
         # devices in the same way.
         best = best_of(state.params, state.model_state)

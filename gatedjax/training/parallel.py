@@ -313,20 +313,20 @@ class Parallel:
         return dataclasses.replace(placed, carry=self.shard_carry(carry))
 
     def initialise(
-        self, make: Callable[[jax.Array], TrainState], key: jax.Array, like: TrainState
+        self, make: Callable[..., TrainState], like: TrainState, *args: Any
     ) -> TrainState:
         """Returns a new train state as NumPy arrays; all processes must call it.
 
         Args:
-          make: a compiled function from a PRNG key to the train state.
-          key: the PRNG key.
+          make: a compiled function that returns the train state.
           like: shapes and dtypes of the train state.
+          *args: the arguments of `make`, such as a PRNG key.
         """
         if not self.splits_params:
-            return jax.device_get(make(key))
+            return jax.device_get(make(*args))
         # A device need not have room for the whole state.
         shardings = dataclasses.replace(self.state_shardings(like), carry=self._whole)
-        return self.host(jax.jit(make, out_shardings=shardings)(key))
+        return self.host(jax.jit(make, out_shardings=shardings)(*args))
 
     def fetch_carry(self, carry: Carry, rows: int) -> Carry:
         """Returns the carried state as NumPy arrays with `rows` rows; all processes must call it.
