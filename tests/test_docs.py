@@ -28,7 +28,7 @@ PAGES = [
     ("agt", 1),
     ("gates", 7),
     pytest.param("ssan", 2, marks=pytest.mark.slow),
-    pytest.param("parallel", 1, marks=pytest.mark.slow),
+    pytest.param("parallel", 3, marks=pytest.mark.slow),
     pytest.param("export", 4, marks=pytest.mark.slow),
     pytest.param("own_text", 3, marks=pytest.mark.slow),
 ]

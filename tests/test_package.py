@@ -167,6 +167,12 @@ def test_numbers_that_are_not_finite_become_null():
         to_json({"a": object()})
 
 
+def test_all_deprecations_pass_through_one_function():
+    found = {path.name for path in SOURCES if "DeprecationWarning," in path.read_text("utf-8")}
+    message = "call gatedjax._utils.deprecation.warn_deprecated in place of warnings.warn"
+    assert found == {"deprecation.py"}, message
+
+
 def test_unknown_attribute_is_named():
     with pytest.raises(AttributeError, match="no attribute 'attention'"):
         _ = gatedjax.attention

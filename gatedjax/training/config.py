@@ -88,8 +88,9 @@ class TrainConfig:
     sweep_over: str = "learning_rate"
     """The number that sweep varies: learning_rate, or a number of the task (GA-Net: penalty,
     temperature)."""
-    parallel: Literal["sharding", "pmap", "single"] = "sharding"
-    """Split each batch over the devices with jit and shardings, or with pmap, or use one device."""
+    parallel: Literal["sharding", "fsdp", "pmap", "single"] = "sharding"
+    """Split each batch over the devices with jit and shardings (fsdp: the parameters and the
+    optimizer state too), or with pmap, or use one device."""
     accumulate: int = 1
     """Compute the gradient of a batch in this many parts, one after the other. It saves memory and
     does not change the update."""

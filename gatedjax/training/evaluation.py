@@ -88,6 +88,6 @@ def evaluate(
             f"{type(task).__name__} {kind}, got model_state={model_state!r:.80}: give "
             "result.best_model_state with result.best_params, and None for a task without one"
         )
-    placed, model_state = parallel.replicate((params, model_state))
+    placed, model_state = parallel.place_params(params), parallel.replicate(model_state)
     metrics, predictions = run_evaluation(task, placed, data, parallel, model_state)
     return to_floats(metrics), predictions

@@ -424,8 +424,8 @@ def fit_lanes(
       The `FitResult` of each lane, in the order of `lanes_of(config)`.
 
     Raises:
-      ValueError: for pmap, several processes, tensorboard, profile_steps, or a sweep over a number
-        that the task cannot vary.
+      ValueError: for pmap, fsdp, several processes, tensorboard, profile_steps, or a sweep over a
+        number that the task cannot vary.
       TypeError: for a task, data or configuration that cannot work; see `fit`.
       CheckpointMismatch: if workdir belongs to another run.
       RuntimeError: if there are checkpoints and none can be read.
@@ -436,8 +436,10 @@ def fit_lanes(
     check_config(config)
     check_task(task, eval_data is not None)
     refuse_parts(task, config.accumulate)
-    if config.parallel == "pmap":
-        raise ValueError("parallel must be 'sharding' or 'single' for several seeds, got 'pmap'")
+    if config.parallel not in ("sharding", "single"):
+        raise ValueError(
+            f"parallel must be 'sharding' or 'single' for several seeds, got {config.parallel!r}"
+        )
     if config.tensorboard or config.profile_steps:
         raise ValueError("tensorboard and profile_steps are only for a single seed: leave them out")
     if is_stateful(task):

@@ -354,14 +354,16 @@ def _save(run: TrainingRun) -> None:
     # All processes take part in fetching the carried state and in the comparison.
     carry = engine.fetch_carry()
     if work.several:
+        state, best = engine.fetch(carry, meter.records)
         # The comparison comes before the save, so that parameters that drifted apart are not saved.
-        run.seen.compare(run.step, engine.fetch(carry, meter.records)[0].params)
+        run.seen.compare(run.step, state.params)
     # Only process 0 continues here, so no exchange between processes may follow.
     if not work.writes:
         return
     work.view.phase("save")
     work.event("save", run.step)
-    state, best = engine.fetch(carry, meter.records)
+    if not work.several:
+        state, best = engine.fetch(carry, meter.records)
     record = engine.to_record(run.step, meter.records, meter.pending)
     work.save(run.step, state, best, {"run": record} | dataclasses.asdict(run.shared))
     work.view.phase("train")
@@ -452,7 +454,7 @@ class _Single:
         # A function that only looks up its result needs no program; a computation is compiled once
         # for the devices and once for the host.
         if point is not find_eval_params or is_computed(initial.state.opt_state):
-            self.point, self.point_on_host = parallel.on_copies(point), jax.jit(point)
+            self.point, self.point_on_host = parallel.on_params(point), jax.jit(point)
 
     def batches(self, start: int) -> Iterator[list[Batch]]:
         steps = start, self.config.num_steps
@@ -550,9 +552,10 @@ def _begin(
                 f"a batch must have at least one example for each of the {jax.process_count()} "
                 f"processes, got {rows} examples"
             )
+    parallel.state_shardings(like)  # raises for a wrong rule, before files are written
     restored = initial = restore_everywhere(work, shared, like)
     if initial is None:
-        state = jax.device_get(make(seed_key))
+        state = parallel.initialise(make, like, seed_key)
         # A new state passes through the host like a restored state, so that both are placed on the
         # devices in the same way.
         best = best_of(state.params, state.model_state)

@@ -158,7 +158,19 @@ class ModelStateTask(Protocol):
         """Returns (metrics, predictions), see `Task.evaluate`; the model state is not changed."""
 
 
-AnyTask = Task | StatefulTask | ModelStateTask
+class TrainedTask(Protocol):
+    """A task without an evaluation, for runs without evaluation data; see `Task`."""
+
+    def init(self, key: jax.Array, batch: Batch) -> Any:
+        """Returns the initial parameters, see `Task.init`."""
+
+    def loss(
+        self, params: Any, batch: Batch, rngs: dict[str, jax.Array]
+    ) -> tuple[jax.Array, dict[str, Ratio]]:
+        """Returns (loss, metrics), see `Task.loss`."""
+
+
+AnyTask = Task | StatefulTask | ModelStateTask | TrainedTask
 
 
 def is_stateful(task: Any) -> bool:

@@ -13,6 +13,7 @@ from gatedjax.training import (
     _digests,
     fit,
     initialize,
+    make_parallel,
 )
 from tests.training import _counting, test_model_state
 from tests.training._tiny import Data, Tiny
@@ -46,6 +47,12 @@ class Scaled(Tiny):
         return super().loss(params, {**batch, "x": batch["x"] + noise, "label": label}, rngs)
 
 
+def split_parameters():
+    """The weights in equal parts on every other device, so on devices of all processes."""
+    rule = lambda path, array: jax.sharding.PartitionSpec("data")  # noqa: E731
+    return make_parallel("fsdp", jax.devices()[::2], param_sharding=rule)
+
+
 def tiny(run):
     """Logistic regression; an error in the middle, as broken data would raise it."""
     losses = []
@@ -70,6 +77,7 @@ def tiny(run):
         run["workdir"],
         on_event=fail,
         on_log=lambda line: losses.append(line.get("loss")) if line["split"] == "train" else None,
+        parallel=split_parameters() if run.get("split") else None,
     )
     return {
         "steps": result.steps,

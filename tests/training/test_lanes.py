@@ -199,6 +199,7 @@ class Longer(Data):
     ("options", "data", "message"),
     [
         ({"parallel": "pmap"}, Shifted, "must be 'sharding' or 'single'"),
+        ({"parallel": "fsdp"}, Shifted, "must be 'sharding' or 'single'"),
         ({"sweep": (1.0,), "sweep_over": "width"}, Shifted, "sweep_over must be one of"),
         ({"sweep": (float("nan"),)}, Shifted, "finite"),
         ({"sweep": (-1.0,)}, Shifted, "learning_rate must be positive"),

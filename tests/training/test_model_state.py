@@ -140,7 +140,7 @@ def test_the_state_is_trained_evaluated_and_kept_with_its_parameters(alone):
     assert metrics["loss"] < 10
 
 
-@pytest.mark.parametrize("kind", slow_but(["sharding", "pmap"], "pmap"))
+@pytest.mark.parametrize("kind", slow_but(["sharding", "fsdp", "pmap"], "pmap"))
 def test_devices_have_the_state_of_the_whole_batch(kind, alone, tmp_path):
     # 6 rows on 4 devices: two filler rows
     config = dataclasses.replace(CONFIG, parallel=kind)
