@@ -12,7 +12,9 @@ from gatedjax.training import OptimizerConfig, TrainConfig
 from tests.training._tiny import Data, Tiny
 
 ADAM = OptimizerConfig(learning_rate=0.1)
-TRAIN = TrainConfig(num_steps=6, eval_every=3, log_every=2, progress=False, optimizer=ADAM)
+TRAIN = TrainConfig(
+    num_steps=6, eval_every=3, log_every=2, best_metric="accuracy", progress=False, optimizer=ADAM
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

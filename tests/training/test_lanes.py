@@ -28,6 +28,7 @@ CONFIG = TrainConfig(
     eval_every=5,
     checkpoint_every=4,
     seeds=3,
+    best_metric="accuracy",
     progress=False,
     early_stop_patience=2,
     optimizer=OptimizerConfig(learning_rate=0.05, clip_norm=1.0, ema_decay=0.5),
