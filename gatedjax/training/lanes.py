@@ -226,8 +226,7 @@ class _Lanes:
         self.rates = LearningRates(
             tx, config.optimizer if is_configured else None, config.num_steps
         )
-        peaks = [lane.config.optimizer.learning_rate for lane in lanes]
-        self.relative_peaks = np.array(peaks) / config.optimizer.learning_rate
+        self.sweeps_rate = bool(config.sweep) and config.sweep_over == "learning_rate"
         self.accumulate = config.accumulate
         self.count, width = len(lanes), min(len(devices), len(lanes))
         # The additional lanes are copies of the last lane.
@@ -249,7 +248,7 @@ class _Lanes:
         self.values = jax.device_put(np.array(values, np.float32), self.split)
         self.traces = self.eval_traces = 0
         lane_step = make_lane_step(task, config, None if is_configured else tx)
-        of_task = bool(config.sweep) and config.sweep_over != "learning_rate"
+        of_task = bool(config.sweep) and not self.sweeps_rate
 
         def step(*args: Any) -> tuple[TrainState, Metrics]:
             self.traces += 1
@@ -307,9 +306,12 @@ class _Lanes:
         return values, self.eval_traces > traces
 
     def learning_rates(self) -> dict[str, np.ndarray]:
-        # A rate without an axis is that of all lanes. Schedules are proportional to their peak.
+        # The lines of a sweep have the peak of their lane under the same name.
+        if self.sweeps_rate:
+            return {}
+        # A rate without an axis is that of all lanes.
         return {
-            name: (rate[: self.count] if np.ndim(rate) else rate) * self.relative_peaks
+            name: rate[: self.count] if np.ndim(rate) else rate
             for name, rate in self.rates.read(self.state.opt_state).items()
         }
 

@@ -12,7 +12,8 @@ from tests.training._tiny import Data, Tiny, interrupt
 
 CONFIG = TrainConfig(
     num_steps=6, log_every=3, eval_every=100, checkpoint_every=2, progress=False,
-    best_metric="accuracy", parallel="single", optimizer=OptimizerConfig(learning_rate=0.1, ema_decay=0.9),
+    best_metric="accuracy", parallel="single",
+    optimizer=OptimizerConfig(learning_rate=0.1, ema_decay=0.9),
 )  # fmt: skip
 LIKE = {"w": np.zeros(4, np.float32)}
 EVALUATION = [Data()[1000]]
