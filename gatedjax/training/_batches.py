@@ -216,7 +216,7 @@ def _encode_state(state: Any) -> Any:
     if isinstance(state, bytes):
         return {"base64": base64.b64encode(state).decode()}
     try:
-        is_same = json.loads(json.dumps(state)) == state
+        is_same = json.loads(json.dumps(state, allow_nan=False)) == state
     except (TypeError, ValueError):
         is_same = False
     if not is_same:

@@ -58,7 +58,9 @@ def run_evaluation(
     summary = call_summarise(task, arrays, values)
     if summary and parallel.several_processes:
         # All processes must take the same decisions, such as when to stop.
-        summary = json.loads(broadcast_json(json.dumps(summary)))
+        exact = {name: value.hex() for name, value in summary.items()}
+        exact = json.loads(broadcast_json(json.dumps(exact, allow_nan=False)))
+        summary = {name: float.fromhex(value) for name, value in exact.items()}
     return values | summary, arrays
 
 

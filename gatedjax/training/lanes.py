@@ -427,8 +427,11 @@ def _begin(
         of_one = make.eval_shape(keys[0])
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((len(keys), *x.shape), x.dtype), of_one)
     unreached = check_outputs(task, of_one, first, evaluation, config.best_metric)
-    digests = run_digests(task, of_one, first, evaluation, of_first)
-    digests["train_data"] = {f"seed {s}": array_digests(batch) for s, batch in firsts.items()}
+    digests: dict[str, Any] = {}
+    if work.path is not None:
+        # A run without a workdir compares the digests with nothing.
+        digests = run_digests(task, of_one, first, evaluation, of_first)
+        digests["train_data"] = {f"seed {s}": array_digests(batch) for s, batch in firsts.items()}
     shared = Shared(compared, metadata_of(metadata), compared_digests(compared, digests))
     restored = initial = restore_or_begin(work, shared, like)
     if initial is None:

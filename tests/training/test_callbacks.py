@@ -1,6 +1,7 @@
 """Callbacks with the state, and the learning rate in the log."""
 
 import dataclasses
+import types
 
 import chex
 import jax
@@ -11,6 +12,7 @@ import pytest
 
 from gatedjax.training import OptimizerConfig, TrainState, fit, fit_lanes, make_parallel
 from gatedjax.training._rates import LearningRates
+from tests.conftest import ROOT
 from tests.training._plane import CONFIG, EVALUATION, Data, Plane, assert_close, loop, mean_error
 from tests.training._tiny import lines
 
@@ -138,3 +140,50 @@ def test_lanes_log_their_learning_rates(tmp_path):
     swept = dataclasses.replace(config, seeds=1, sweep=(0.25, 0.5))
     fit_lanes(Plane(), lambda seed: Data(), None, swept, tmp_path / "sweep", steps=2)
     assert [line["learning_rate"] for line in lines(tmp_path / "sweep", "train")] == [0.25, 0.5]
+
+
+class Writer:
+    """A stand-in for the writer of TensorBoard."""
+
+    def __init__(self, folder):
+        self.scalars, self.histograms = {}, {}
+
+    def add_scalar(self, name, value, step):
+        self.scalars[name, step] = value
+
+    def add_histogram(self, name, values, step):
+        self.histograms[name, step] = values
+
+
+def page_code(word):
+    """The code of the first block of docs/training.md that has a word."""
+    text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    return next(part for part in text.split("\n```")[1::2] if word in part).strip("\n")
+
+
+def test_the_writers_of_the_page_receive_the_metrics():
+    code = page_code("tensorboardX.SummaryWriter(")
+    assert len(code.splitlines()) <= 5
+    scope = {"jax": jax, "tensorboardX": types.SimpleNamespace(SummaryWriter=Writer)}
+    exec(compile(code, "training.md", "exec"), scope)
+    fit(Plane(), Data(), EVALUATION, CONFIG, optimizer=SGD, callbacks=(scope["write"],))
+    writer = scope["writer"]
+    assert {step for _, step in writer.scalars} == {2, 4}
+    assert writer.scalars["eval_loss", 4] == pytest.approx(mean_error(loop(SGD, 4)[0]), rel=1e-4)
+    np.testing.assert_allclose(writer.histograms["w", 2], loop(SGD, 2)[0]["w"], rtol=1e-4)
+    sent = []
+    wandb = types.SimpleNamespace(log=lambda metrics, step: sent.append((step, metrics)))
+    scope = {"wandb": wandb}
+    exec(compile(page_code("wandb.log(metrics"), "training.md", "exec"), scope)
+    fit(Plane(), Data(), EVALUATION, CONFIG, optimizer=SGD, callbacks=(scope["write"],))
+    assert [step for step, _ in sent] == [2, 4]
+    assert all(isinstance(value, float) for _, metrics in sent for value in metrics.values())
+
+
+def test_the_tensorboard_writer_of_the_page_writes_events(tmp_path, monkeypatch):
+    scope = {"jax": jax, "tensorboardX": pytest.importorskip("tensorboardX")}
+    monkeypatch.chdir(tmp_path)
+    exec(compile(page_code("tensorboardX.SummaryWriter("), "training.md", "exec"), scope)
+    fit(Plane(), Data(), None, CONFIG, optimizer=SGD, callbacks=(scope["write"],))
+    scope["writer"].close()
+    assert [path.stat().st_size > 0 for path in (tmp_path / "runs" / "events").iterdir()] == [True]

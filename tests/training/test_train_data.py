@@ -10,6 +10,7 @@ import pytest
 
 from gatedjax.training import CheckpointMismatch, CheckpointStore, fit
 from gatedjax.training._batches import open_batches
+from tests.conftest import ROOT
 from tests.training._plane import CONFIG, Data, Plane, W, assert_close, loop
 
 SGD = optax.sgd(0.05)
@@ -236,3 +237,79 @@ def test_data_that_cannot_work_are_refused(name, tmp_path):
     with pytest.raises(error, match=message):
         fit(Plane(), make(), None, CONFIG, tmp_path, **options)
     assert not list(tmp_path.iterdir())
+
+
+def page_blocks(word):
+    """The code of the first block of docs/training.md that has a word, up to its call of `fit`."""
+    text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    block = next(part for part in text.split("\n```")[1::2] if word in part)
+    return block.lstrip("\n").partition("\nfit(")[0]
+
+
+class Tensor:
+    """A stand-in for a tensor of PyTorch."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __len__(self):
+        return len(self.array)
+
+    def numpy(self):
+        return self.array
+
+
+class TensorLoader(Loader):
+    def __iter__(self):
+        return ((Tensor(x), Tensor(y)) for x, y in super().__iter__())
+
+
+def tensor_loader():
+    """Two batches in an epoch: a loader of PyTorch where that is installed, else a stand-in."""
+    try:
+        import torch
+    except ImportError:
+        return TensorLoader(), list(itertools.islice(with_weights(Loader()), 10))
+    rows = [(torch.from_numpy(row(i)["x"]), torch.from_numpy(row(i)["y"])) for i in range(16)]
+    make = lambda: torch.utils.data.DataLoader(rows, batch_size=8, shuffle=False)  # noqa: E731
+    return make(), list(itertools.islice(with_weights(make()), 10))
+
+
+class Columns:
+    """A stand-in for a dataset of Hugging Face with the format of NumPy."""
+
+    def __init__(self, order=range(20)):
+        self.order = list(order)
+
+    def shuffle(self, seed):
+        return Columns(np.random.default_rng(seed).permutation(self.order))
+
+    def iter(self, batch_size, drop_last_batch=False):
+        assert drop_last_batch
+        for start in range(0, len(self.order) - batch_size + 1, batch_size):
+            rows = [row(i) for i in self.order[start : start + batch_size]]
+            yield {name: np.stack([r[name] for r in rows]) for name in ("x", "y")}
+
+
+def test_the_adapters_of_the_page_feed_loaders_of_other_libraries():
+    scope = {"np": np, "itertools": itertools}
+    code = page_blocks("def batches_of_torch")
+    exec(compile(code, "training.md", "exec"), scope)
+    assert all(len(part.strip().splitlines()) <= 6 for part in code.split("\n\n\n")[:2])
+    loader, batches = tensor_loader()
+    options = {"repeatable": False, "optimizer": SGD}
+    result = fit(Plane(), scope["batches_of_torch"](loader), None, CONFIG, **options)
+    assert_close(result.state.params, by_numpy(batches))
+    of_columns = scope["batches_of_hugging_face"]
+    result = fit(Plane(), of_columns(Columns(), rows=8), None, CONFIG, **options)
+    batches = list(itertools.islice(of_columns(Columns(), rows=8), 10))
+    assert {len(batch["x"]) for batch in batches} == {8}
+    assert_close(result.state.params, by_numpy(batches))
+
+
+def test_the_example_of_the_page_reads_grain(tmp_path):
+    scope = {"np": np, "grain": pytest.importorskip("grain")}
+    scope["rows"] = [{name: row(i)[name] for name in ("x", "y")} for i in range(64)]
+    exec(compile(page_blocks("grain.MapDataset.source"), "training.md", "exec"), scope)
+    result = fit(Plane(), scope["dataset"], None, CONFIG, tmp_path, optimizer=SGD)
+    assert_close(result.state.params, by_numpy([scope["dataset"][step] for step in range(10)]))
