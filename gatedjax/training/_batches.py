@@ -76,7 +76,7 @@ class _ByStep:
 
 
 class _ByState:
-    """Batches of an iterator with `get_state` and `set_state`, such as those of grain.
+    """Batches of an iterator with `get_state` and `set_state`, as in grain.
 
     Args:
       data: an `IterDataset` or a `DataLoader` of grain, one of their iterators, or another iterable
@@ -109,7 +109,7 @@ class _ByState:
         if state is None:
             raise CheckpointMismatch(
                 "the checkpoint has no state of train_data, because its run read other data than "
-                f"{type(self._data).__name__}: give those data, or use another workdir"
+                f"{type(self._data).__name__}: give the data of that run, or use another workdir"
             )
         # A fresh iterator has no batches of another position in its buffers.
         self._iterator = iter(self._data)
@@ -160,7 +160,7 @@ def open_batches(train_data: Any, num_steps: int, repeatable: bool = True) -> Ba
       TypeError, ValueError: if the data are of another kind, have fewer batches than `num_steps`,
         or have no first batch.
     """
-    # A mapping has no order of batches; `train_data[0]` of a single batch is the clearer error.
+    # A batch in place of the data is a mapping, for which `train_data[0]` gives the clearer error.
     if hasattr(train_data, "__getitem__"):
         return _ByStep(train_data, num_steps, repeatable)
     if isinstance(train_data, Iterable):

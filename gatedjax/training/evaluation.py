@@ -35,7 +35,7 @@ def run_evaluation(
       predicts: False returns no predictions. They are fetched only if `task.summarise` needs them.
 
     Returns:
-      A dict of metrics as floats by name, those of `task.summarise` included, and a dict of NumPy
+      A dict of metrics as floats by name, with the metrics of `task.summarise`, and a dict of NumPy
       arrays of predictions by name, with the real rows of all batches first to last.
     """
     step, collects = parallel.eval_step(task), predicts or has_summary(task)
@@ -113,7 +113,7 @@ def evaluate(
         `FitResult.best_model_state`; None for other tasks.
 
     Returns:
-      (metrics, predictions): metrics as Python floats, those of `task.summarise` included, and
+      (metrics, predictions): metrics as Python floats, with the metrics of `task.summarise`, and
       NumPy arrays with the predictions for
       all real rows in the order of the data, both by name.
 

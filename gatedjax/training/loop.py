@@ -150,7 +150,7 @@ class Engine(Protocol):
         """Evaluates all runs on the evaluation data.
 
         Returns:
-          For each run the metrics by name, those of `task.summarise` included; and True if the
+          For each run the metrics by name, with the metrics of `task.summarise`; and True if the
           evaluation was compiled by this call.
         """
 
@@ -605,7 +605,7 @@ def _begin(
       parallel: the devices.
       optimizer: an Optax transformation in place of the configured one, or None.
       eval_params: maps (params, opt_state) to the parameters to evaluate; None for the default.
-      params: the parameters to start from; None for those of `task.init`.
+      params: the parameters to start from; None starts from the result of `task.init`.
     """
     config, frozen = work.config, frozen_parameters(task)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen)
@@ -734,7 +734,7 @@ def fit(
       workdir: the folder for metrics.jsonl, config.json, environment.json and checkpoints/; None
         writes no files.
       steps: the number of updates, in place of `config.num_steps`.
-      params: the parameters to start from, with the names, shapes and dtypes of those of
+      params: the parameters to start from, with the names, shapes and dtypes of the result of
         `task.init`, which is then not computed. A run that continues from a checkpoint must be
         given the same parameters.
       settings: values that a checkpoint must share with this run, such as the configuration of the

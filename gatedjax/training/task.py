@@ -80,13 +80,13 @@ class SummaryTask(Protocol):
     def summarise(self, predictions: dict[str, np.ndarray]) -> dict[str, float]:
         """Returns metrics by name, computed from the predictions of a whole evaluation pass.
 
-        It runs on the host, in Python, after each evaluation. Its metrics are logged with those of
-        `evaluate`, and `TrainConfig.best_metric` may name one of them.
+        It runs on the host, in Python, after each evaluation. Its metrics are logged like the
+        metrics of `evaluate`, and `TrainConfig.best_metric` may name any of them.
 
         Args:
           predictions: the predictions of `evaluate` by name, NumPy arrays with a row for each real
-            row of the data, in the order of the data. What the metric needs in addition, such as
-            the labels, must be among them.
+            row of the data, in the order of the data. They must include the
+            other arrays that the metric needs, such as the labels.
         """
 
 
