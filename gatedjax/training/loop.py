@@ -73,7 +73,8 @@ class FitResult:
       best_step: the step of the best evaluation; without evaluation data the last step.
       best_metrics: the metrics of the best evaluation by name; {} without evaluation data.
       history: the metrics of all evaluations by name, oldest first, each with its "step".
-      stopped: "done" after all steps, "early" after early stopping, "signal" after a signal.
+      stopped: "done" after all steps or at the end of the data, "early" after early stopping,
+        "signal" after a signal.
       steps: the number of updates, including those before the run was continued.
       compilations: the number of step functions that this call compiled.
       signal: the number of the signal that stopped the run; None without a signal.
