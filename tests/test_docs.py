@@ -16,7 +16,7 @@ from gatedjax.text import _options
 from tests.conftest import ROOT
 
 PAGES = [
-    ("training", 8),
+    ("training", 12),
     ("recurrence", 3),
     ("masks", 2),
     ("selective_attention", 2),

@@ -42,7 +42,9 @@ class RunConfig:
     """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""
     data: Any
     model: Any
-    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+    train: TrainConfig = dataclasses.field(
+        default_factory=lambda: TrainConfig(best_metric="accuracy", best_mode="max")
+    )
     several: ClassVar[str | None] = None
     """The command for several seeds, if this command makes a single run; None allows several
     seeds."""

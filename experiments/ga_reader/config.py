@@ -133,6 +133,8 @@ def _preset(name: DataName, *, dropout: float, released: bool) -> GAReaderRunCon
             log_every=50,
             eval_every=100,
             checkpoint_every=100,
+            best_metric="accuracy",
+            best_mode="max",
             optimizer=OptimizerConfig(name="adam", learning_rate=5e-4, clip_norm=10.0),
         ),
     )

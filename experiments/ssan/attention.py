@@ -17,7 +17,7 @@ from gatedjax.data.batches._sequences import one_pass
 from gatedjax.models import SSANTranslator
 from gatedjax.models.ssan.translation import STOP
 from gatedjax.text._translator import open_translator
-from gatedjax.training import load_params
+from gatedjax.training import restore_params
 
 BATCH = 64
 Words = Sequence[str]
@@ -64,7 +64,7 @@ def load_encoder(config: RunConfig, workdir: Path) -> Encoder:
     model, first = run.task.model, run.test[0]
     # Shapes suffice to load the parameters, so none are initialised.
     like = jax.eval_shape(lambda: run.task.init(jax.random.key(0), first))
-    params, _ = load_params(workdir, like)
+    params, _ = restore_params(workdir, like)
 
     def weights(params: Params, batch: Batch) -> tuple[Any, ...]:
         return tuple(s.weights for s in model.apply({"params": params}, batch).selections)

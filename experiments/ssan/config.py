@@ -280,6 +280,7 @@ def with_budget(train: TrainConfig, num_steps: int) -> TrainConfig:
 
 
 def _train(num_steps: int, every: int, optimizer: OptimizerConfig, **options: Any) -> TrainConfig:
+    options = {"best_metric": "accuracy", "best_mode": "max"} | options
     options |= {"eval_every": every, "checkpoint_every": every, "log_every": min(100, every)}
     return TrainConfig(num_steps=num_steps, optimizer=optimizer, **options)
 

@@ -27,7 +27,7 @@ from gatedjax.text._translator import (
     parameters_like,
     translate_texts,
 )
-from gatedjax.training import FitResult, average_params, load_params
+from gatedjax.training import FitResult, average_params, restore_params
 
 SIDES = {"tokens": "text", "targets": "target"}
 LENGTHS = {"lengths": "tokens", "target_lengths": "targets"}
@@ -156,7 +156,7 @@ def start_from(
         raise ValueError(
             f"init_from must be a run with the vocabulary of data.bpe, got {other} with another"
         )
-    params, fresh = load_params(other, parameters_like(model), partial=True)
+    params, fresh = restore_params(other, parameters_like(model), partial=True)
     return BegunTask(model, params), {"init_from": {"run": other.name, "not_loaded": fresh}}
 
 

@@ -117,8 +117,6 @@ class TrainingOptions(TrainConfig):
     sweep: Annotated[tuple[float, ...], tyro.conf.Suppress] = ()
     sweep_over: Annotated[str, tyro.conf.Suppress] = "learning_rate"
     early_stop_patience: int | None = 6
-    best_metric: str = "loss"
-    best_mode: Literal["max", "min"] = "min"
     optimizer: OptimizerOptions = dataclasses.field(default_factory=OptimizerOptions)
     """The update rule, the learning rate and its schedule."""
 

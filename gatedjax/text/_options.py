@@ -270,8 +270,6 @@ def train_config(options: TextOptions, epoch: int) -> TrainConfig:
         eval_every=every,
         checkpoint_every=2 * every,
         early_stop_patience=6,
-        best_metric="loss",
-        best_mode="min",
         seed=options.seed,
         optimizer=OptimizerConfig(
             learning_rate=1e-3 if options.embeddings is None else 2e-3, clip_norm=5.0

@@ -13,7 +13,7 @@ from gatedjax._utils.json import to_json_values
 from gatedjax._utils.removed import REMOVED_FIELDS
 from gatedjax._utils.terminal import printable
 from gatedjax.training._transforms import call_update
-from gatedjax.training.config import TrainConfig
+from gatedjax.training.config import TrainConfig, mode_of
 
 # Options that may differ, because they do not change the results of a step.
 _FREE = (
@@ -187,6 +187,11 @@ def check_settings(
     for name, (unchanged, _) in REMOVED_FIELDS["OptimizerConfig"].items():
         if old.get(f"train.optimizer.{name}") == unchanged:
             del old[f"train.optimizer.{name}"]
+    # A run with "auto" continues a run with the mode that "auto" stands for.
+    for values in (old, new):
+        if "train.best_mode" in values:
+            mode = mode_of(str(values.get("train.best_metric")), values["train.best_mode"])
+            values["train.best_mode"] = mode
     names = [
         name
         for name in sorted(old.keys() | new.keys())

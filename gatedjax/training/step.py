@@ -97,7 +97,11 @@ def step_rngs(seed_key: jax.Array, step: jax.Array | int) -> dict[str, jax.Array
 
 
 def init_state(
-    task: AnyTask, tx: optax.GradientTransformation, key: jax.Array, batch: Batch
+    task: AnyTask,
+    tx: optax.GradientTransformation,
+    key: jax.Array,
+    batch: Batch,
+    params: Any = None,
 ) -> TrainState:
     """Returns the train state before the first step.
 
@@ -114,11 +118,13 @@ def init_state(
       tx: the Optax chain.
       key: a PRNG key for `task.init`.
       batch: a batch of training.
+      params: parameters to start from (default: those of `task.init`).
 
     Returns:
       The train state, with step 0.
     """
-    params = task.init(key, batch)
+    if params is None:
+        params = task.init(key, batch)
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=params,

@@ -178,7 +178,8 @@ def test_results_on_test_are_of_the_best_parameters_and_those_of_the_last_beside
 ):
     config = TrainConfig(
         num_steps=6, eval_every=1, checkpoint_every=100, progress=False, parallel="single",
-        best_mode="min", optimizer=OptimizerConfig(learning_rate=0.5, ema_decay=0.5),
+        best_metric="accuracy", best_mode="min",
+        optimizer=OptimizerConfig(learning_rate=0.5, ema_decay=0.5),
     )  # fmt: skip
     held = [Data()[1000]] if evaluated else None
     result = fit(Tiny(), Data(), held, config, tmp_path)

@@ -70,7 +70,7 @@ def tiny(run):
         [Data()[1000], Shifted(0, run.get("flip_evaluation"))[1001]],
         TrainConfig(
             **{"num_steps": 20, "log_every": 1, "eval_every": 10, "checkpoint_every": 5}
-            | {"progress": False}
+            | {"progress": False, "best_metric": "accuracy"}
             | run.get("train", {}),
             optimizer=OptimizerConfig(learning_rate=run.get("learning_rate", 0.05)),
         ),

@@ -26,7 +26,7 @@ from tests._programs import environment
 
 def config(**changes):
     settings = {"num_steps": 20, "log_every": 3, "eval_every": 4, "checkpoint_every": 5}
-    settings |= {"progress": False, "parallel": "single"} | changes
+    settings |= {"best_metric": "accuracy", "progress": False, "parallel": "single"} | changes
     return TrainConfig(**settings)
 
 

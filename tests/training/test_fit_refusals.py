@@ -22,7 +22,13 @@ EVALUATION = [Data()[1000]]
 
 def config(**changes):
     settings = {"num_steps": 4, "log_every": 2, "eval_every": 4, "checkpoint_every": 4}
-    return TrainConfig(**(settings | {"progress": False, "parallel": "single"} | changes))
+    return TrainConfig(
+        **(
+            settings
+            | {"best_metric": "accuracy", "progress": False, "parallel": "single"}
+            | changes
+        )
+    )
 
 
 class WithoutEvaluate:
@@ -81,7 +87,10 @@ TASKS = {
 TRAINING_DATA = {
     "an empty list": ([], "at least num_steps = 4 batches, got 0"),
     "a short list": ([Data()[0]] * 3, "at least num_steps = 4 batches, got 3"),
-    "a generator": ((b for b in EVALUATION), r"train_data must give .* got generator"),
+    "a generator": (
+        (b for b in EVALUATION),
+        r"(train_data is a generator, .* repeatable=False|give .* as data.step., got generator)",
+    ),
     "one batch": (Data()[0], r"train_data\[0\] must be the batch of step 0, got KeyError"),
     "no dicts": ([1.0] * 4, r"train_data\[0\] must be a dict of arrays, got float"),
     "no rows": ([rows(0)] * 4, r"train_data\[0\] must have at least one row"),
