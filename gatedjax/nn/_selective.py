@@ -19,6 +19,7 @@ from gatedjax.gates import Estimator
 from gatedjax.gates._train import Gates
 from gatedjax.nn._attention_inputs import check_attention, heads_of, zero_padding
 from gatedjax.nn._in_blocks import in_blocks
+from gatedjax.nn._initializers import ZEROS
 from gatedjax.nn._keys import example_keys
 from gatedjax.nn._relative import Relative, local_start
 from gatedjax.nn._selection import (
@@ -89,6 +90,7 @@ class SelectiveSelfAttention(nn.Module):
       kernel_init: initialiser of the projections.
       dtype: dtype of the products; None means the common dtype of inputs and parameters.
       param_dtype: dtype of the parameters.
+      bias_init: initialiser of the biases of the projections.
 
     Reference: Geng et al. 2020, "How Does Selective Mechanism Improve Self-Attention Networks?",
       eqs. 2 to 5. Details that the paper leaves open follow the authors' code ("st", a selector
@@ -112,6 +114,7 @@ class SelectiveSelfAttention(nn.Module):
     kernel_init: Initializer = unit_scaling
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
+    bias_init: Initializer = ZEROS
 
     def __call__(
         self,
@@ -320,7 +323,12 @@ class SelectiveSelfAttention(nn.Module):
         types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         return self._create(
             lambda: nn.DenseGeneral(
-                shape, axis=axis, kernel_init=self.kernel_init, name=name, **types
+                shape,
+                axis=axis,
+                kernel_init=self.kernel_init,
+                bias_init=self.bias_init,
+                name=name,
+                **types,
             )(inputs)
         )
 
