@@ -1,7 +1,7 @@
 """Modules that score, gate and pool the positions of a sequence."""
 
 import warnings
-from typing import Literal
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -96,6 +96,7 @@ class AttentionPool(nn.Module):
       dtype: dtype of the products; None means the common dtype of inputs and parameters.
       param_dtype: dtype of the parameters.
       kernel_init, bias_init: initialisers of the scores, see `TokenScore`.
+      return_weights: False returns the pooled states without the attention weights.
     """
 
     score: Literal["zhou", "mlp1"] = "zhou"
@@ -103,6 +104,7 @@ class AttentionPool(nn.Module):
     param_dtype: Dtype = jnp.float32
     kernel_init: Initializer | None = None
     bias_init: Initializer = ZEROS
+    return_weights: bool = True
 
     @nn.compact
     def __call__(
@@ -112,7 +114,8 @@ class AttentionPool(nn.Module):
         *,
         gates: Float[Array, "*B T"] | None = None,
         log_gates: Float[Array, "*B T"] | None = None,
-    ) -> tuple[Float[Array, "*B D"], Float[Array, "*B T"]]:
+        return_weights: bool | None = None,
+    ) -> Any:
         """Pools the states of each row.
 
         Args:
@@ -123,9 +126,11 @@ class AttentionPool(nn.Module):
             row.
           log_gates: logarithms of soft gates instead of `gates`, from
             `functional.log_gumbel_sigmoid` in training.
+          return_weights: False returns only the sums; None means the attribute.
 
         Returns:
-          The weighted sums of the states, and the attention weights.
+          (pooled, weights): the weighted sums of the states [..., D], and the attention weights
+          [..., T]. With return_weights=False the sums.
 
         Raises:
           ValueError: if both `gates` and `log_gates` are given.
@@ -149,7 +154,9 @@ class AttentionPool(nn.Module):
             weights = F.relaxed_gated_softmax(scores, log_gates, mask)
         else:
             weights = F.masked_softmax(scores, mask)
-        return F.attention_pool(states, weights), weights
+        pooled = F.attention_pool(states, weights)
+        has_weights = self.return_weights if return_weights is None else return_weights
+        return (pooled, weights) if has_weights else pooled
 
 
 class GatePredictor(nn.Module):

@@ -14,10 +14,11 @@ from gatedjax._utils.types import Keywords, Tree
 from gatedjax.functional._checks import check_positive, check_rate
 from gatedjax.functional._devices import rows_like
 from gatedjax.functional._recurrence import split_carries, step_mask
+from gatedjax.functional._recurrence import time_major as swap_time
 from gatedjax.functional._types import Carry, Dtype
 from gatedjax.nn._cells import Cell, GRUCell, LSTMCell, RAUCell, check_size
 from gatedjax.nn._initializers import GLOROT, ORTHOGONAL, ZEROS, normal, symmetric_uniform
-from gatedjax.nn._keys import example_keys, fold_keys
+from gatedjax.nn._keys import example_keys, fold_keys, warn_unused
 from gatedjax.nn._types import Initializer
 
 
@@ -61,6 +62,8 @@ class _Recurrent(nn.Module):
       recurrent_kernel_init: initialiser of the recurrent kernels, applied to the block [H, H] of
         each gate.
       bias_init: initialiser of the biases, applied to the block [H] of each gate.
+      time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B].
+      return_carry: False returns the outputs without the carries.
     """
 
     features: int
@@ -75,6 +78,8 @@ class _Recurrent(nn.Module):
     kernel_init: Initializer = GLOROT
     recurrent_kernel_init: Initializer = ORTHOGONAL
     bias_init: Initializer = ZEROS
+    time_major: bool = False
+    return_carry: bool = True
 
     def __post_init__(self) -> None:
         if self.init_scale is not None:
@@ -175,7 +180,9 @@ class _Recurrent(nn.Module):
         reset_to: Carry = None,
         deterministic: bool = True,
         example_id: Int[Array, " B"] | None = None,
-    ) -> tuple[Any, Float[Array, "B T F"]]:
+        time_major: bool | None = None,
+        return_carry: bool | None = None,
+    ) -> Any:
         """Runs the stack.
 
         Args:
@@ -190,9 +197,13 @@ class _Recurrent(nn.Module):
             `initial`. Without resets they have no effect.
           deterministic: True turns dropout off; False needs a "dropout" stream.
           example_id: the examples to which the dropout bits belong; None means the row numbers.
+          time_major: True for xs, mask, resets and outputs with the axes [T, B]; None means the
+            attribute.
+          return_carry: False returns only the outputs; None means the attribute.
 
         Returns:
           (carries, outputs): the final carries, and the states with F = H, or 2H if bidirectional.
+          With return_carry=False the outputs.
 
         Raises:
           TypeError: if `features` or `num_layers` is not an integer.
@@ -206,9 +217,15 @@ class _Recurrent(nn.Module):
                 raise ValueError(
                     f"{argument} must hold one carry per layer ({self.num_layers}), got {len(its)}"
                 )
+        time_major = self.time_major if time_major is None else time_major
+        if time_major:
+            xs, mask, resets = map(swap_time, (xs, mask, resets))
         mask = step_mask(xs.shape[:2], mask, lengths)
         xs = xs.astype(self.dtype or xs.dtype)
-        noisy = not deterministic and (self.dropout > 0 or self.recurrent_dropout > 0)
+        noisy = self.dropout > 0 or self.recurrent_dropout > 0
+        if noisy and deterministic:
+            warn_unused(self, "dropout")
+        noisy = noisy and not deterministic
         carries = []
         directions = ("forward", "backward") if self.bidirectional else ("forward",)
         # All parameters take their keys from the stream of this module, because initial values then
@@ -235,7 +252,9 @@ class _Recurrent(nn.Module):
                 carry = (ahead, back)
                 xs = jnp.concatenate([forward_states, backward_states], axis=-1)
             carries.append(carry)
-        return tuple(carries), xs
+        outputs = swap_time(xs) if time_major else xs
+        has_carry = self.return_carry if return_carry is None else return_carry
+        return (tuple(carries), outputs) if has_carry else outputs
 
 
 class LSTM(_Recurrent):
@@ -260,6 +279,7 @@ class LSTM(_Recurrent):
       kernel_init, recurrent_kernel_init, bias_init: initialisers of input kernels, recurrent
         kernels and biases, applied to the block of each gate separately.
       init_scale, init_distribution: former options; pass the initialisers.
+      time_major, return_carry: defaults of the arguments of a call.
       dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
       forget_bias: number that is added to the initial bias of the forget gate.
     """
@@ -291,6 +311,7 @@ class GRU(_Recurrent):
       kernel_init, recurrent_kernel_init, bias_init: initialisers of input kernels, recurrent
         kernels and biases, applied to the block of each gate separately.
       init_scale, init_distribution: former options; pass the initialisers.
+      time_major, return_carry: defaults of the arguments of a call.
       dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
       reset_after: True applies the reset gate after the recurrent product (cuDNN's form), which
         adds a recurrent bias to the candidate.
@@ -336,6 +357,7 @@ class RAU(_Recurrent):
       kernel_init, recurrent_kernel_init, bias_init: initialisers of input kernels, recurrent
         kernels and biases, applied to the block of each gate separately.
       init_scale, init_distribution: former options; pass the initialisers.
+      time_major, return_carry: defaults of the arguments of a call.
       dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
       attention: the form of the attention, see `functional.rau_step`.
       attn_hidden: width of a tanh layer before the attention logits; 0 omits the layer, except for

@@ -1,5 +1,7 @@
 """Cells of Flax with the parameters of the layers."""
 
+import functools
+
 import chex
 import flax.linen as nn
 import jax
@@ -10,6 +12,7 @@ import pytest
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax.nn._initializers import per_gate
+from gatedjax.nn._keys import _warn_once
 from tests._drawn import drawn
 from tests._weights import weights_of
 
@@ -174,3 +177,76 @@ def test_former_initialisers_of_other_modules_still_work(rng):
         gates = gnn.GatePredictor("fnn", 2, bias_init=0.5)
     params = gates.clone().init(rng, XS, np.ones((B, T), bool))["params"]
     np.testing.assert_array_equal(params["gate"]["bias"], 0.5)
+
+
+@pytest.mark.parametrize("kind", [gnn.LSTM, gnn.RAU])
+def test_a_layer_takes_the_place_of_an_rnn_of_flax(kind):
+    layer = kind(H, bidirectional=True)
+    variables = drawn(layer.init, XS)
+    mask = np.arange(T) < LENGTHS[:, None]
+    resets = np.arange(T) == np.array([2, 1, 0])[:, None]
+
+    @jax.jit
+    def run(variables, xs, mask, resets):
+        carries, outputs = layer.apply(variables, xs, mask, resets=resets)
+        swapped = (jnp.swapaxes(x, 0, 1) for x in (xs, mask, resets))
+        first, real, starts = swapped
+        options = {"resets": starts, "time_major": True}
+        by_time = layer.apply(variables, first, real, **options)
+        alone = layer.clone(time_major=True, return_carry=False)
+        only = alone.apply(variables, first, real, resets=starts)
+        both = alone.apply(variables, xs, mask, resets=resets, time_major=False, return_carry=True)
+        return (carries, outputs), by_time, only, both
+
+    (carries, outputs), by_time, only, both = run(variables, XS, mask, resets)
+    chex.assert_trees_all_equal(by_time[0], carries)
+    np.testing.assert_array_equal(by_time[1], np.swapaxes(outputs, 0, 1))
+    np.testing.assert_array_equal(only, by_time[1])
+    chex.assert_trees_all_equal(both, (carries, outputs))
+    chain = nn.Sequential([nn.Dense(2), kind(H, return_carry=False), nn.Dense(2)])
+    assert jax.eval_shape(chain.init_with_output, jax.random.key(0), XS)[0].shape == (B, T, 2)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [gnn.AttentionPool(), gnn.SelectiveSelfAttention(1), gnn.SelectiveSelfAttention(1, block=2)],
+    ids=["pool", "selective", "in_blocks"],
+)
+def test_an_attention_without_weights_returns_its_output(module):
+    variables = drawn(module.init, XS)
+
+    @jax.jit
+    def run(variables, xs):
+        output, _ = module.apply(variables, xs)
+        alone = module.clone(return_weights=False).apply(variables, xs)
+        return output, alone, module.apply(variables, xs, return_weights=False)
+
+    output, *others = run(variables, XS)
+    for other in others:
+        np.testing.assert_array_equal(other, output)
+
+
+def test_a_stream_without_use_warns_once():
+    rngs = {"dropout": jax.random.key(1), "gate": jax.random.key(2)}
+    _warn_once.cache_clear()
+    cases = [
+        (gnn.GRU(H, num_layers=2, dropout=0.5), "GRU.*'dropout'.*deterministic=False"),
+        (gnn.SelectiveSelfAttention(1), "SelectiveSelfAttention.*'gate'"),
+    ]
+    for module, message in cases:
+        # An initialisation with all streams of a network is no mistake.
+        variables = jax.eval_shape(module.init, {"params": jax.random.key(0)} | rngs, XS)
+
+        def call(deterministic, module=module, variables=variables):
+            # A new function is traced again.
+            apply = functools.partial(module.apply, deterministic=deterministic, rngs=rngs)
+            jax.eval_shape(lambda variables, xs: apply(variables, xs), variables, XS)
+
+        with pytest.warns(UserWarning, match=message):
+            call(True)
+        call(True)
+        call(False)
+    # Without dropout there is nothing that the stream could do.
+    plain = gnn.LSTM(H)
+    variables = jax.eval_shape(plain.init, jax.random.key(0), XS)
+    jax.eval_shape(functools.partial(plain.apply, rngs=rngs), variables, XS)
