@@ -34,7 +34,7 @@ def test_pretrained_vectors_are_taken_as_they_are_and_drawn_ones_are_scaled():
     params = drawn(plain.init, BATCH)["params"]
     table = np.asarray(params["embed"]["embedding"])
     given = SSANEncoder(config, 5, embeddings=table * config.hidden**0.5)
-    scaled = params | {"embed": {"table": table * config.hidden**0.5}}
+    scaled = params | {"embed": {"embedding": table * config.hidden**0.5}}
 
     @jax.jit
     def states(params, scaled):
