@@ -1,7 +1,7 @@
 """Modules that score, gate and pool the positions of a sequence."""
 
 import warnings
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -244,7 +244,7 @@ class GatePredictor(nn.Module):
         logits = nn.Dense(
             1,
             kernel_init=self.kernel_init or GLOROT,
-            bias_init=self.bias_init,
+            bias_init=cast(Initializer, self.bias_init),
             name="gate",
             **types,
         )(hidden)[..., 0]

@@ -412,8 +412,9 @@ class RAU(_Recurrent):
         xs = xs.astype(self.dtype or xs.dtype)
         cell = self._create_cell()(parent=None)
         params = {"params": self.variables["params"]["layer_0"]["forward"]}
+        weights: Any = cell.apply(params, xs, method="weights")
         return F.rau_attention(
-            cell.apply(params, xs, method="weights"),
+            weights,
             xs,
             mask,
             lengths=lengths,

@@ -114,7 +114,7 @@ def test_modes_reach_dropout_and_gates_and_each_call_draws_anew():
         return model(xs), model.recurrent(xs)
 
     (first, gates), states = run(model, XS)
-    (second, others), other_states = run(model, XS)
+    (second, _), other_states = run(model, XS)
     assert np.abs(first - second).max() > 1e-4
     assert np.abs(states - other_states).max() > 1e-2
     many = np.stack([run(model, XS)[0][1] for _ in range(8)])
