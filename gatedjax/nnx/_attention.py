@@ -4,6 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 from flax import nnx
+from flax.core import freeze
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
@@ -369,6 +370,8 @@ class GatedAttentionHop(Module):
         rngs: nnx.Rngs,
         **options: Any,
     ) -> None:
+        # The options are static in compiled programs and must be hashable, which a dict is not.
+        options |= {"gru": freeze(options.get("gru") or {})}
         function = gnn.GatedAttentionHop(features, **options, parent=None)
         inputs = [jnp.zeros((1, 1, width)) for width in (document_features, query_features)]
         super().__init__(function, inputs, rngs=rngs)

@@ -31,13 +31,18 @@ CASES = {
     "source": (gnn.SourceToToken(), (gnnx.SourceToToken, D), (XS, MASK)),
     "selective": (gnn.SelectiveSelfAttention(2), (gnnx.SelectiveSelfAttention, 2, D), (XS, MASK)),
     "transform": (gnn.AttentionGatedTransform(2), (gnnx.AttentionGatedTransform, D, 2), (XS,)),
-    "hop": (gnn.GatedAttentionHop(H), (gnnx.GatedAttentionHop, D, 2, H), (XS, QUERY, MASK)),
+    "hop": (
+        gnn.GatedAttentionHop(H, gru={"reset_after": True}),
+        (gnnx.GatedAttentionHop, D, 2, H),
+        (XS, QUERY, MASK),
+    ),
 }
 OPTIONS = {
     "lstm": {"bidirectional": True},
     "gru": {"reset_after": True},
     "rau": {"attention": "matrix"},
     "gates": {"features": 2},
+    "hop": {"gru": {"reset_after": True}},
 }
 
 
