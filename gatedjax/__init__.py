@@ -37,6 +37,7 @@ _SUBPACKAGES = (
     "gates",
     "models",
     "nn",
+    "nnx",
     "text",
     "training",
 )

@@ -2,9 +2,10 @@
 
 import functools
 import importlib
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
+
+from gatedjax._utils.deprecation import warn_deprecated
 
 Kind = TypeVar("Kind", bound=type)
 
@@ -238,12 +239,7 @@ def removed_from(package: str) -> Callable[[str], object]:
         if (home := MOVED.get(package, {}).get(name)) is not None:
             return getattr(importlib.import_module(home), name)
         if (new := RENAMED.get(package, {}).get(name)) is not None:
-            warnings.warn(
-                f"{package}.{name} is {package}.{new} now, and the former name works only until "
-                "the next release",
-                DeprecationWarning,
-                stacklevel=2,
-            )
+            warn_deprecated(f"{package}.{name}", f"its name is {package}.{new}")
             return getattr(importlib.import_module(package), new)
         if (reason := REMOVED.get(package, {}).get(name)) is not None:
             raise ImportError(f"{package}.{name} was removed in 0.1.0: {reason}", name=name)

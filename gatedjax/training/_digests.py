@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gatedjax._utils.parameter_names import current_name
 from gatedjax.training.identity import CheckpointMismatch, describe, flatten
 from gatedjax.training.log import versions
 from gatedjax.training.manifest import leaf_hash
@@ -289,9 +290,13 @@ def check_digests(saved: Any, current: dict[str, Any], where: Path) -> str | Non
     same_software = saved.get("software") == current.get("software")
     if same_software:
         lines = [*programs.values(), *lines]
-    for name in ("frozen", "params"):
-        if saved.get(name) is not None and name in current and saved[name] != current[name]:
-            lines.append(f"  {_TITLES[name]}: saved {saved[name]}, now {current[name]}")
+    # Version 0.1.0 changed names of parameters, so that current names are compared.
+    frozen = [[current_name(n, "/") for n in of.get("frozen") or ()] for of in (saved, current)]
+    if saved.get("frozen") is not None and frozen[0] != frozen[1]:
+        lines.append(f"  {_TITLES['frozen']}: saved {saved['frozen']}, now {current.get('frozen')}")
+    old, new = saved.get("params"), current.get("params")
+    if None not in (old, new) and old != new:
+        lines.append(f"  {_TITLES['params']}: saved {old}, now {new}")
     if lines:
         raise CheckpointMismatch(
             "\n".join(
