@@ -294,9 +294,9 @@ def check_digests(saved: Any, current: dict[str, Any], where: Path) -> str | Non
     frozen = [[current_name(n, "/") for n in of.get("frozen") or ()] for of in (saved, current)]
     if saved.get("frozen") is not None and frozen[0] != frozen[1]:
         lines.append(f"  {_TITLES['frozen']}: saved {saved['frozen']}, now {current.get('frozen')}")
-    old, new = saved.get("params"), current.get("params")
-    if None not in (old, new) and old != new:
-        lines.append(f"  {_TITLES['params']}: saved {old}, now {new}")
+    given = saved.get("params"), current.get("params")
+    if None not in given and given[0] != given[1]:
+        lines.append(f"  {_TITLES["params"]}: saved {given[0]}, now {given[1]}")
     if lines:
         raise CheckpointMismatch(
             "\n".join(
