@@ -69,6 +69,8 @@ def evaluate(task, params, batch):
 
 @functools.partial(in_numpy, static_argnames="train")
 def forward(model, params, batch, keys=None, *, train=False):
+    # A pass without dropout takes no stream for it.
+    keys = {name: key for name, key in (keys or {}).items() if train or name != "dropout"}
     return model.apply({"params": params}, batch, train=train, rngs=keys)
 
 
@@ -157,9 +159,7 @@ def test_padding_and_batch_company_change_no_example(system, train, np_rng):
     params = draw(task)
 
     def run(b):
-        # A pass without dropout takes no stream for it.
-        given = {name: key for name, key in rngs().items() if train or name != "dropout"}
-        return forward(task.model, params, b, given, train=train)
+        return forward(task.model, params, b, rngs(), train=train)
 
     many = run(batch)
     turned = run({k: v[::-1] for k, v in batch.items()})

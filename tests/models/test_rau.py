@@ -58,7 +58,7 @@ def draw(task, batch):
 
 @functools.partial(in_numpy, static_argnames=("train", "attention"))
 def forward(model, params, batch, *, train=False, attention=False):
-    keys = {"dropout": jax.random.key(3)}
+    keys = {"dropout": jax.random.key(3)} if train else {}
     return model.apply({"params": params}, batch, train=train, attention=attention, rngs=keys)
 
 

@@ -66,7 +66,7 @@ def zeros(task, batch):
 
 @functools.partial(in_numpy, static_argnames="train")
 def score(task, params, batch, carry, *, train=False):
-    keys = {"dropout": jax.random.key(3)}
+    keys = {"dropout": jax.random.key(3)} if train else {}
     return task.model.apply(
         {"params": params}, batch, carry, train=train, rngs=keys, method="score"
     )
@@ -74,7 +74,7 @@ def score(task, params, batch, carry, *, train=False):
 
 @functools.partial(in_numpy, static_argnames="train")
 def forward(task, params, batch, carry, *, train=False):
-    keys = {"dropout": jax.random.key(3)}
+    keys = {"dropout": jax.random.key(3)} if train else {}
     return task.model.apply({"params": params}, batch, carry, train=train, rngs=keys)
 
 
