@@ -296,7 +296,7 @@ def check_digests(saved: Any, current: dict[str, Any], where: Path) -> str | Non
         lines.append(f"  {_TITLES['frozen']}: saved {saved['frozen']}, now {current.get('frozen')}")
     given = saved.get("params"), current.get("params")
     if None not in given and given[0] != given[1]:
-        lines.append(f"  {_TITLES["params"]}: saved {given[0]}, now {given[1]}")
+        lines.append(f"  {_TITLES['params']}: saved {given[0]}, now {given[1]}")
     if lines:
         raise CheckpointMismatch(
             "\n".join(

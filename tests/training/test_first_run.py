@@ -147,7 +147,7 @@ def test_float64_parameters_of_numpy_are_accepted():
 
 
 def test_the_former_name_of_restore_params_warns():
-    with pytest.warns(DeprecationWarning, match=r"load_params is .*restore_params now"):
+    with pytest.warns(DeprecationWarning, match=r"load_params works only until .*restore_params"):
         assert training.load_params is restore_params
 
 

@@ -8,7 +8,7 @@ import pytest
 from gatedjax import export
 from gatedjax._utils.parameter_names import current_name, former_names, with_current_names
 from gatedjax.export._names import unflatten
-from gatedjax.training import TrainConfig, average_params, fit, load_params
+from gatedjax.training import TrainConfig, average_params, fit, restore_params
 from gatedjax.training.checkpoint import CheckpointStore
 from gatedjax.training.identity import named_leaves
 from tests.training._tiny import Data, Tiny
@@ -112,7 +112,12 @@ def rewrite(workdir):
 def test_a_run_with_former_names_continues_with_the_same_bits(optimizer, tmp_path):
     def run(workdir, steps):
         config = TrainConfig(
-            num_steps=steps, log_every=2, eval_every=2, checkpoint_every=2, progress=False
+            num_steps=steps,
+            log_every=2,
+            eval_every=2,
+            checkpoint_every=2,
+            progress=False,
+            best_metric="accuracy",
         )
         return fit(Named(), Data(), [Data()[1000]], config, workdir, optimizer=optimizer)
 
@@ -123,7 +128,7 @@ def test_a_run_with_former_names_continues_with_the_same_bits(optimizer, tmp_pat
     store = CheckpointStore(half / "checkpoints")
     assert "params.layer_0_input" in store.arrays(2, "state")
     like = jax.eval_shape(lambda: Named().init(jax.random.key(0), Data()[0]))
-    params, skipped = load_params(half, like)
+    params, skipped = restore_params(half, like)
     assert skipped == []
     np.testing.assert_array_equal(flat(params)["w"], store.arrays(2, "best")["layer_0_input"])
     mean, _ = average_params(half, like, 1)

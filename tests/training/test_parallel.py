@@ -34,6 +34,7 @@ from tests.training._tiny import Data, lines
 
 CONFIG = TrainConfig(
     num_steps=12, log_every=1, eval_every=6, checkpoint_every=4, progress=False,
+    best_metric="accuracy",
     optimizer=OptimizerConfig(learning_rate=0.01, ema_decay=0.9, clip_norm=1.0),
 )  # fmt: skip
 EVALUATION = [Data(rows=6)[1000]]
