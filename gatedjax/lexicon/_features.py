@@ -231,7 +231,14 @@ def weigh_cells(cells: Cells, scale: np.ndarray, num_texts: int) -> tuple[np.nda
 
 
 def compute_scale(
-    cells: Cells, labels: np.ndarray, num_classes: int, first_ngram: int, ngram_scale: float, num_columns: int
+    cells: Cells,
+    labels: np.ndarray,
+    num_classes: int,
+    first_ngram: int,
+    num_columns: int,
+    *,
+    absent: tuple[int, int] = (0, 0),
+    ngram_scale: float,
 ) -> np.ndarray:
     """Computes the weight r of each feature from the training texts.
 
@@ -240,16 +247,19 @@ def compute_scale(
 
     idf_f = log((1 + n) / (1 + n_f)) + 1 is the inverse document frequency, and nb_f the largest
     absolute log-ratio of the frequency of the feature inside and outside of a class, as in naive
-    Bayes. In the first line
-    the means are over all features, in the second over the n-grams.
+    Bayes. In the first line the means are over all features, in the second over the n-grams. They
+    include features of closed words, with n_f = 0, because the part of nb in r would otherwise
+    become smaller when words are closed.
 
     Args:
       cells: the features of the n training texts.
       labels: int [n], the class of each text.
       num_classes: the number of classes C.
       first_ngram: the column of the first n-gram.
-      ngram_scale: the number s.
       num_columns: the number of columns F.
+      absent: the number of words, and the number of n-grams, that are in no text since their words
+        are closed.
+      ngram_scale: the number s.
 
     Returns:
       float64 [F].
@@ -257,20 +267,23 @@ def compute_scale(
     Reference: Wang and Manning 2012 (the log-ratios).
     """
     total = np.bincount(cells.columns, minlength=num_columns).astype(np.float64)
-    idf = np.log((1 + len(labels)) / (1 + total)) + 1
+    idf, largest_idf = np.log((1 + len(labels)) / (1 + total)) + 1, np.log(1 + len(labels)) + 1
     codes = labels[cells.rows].astype(np.int64) * max(num_columns, 1) + cells.columns
     counts = np.bincount(codes, minlength=num_classes * num_columns)
-    ratio = np.zeros(num_columns)
+    ratio, absent_ratio, num_absent = np.zeros(num_columns), 0.0, sum(absent)
     for inside in counts.reshape(num_classes, num_columns):
         inside = inside + 1.0
         outside = total - inside + 2.0
-        odds = np.log(inside / inside.sum()) - np.log(outside / outside.sum())
-        ratio = np.maximum(ratio, np.abs(odds))
-    scale = (idf / _mean(idf) + ratio / _mean(ratio)) / 2
+        shift = np.log((outside.sum() + num_absent) / (inside.sum() + num_absent))
+        ratio = np.maximum(ratio, np.abs(np.log(inside / outside) + shift))
+        absent_ratio = max(absent_ratio, abs(shift))
+    mean_idf = _mean(idf, largest_idf, num_absent)
+    scale = (idf / mean_idf + ratio / _mean(ratio, absent_ratio, num_absent)) / 2
     ngrams = idf[first_ngram:]
-    scale[first_ngram:] = ngram_scale * ngrams / _mean(ngrams)
+    scale[first_ngram:] = ngram_scale * ngrams / _mean(ngrams, largest_idf, absent[1])
     return scale
 
 
-def _mean(values: np.ndarray) -> float:
-    return max(float(values.mean()), 1e-9) if len(values) else 1.0
+def _mean(values: np.ndarray, absent: float, num_absent: int) -> float:
+    """Returns the mean of `values` and of `num_absent` numbers `absent`, at least 1e-9."""
+    return max(float(values.sum() + num_absent * absent) / max(len(values) + num_absent, 1), 1e-9)

@@ -36,6 +36,8 @@ _INVERSE_PENALTY, _NGRAM_SCALE, _SHRINK = 5.0, 0.12, 1.0
 _LEAST = 2
 # Up to so many occurrences a word sets the threshold for unknown words.
 _RARE = 2
+# Largest number of closed words with weights, of which a text without an open word opens the best.
+_MOST_SPARE = 10_000
 # Words whose gains are computed at once.
 _CHUNK = 200_000
 
@@ -53,7 +55,11 @@ class _Corpus(NamedTuple):
 
 
 class _Stage(NamedTuple):
-    """The weights of a stage, in columns of its own: words, pairs and n-grams that are open."""
+    """The weights of a stage, in columns of its own: words, pairs and n-grams that are open.
+
+    `last_scale` and `last_weights` have a row for each word: its weights in the last stage in which
+    it was open, or NaN if it had none.
+    """
 
     word_types: np.ndarray
     pairs: np.ndarray
@@ -63,6 +69,8 @@ class _Stage(NamedTuple):
     bias: np.ndarray
     logits: np.ndarray
     factors: np.ndarray
+    last_scale: np.ndarray
+    last_weights: np.ndarray
 
 
 def fit_lexicon(
@@ -187,7 +195,15 @@ def _fit_stage(
         spelling,
         num_columns,
     )
-    scale = compute_scale(cells, labels, num_classes, first_ngram, _NGRAM_SCALE, num_columns)
+    scale = compute_scale(
+        cells,
+        labels,
+        num_classes,
+        first_ngram,
+        num_columns,
+        absent=(width - len(word_types), len(corpus.ngrams) - len(ngrams)),
+        ngram_scale=_NGRAM_SCALE,
+    )
     # A lexicon stores 32 bits, and the fit uses the same numbers.
     scale = scale.astype(np.float32).astype(np.float64)
     values, factors = weigh_cells(cells, scale, corpus.num_texts)
@@ -198,7 +214,17 @@ def _fit_stage(
     weights, bias = fit_weights(matrix, labels, num_classes, _INVERSE_PENALTY, start)
     weights, bias = weights.astype(np.float32), bias.astype(np.float32)
     logits = expand_scores((matrix @ weights + bias).astype(np.float64))
-    return _Stage(word_types, pairs, ngrams, scale, weights, bias, logits, factors)
+    if before is None:
+        last_scale = np.full(width, np.nan)
+        last_weights = np.full((width, weights.shape[1]), np.nan, np.float32)
+    else:
+        last_scale, last_weights = before.last_scale.copy(), before.last_weights.copy()
+    last_scale[word_types] = scale[: len(word_types)]
+    last_weights[word_types] = weights[: len(word_types)]
+    return _Stage(
+        *(word_types, pairs, ngrams, scale, weights, bias, logits, factors),
+        *(last_scale, last_weights),
+    )
 
 
 def _renumber(
@@ -278,37 +304,58 @@ def _make_lexicon(
     units: Units,
 ) -> Lexicon:
     """Makes the lexicon of a stage, with the threshold for unknown words."""
-    first_ngram = len(stage.word_types) + len(stage.pairs)
+    spare = _choose_spare(stage)
+    weighted = np.concatenate([stage.word_types, spare])
+    num_words = len(stage.word_types)
+    scale = np.concatenate([stage.scale[:num_words], stage.last_scale[spare], stage.scale[num_words:]])
+    weights = np.concatenate(
+        [stage.weights[:num_words], stage.last_weights[spare], stage.weights[num_words:]]
+    )
     column_of = np.full(len(corpus.ngrams), -1)
-    column_of[stage.ngrams] = first_ngram + np.arange(len(stage.ngrams))
+    column_of[stage.ngrams] = len(scale) - len(stage.ngrams) + np.arange(len(stage.ngrams))
     columns = column_of[corpus.spelling.columns]
     has_column = columns >= 0
     starts = np.concatenate([[0], np.cumsum(has_column)])[corpus.spelling.starts]
     spelling = Spelling(columns[has_column], starts)
-    weights = centre_weights(stage.scale[:, None] * stage.weights.astype(np.float64))
-    strengths = measure_strengths(spelling, weights)
+    strengths = measure_strengths(
+        spelling, centre_weights(scale[:, None] * weights.astype(np.float64))
+    )
     threshold = -1.0
     if density < 1:
         rare = strengths[corpus.counts <= _RARE]
         threshold = float(np.quantile(rare, 1 - density)) if len(rare) else 0.0
     # A word whose gate follows from its spelling, and that has no weight, is not stored.
     is_exception = (strengths > threshold) != open_types
-    is_exception[stage.word_types] = False
-    stored = np.concatenate([stage.word_types, np.flatnonzero(is_exception)])
+    is_exception[weighted] = False
+    stored = np.concatenate([weighted, np.flatnonzero(is_exception)])
     number_of = np.full(len(corpus.types), -1)
-    number_of[stage.word_types] = np.arange(len(stage.word_types))
+    number_of[stage.word_types] = np.arange(num_words)
     pairs = number_of[np.stack(np.divmod(stage.pairs, len(corpus.types)), 1)]
     return Lexicon(
         num_classes=num_classes,
         units=units,
         words=tuple(corpus.types[i] for i in stored.tolist()),
         is_open=open_types[stored],
-        counts=corpus.counts[stage.word_types].astype(np.int32),
+        counts=corpus.counts[weighted].astype(np.int32),
         pairs=pairs.astype(np.int32).reshape(-1, 2),
         ngrams=tuple(corpus.ngrams[i] for i in stage.ngrams.tolist()),
-        scale=stage.scale.astype(np.float32),
-        weights=stage.weights,
+        scale=scale.astype(np.float32),
+        weights=weights,
         bias=stage.bias,
         threshold=threshold,
         density=density,
     )
+
+
+def _choose_spare(stage: _Stage) -> np.ndarray:
+    """Returns the closed words that may be opened in a text without an open word.
+
+    They are the words with the largest weights in the last stage in which they were open, sorted by
+    their number, which is their order in frequency.
+    """
+    is_spare = ~np.isnan(stage.last_scale)
+    is_spare[stage.word_types] = False
+    spare = np.flatnonzero(is_spare)
+    weights = centre_weights(stage.last_scale[spare, None] * stage.last_weights[spare])
+    order = np.argsort(-np.abs(weights).max(1), kind="stable") if len(spare) else spare
+    return np.sort(spare[order[:_MOST_SPARE]])

@@ -85,16 +85,18 @@ class Lexicon:
 
     A word that training has not seen, or that is not stored, is open if the strength of its
     spelling, max_c |sum_i r_i W_ic| over its n-grams i, is larger than a threshold. (W is centred
-    by its mean over the classes.) In a text without an open word the word with the largest strength
-    is opened, if it is larger than 0.
+    by its mean over the classes.) In a text without an open word, the lexicon opens the closed word
+    with the largest weight r W in the last stage of the fit in which it was open. If no word of the
+    text has such a weight, no word is read and the probabilities are those of the bias.
 
     `fit_lexicon` makes a lexicon.
 
     Attributes:
       num_classes: the number of classes C.
       units: the splitter of texts into words.
-      words: the words whose gates are stored. The first have weights; the others are exceptions
-        from the rule for unknown words.
+      words: the words whose gates are stored. The first D have weights: the open words, then closed
+        words for texts without an open word. The remaining words are exceptions from the rule for
+        unknown words.
       is_open: bool [V], the gate of each stored word.
       counts: int32 [D], how often the D words with weights occur in the training texts.
       pairs: int32 [P, 2], the numbers of the two words of each pair with weights, sorted.
@@ -148,6 +150,17 @@ class Lexicon:
     @functools.cached_property
     def _spelling_weights(self) -> np.ndarray:
         return centre_weights(self._scale[:, None] * self._weights.T)
+
+    @functools.cached_property
+    def _word_strengths(self) -> np.ndarray:
+        """The largest absolute weight of each word with weights, and 0 for the other words.
+
+        The last entry is for the number -1 of a word that is not stored.
+        """
+        strengths = np.zeros(len(self.words) + 1)
+        count = len(self.counts)
+        strengths[:count] = np.abs(self._spelling_weights[:count]).max(1, initial=0.0)
+        return strengths
 
     @functools.cached_property
     def _seen(self) -> dict[str, tuple[int, bool, list[int]]]:
@@ -247,10 +260,10 @@ class Lexicon:
         ends = np.searchsorted(words.rows, np.arange(words.num_texts + 1))
         for row in np.flatnonzero(count == 0):
             ids = words.ids[ends[row] : ends[row + 1]]
-            strengths = [self._strength(entries[kind][2]) for kind in ids]
+            strengths = self._word_strengths[known[ids]]
             # The first of equals is chosen, and all its occurrences are opened.
-            best = int(np.argmax(strengths)) if strengths else 0
-            if strengths and strengths[best] > 0:
+            best = int(np.argmax(strengths)) if len(ids) else 0
+            if len(ids) and strengths[best] > 0:
                 is_open[ends[row] : ends[row + 1]] = ids == ids[best]
                 chosen[row] = True
         cells = count_features(
