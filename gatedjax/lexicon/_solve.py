@@ -5,8 +5,10 @@ import contextlib
 import numpy as np
 
 # The slope of the mean loss and the relative decrease of the loss at which the solver stops, and
-# its largest number of steps. Nearer to the optimum the accuracy does not change.
+# its largest number of steps. Nearer to the optimum the accuracy does not change. With many classes
+# a step takes long, and the solver stops earlier.
 _SLOPE, _DECREASE, _STEPS = 1e-4, 1e-5, 100
+_MANY, _MANY_DECREASE = 16, 1e-4
 # Vectors that L-BFGS stores.
 _HISTORY = 5
 
@@ -130,7 +132,8 @@ def fit_weights(
     point = np.zeros((width + 1) * columns)
     if start is not None:
         point = np.concatenate([start[0].ravel(), start[1].ravel()])
-    options = {"maxiter": steps, "gtol": _SLOPE, "ftol": _DECREASE, "maxcor": _HISTORY}
+    decrease = _DECREASE if columns < _MANY else _MANY_DECREASE
+    options = {"maxiter": steps, "gtol": _SLOPE, "ftol": decrease, "maxcor": _HISTORY}
     with _one_thread():
         point = minimize(objective, point, jac=True, method="L-BFGS-B", options=options).x
     return point[: width * columns].reshape(width, columns), point[width * columns :]

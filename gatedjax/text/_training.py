@@ -36,7 +36,8 @@ from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import TrainedModel, check_inputs, networks
 from gatedjax.text._networks import Config, NetworkEntry, held_at
 from gatedjax.text._options import TextOptions, check_options, network_config, train_config
-from gatedjax.text._read import Columns, Table
+from gatedjax.text._prediction import COLUMNS as COLUMNS
+from gatedjax.text._read import Table
 from gatedjax.text._shapes import is_unknown
 from gatedjax.text._tagged import (
     RULE,
@@ -646,7 +647,3 @@ def _report_tags(
 
 def _sentences(part: _Part) -> Sentences:
     return Sentences(part.texts[0], cast(Sequence[np.ndarray], part.labels))
-
-
-COLUMNS = {"text": Columns(("text",)), "pair": Columns(("premise", "hypothesis"))}
-"""The default columns for each kind of model."""
