@@ -124,7 +124,9 @@ def host_arrays(flat: Mapping[str, Tree], argument: str = "params") -> dict[str,
     Raises:
       TypeError: for PRNG keys, whose dtype the file format does not support.
     """
-    import jax  # Imported here, because reading needs no JAX.
+    if all(isinstance(value, np.ndarray) for value in flat.values()):
+        return {name: np.require(value, requirements="C") for name, value in flat.items()}
+    import jax  # Imported here, because arrays of NumPy need no JAX.
 
     for name, value in flat.items():
         if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):

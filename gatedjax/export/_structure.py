@@ -94,6 +94,8 @@ def _parts(node: Tree, argument: str, name: str) -> list[tuple[str, Tree]] | Non
             if not isinstance(key, str):
                 raise TypeError(f"{argument} must have str keys, got {key!r} below {name!r}")
         return list(node.items())
+    if isinstance(node, np.ndarray):  # A file of arrays is read without JAX.
+        return None
     pairs, _ = _one_level(node)
     if any(not path for path, _ in pairs):
         return None
@@ -101,7 +103,7 @@ def _parts(node: Tree, argument: str, name: str) -> list[tuple[str, Tree]] | Non
 
 
 def _one_level(node: Tree) -> tuple[list[tuple[Any, Tree]], Any]:
-    import jax  # Imported here, because reading needs no JAX.
+    import jax
 
     # All parts of the node count as leaves, so that only a single level is taken apart.
     return jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda part: part is not node)

@@ -5,6 +5,7 @@ needs NumPy, and SciPy for the fit and for many texts; it does not import JAX.
 """
 
 from gatedjax.lexicon._fit import DENSITIES as DENSITIES
+from gatedjax.lexicon._fit import EmptyLexicon as EmptyLexicon
 from gatedjax.lexicon._fit import fit_lexicon as fit_lexicon
 from gatedjax.lexicon._lexicon import Lexicon as Lexicon
 from gatedjax.lexicon._lexicon import Readings as Readings
@@ -13,3 +14,4 @@ from gatedjax.lexicon._solve import choose_words as choose_words
 from gatedjax.lexicon._solve import compute_gains as compute_gains
 from gatedjax.lexicon._units import Units as Units
 from gatedjax.lexicon._units import learn_units as learn_units
+from gatedjax.lexicon._units import spell as spell

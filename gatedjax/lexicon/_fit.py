@@ -42,6 +42,10 @@ _MOST_SPARE = 10_000
 _CHUNK = 200_000
 
 
+class EmptyLexicon(ValueError):
+    """The error of a density at which no word would be open."""
+
+
 class _Corpus(NamedTuple):
     """The training texts: words by falling frequency, their occurrences, and their n-grams."""
 
@@ -123,6 +127,11 @@ def fit_lexicon(
             if before is None:
                 before = _fit_stage(corpus, labels, num_classes, open_types, None)
             open_types = _close_words(corpus, labels, open_types, before, density)
+            if not open_types.any():
+                raise EmptyLexicon(
+                    f"density must leave a word open, got {density}: it is less than the rarest of "
+                    f"the {len(corpus.ids):,} words"
+                )
         before = _fit_stage(corpus, labels, num_classes, open_types, before)
         yield _make_lexicon(corpus, num_classes, open_types, before, density, units or Units())
 

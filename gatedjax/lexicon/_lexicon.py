@@ -121,6 +121,28 @@ class Lexicon:
     threshold: float
     density: float
 
+    def check(self) -> None:
+        """Raises ValueError if the arrays do not belong together, as in a damaged file."""
+        num_columns = len(self.counts) + len(self.pairs) + len(self.ngrams)
+        columns = 1 if self.num_classes == 2 else self.num_classes
+        shapes = {
+            "is_open": (len(self.words),),
+            "counts": (len(self.counts),),
+            "pairs": (len(self.pairs), 2),
+            "scale": (num_columns,),
+            "weights": (num_columns, columns),
+            "bias": (columns,),
+        }
+        for name, shape in shapes.items():
+            if getattr(self, name).shape != shape:
+                raise ValueError(
+                    f"{name} must have shape {shape}, got {getattr(self, name).shape}"
+                )
+        keys = self.pairs.astype(np.int64) @ [max(len(self.words), 1), 1]
+        in_range = not self.pairs.size or 0 <= self.pairs.min() <= self.pairs.max() < len(self.counts)
+        if len(self.counts) > len(self.words) or not in_range or (np.diff(keys) <= 0).any():
+            raise ValueError("pairs must be sorted and different pairs of words with weights")
+
     @functools.cached_property
     def _number_of(self) -> dict[str, int]:
         return {word: number for number, word in enumerate(self.words)}

@@ -21,6 +21,7 @@ from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANet
 from gatedjax.text._buckets import FINE, group_texts, pad_texts, shape_of, sizes_of, width_of
 from gatedjax.text._corpus import split_words
+from gatedjax.text._lexicon import LEXICON
 from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, NetworkEntry, Reading
 from gatedjax.text._prediction import REPORT as REPORT
 from gatedjax.text._prediction import VOCABULARY as VOCABULARY
@@ -344,6 +345,11 @@ class TrainedModel:
         """
         config = export.read_config(folder)
         kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
+        if config.get("network") == LEXICON:
+            raise export.BadFile(
+                f"{folder} is a lexicon, and this needs a network: `gatedjax explain` shows the "
+                "gates of a lexicon, and `gatedjax train --model ganet` trains a network with gates"
+            )
         try:
             entry = networks(kind)[config["network"]]
             settings = {
@@ -353,7 +359,8 @@ class TrainedModel:
             }
             words = json.loads(export.read_file(folder, VOCABULARY))
             # The first two words are the special words, which the constructor adds.
-            vocabulary = entry.vocabulary(check_texts(words["words"][2:]), lowercase=words["lowercase"])
+            names = check_texts(words["words"][2:])
+            vocabulary = entry.vocabulary(names, lowercase=words["lowercase"])
             model = cls(
                 kind=kind,
                 network=config["network"],

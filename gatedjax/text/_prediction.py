@@ -28,26 +28,30 @@ class Prediction:
     Attributes:
       label: the most probable class, as it was written in the training data.
       probability: the probability of this class.
-      kept: the words that attention can see: words with an open gate, or without gates all words,
-        or the words that local attention or the selector chose. For a pair there is a list for each
-        text. The prediction also depends on other words, through the encoder; "leak" in the reports
-        of `train` and `evaluate` measures by how much.
-      density: share of the words that attention can see.
+      kept: the open words. A lexicon reads them and no other word. For a network they are the words
+        that attention can see: words with an open gate, or without gates all words, or the words
+        that local attention or the selector chose. For a pair there is a list for each text. The
+        prediction of a network also depends on other words, through the encoder; "leak" in the
+        reports of `train` and `evaluate` measures by how much.
+      density: share of the words in `kept`.
+      note: a remark, such as "nothing of this text was read", or "".
     """
 
     label: Label
     probability: float
     kept: list[Any]
     density: float
+    note: str = ""
 
     def to_json(self) -> Json:
         """Returns the line of `gatedjax predict`: a dict of the fields."""
-        return {
+        fields: Json = {
             "label": self.label,
             "probability": round(self.probability, 6),
             "kept": self.kept,
             "density": round(self.density, 6),
         }
+        return fields | ({"note": self.note} if self.note else {})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
