@@ -333,7 +333,8 @@ def sum_spellings(spelling: Spelling, weights: np.ndarray) -> np.ndarray:
     sizes = np.diff(spelling.starts)
     word = np.repeat(np.arange(len(sizes)), sizes)
     sums = [np.bincount(word, column[spelling.columns], len(sizes)) for column in weights.T]
-    return np.stack(sums, 1)
+    # `bincount` of no n-gram returns integers.
+    return np.stack(sums, 1).astype(np.float64)
 
 
 def measure_strengths(spelling: Spelling, weights: np.ndarray) -> np.ndarray:

@@ -102,7 +102,8 @@ def train_lexicon(
         corpora[name], texts[name] = _read(source, classes, max_aside)
         if name == "train":
             _corpus.check_trainable(corpora[name], split=validation is None)
-        say_corpus(corpora[name], say)
+    for read in corpora.values():
+        say_corpus(read, say)
     corpus = corpora["train"]
     training_rows = np.arange(len(corpus))
     validation_rows = training_rows[:0]

@@ -30,7 +30,7 @@ from tests._programs import environment
 from tests._slow import slow_but
 from tests.text._own import PAIRS, TEXTS, options, write_csv
 
-TINY = ["--network.hidden=4", "--network.aux-hidden=3", "--model.embedding-dim=6"]
+TINY = ["--model=ganet", "--network.hidden=4", "--network.aux-hidden=3", "--model.embedding-dim=6"]
 EVERY = ["--train.eval-every=2", "--train.checkpoint-every=2", "--train.log-every=2"]
 RUN = ["--train.parallel=single", *EVERY]
 TINY += RUN
