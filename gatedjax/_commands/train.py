@@ -20,9 +20,9 @@ from gatedjax.export import ModelCard
 from gatedjax.export._folder import check_target
 from gatedjax.text._asides import MAX_ASIDE, check_share
 from gatedjax.text._estimator import train_any
-from gatedjax.text._lexicon import LEXICON
 from gatedjax.text._model import check_inputs, networks
 from gatedjax.text._options import TextOptions, check_options, model_names
+from gatedjax.text._prediction import LEXICON
 from gatedjax.text._read import Columns, infer_task, open_table
 from gatedjax.text._tags import open_sentences
 from gatedjax.text._training import COLUMNS, Data

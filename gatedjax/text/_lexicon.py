@@ -11,12 +11,13 @@ import numpy as np
 
 from gatedjax._utils.json import to_json
 from gatedjax._utils.types import Json
-from gatedjax.export._folder import load, read_config, read_file, save
+from gatedjax.export._folder import load, read_file, save
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.export._tensors import BadFile
 from gatedjax.lexicon import Lexicon, Readings, Units
 from gatedjax.text._labels import CONTROL
 from gatedjax.text._prediction import (
+    LEXICON,
     REPORT,
     VOCABULARY,
     Failure,
@@ -29,8 +30,6 @@ from gatedjax.text._prediction import (
 )
 from gatedjax.text._table import Label
 
-LEXICON = "lexicon"
-"""The name of the model, among the names of networks."""
 CURVE = "curve.svg"
 """The file with the picture of the accuracy at each density."""
 UNREAD = "nothing of this text was read"
@@ -206,25 +205,3 @@ def _select(readings: Readings, row: int) -> Readings:
         readings.chosen[part],
         readings.is_empty[part],
     )
-
-
-def load_model(folder: str | Path, kinds: Sequence[str]) -> Any:
-    """Loads a `LexiconModel`, or the `TrainedModel` of a network.
-
-    JAX is imported only for a network.
-
-    Args:
-      folder: the folder of the model.
-      kinds: the accepted kinds of models, among "text", "pair" and "tags".
-
-    Raises:
-      FileNotFoundError, ValueError: if the folder does not have a model, has another kind of model,
-        is damaged, or was written by a newer version.
-    """
-    config = read_config(folder)
-    kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
-    if kind == "text" and config.get("network") == LEXICON:
-        return LexiconModel.load(folder)
-    from gatedjax.text._model import TrainedModel
-
-    return TrainedModel.load(folder, kinds)

@@ -21,8 +21,8 @@ from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANet
 from gatedjax.text._buckets import FINE, group_texts, pad_texts, shape_of, sizes_of, width_of
 from gatedjax.text._corpus import split_words
-from gatedjax.text._lexicon import LEXICON
 from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, NetworkEntry, Reading
+from gatedjax.text._prediction import LEXICON
 from gatedjax.text._prediction import REPORT as REPORT
 from gatedjax.text._prediction import VOCABULARY as VOCABULARY
 from gatedjax.text._prediction import Failure as Failure

@@ -23,9 +23,9 @@ from gatedjax._utils.limits import (
     check_most,
 )
 from gatedjax._utils.numbers import make_plain
-from gatedjax.text._lexicon import LEXICON
 from gatedjax.text._model import networks
 from gatedjax.text._networks import Config, NetworkEntry
+from gatedjax.text._prediction import LEXICON
 from gatedjax.training import OptimizerConfig, TrainConfig
 
 C = TypeVar("C")
