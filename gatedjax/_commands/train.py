@@ -32,23 +32,29 @@ from gatedjax.training.distributed import is_main
 
 T = TypeVar("T")
 
-_ARGUMENTS = {
-    f"{field.name} must": f"--{field.name.replace('_', '-')} must"
-    for field in dataclasses.fields(TextOptions)
-} | {
-    f"{field.name} needs model=": f"--{field.name.replace('_', '-')} needs --model "
-    for field in dataclasses.fields(TextOptions)
-} | {
-    "or model=": "or --model ",
-    "overwrite=True": "--overwrite",
-    "another workdir": "another folder (--workdir DIR)",
-    "max_aside must": "--max-aside must",
-    "max_aside=": "--max-aside ",
-    "give num_steps": "give --num-steps",
-    "columns.inputs must": "--text must",
-    "network: ": "--model: ",
-    "training: ": "--train: ",
-}
+_ARGUMENTS = (
+    {
+        f"{field.name} must": f"--{field.name.replace('_', '-')} must"
+        for field in dataclasses.fields(TextOptions)
+    }
+    | {
+        f"{field.name} needs model=": f"--{field.name.replace('_', '-')} needs --model "
+        for field in dataclasses.fields(TextOptions)
+    }
+    | {
+        "--training needs": "--train.NAME needs",
+        "--network needs": "--model.NAME needs",
+        "or model=": "or --model ",
+        "overwrite=True": "--overwrite",
+        "another workdir": "another folder (--workdir DIR)",
+        "max_aside must": "--max-aside must",
+        "max_aside=": "--max-aside ",
+        "give num_steps": "give --num-steps",
+        "columns.inputs must": "--text must",
+        "network: ": "--model: ",
+        "training: ": "--train: ",
+    }
+)
 """Words in messages of the library, and the options that replace them."""
 _TASKS = ("text", "pair", "tags")
 _SEVERAL = ("seeds", "sweep", "sweep_over")

@@ -1,6 +1,7 @@
 """The fit of a gated lexicon: logistic regressions, between which words are closed."""
 
 import collections
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -146,7 +147,11 @@ def _check_arguments(
             f"texts and labels must have the same length of at least 1, got {len(texts)} and "
             f"{len(labels)}"
         )
-    if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0 or labels.max() >= num_classes:
+    if (
+        not np.issubdtype(labels.dtype, np.integer)
+        or labels.min() < 0
+        or labels.max() >= num_classes
+    ):
         raise ValueError(f"labels must be integers in [0, {num_classes}), got {labels[:5]}")
     if not any(map(len, texts)):
         raise ValueError("texts must have at least one word, got none")
@@ -236,9 +241,7 @@ def _fit_stage(
     )
 
 
-def _renumber(
-    corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first: int
-) -> Spelling:
+def _renumber(corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first: int) -> Spelling:
     """Returns the spelling of all words with the columns of a stage; closed words have no n-gram."""
     column_of = np.full(len(corpus.ngrams), -1)
     column_of[ngrams] = first + np.arange(len(ngrams))
@@ -279,7 +282,7 @@ def _close_words(
     of_type[stage.word_types] += weights[:first_pair]
     sums = np.zeros(len(corpus.types))
     bounds = _bounds(rows, _CHUNK)
-    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for begin, end in itertools.pairwise(bounds):
         part, row = ids[begin:end], rows[begin:end]
         shares = of_type[part]
         keys, first = find_pairs(part, row, len(corpus.types))
@@ -316,7 +319,9 @@ def _make_lexicon(
     spare = _choose_spare(stage)
     weighted = np.concatenate([stage.word_types, spare])
     num_words = len(stage.word_types)
-    scale = np.concatenate([stage.scale[:num_words], stage.last_scale[spare], stage.scale[num_words:]])
+    scale = np.concatenate(
+        [stage.scale[:num_words], stage.last_scale[spare], stage.scale[num_words:]]
+    )
     weights = np.concatenate(
         [stage.weights[:num_words], stage.last_weights[spare], stage.weights[num_words:]]
     )

@@ -124,7 +124,9 @@ def fit_weights(
         slope = transposed @ wrong.astype(dtype)
         value = inverse_penalty * loss + 0.5 * float(np.vdot(weights, weights))
         gradient = np.empty_like(point)
-        np.add(slope * inverse_penalty, weights, out=gradient[: width * columns].reshape(weights.shape))
+        np.add(
+            slope * inverse_penalty, weights, out=gradient[: width * columns].reshape(weights.shape)
+        )
         gradient[width * columns :] = inverse_penalty * wrong.sum(0)
         gradient /= num_texts
         return value / num_texts, gradient

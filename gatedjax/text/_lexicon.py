@@ -191,9 +191,7 @@ class LexiconModel:
             raise
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             # The content comes from a file and may be anything.
-            raise BadFile(
-                f"{folder} is not a model that this version reads: {error!r}"
-            ) from error
+            raise BadFile(f"{folder} is not a model that this version reads: {error!r}") from error
         return cls(lexicon=lexicon, classes=classes, report=report)
 
 

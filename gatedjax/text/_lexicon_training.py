@@ -144,7 +144,9 @@ def train_lexicon(
     fitted = every.select(training_rows) if checked == "validation" else parts["train"]
     if checked == "test":
         report["test"] = measure_lexicon(lexicon, parts["test"], corpus.classes)
-        report["test"]["all_words"] = measure_lexicon(all_words, parts["test"], corpus.classes)["accuracy"]
+        report["test"]["all_words"] = measure_lexicon(all_words, parts["test"], corpus.classes)[
+            "accuracy"
+        ]
     report |= measure_baselines(fitted, parts[checked], len(corpus.classes), checked)
     words = parts[checked].words
     equal = {"texts": len(words), "equal": count_equal(lexicon, words)}

@@ -23,7 +23,7 @@ from gatedjax.lexicon import (
 from gatedjax.lexicon._features import count_features, number_words, weigh_cells
 from tests.conftest import ROOT
 
-GOOD, BAD = "fine moving bright warm".split(), "dull slow flat cold".split()
+GOOD, BAD = ["fine", "moving", "bright", "warm"], ["dull", "slow", "flat", "cold"]
 TEXTS = [
     f"a {one} and {two} film , {end}".split()
     for words in (GOOD, BAD)

@@ -17,8 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gatedjax import TextClassifier
 from gatedjax.text import Columns, PairClassifier, Prediction, Predictions
-from gatedjax.text._corpus import Numbers, read_corpus
-from gatedjax.text._corpus import say_corpus
+from gatedjax.text._corpus import Numbers, read_corpus, say_corpus
 from tests.text._own import PAIRS, TEXTS, options
 
 X, Y = map(list, zip(*TEXTS, strict=True))

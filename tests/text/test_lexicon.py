@@ -133,7 +133,8 @@ def test_the_parts_of_an_explanation_sum_to_the_scores(fitted):
         assert is_open or not any(parts)
         assert is_open or change.probability == explanation.probability
     shown = explanation.render()
-    assert "| dull" in shown and "bit by bit" in shown
+    assert "| dull" in shown
+    assert "bit by bit" in shown
     assert "Open word or pair" in explanation.html()
     assert explanation.to_json()["reasons"]["classes"] == ["bad", "good"]
 
@@ -174,7 +175,8 @@ def test_the_commands_predict_and_explain_it(folder, capsys):
     assert "bit by bit" in capsys.readouterr().out
     assert main(["explain", str(folder)]) == 0
     shown = capsys.readouterr().out
-    assert "bad: " in shown and "| dull" in shown
+    assert "bad: " in shown
+    assert "| dull" in shown
     assert main(["explain", str(folder), "--json"]) == 0
     listing = json.loads(capsys.readouterr().out)
     counts = {w["word"]: w["count"] for c in listing["classes"] for w in c["words"]}
