@@ -1,4 +1,4 @@
-"""The command `python -m experiments.benchmarks.lexicon`, for the accuracy and the cost of a lexicon.
+"""The command `python -m experiments.benchmarks.lexicon`: accuracy and cost of a lexicon.
 
 Each set is a pair of files of labelled texts. A lexicon is fitted to the first with all words, and
 then with falling shares of open words; the table has the accuracies on the second file, those of

@@ -271,8 +271,8 @@ def compute_scale(
     codes = labels[cells.rows].astype(np.int64) * max(num_columns, 1) + cells.columns
     counts = np.bincount(codes, minlength=num_classes * num_columns)
     ratio, absent_ratio, num_absent = np.zeros(num_columns), 0.0, sum(absent)
-    for inside in counts.reshape(num_classes, num_columns):
-        inside = inside + 1.0
+    for count in counts.reshape(num_classes, num_columns):
+        inside = count + 1.0
         outside = total - inside + 2.0
         shift = np.log((outside.sum() + num_absent) / (inside.sum() + num_absent))
         ratio = np.maximum(ratio, np.abs(np.log(inside / outside) + shift))

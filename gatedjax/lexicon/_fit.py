@@ -39,6 +39,8 @@ _LEAST = 2
 _RARE = 2
 # Largest number of closed words with weights, of which a text without an open word opens the best.
 _MOST_SPARE = 10_000
+# Largest number of weights. The solver has a dozen arrays of this size, together 2 GB.
+_MOST_WEIGHTS = 20_000_000
 # Words whose gains are computed at once.
 _CHUNK = 200_000
 
@@ -115,8 +117,9 @@ def fit_lexicon(
       The lexicon of each density.
 
     Raises:
-      ValueError: if the number of texts and labels differ, there is no word or no class, or the
-        densities are not falling numbers in (0, 1].
+      EmptyLexicon: if a density leaves no word open.
+      ValueError: if the number of texts and labels differ, there is no word or no class, the
+        densities are not falling numbers in (0, 1], or there are more than 20,000,000 weights.
     """
     labels = np.asarray(labels)
     _check_arguments(texts, labels, num_classes, densities)
@@ -200,6 +203,11 @@ def _fit_stage(
     first_ngram = len(word_types) + len(pairs)
     spelling = _renumber(corpus, open_types, ngrams, first_ngram)
     num_columns = first_ngram + len(ngrams)
+    if num_columns * num_classes > _MOST_WEIGHTS:
+        raise ValueError(
+            f"texts must have at most {_MOST_WEIGHTS:,} weights for a lexicon, got {num_columns:,} "
+            f"features for each of {num_classes:,} classes: a network (model='gru') has fewer"
+        )
     cells = count_features(
         ids,
         rows,
@@ -242,7 +250,7 @@ def _fit_stage(
 
 
 def _renumber(corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first: int) -> Spelling:
-    """Returns the spelling of all words with the columns of a stage; closed words have no n-gram."""
+    """Returns the spelling of all words in the columns of a stage; closed words have no n-gram."""
     column_of = np.full(len(corpus.ngrams), -1)
     column_of[ngrams] = first + np.arange(len(ngrams))
     sizes = np.diff(corpus.spelling.starts)

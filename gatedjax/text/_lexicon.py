@@ -167,7 +167,7 @@ class LexiconModel:
           FileNotFoundError, ValueError: if the folder does not have such a model, or is damaged.
         """
         params, config = load(folder)
-        check_kind(config, ("text",), folder)
+        check_kind(config, "text", folder)
         try:
             words = json.loads(read_file(folder, VOCABULARY))
             classes = check_classes(config["classes"])

@@ -232,10 +232,8 @@ def _refit(
     """Fits the stages to all texts; returns the lexicon of the density, and that of all words."""
     densities = [stage for stage in _list_densities(given) if stage >= density]
     stages = fit_lexicon(part.words, part.labels, num_classes, densities, units=units)
-    first = lexicon = next(stages)
-    for lexicon in stages:
-        pass
-    return lexicon, first
+    first, *later = stages
+    return (later[-1] if later else first), first
 
 
 def _list_densities(density: float | None) -> list[float]:

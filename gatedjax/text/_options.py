@@ -196,7 +196,8 @@ def check_options(options: TextOptions, kind: str) -> None:
     entry = available[options.model]
     if options.density is not None and not entry.gated:
         raise ValueError(
-            f"density needs model='lexicon' or model='ganet', got {options.model!r}: it has no gates"
+            f"density needs model='lexicon' or model='ganet', got {options.model!r}, which has no "
+            "gates"
         )
     # The file of vectors, which determines their width, has not been read yet. Any width shows
     # whether the names and values are possible.

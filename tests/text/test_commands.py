@@ -511,7 +511,8 @@ def test_the_multiplier_holds_the_density(density, tmp_path):
         rows.append((" ".join(words), "gb"[i % 2]))
     path, out = write_csv(tmp_path / "words.csv", rows), tmp_path / "m"
     steps = (
-        "--model=ganet --num-steps=500 --network.hidden=8 --network.aux-hidden=8 --network.embedding-dim=8 "
+        "--model=ganet --num-steps=500 --network.hidden=8 --network.aux-hidden=8 "
+        "--network.embedding-dim=8 "
         "--train.parallel=single --train.eval-every=50 --train.optimizer.learning-rate=0.002"
     )
     assert main(["train", str(path), "--out", str(out), "--density", density, *steps.split()]) == 0

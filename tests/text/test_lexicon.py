@@ -1,4 +1,4 @@
-"""`model="lexicon"`, the default for texts: its fit, its folder, its commands and its explanations."""
+"""`model="lexicon"`, the default for texts: fit, folder, commands and explanations."""
 
 import json
 import subprocess
