@@ -101,9 +101,10 @@ class LexiconModel:
         An example is a tuple of one string.
         """
         for output in self.read_texts(examples):
-            yield output if isinstance(output, Failure) else self._predict_one(*output)
+            yield output if isinstance(output, Failure) else self.predict_read(*output)
 
-    def _predict_one(self, words: list[str], reading: Readings) -> Prediction:
+    def predict_read(self, words: list[str], reading: Readings) -> Prediction:
+        """Returns the prediction for a text of which `words` were read as `reading`."""
         best = int(np.argmax(reading.probabilities[0]))
         is_open = reading.is_open[0]
         return Prediction(

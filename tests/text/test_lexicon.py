@@ -171,6 +171,12 @@ def test_the_commands_predict_and_explain_it(folder, capsys):
     assert main(["predict", str(folder), "a dull old film"]) == 0
     line = json.loads(capsys.readouterr().out)
     assert (line["label"], "dull" in line["kept"]) == ("bad", True)
+    assert main(["predict", str(folder), "a dull old film", "", "--reasons"]) == 0
+    line, empty = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (line["classes"], list(empty)) == (["bad", "good"], ["error"])
+    assert line["reasons"][0]["words"].split()[0] in line["kept"]
+    effects = [abs(entry["parts"][0] - entry["parts"][1]) for entry in line["reasons"]]
+    assert effects == sorted(effects, reverse=True)
     assert main(["explain", str(folder), "a dull old film"]) == 0
     assert "bit by bit" in capsys.readouterr().out
     assert main(["explain", str(folder)]) == 0
