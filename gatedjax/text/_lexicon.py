@@ -32,6 +32,9 @@ from gatedjax.text._table import Label
 
 CURVE = "curve.svg"
 """The file with the picture of the accuracy at each density."""
+WORDS, NGRAMS = "words.txt", "ngrams.txt"
+"""The files with the words and the character n-grams, one in each line. A list in JSON would take
+a third more space."""
 UNREAD = "nothing of this text was read"
 _CHUNK = 4096
 _ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias")
@@ -139,14 +142,11 @@ class LexiconModel:
             "model": {"density": lexicon.density, "threshold": lexicon.threshold},
             "classes": list(self.classes),
         }
-        words = {
-            "words": list(lexicon.words),
-            "ngrams": list(lexicon.ngrams),
-            "pieces": units.scores,
-            "lowercase": units.lowercase,
-        }
+        pieces = {"pieces": units.scores, "lowercase": units.lowercase}
         files = {
-            VOCABULARY: to_json(words, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+            VOCABULARY: to_json(pieces, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+            WORDS: _join_lines(lexicon.words),
+            NGRAMS: _join_lines(lexicon.ngrams),
             REPORT: to_json(self.report, indent=1).encode(),
         }
         if self.picture:
@@ -180,8 +180,8 @@ class LexiconModel:
                     {piece: int(score) for piece, score in pieces.items()},
                     lowercase=bool(words["lowercase"]),
                 ),
-                words=tuple(check_texts(words["words"])),
-                ngrams=tuple(check_texts(words["ngrams"])),
+                words=_split_lines(read_file(folder, WORDS)),
+                ngrams=_split_lines(read_file(folder, NGRAMS)),
                 threshold=float(config["model"]["threshold"]),
                 density=float(config["model"]["density"]),
                 **{name: np.asarray(params[name]) for name in _ARRAYS},
@@ -194,6 +194,16 @@ class LexiconModel:
             # The content comes from a file and may be anything.
             raise BadFile(f"{folder} is not a model that this version reads: {error!r}") from error
         return cls(lexicon=lexicon, classes=classes, report=report)
+
+
+def _join_lines(strings: Sequence[str]) -> bytes:
+    return "\n".join(strings).encode("utf-8", "surrogatepass")
+
+
+def _split_lines(content: bytes) -> tuple[str, ...]:
+    # `splitlines` would also split at other separators, which may be in a word.
+    text = content.decode("utf-8", "surrogatepass")
+    return tuple(text.split("\n")) if text else ()
 
 
 def _select(readings: Readings, row: int) -> Readings:

@@ -213,8 +213,7 @@ def test_predict_and_explain_import_no_jax(folder):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda config, words: words["ngrams"].pop(),
-        lambda config, words: words["words"].clear(),
+        lambda config, words: words.pop("lowercase"),
         lambda config, words: config.update(classes=["a", "b", "c"]),
         lambda config, words: config["model"].pop("threshold"),
         lambda config, words: words.update(pieces=[1]),
@@ -230,6 +229,18 @@ def test_a_damaged_folder_is_refused(folder, tmp_path, change):
     change(*values)
     config.write_text(json.dumps(values[0]))
     words.write_text(json.dumps(values[1]))
+    with pytest.raises(BadFile):
+        load_model(tmp_path / "model", ("text",))
+
+
+@pytest.mark.parametrize("name", ["words.txt", "ngrams.txt"])
+def test_a_folder_with_a_line_too_few_is_refused(folder, tmp_path, name):
+    (tmp_path / "model").mkdir()
+    for path in folder.iterdir():
+        if path.name != "SHA256SUMS":
+            (tmp_path / "model" / path.name).write_bytes(path.read_bytes())
+    path = tmp_path / "model" / name
+    path.write_bytes(path.read_bytes().rpartition(b"\n")[0])
     with pytest.raises(BadFile):
         load_model(tmp_path / "model", ("text",))
 
