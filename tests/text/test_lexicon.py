@@ -253,3 +253,10 @@ def test_several_scripts_in_a_text():
     assert count_equal(lexicon, words) == len(words)
     for text, gates in zip(words, lexicon.read(words).is_open, strict=True):
         assert set(compress(text, gates)) & {"dull", "bright"}
+
+
+def test_the_explorer_refuses_it_by_name(fitted):
+    from gatedjax.explore._widget import _load_trained
+
+    with pytest.raises(TypeError, match="model must have a network, got a lexicon"):
+        _load_trained(fitted)
