@@ -55,6 +55,8 @@ class PredictOptions:
     """The column of the words of a .conll file (default: as `gatedjax train` reads the file)."""
     encoding: str = "utf-8"
     """The encoding of the file."""
+    reasons: Flag = False
+    """Add the parts of the open words and pairs in the score of each class, for a lexicon."""
     overwrite: Flag = False
     """Replace the file of --out."""
 
@@ -87,10 +89,9 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
       options: the options of the command.
       kind: "text" for lines with a text, "pair" for lines with both texts of a pair.
     """
-    from gatedjax.text._model import check_inputs
+    from gatedjax.text._prediction import COLUMNS, check_inputs
     from gatedjax.text._read import Aside, Columns, open_table, parse_header
     from gatedjax.text._table import fault
-    from gatedjax.text._training import COLUMNS
 
     inputs = COLUMNS[kind].inputs
     if options.texts:
@@ -132,8 +133,8 @@ def _read_piped(encoding: str) -> Iterator[Line]:
 
 def _run(options: PredictOptions) -> None:
     from gatedjax.text._lines import suggest_encoding
-    from gatedjax.text._model import Failure, TrainedModel
-    from gatedjax.text._tagging import tag_sentences
+    from gatedjax.text._prediction import Failure
+    from gatedjax.text._saved import load_model
 
     check_place(options.out)
     # Only a file needs --overwrite, because a device or a pipe is not replaced.
@@ -141,12 +142,27 @@ def _run(options: PredictOptions) -> None:
         raise FileExistsError(f"{options.out} exists: --overwrite replaces it")
     if options.texts and options.file is not None:
         raise ValueError("TEXT and --file exclude each other: give one of them")
-    model = TrainedModel.load(options.model, ("text", "pair", "tags"))
+    model = load_model(options.model, ("text", "pair", "tags"))
     tagger = model.kind == "tags"
     if options.word is not None and not tagger:
         raise ValueError("--word is only for taggers: leave it out")
     lines = iter(_sentences(options) if tagger else _lines(options, model.kind))
-    predict: Any = functools.partial(tag_sentences, model) if tagger else model.predict
+    predict: Any = model.predict
+    if options.reasons:
+        from gatedjax.text._lexicon import LexiconModel
+        from gatedjax.text._lexicon_explanation import predict_with_reasons
+
+        if not isinstance(model, LexiconModel):
+            raise ValueError(
+                "--reasons needs a lexicon, got a network, whose prediction is no sum over words: "
+                "`gatedjax explain` removes each word and runs it again"
+            )
+        predict = functools.partial(predict_with_reasons, model)
+    if tagger:
+        # Imported here, because a lexicon predicts without JAX.
+        from gatedjax.text._tagging import tag_sentences
+
+        predict = functools.partial(tag_sentences, model)
     began = last_report = time.monotonic()
     done = failed = 0
     size = 1 if options.file is None and not options.texts and sys.stdin.isatty() else 4096

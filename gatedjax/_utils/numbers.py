@@ -24,11 +24,10 @@ def plain(value: Any) -> Any:
 
 
 def _is_array(value: Any) -> bool:
-    """Returns True for an array with known numbers, of NumPy or JAX."""
+    """Returns True for an array of NumPy, or of JAX if its numbers are known."""
     if isinstance(value, np.ndarray):
         return True
-    # There is no array of JAX before JAX is imported, and commands that only read texts do not
-    # import it.
+    # There is an array of JAX only if JAX is imported, which takes seconds.
     jax = sys.modules.get("jax")
     if jax is None or not isinstance(value, jax.Array):
         return False

@@ -5,18 +5,19 @@ import collections
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from gatedjax._utils.limits import MOST_LENGTH
+from gatedjax._utils.terminal import render_count
 from gatedjax.data.sets._split import stratified_split
 from gatedjax.data.text._units import RUN, Units
 from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
 from gatedjax.text._asides import Asides
-from gatedjax.text._copies import equal_texts, single_text_classes
+from gatedjax.text._copies import count_overlap, equal_texts, single_text_classes
 from gatedjax.text._labels import Classes
 from gatedjax.text._read import Aside, Label, Record, Table
 from gatedjax.text._shapes import ShapedVocabulary, common_shapes
@@ -305,7 +306,7 @@ def read_training(
         records = (record for record in table if isinstance(record, Record))
         return (text for record in records for text in record.inputs)
 
-    rare = frozenset(_rare_classes(table, min_class)) if min_class > 1 else frozenset()
+    rare = frozenset(find_rare_classes(table, min_class)) if min_class > 1 else frozenset()
     rule = choose_tokenizer(tokens, tokenizer, texts, lowercase=lowercase)
     numbers = Numbers(lowercase=lowercase, tokenizer=rule, left_out=rare)
     corpus = read_corpus(table, folder, "train", numbers, **options)
@@ -318,7 +319,7 @@ def read_training(
     return corpus, numbers
 
 
-def _rare_classes(table: Table, min_class: int) -> list[Label]:
+def find_rare_classes(table: Table, min_class: int) -> list[Label]:
     """Returns the labels with fewer than `min_class` texts; refuses a table without another."""
     classes = Classes("label")
     counts: collections.Counter[int] = collections.Counter()
@@ -430,6 +431,58 @@ def _digest(pieces: Sequence[Sequence[int]]) -> int:
         digest.update(len(piece).to_bytes(8, "little"))
         digest.update(array.array("i", piece).tobytes())
     return int.from_bytes(digest.digest(), "little")
+
+
+def digest_words(words: Sequence[str]) -> int:
+    """Returns a hash of 64 bits of the words of a text, by which equal texts are found."""
+    digest = hashlib.blake2b(digest_size=8)
+    for word in words:
+        data = word.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return int.from_bytes(digest.digest(), "little")
+
+
+def say_corpus(corpus: Corpus, say: Callable[[str], None]) -> None:
+    """Calls `say` with a line about the classes of a corpus, and one about unusable lines."""
+    counts = sorted(corpus.class_counts.items(), key=lambda pair: -pair[1])
+    listing = ", ".join(f"{label} {count:,}" for label, count in counts[:10])
+    remainder = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
+    say(f"{corpus.name}: {corpus}: {listing}{remainder}")
+    if corpus.aside:
+        say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
+
+
+def note_parts(corpora: Mapping[str, Corpus]) -> list[str]:
+    """Returns sentences about classes and texts that validation or test cannot measure.
+
+    These are classes that were left out, classes with a single text, and texts of the validation
+    and test data that are also in the training data.
+
+    Args:
+      corpora: the texts of each file by purpose: "train", and perhaps "validation" and "test".
+    """
+    corpus = corpora["train"]
+    notes = []
+    if corpus.left_out:
+        listing = ", ".join(f"{label!r} {n:,}" for label, n in list(corpus.left_out.items())[:5])
+        more = f" and {len(corpus.left_out) - 5} more" if len(corpus.left_out) > 5 else ""
+        notes.append(
+            f"{render_count(sum(corpus.left_out.values()), 'text')} in classes with too few texts "
+            f"(min_class) left out: {listing}{more}"
+        )
+    if "validation" not in corpora and (single := single_text_classes(corpus)):
+        classes = ", ".join(map(repr, single[:5])) + ", ..." * (len(single) > 5)
+        notes.append(
+            f"classes with a single text are learned, and validation cannot check them: {classes}"
+        )
+    for name, other in corpora.items():
+        if other is not corpus and (n := count_overlap(corpus, other)):
+            notes.append(
+                f"{n:,} of {render_count(len(other), 'text')} of {other.name} ({name}) also in "
+                f"{corpus.name}: their scores do not measure new texts"
+            )
+    return notes
 
 
 def order_classes(

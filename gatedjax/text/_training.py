@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from gatedjax._utils.terminal import render_count
 from gatedjax._utils.types import Json
 from gatedjax._utils.write import write_atomic
 from gatedjax.data import SequenceBatches, load_embeddings, random_embeddings
@@ -31,13 +30,14 @@ from gatedjax.text._buckets import (
     training_size,
     training_widths,
 )
-from gatedjax.text._corpus import Corpus, Labels, Numbers, Rows
+from gatedjax.text._corpus import Corpus, Labels, Numbers, Rows, say_corpus
 from gatedjax.text._leak import Ids, Sample, measure_leak, render_leak
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import TrainedModel, check_inputs, networks
 from gatedjax.text._networks import Config, NetworkEntry, held_at
 from gatedjax.text._options import TextOptions, check_options, network_config, train_config
-from gatedjax.text._read import Columns, Table
+from gatedjax.text._prediction import COLUMNS as COLUMNS
+from gatedjax.text._read import Table
 from gatedjax.text._shapes import is_unknown
 from gatedjax.text._tagged import (
     RULE,
@@ -177,11 +177,11 @@ def train_model(
         kind, corpus, validation_rows, numbers, options
     )
     for part_corpus in corpora.values():
-        _say_read(part_corpus, say)
+        say_corpus(part_corpus, say)
         if kind != "tags":  # A tagger reads all of a long sentence, in windows.
             _say_cut(part_corpus, options.max_len, say)
     duplicates = _copies.find_duplicates(corpus)
-    for line in (*duplicates.render(), *_notes(corpora)):
+    for line in (*duplicates.render(), *_corpus.note_parts(corpora)):
         say(line)
     if duplicates.copies and validation is None:
         say("equal texts stay on one side of the split")
@@ -280,47 +280,6 @@ def _knows_options(folder: Path) -> bool:
         return OPTIONS in saved_settings(store.record(latest))
     except DAMAGED:  # `fit` reports it
         return True
-
-
-def _say_read(corpus: Corpus, say: Say) -> None:
-    counts = sorted(corpus.class_counts.items(), key=lambda pair: -pair[1])
-    listing = ", ".join(f"{label} {count:,}" for label, count in counts[:10])
-    remainder = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
-    say(f"{corpus.name}: {corpus}: {listing}{remainder}")
-    if corpus.aside:
-        say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
-
-
-def _notes(corpora: Mapping[str, Corpus]) -> list[str]:
-    """Returns sentences about classes and texts that validation or test cannot measure.
-
-    These are classes that were left out, classes with a single text, and texts of the validation
-    and test data that are also in the training data.
-
-    Args:
-      corpora: the texts of each file by purpose, see `_parts`.
-    """
-    corpus = corpora["train"]
-    notes = []
-    if corpus.left_out:
-        listing = ", ".join(f"{label!r} {n:,}" for label, n in list(corpus.left_out.items())[:5])
-        more = f" and {len(corpus.left_out) - 5} more" if len(corpus.left_out) > 5 else ""
-        notes.append(
-            f"{render_count(sum(corpus.left_out.values()), 'text')} in classes with too few texts "
-            f"(min_class) left out: {listing}{more}"
-        )
-    if "validation" not in corpora and (single := _copies.single_text_classes(corpus)):
-        classes = ", ".join(map(repr, single[:5])) + ", ..." * (len(single) > 5)
-        notes.append(
-            f"classes with a single text are learned, and validation cannot check them: {classes}"
-        )
-    for name, other in corpora.items():
-        if other is not corpus and (n := _copies.count_overlap(corpus, other)):
-            notes.append(
-                f"{n:,} of {render_count(len(other), 'text')} of {other.name} ({name}) also in "
-                f"{corpus.name}: their scores do not measure new texts"
-            )
-    return notes
 
 
 def _say_cut(corpus: Corpus, max_len: int, say: Say) -> None:
@@ -700,7 +659,3 @@ def _report_tags(
 
 def _sentences(part: _Part) -> Sentences:
     return Sentences(part.texts[0], cast(Sequence[np.ndarray], part.labels))
-
-
-COLUMNS = {"text": Columns(("text",)), "pair": Columns(("premise", "hypothesis"))}
-"""The default columns for each kind of model."""
