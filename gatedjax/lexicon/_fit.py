@@ -25,7 +25,7 @@ from gatedjax.lexicon._lexicon import (
     sum_spellings,
 )
 from gatedjax.lexicon._solve import choose_words, compute_gains, expand_scores, fit_weights
-from gatedjax.lexicon._units import Units, spell
+from gatedjax.lexicon._spelling import spell
 
 DENSITIES = (1.0, 0.7, 0.5, 0.4, 0.3, 0.2, 0.1)
 """The stages of a fit: shares of the words of the training texts that are open."""
@@ -85,8 +85,6 @@ def fit_lexicon(
     labels: np.ndarray,
     num_classes: int,
     densities: Sequence[float] = DENSITIES,
-    *,
-    units: Units | None = None,
 ) -> Iterator[Lexicon]:
     """Fits lexicons of falling density to labelled texts, and yields one for each density.
 
@@ -110,8 +108,6 @@ def fit_lexicon(
       labels: int [n], the class of each text, from 0.
       num_classes: the number of classes, at least 2.
       densities: the shares of the words that are open, falling, in (0, 1].
-      units: the splitter that made the words, which the lexicons store; None stores the splitter of
-        scripts with spaces.
 
     Yields:
       The lexicon of each density.
@@ -137,7 +133,7 @@ def fit_lexicon(
                     f"the {len(corpus.ids):,} words"
                 )
         before = _fit_stage(corpus, labels, num_classes, open_types, before)
-        yield _make_lexicon(corpus, num_classes, open_types, before, density, units or Units())
+        yield _make_lexicon(corpus, num_classes, open_types, before, density)
 
 
 def _check_arguments(
@@ -321,7 +317,6 @@ def _make_lexicon(
     open_types: np.ndarray,
     stage: _Stage,
     density: float,
-    units: Units,
 ) -> Lexicon:
     """Makes the lexicon of a stage, with the threshold for unknown words."""
     spare = _choose_spare(stage)
@@ -355,7 +350,6 @@ def _make_lexicon(
     pairs = number_of[np.stack(np.divmod(stage.pairs, len(corpus.types)), 1)]
     return Lexicon(
         num_classes=num_classes,
-        units=units,
         words=tuple(corpus.types[i] for i in stored.tolist()),
         is_open=open_types[stored],
         counts=corpus.counts[weighted].astype(np.int32),

@@ -19,7 +19,7 @@ from gatedjax.lexicon._features import (
     weigh_cells,
 )
 from gatedjax.lexicon._solve import expand_scores
-from gatedjax.lexicon._units import Units, spell
+from gatedjax.lexicon._spelling import spell
 
 
 class Readings(NamedTuple):
@@ -93,7 +93,6 @@ class Lexicon:
 
     Attributes:
       num_classes: the number of classes C.
-      units: the splitter of texts into words.
       words: the words whose gates are stored. The first D have weights: the open words, then closed
         words for texts without an open word. The remaining words are exceptions from the rule for
         unknown words.
@@ -109,7 +108,6 @@ class Lexicon:
     """
 
     num_classes: int
-    units: Units
     words: tuple[str, ...]
     is_open: np.ndarray
     counts: np.ndarray
@@ -193,7 +191,7 @@ class Lexicon:
         """Predicts the classes of texts.
 
         Args:
-          texts: the words of each text, as `units.split` returns them.
+          texts: the words of each text, by the rule that split the training texts.
 
         Returns:
           The probabilities and the gates.

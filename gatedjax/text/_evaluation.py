@@ -134,7 +134,7 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
         probabilities.append(readings.probabilities)
         words += sum(map(len, texts))
         open_words += sum(int(gates.sum()) for gates in readings.is_open)
-        equal += count_equal(model.lexicon, texts)
+        equal += count_equal(model.lexicon, model.splitter, texts)
     if not labels:
         raise asides.make_empty_error(f"{table.name} has no labelled text")
     asides.check(len(labels), max_aside)

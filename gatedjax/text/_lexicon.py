@@ -14,21 +14,20 @@ from gatedjax._utils.types import Json
 from gatedjax.export._folder import load, read_file, save
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.export._tensors import BadFile
-from gatedjax.lexicon import Lexicon, Readings, Units
-from gatedjax.text._labels import CONTROL
+from gatedjax.lexicon import Lexicon, Readings
 from gatedjax.text._prediction import (
     LEXICON,
     REPORT,
-    VOCABULARY,
+    TOKENS,
     Failure,
     Prediction,
     check_classes,
     check_report,
-    check_texts,
     chunks,
     usable,
 )
 from gatedjax.text._table import Label
+from gatedjax.text._tokens import Function, NeedsTokenizer, Splitter, Tokenizer
 
 CURVE = "curve.svg"
 """The file with the picture of the accuracy at each density."""
@@ -40,23 +39,20 @@ _CHUNK = 4096
 _ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias")
 
 
-def split_units(units: Units, text: str) -> list[str]:
-    """Splits a text into the units of a lexicon; invisible characters count as spaces."""
-    return units.split(CONTROL.sub(" ", text))
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LexiconModel:
     """A fitted lexicon with its classes, in place of a `TrainedModel`.
 
     Attributes:
       lexicon: the gates and weights.
+      splitter: the rule that splits texts into the words of the lexicon.
       classes: the labels as written in the training data, in the order of the outputs.
       report: scores of the model, and of other models on the same texts.
       picture: an SVG image of the accuracy at each density, or "".
     """
 
     lexicon: Lexicon
+    splitter: Splitter
     classes: tuple[Label, ...]
     report: Json = dataclasses.field(default_factory=dict)
     picture: str = ""
@@ -65,8 +61,8 @@ class LexiconModel:
     inputs: int = 1
 
     def split(self, text: str) -> list[str]:
-        """Returns the units of a text, which are its words for this model."""
-        return split_units(self.lexicon.units, text)
+        """Returns the tokens of a text, which are its words for this model."""
+        return self.splitter.split(text)
 
     def read_texts(
         self, examples: Iterable[Sequence[str]]
@@ -135,16 +131,18 @@ class LexiconModel:
           card: a description of the model, which is written to its README, or None.
           overwrite: True replaces an earlier model in the folder.
         """
-        lexicon, units = self.lexicon, self.lexicon.units
+        lexicon, splitter = self.lexicon, self.splitter
+        tokens = splitter.tokenizer.to_json()
         config = {
             **facts_of("text"),
             "network": LEXICON,
             "model": {"density": lexicon.density, "threshold": lexicon.threshold},
             "classes": list(self.classes),
+            "tokens": splitter.tokenizer.kind,
+            "lowercase": splitter.lowercase,
         }
-        pieces = {"pieces": units.scores, "lowercase": units.lowercase}
         files = {
-            VOCABULARY: to_json(pieces, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+            TOKENS: to_json(tokens, ensure_ascii=False).encode("utf-8", "surrogatepass"),
             WORDS: _join_lines(lexicon.words),
             NGRAMS: _join_lines(lexicon.ngrams),
             REPORT: to_json(self.report, indent=1).encode(),
@@ -155,31 +153,29 @@ class LexiconModel:
         return save(folder, params, config=config, card=card, files=files, overwrite=overwrite)
 
     @classmethod
-    def load(cls, folder: str | Path) -> "LexiconModel":
+    def load(cls, folder: str | Path, tokenizer: Function | None = None) -> "LexiconModel":
         """Loads a model that `save` wrote; no code in the folder is executed.
 
         Args:
           folder: the folder of the model.
+          tokenizer: the function with which the model was trained; None for a model without one.
 
         Returns:
           The fitted model.
 
         Raises:
-          FileNotFoundError, ValueError: if the folder does not have such a model, or is damaged.
+          FileNotFoundError, ValueError: if the folder does not have such a model, is damaged, or
+            needs another tokenizer.
         """
         params, config = load(folder)
         check_kind(config, "text", folder)
         try:
-            words = json.loads(read_file(folder, VOCABULARY))
+            rule = Tokenizer.from_json(json.loads(read_file(folder, TOKENS)), tokenizer)
+            if type(config["lowercase"]) is not bool:
+                raise ValueError(f"lowercase must be true or false, got {config['lowercase']!r}")
             classes = check_classes(config["classes"])
-            pieces = words["pieces"]
-            check_texts(list(pieces))
             lexicon = Lexicon(
                 num_classes=len(classes),
-                units=Units(
-                    {piece: int(score) for piece, score in pieces.items()},
-                    lowercase=bool(words["lowercase"]),
-                ),
                 words=_split_lines(read_file(folder, WORDS)),
                 ngrams=_split_lines(read_file(folder, NGRAMS)),
                 threshold=float(config["model"]["threshold"]),
@@ -188,12 +184,13 @@ class LexiconModel:
             )
             lexicon.check()
             report = check_report(json.loads(read_file(folder, REPORT)))
-        except BadFile:  # The message already names the file and the fault.
+        except (BadFile, NeedsTokenizer):  # The message already names the file and the fault.
             raise
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             # The content comes from a file and may be anything.
             raise BadFile(f"{folder} is not a model that this version reads: {error!r}") from error
-        return cls(lexicon=lexicon, classes=classes, report=report)
+        splitter = Splitter(rule, config["lowercase"])
+        return cls(lexicon=lexicon, splitter=splitter, classes=classes, report=report)
 
 
 def _join_lines(strings: Sequence[str]) -> bytes:

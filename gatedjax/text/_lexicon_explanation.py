@@ -39,8 +39,8 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation:
     probabilities, is_open = reading.probabilities[0], reading.is_open[0]
     best = int(np.argmax(probabilities))
     shares = lexicon.share(words)
-    remaining = " ".join(compress(words, is_open.tolist()))
-    again = lexicon.read([lexicon.units.split(remaining)]).probabilities[0]
+    remaining = model.splitter.split_again(compress(words, is_open.tolist()))
+    again = lexicon.read([remaining]).probabilities[0]
     note = _CHOSEN if reading.chosen[0] else UNREAD if reading.is_empty[0] else ""
     removed = lexicon.read([[*words[:i], *words[i + 1 :]] for i in range(len(words))])
     return Explanation(

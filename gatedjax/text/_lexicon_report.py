@@ -7,28 +7,30 @@ import numpy as np
 
 from gatedjax._utils.types import Json
 from gatedjax.lexicon import Lexicon
+from gatedjax.text._tokens import Splitter
 
 _POINTS = (1.0, 0.7, 0.5, 0.3, 0.1)
 """The densities of the curve that are printed; `report.json` and the picture have all stages."""
 _CHUNK = 2048
 
 
-def count_equal(lexicon: Lexicon, texts: Sequence[Sequence[str]]) -> int:
+def count_equal(lexicon: Lexicon, splitter: Splitter, texts: Sequence[Sequence[str]]) -> int:
     """Counts the texts whose open words alone give bitwise the same probabilities.
 
     The closed words are removed, the rest is joined by spaces, and the result is split and read
-    again as a text of its own.
+    again as a new text. Pieces of words and the tokens of a function are not joined.
 
     Args:
       lexicon: the lexicon.
+      splitter: the rule that split the texts.
       texts: the words of each text.
     """
     equal = 0
     for begin in range(0, len(texts), _CHUNK):
         part = texts[begin : begin + _CHUNK]
         readings = lexicon.read(part)
-        remaining = [" ".join(compress(w, g)) for w, g in zip(part, readings.is_open, strict=True)]
-        again = lexicon.read([lexicon.units.split(text) for text in remaining])
+        remaining = [compress(w, g) for w, g in zip(part, readings.is_open, strict=True)]
+        again = lexicon.read([splitter.split_again(words) for words in remaining])
         equal += int(np.sum((readings.probabilities == again.probabilities).all(1)))
     return equal
 

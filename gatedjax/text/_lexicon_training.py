@@ -12,16 +12,14 @@ from gatedjax.lexicon import (
     DENSITIES,
     EmptyLexicon,
     Lexicon,
-    Units,
     fit_lexicon,
-    learn_units,
 )
 from gatedjax.text import _copies, _corpus
 from gatedjax.text._asides import Asides, check_share
 from gatedjax.text._baseline import LinearBaseline, character_ngrams
 from gatedjax.text._corpus import Corpus, say_corpus
 from gatedjax.text._labels import CONTROL, Classes
-from gatedjax.text._lexicon import LexiconModel, split_units
+from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_report import (
     count_equal,
     draw_curve,
@@ -32,7 +30,14 @@ from gatedjax.text._lexicon_report import (
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._options import TextOptions, check_options
 from gatedjax.text._prediction import check_inputs
-from gatedjax.text._table import Aside, Label, Table
+from gatedjax.text._table import Aside, Label, Record, Table
+from gatedjax.text._tokens import (
+    LEXICON_KIND,
+    Splitter,
+    Tokenizer,
+    choose_tokenizer,
+    learn_units,
+)
 
 Say = Callable[[str], None]
 LEAST_LOSS = 0.005
@@ -42,6 +47,7 @@ LEAST_LOSS = 0.005
 _LARGEST_REFIT = 20_000
 # With more characters in the training texts, the model of characters takes longer than the lexicon.
 _MOST_CHARACTERS = 2_000_000
+_WITHOUT_UNITS = Splitter(Tokenizer(LEXICON_KIND))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -95,6 +101,14 @@ def train_lexicon(
     check_share(max_aside)
     corpora: dict[str, Corpus] = {}
     texts: dict[str, list[str]] = {}
+    check_inputs(table.columns, "text")
+    rule = choose_tokenizer(
+        options.tokens or LEXICON_KIND,
+        options.tokenizer,
+        lambda: (record.inputs[0] for record in table if isinstance(record, Record)),
+        lowercase=options.lowercase,
+    )
+    splitter = Splitter(rule, options.lowercase)
     for name, source in (("train", table), ("validation", validation), ("test", test)):
         if source is None:
             continue
@@ -103,23 +117,25 @@ def train_lexicon(
         left_out = frozenset(corpora["train"].left_out) if corpora else frozenset()
         if name == "train" and options.min_class > 1:
             left_out = frozenset(_corpus.find_rare_classes(source, options.min_class))
-        corpora[name], texts[name] = read_labelled(source, classes, max_aside, left_out)
+        corpora[name], texts[name] = read_labelled(source, classes, max_aside, left_out, splitter)
         if name == "train":
             _corpus.check_trainable(corpora[name], split=validation is None)
     for read in corpora.values():
         say_corpus(read, say)
     corpus = corpora["train"]
-    for line in (*_copies.find_duplicates(corpus).render(), *_corpus.note_parts(corpora)):
+    duplicates = _copies.find_duplicates(corpus)
+    for line in (*duplicates.render(), *_corpus.note_parts(corpora)):
         say(line)
+    if duplicates.copies and validation is None:
+        say("equal texts stay on one side of the split")
     training_rows = np.arange(len(corpus))
     validation_rows = training_rows[:0]
     if validation is None:
         training_rows, validation_rows = _corpus.split_training(corpus, options.held_out)
-    train_texts = [texts["train"][i] for i in training_rows.tolist()]
-    units = learn_units(train_texts, lowercase=options.lowercase)
+    splitter = Splitter(learn_units(rule, texts["train"]), options.lowercase)
     parts = {
         name: TextPart(
-            [units.split(text) for text in texts[name]],
+            [splitter.split(text) for text in texts[name]],
             texts[name],
             np.asarray(corpora[name].labels),
         )
@@ -132,16 +148,14 @@ def train_lexicon(
     sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in parts.items())
     split = "" if validation is not None else " (in proportion to the classes, always the same)"
     say(f"split: {sizes}{split}")
-    measured, all_words, curve, chosen = _choose(parts, len(corpus.classes), options, units)
+    measured, all_words, curve, chosen = _choose(parts, len(corpus.classes), options)
     say("\n".join(["accuracy on the validation texts:", *render_curve(curve, chosen)]))
     lexicon = measured
     if validation is None and len(corpus) <= _LARGEST_REFIT:
         # The validation texts have chosen the density, and now belong to the training texts. In a
         # few texts the words may be too frequent for this density, and the lexicon stays as it is.
         with contextlib.suppress(EmptyLexicon):
-            lexicon, first = _refit(
-                every, len(corpus.classes), options.density, lexicon.density, units
-            )
+            lexicon, first = _refit(every, len(corpus.classes), options.density, lexicon.density)
             parts["train"] = every
             all_words = all_words if test is None else first
     checked = "validation" if test is None else "test"
@@ -157,7 +171,7 @@ def train_lexicon(
         ]
     report |= measure_baselines(fitted, parts[checked], len(corpus.classes), checked)
     words = parts[checked].words
-    equal = {"texts": len(words), "equal": count_equal(lexicon, words)}
+    equal = {"texts": len(words), "equal": count_equal(lexicon, splitter, words)}
     report[checked]["same_answer"] = equal
     say(render_accuracies(report, checked))
     say(render_equal(equal))
@@ -165,8 +179,10 @@ def train_lexicon(
         name: {"n": len(part.labels), "aside": corpora[name].aside if name in corpora else 0}
         for name, part in parts.items()
     }
+    report["data"]["train"] |= duplicates.to_report()
     return LexiconModel(
         lexicon=lexicon,
+        splitter=splitter,
         classes=corpus.classes,
         report=report,
         picture=draw_curve(curve, chosen),
@@ -174,7 +190,7 @@ def train_lexicon(
 
 
 def _choose(
-    parts: dict[str, TextPart], num_classes: int, options: TextOptions, units: Units
+    parts: dict[str, TextPart], num_classes: int, options: TextOptions
 ) -> tuple[Lexicon, Lexicon, list[Json], int]:
     """Fits all stages, and chooses the stage of the model.
 
@@ -182,7 +198,6 @@ def _choose(
       parts: the texts by purpose; "train" and "validation" are used.
       num_classes: the number of classes.
       options: the options, of which the density is used.
-      units: the splitter of texts.
 
     Returns:
       The lexicon of the chosen stage; the lexicon of all words; for each stage a dict with
@@ -193,7 +208,7 @@ def _choose(
     stages: list[Lexicon] = []
     curve: list[Json] = []
     densities = _list_densities(options.density)
-    fit = fit_lexicon(train.words, train.labels, num_classes, densities, units=units)
+    fit = fit_lexicon(train.words, train.labels, num_classes, densities)
     try:
         for lexicon in fit:
             readings = lexicon.read(held.words)
@@ -235,11 +250,11 @@ def choose_stage(accuracies: Sequence[float], num_texts: int) -> int:
 
 
 def _refit(
-    part: TextPart, num_classes: int, given: float | None, density: float, units: Units
+    part: TextPart, num_classes: int, given: float | None, density: float
 ) -> tuple[Lexicon, Lexicon]:
     """Fits the stages to all texts; returns the lexicon of the density, and that of all words."""
     densities = [stage for stage in _list_densities(given) if stage >= density]
-    stages = fit_lexicon(part.words, part.labels, num_classes, densities, units=units)
+    stages = fit_lexicon(part.words, part.labels, num_classes, densities)
     first, *later = stages
     return (later[-1] if later else first), first
 
@@ -255,6 +270,7 @@ def read_labelled(
     classes: Sequence[Label] | None,
     max_aside: float,
     left_out: frozenset[Label] = frozenset(),
+    splitter: Splitter = _WITHOUT_UNITS,
 ) -> tuple[Corpus, list[str]]:
     """Reads labelled texts into memory.
 
@@ -263,6 +279,7 @@ def read_labelled(
       classes: the possible labels; None uses the labels in the table.
       max_aside: the largest share of the lines that may be set aside.
       left_out: texts with these labels are left out.
+      splitter: the rule that decides which texts have a word, and which texts are equal.
 
     Returns:
       A `Corpus` with the labels, without the numbers of words, and the texts.
@@ -274,14 +291,13 @@ def read_labelled(
     digests: list[int] = []
     counts: collections.Counter[Label] = collections.Counter()
     asides = Asides(table.name)
-    units = learn_units(())
     for record in table:
         words: list[str] = []
         if not isinstance(record, Aside):
             if record.label in left_out:
                 counts[record.label] += 1
                 continue
-            words = split_units(units, record.inputs[0])
+            words = splitter.split(record.inputs[0])
             if not words:
                 record = Aside(record.where, record.line, "a text without a word")
         if isinstance(record, Aside):

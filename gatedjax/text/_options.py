@@ -145,7 +145,8 @@ class TextOptions:
         "Rule that splits texts into tokens: words (words and marks, like the vocabulary of "
         "GloVe), social (links, @user, #tag and emoji stay whole, entities of HTML are replaced), "
         "characters, or bpe (8,000 learned pieces of words). With words and social, scripts "
-        "without spaces are cut into units that are learned from the texts (default: words).",
+        "without spaces are cut into units that are learned from the texts (default: social for "
+        "lexicon, words for networks).",
         _check_tokens,
     )
     tokenizer: Callable[[str], Iterable[str]] | None = _option(  # noqa: RUF009
@@ -253,8 +254,7 @@ def _check_for_lexicon(options: TextOptions) -> None:
             continue
         raise ValueError(
             f"{field.name} needs model='ganet' or another network, got {value!r} for a lexicon, "
-            "which has no steps, no vectors, no limit on the words of a text, and a tokenizer that "
-            "it learns"
+            "which has no steps, no vectors and no limit on the words of a text"
         )
 
 
@@ -268,8 +268,6 @@ _OF_NETWORKS = (
     "batch_size",
     "network",
     "training",
-    "tokens",
-    "tokenizer",
 )
 """The options that only networks use."""
 

@@ -17,10 +17,10 @@ from gatedjax.lexicon import (
     compute_gains,
     fit_lexicon,
     fit_weights,
-    learn_units,
     spell,
 )
 from gatedjax.lexicon._features import count_features, number_words, weigh_cells
+from gatedjax.text._tokens import Splitter, Tokenizer, learn_units
 from tests.conftest import ROOT
 
 GOOD, BAD = ["fine", "moving", "bright", "warm"], ["dull", "slow", "flat", "cold"]
@@ -153,6 +153,10 @@ def test_the_weights_are_a_stationary_point_of_the_loss(num_classes):
         assert loss(point + 300 * step) >= loss(point) - 1e-2
 
 
+def social(texts):
+    return Splitter(learn_units(Tokenizer("social"), texts))
+
+
 def random_texts():
     """Texts of words of the lexicon, of unknown words, and of any characters of Unicode."""
     rng = random.Random(3)
@@ -166,14 +170,14 @@ def random_texts():
 
 @pytest.mark.parametrize("num_classes", [2, 3])
 def test_the_open_words_alone_have_the_same_bits(num_classes):
-    units = learn_units(["天气好 今天天气好", "天气 今天"] * 3)
-    texts = [units.split(text) for text in random_texts()]
+    splitter = social(["天气好 今天天气好", "天气 今天"] * 3)
+    texts = [splitter.split(text) for text in random_texts()]
     texts = [words for words in texts if words]
     for lexicon in lexicons(num_classes):
         reading = lexicon.read(texts)
         assert not all(gates.all() for gates in reading.is_open) or lexicon.density == 1
         remaining = [
-            units.split(" ".join(itertools.compress(words, gates)))
+            splitter.split(" ".join(itertools.compress(words, gates)))
             for words, gates in zip(texts, reading.is_open, strict=True)
         ]
         again = lexicon.read(remaining)
@@ -252,17 +256,11 @@ def test_the_package_does_not_import_jax():
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-def test_units_of_units_are_the_units():
-    units = learn_units(["天气好 今天天气好", "天气 今天", "สวัสดี ครับ สวัสดี"] * 3)
-    rng = random.Random(4)
-    for text in random_texts():
-        words = units.split(text)
-        remaining = [word for word in words if rng.random() < 0.6]
-        assert units.split(" ".join(remaining)) == remaining
-    assert units.split("See HTTPS://a.org/x?y @me #tag हिन्दी isn't") == [
-        *("see", "https://a.org", "@me", "#tag", "हिन्दी", "isn't")
-    ]
-    assert units.split("今天天气") == ["今天", "天气"]
+def test_tokens_are_the_ngrams_of_their_script():
+    assert spell("at") == [" a", "at", "t ", " at", "at ", " at "]
+    assert spell("天气") == ["天", "气", "天气"]
+    assert spell("#天")[0] == " #"
+    assert len(spell("x" * 99)) == 31 + 30 + 29
 
 
 @pytest.mark.parametrize(

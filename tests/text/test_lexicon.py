@@ -153,11 +153,11 @@ def test_the_report_compares_accuracies_and_counts_equal_answers(folder, capsys)
 
 def test_unequal_answers_are_counted(fitted, monkeypatch):
     """The count is not 48 by construction: a splitter that changes the words is noticed."""
-    lexicon = fitted.model_.lexicon
-    words = [lexicon.units.split(text) for text in X]
-    assert count_equal(lexicon, words) == 48
-    monkeypatch.setattr(type(lexicon.units), "split", lambda self, text: ["bright"])
-    assert count_equal(lexicon, words) < 48
+    lexicon, splitter = fitted.model_.lexicon, fitted.model_.splitter
+    words = [splitter.split(text) for text in X]
+    assert count_equal(lexicon, splitter, words) == 48
+    monkeypatch.setattr(type(splitter), "split", lambda self, text: ["bright"])
+    assert count_equal(lexicon, splitter, words) < 48
 
 
 def test_the_curve_has_a_ring_at_the_model():
@@ -213,10 +213,10 @@ def test_predict_and_explain_import_no_jax(folder):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda config, words: words.pop("lowercase"),
+        lambda config, words: config.pop("lowercase"),
         lambda config, words: config.update(classes=["a", "b", "c"]),
         lambda config, words: config["model"].pop("threshold"),
-        lambda config, words: words.update(pieces=[1]),
+        lambda config, words: words.update(units=[1]),
     ],
 )
 def test_a_damaged_folder_is_refused(folder, tmp_path, change):
@@ -224,7 +224,7 @@ def test_a_damaged_folder_is_refused(folder, tmp_path, change):
     for path in folder.iterdir():
         if path.name != "SHA256SUMS":
             (tmp_path / "model" / path.name).write_bytes(path.read_bytes())
-    config, words = (tmp_path / "model" / n for n in ("config.json", "vocabulary.json"))
+    config, words = (tmp_path / "model" / n for n in ("config.json", "tokens.json"))
     values = json.loads(config.read_text()), json.loads(words.read_text())
     change(*values)
     config.write_text(json.dumps(values[0]))
@@ -250,7 +250,7 @@ def test_several_scripts_in_a_text():
     model = TextClassifier().fit(texts, [text.split()[0] for text in texts])
     lexicon = model.model_.lexicon
     words = [model.model_.split(text) for text in texts]
-    assert count_equal(lexicon, words) == len(words)
+    assert count_equal(lexicon, model.model_.splitter, words) == len(words)
     for text, gates in zip(words, lexicon.read(words).is_open, strict=True):
         assert set(compress(text, gates)) & {"dull", "bright"}
 
