@@ -85,6 +85,8 @@ def fit_lexicon(
     labels: np.ndarray,
     num_classes: int,
     densities: Sequence[float] = DENSITIES,
+    *,
+    sample_weight: np.ndarray | None = None,
 ) -> Iterator[Lexicon]:
     """Fits lexicons of falling density to labelled texts, and yields one for each density.
 
@@ -108,6 +110,8 @@ def fit_lexicon(
       labels: int [n], the class of each text, from 0.
       num_classes: the number of classes, at least 2.
       densities: the shares of the words that are open, falling, in (0, 1].
+      sample_weight: [n], the weight of each text in the loss and in the gains, with a mean above 0
+        that is scaled to 1; None gives all texts the same weight.
 
     Yields:
       The lexicon of each density.
@@ -115,24 +119,26 @@ def fit_lexicon(
     Raises:
       EmptyLexicon: if a density leaves no word open.
       ValueError: if the number of texts and labels differ, there is no word or no class, the
-        densities are not falling numbers in (0, 1], or there are more than 20,000,000 weights.
+        densities are not falling numbers in (0, 1], a weight is negative or not finite, or there
+        are more than 20,000,000 features times classes.
     """
     labels = np.asarray(labels)
     _check_arguments(texts, labels, num_classes, densities)
+    sample_weight = None if sample_weight is None else _scale_weights(sample_weight, len(labels))
     corpus = _count_words(texts)
     open_types = np.ones(len(corpus.types), bool)
     before: _Stage | None = None
     for density in densities:
         if density < 1:
             if before is None:
-                before = _fit_stage(corpus, labels, num_classes, open_types, None)
-            open_types = _close_words(corpus, labels, open_types, before, density)
+                before = _fit_stage(corpus, labels, num_classes, open_types, None, sample_weight)
+            open_types = _close_words(corpus, labels, open_types, before, density, sample_weight)
             if not open_types.any():
                 raise EmptyLexicon(
                     f"density must leave a word open, got {density}: it is less than the rarest of "
                     f"the {len(corpus.ids):,} words"
                 )
-        before = _fit_stage(corpus, labels, num_classes, open_types, before)
+        before = _fit_stage(corpus, labels, num_classes, open_types, before, sample_weight)
         yield _make_lexicon(corpus, num_classes, open_types, before, density)
 
 
@@ -159,6 +165,19 @@ def _check_arguments(
         raise ValueError(f"densities must be falling numbers in (0, 1], got {list(densities)}")
 
 
+def _scale_weights(weights: np.ndarray, num_texts: int) -> np.ndarray:
+    """Returns the weights of texts as float64 with the mean 1."""
+    weights = np.asarray(weights, np.float64)
+    if weights.shape != (num_texts,):
+        raise ValueError(f"sample_weight must have shape ({num_texts},), got {weights.shape}")
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise ValueError(
+            "sample_weight must be finite numbers of at least 0, and some above 0, got "
+            f"{weights[:5]}"
+        )
+    return weights / weights.mean()
+
+
 def _count_words(texts: Sequence[Sequence[str]]) -> _Corpus:
     words = number_words(texts)
     counts = np.bincount(words.ids, minlength=len(words.types))
@@ -182,6 +201,7 @@ def _fit_stage(
     num_classes: int,
     open_types: np.ndarray,
     before: _Stage | None,
+    sample_weight: np.ndarray | None,
 ) -> _Stage:
     """Fits the weights of the features of the open words."""
     from scipy.sparse import csr_matrix
@@ -229,7 +249,9 @@ def _fit_stage(
     shape = corpus.num_texts, num_columns
     matrix = csr_matrix((values.astype(np.float32), cells.columns, starts), shape)
     start = None if before is None else _warm_start(before, word_types, pairs, ngrams, scale)
-    weights, bias = fit_weights(matrix, labels, num_classes, _INVERSE_PENALTY, start)
+    weights, bias = fit_weights(
+        matrix, labels, num_classes, _INVERSE_PENALTY, start, sample_weight=sample_weight
+    )
     weights, bias = weights.astype(np.float32), bias.astype(np.float32)
     logits = expand_scores((matrix @ weights + bias).astype(np.float64))
     if before is None:
@@ -273,7 +295,12 @@ def _warm_start(
 
 
 def _close_words(
-    corpus: _Corpus, labels: np.ndarray, open_types: np.ndarray, stage: _Stage, density: float
+    corpus: _Corpus,
+    labels: np.ndarray,
+    open_types: np.ndarray,
+    stage: _Stage,
+    density: float,
+    sample_weight: np.ndarray | None,
 ) -> np.ndarray:
     """Returns the gates of the next stage, bool [types]: the open words of the largest scores."""
     is_open = open_types[corpus.ids]
@@ -298,6 +325,8 @@ def _close_words(
         shares *= stage.factors[row][:, None]
         texts, local = np.unique(row, return_inverse=True)
         gains = compute_gains(stage.logits[texts], shares, local, labels[texts])
+        if sample_weight is not None:
+            gains = gains * sample_weight[row]
         sums += np.bincount(part, gains, len(sums))
     scores = np.where(open_types, sums / (corpus.counts + _SHRINK), -np.inf)
     return choose_words(scores, corpus.counts, density * len(corpus.ids))

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from gatedjax.text._prediction import (
     Prediction,
     check_classes,
     check_report,
+    check_texts,
     chunks,
     usable,
 )
@@ -34,8 +35,11 @@ CURVE = "curve.svg"
 WORDS, NGRAMS = "words.txt", "ngrams.txt"
 """The files with the words and the character n-grams, one in each line. A list in JSON would take
 a third more space."""
+EXAMPLES = "examples.json"
+"""The file with extracts of training texts, by the word."""
 UNREAD = "nothing of this text was read"
 _CHUNK = 4096
+_NUMBERS = ("density", "threshold", "temperature")
 _ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias")
 
 
@@ -47,6 +51,7 @@ class LexiconModel:
       lexicon: the gates and weights.
       splitter: the rule that splits texts into the words of the lexicon.
       classes: the labels as written in the training data, in the order of the outputs.
+      examples: for open words up to two extracts of training texts in which they occur.
       report: scores of the model, and of other models on the same texts.
       picture: an SVG image of the accuracy at each density, or "".
     """
@@ -54,6 +59,7 @@ class LexiconModel:
     lexicon: Lexicon
     splitter: Splitter
     classes: tuple[Label, ...]
+    examples: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     report: Json = dataclasses.field(default_factory=dict)
     picture: str = ""
     kind: str = "text"
@@ -136,7 +142,7 @@ class LexiconModel:
         config = {
             **facts_of("text"),
             "network": LEXICON,
-            "model": {"density": lexicon.density, "threshold": lexicon.threshold},
+            "model": {name: getattr(lexicon, name) for name in _NUMBERS},
             "classes": list(self.classes),
             "tokens": splitter.tokenizer.kind,
             "lowercase": splitter.lowercase,
@@ -145,6 +151,9 @@ class LexiconModel:
             TOKENS: to_json(tokens, ensure_ascii=False).encode("utf-8", "surrogatepass"),
             WORDS: _join_lines(lexicon.words),
             NGRAMS: _join_lines(lexicon.ngrams),
+            EXAMPLES: to_json(dict(self.examples), ensure_ascii=False, indent=1).encode(
+                "utf-8", "surrogatepass"
+            ),
             REPORT: to_json(self.report, indent=1).encode(),
         }
         if self.picture:
@@ -178,11 +187,13 @@ class LexiconModel:
                 num_classes=len(classes),
                 words=_split_lines(read_file(folder, WORDS)),
                 ngrams=_split_lines(read_file(folder, NGRAMS)),
-                threshold=float(config["model"]["threshold"]),
-                density=float(config["model"]["density"]),
+                **{name: float(config["model"][name]) for name in _NUMBERS},
                 **{name: np.asarray(params[name]) for name in _ARRAYS},
             )
             lexicon.check()
+            examples = json.loads(read_file(folder, EXAMPLES))
+            for texts in examples.values():
+                check_texts(texts)
             report = check_report(json.loads(read_file(folder, REPORT)))
         except (BadFile, NeedsTokenizer):  # The message already names the file and the fault.
             raise
@@ -190,7 +201,9 @@ class LexiconModel:
             # The content comes from a file and may be anything.
             raise BadFile(f"{folder} is not a model that this version reads: {error!r}") from error
         splitter = Splitter(rule, config["lowercase"])
-        return cls(lexicon=lexicon, splitter=splitter, classes=classes, report=report)
+        return cls(
+            lexicon=lexicon, splitter=splitter, classes=classes, examples=examples, report=report
+        )
 
 
 def _join_lines(strings: Sequence[str]) -> bytes:

@@ -16,6 +16,8 @@ from gatedjax.text._table import Label
 
 _CHOSEN = "no word was open, so the closed word with the largest weight was read"
 _SHOWN = 20
+_MOST_WITH_EXAMPLES = 1000
+_NEIGHBOURS, _LONGEST_EXTRACT = 5, 120
 
 
 def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation:
@@ -134,8 +136,9 @@ def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
     Returns:
       A dict: "density", "open" (the number of open words with weights), and "classes", for each
       class a dict with "label", "open" (the number of words that count for it most) and "words",
-      each with "word", "count" (in the training texts) and "weight" (the larger, the more a word
-      counts for the class); the largest product of weight and root of the count comes first.
+      each with "word", "count" (in the training texts), "weight" (the larger, the more a word
+      counts for the class) and "examples" (up to two extracts of training texts of the class); the
+      largest product of weight and root of the count comes first.
     """
     lexicon = model.lexicon
     weights = lexicon.word_shares()
@@ -150,11 +153,54 @@ def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
                 "word": lexicon.words[i],
                 "count": int(lexicon.counts[i]),
                 "weight": round(float(weights[i, number]), 4),
+                "examples": list(model.examples.get(lexicon.words[i], ())),
             }
             for i in places[:most]
         ]
         classes.append({"label": label, "open": len(places), "words": words})
     return {"density": lexicon.density, "open": int(is_open.sum()), "classes": classes}
+
+
+def find_examples(
+    listing: Json, texts: Sequence[Sequence[str]], labels: Sequence[Label]
+) -> dict[str, list[str]]:
+    """Finds short extracts of training texts for the listed words.
+
+    The two shortest texts of the class of a word in which it occurs are used, of each the word with
+    up to five tokens before and after it.
+
+    Args:
+      listing: the result of `list_open_words`.
+      texts: the words of the training texts.
+      labels: the label of each text.
+
+    Returns:
+      Up to two extracts for each word, for at most 1,000 words.
+    """
+    most = max(_MOST_WITH_EXAMPLES // max(len(listing["classes"]), 1), 1)
+    class_of = {
+        word["word"]: entry["label"]
+        for entry in listing["classes"]
+        for word in entry["words"][:most]
+    }
+    examples: dict[str, list[str]] = {word: [] for word in class_of}
+    # The shortest texts come first. Equals stay in the order of the file.
+    for row in sorted(range(len(texts)), key=lambda row: len(texts[row])):
+        words = texts[row]
+        for word in dict.fromkeys(words):
+            found = examples.get(word)
+            if found is None or len(found) == 2 or class_of[word] != labels[row]:
+                continue
+            extract = _extract(words, words.index(word))
+            if extract != word and extract not in found:
+                found.append(extract)
+    return {word: found for word, found in examples.items() if found}
+
+
+def _extract(words: Sequence[str], place: int) -> str:
+    """Returns the word at a place with its neighbours, in at most 120 characters."""
+    part = words[max(place - _NEIGHBOURS, 0) : place + _NEIGHBOURS + 1]
+    return " ".join(part)[:_LONGEST_EXTRACT]
 
 
 def render_open_words(listing: Json) -> str:
@@ -165,9 +211,14 @@ def render_open_words(listing: Json) -> str:
     ]
     for entry in listing["classes"]:
         rows: Sequence[Sequence[object]] = [
-            (clean(word["word"]), word["count"], f"{word['weight']:+.3f}")
+            (
+                clean(word["word"]),
+                word["count"],
+                f"{word['weight']:+.3f}",
+                clean(" / ".join(word["examples"])).replace("|", "\\|"),
+            )
             for word in entry["words"]
         ]
         lines += ["", f"{clean(str(entry['label']))}: {entry['open']:,} words"]
-        lines.append(render_table(("word", "count", "weight"), rows).rstrip())
+        lines.append(render_table(("word", "count", "weight", "examples"), rows).rstrip())
     return "\n".join(lines)

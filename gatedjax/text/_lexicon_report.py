@@ -72,13 +72,35 @@ def render_accuracies(report: Json, checked: str) -> str:
     return "\n".join(rows)
 
 
-def render_curve(curve: Sequence[Json], chosen: int) -> list[str]:
-    """Returns a line for five densities of the curve, and for the chosen stage."""
+def render_calibration(report: Json, checked: str) -> str:
+    """Returns the sentence about the temperature and the error of the calibration.
+
+    Args:
+      report: the report of the fit.
+      checked: "test" or "validation".
+    """
+    scores = report[checked]
+    fitted = " (fitted on these texts)" if checked == "validation" else ""
+    return (
+        f"probabilities: temperature {report['temperature']:.2f} from the validation texts; "
+        f"{checked} calibration error {scores['ece']:.4f}{fitted}, without the temperature "
+        f"{scores['uncalibrated_ece']:.4f}"
+    )
+
+
+def render_curve(curve: Sequence[Json], chosen: int, metric: str = "accuracy") -> list[str]:
+    """Returns a line for five densities of the curve, and for the chosen stage.
+
+    Args:
+      curve: for each stage its "density", "words" and the metric.
+      chosen: the number of the stage of the model.
+      metric: "accuracy" or "macro_f1".
+    """
     lines = []
     for number, stage in enumerate(curve):
         if number == chosen or stage["density"] in _POINTS:
             mark = "  <- chosen" if number == chosen else ""
-            lines.append(f"  {stage['words']:4.0%} of the words: {stage['accuracy']:.4f}{mark}")
+            lines.append(f"  {stage['words']:4.0%} of the words: {stage[metric]:.4f}{mark}")
     return lines
 
 

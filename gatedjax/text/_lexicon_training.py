@@ -17,18 +17,21 @@ from gatedjax.lexicon import (
 from gatedjax.text import _copies, _corpus
 from gatedjax.text._asides import Asides, check_share
 from gatedjax.text._baseline import LinearBaseline, character_ngrams
+from gatedjax.text._calibration import fit_temperature
 from gatedjax.text._corpus import Corpus, say_corpus
 from gatedjax.text._labels import CONTROL, Classes
 from gatedjax.text._lexicon import LexiconModel
+from gatedjax.text._lexicon_explanation import find_examples, list_open_words
 from gatedjax.text._lexicon_report import (
     count_equal,
     draw_curve,
     render_accuracies,
+    render_calibration,
     render_curve,
     render_equal,
 )
 from gatedjax.text._metrics import classification_metrics
-from gatedjax.text._options import TextOptions, check_options
+from gatedjax.text._options import BALANCED, METRICS, TextOptions, check_options
 from gatedjax.text._prediction import check_inputs
 from gatedjax.text._table import Aside, Label, Record, Table
 from gatedjax.text._tokens import (
@@ -57,12 +60,16 @@ class TextPart:
     words: list[list[str]]
     texts: list[str]
     labels: np.ndarray
+    weights: np.ndarray | None = None
 
     def select(self, rows: np.ndarray) -> "TextPart":
         """Returns the texts at these positions."""
         places = rows.tolist()
         return TextPart(
-            [self.words[i] for i in places], [self.texts[i] for i in places], self.labels[rows]
+            [self.words[i] for i in places],
+            [self.texts[i] for i in places],
+            self.labels[rows],
+            None if self.weights is None else self.weights[rows],
         )
 
 
@@ -74,6 +81,7 @@ def train_lexicon(
     test: Table | None = None,
     say: Say = lambda line: None,
     max_aside: float = 1.0,
+    sample_weight: np.ndarray | None = None,
 ) -> LexiconModel:
     """Fits a lexicon to labelled texts, and measures it.
 
@@ -90,6 +98,7 @@ def train_lexicon(
       test: texts on which the model is evaluated.
       say: called with each line of the progress report.
       max_aside: the largest share of the lines in a source that may be set aside.
+      sample_weight: the weight of each line of `table` in the fit; None gives all the same weight.
 
     Returns:
       The fitted model with its report.
@@ -141,6 +150,8 @@ def train_lexicon(
         )
         for name in corpora
     }
+    weights = _weigh_texts(corpus, options.class_weight, sample_weight)
+    parts["train"] = dataclasses.replace(parts["train"], weights=weights)
     every = parts["train"]
     if validation is None:
         parts["train"] = every.select(training_rows)
@@ -149,7 +160,9 @@ def train_lexicon(
     split = "" if validation is not None else " (in proportion to the classes, always the same)"
     say(f"split: {sizes}{split}")
     measured, all_words, curve, chosen = _choose(parts, len(corpus.classes), options)
-    say("\n".join(["accuracy on the validation texts:", *render_curve(curve, chosen)]))
+    metric = options.best_metric
+    title = f"{metric.replace('_', ' ')} on the validation texts:"
+    say("\n".join([title, *render_curve(curve, chosen, metric)]))
     lexicon = measured
     if validation is None and len(corpus) <= _LARGEST_REFIT:
         # The validation texts have chosen the density, and now belong to the training texts. In a
@@ -159,7 +172,14 @@ def train_lexicon(
             parts["train"] = every
             all_words = all_words if test is None else first
     checked = "validation" if test is None else "test"
-    report: Json = {"density": lexicon.density, "curve": curve}
+    # The temperature is fitted before the validation texts may become training texts.
+    held = parts["validation"]
+    temperature = fit_temperature(measured.read(held.words).probabilities, held.labels)
+    compared = measured if checked == "validation" else lexicon
+    uncalibrated = measure_lexicon(compared, parts[checked], corpus.classes)["ece"]
+    measured = dataclasses.replace(measured, temperature=temperature)
+    lexicon = dataclasses.replace(lexicon, temperature=temperature)
+    report: Json = {"density": lexicon.density, "temperature": temperature, "curve": curve}
     report["validation"] = measure_lexicon(measured, parts["validation"], corpus.classes)
     report["validation"]["all_words"] = curve[0]["accuracy"]
     # Each other model is trained on the texts of the lexicon that it is compared with.
@@ -175,18 +195,23 @@ def train_lexicon(
     report[checked]["same_answer"] = equal
     say(render_accuracies(report, checked))
     say(render_equal(equal))
+    report[checked]["uncalibrated_ece"] = uncalibrated
+    say(render_calibration(report, checked))
     report["data"] = {
         name: {"n": len(part.labels), "aside": corpora[name].aside if name in corpora else 0}
         for name, part in parts.items()
     }
     report["data"]["train"] |= duplicates.to_report()
-    return LexiconModel(
+    model = LexiconModel(
         lexicon=lexicon,
         splitter=splitter,
         classes=corpus.classes,
         report=report,
         picture=draw_curve(curve, chosen),
     )
+    labels = [corpus.classes[i] for i in every.labels.tolist()]
+    examples = find_examples(list_open_words(model), every.words, labels)
+    return dataclasses.replace(model, examples=examples)
 
 
 def _choose(
@@ -201,20 +226,23 @@ def _choose(
 
     Returns:
       The lexicon of the chosen stage; the lexicon of all words; for each stage a dict with
-      "density", "words" (the share of open words in the validation texts) and "accuracy"; and the
-      number of the chosen stage.
+      "density", "words" (the share of open words in the validation texts), "accuracy" and
+      "macro_f1"; and the number of the chosen stage.
     """
     train, held = parts["train"], parts["validation"]
     stages: list[Lexicon] = []
     curve: list[Json] = []
     densities = _list_densities(options.density)
-    fit = fit_lexicon(train.words, train.labels, num_classes, densities)
+    fit = fit_lexicon(
+        train.words, train.labels, num_classes, densities, sample_weight=train.weights
+    )
     try:
         for lexicon in fit:
             readings = lexicon.read(held.words)
-            accuracy = float(np.mean(readings.probabilities.argmax(1) == held.labels))
+            scores = classification_metrics(held.labels, readings.probabilities, range(num_classes))
             share = float(np.mean(np.concatenate(readings.is_open)))
-            curve.append({"density": lexicon.density, "words": share, "accuracy": accuracy})
+            stage = {name: scores[name] for name in METRICS}
+            curve.append({"density": lexicon.density, "words": share, **stage})
             stages.append(lexicon)
     except EmptyLexicon:
         # There are too few words for the last stages, and only a density of the user is an error.
@@ -222,7 +250,7 @@ def _choose(
             raise
     chosen = len(stages) - 1
     if options.density is None:
-        chosen = choose_stage([stage["accuracy"] for stage in curve], len(held.labels))
+        chosen = choose_stage([stage[options.best_metric] for stage in curve], len(held.labels))
     return stages[chosen], stages[0], curve, chosen
 
 
@@ -249,12 +277,37 @@ def choose_stage(accuracies: Sequence[float], num_texts: int) -> int:
     return max(i for i, accuracy in enumerate(accuracies) if accuracy >= best - allowed - 1e-12)
 
 
+def _weigh_texts(
+    corpus: Corpus, class_weight: str | None, sample_weight: np.ndarray | None
+) -> np.ndarray | None:
+    """Returns the weight of each text, or None if all have the same weight.
+
+    Args:
+      corpus: the n training texts.
+      class_weight: "balanced" multiplies the weight of a text with n / (C n_c), where n_c is the
+        number of texts of its class among C classes; None does not.
+      sample_weight: the weight of each line.
+    """
+    if class_weight is None and sample_weight is None:
+        return None
+    weights = np.ones(len(corpus))
+    if sample_weight is not None:
+        weights = sample_weight[corpus.lines - 1]
+    if class_weight == BALANCED:
+        labels = np.asarray(corpus.labels)
+        counts = np.bincount(labels, minlength=len(corpus.classes))
+        weights = weights * len(corpus) / (len(counts) * counts[labels])
+    return weights
+
+
 def _refit(
     part: TextPart, num_classes: int, given: float | None, density: float
 ) -> tuple[Lexicon, Lexicon]:
     """Fits the stages to all texts; returns the lexicon of the density, and that of all words."""
     densities = [stage for stage in _list_densities(given) if stage >= density]
-    stages = fit_lexicon(part.words, part.labels, num_classes, densities)
+    stages = fit_lexicon(
+        part.words, part.labels, num_classes, densities, sample_weight=part.weights
+    )
     first, *later = stages
     return (later[-1] if later else first), first
 
