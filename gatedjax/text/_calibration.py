@@ -29,9 +29,9 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
     n, num_classes = probabilities.shape
     logs = np.log(np.maximum(probabilities, 1e-300))
-    rest = 1 / (n + 2)
-    targets = np.full(probabilities.shape, rest / (num_classes - 1))
-    targets[np.arange(n), labels] = 1 - rest
+    smoothing = 1 / (n + 2)
+    targets = np.full(probabilities.shape, smoothing / (num_classes - 1))
+    targets[np.arange(n), labels] = 1 - smoothing
 
     def loss(log_temperature: float) -> float:
         scores = logs / np.exp(log_temperature)

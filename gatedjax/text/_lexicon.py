@@ -191,7 +191,9 @@ class LexiconModel:
                 **{name: np.asarray(params[name]) for name in _ARRAYS},
             )
             lexicon.check()
-            examples = json.loads(read_file(folder, EXAMPLES))
+            # The file has private texts if the training texts are private, and may be deleted.
+            has_examples = Path(folder, EXAMPLES).exists()
+            examples = json.loads(read_file(folder, EXAMPLES)) if has_examples else {}
             for texts in examples.values():
                 check_texts(texts)
             report = check_report(json.loads(read_file(folder, REPORT)))

@@ -188,13 +188,13 @@ def find_examples(
     for row in sorted(range(len(texts)), key=lambda row: len(texts[row])):
         words = texts[row]
         for word in dict.fromkeys(words):
-            found = examples.get(word)
-            if found is None or len(found) == 2 or class_of[word] != labels[row]:
+            extracts = examples.get(word)
+            if extracts is None or len(extracts) == 2 or class_of[word] != labels[row]:
                 continue
             extract = _extract(words, words.index(word))
-            if extract != word and extract not in found:
-                found.append(extract)
-    return {word: found for word, found in examples.items() if found}
+            if extract != word and extract not in extracts:
+                extracts.append(extract)
+    return {word: extracts for word, extracts in examples.items() if extracts}
 
 
 def _extract(words: Sequence[str], place: int) -> str:

@@ -1,6 +1,7 @@
 """`model="lexicon"`, the default for texts: fit, folder, commands and explanations."""
 
 import json
+import shutil
 import subprocess
 import sys
 from itertools import compress
@@ -370,6 +371,17 @@ def test_open_words_have_examples_of_their_class(folder, capsys):
     assert shown >= 4
     assert main(["explain", str(folder)]) == 0
     assert "dull old film here / dull old film there" in capsys.readouterr().out
+
+
+def test_a_folder_works_without_its_examples(folder, tmp_path, capsys):
+    shutil.copytree(folder, tmp_path / "model")
+    (tmp_path / "model" / "examples.json").unlink()
+    assert main(["explain", str(tmp_path / "model"), "--json"]) == 0
+    listing = json.loads(capsys.readouterr().out)
+    assert all(word["examples"] == [] for c in listing["classes"] for word in c["words"])
+    (tmp_path / "model" / "examples.json").write_text('{"dull": 3}')
+    with pytest.raises(BadFile):
+        load_model(tmp_path / "model", ("text",))
 
 
 def test_examples_are_short_extracts_of_the_shortest_texts():
