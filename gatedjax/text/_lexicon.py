@@ -183,12 +183,14 @@ class LexiconModel:
             if type(config["lowercase"]) is not bool:
                 raise ValueError(f"lowercase must be true or false, got {config['lowercase']!r}")
             classes = check_classes(config["classes"])
+            numbers: Any = {name: float(config["model"][name]) for name in _NUMBERS}
+            arrays: Any = {name: np.asarray(params[name]) for name in _ARRAYS}
             lexicon = Lexicon(
                 num_classes=len(classes),
                 words=_split_lines(read_file(folder, WORDS)),
                 ngrams=_split_lines(read_file(folder, NGRAMS)),
-                **{name: float(config["model"][name]) for name in _NUMBERS},
-                **{name: np.asarray(params[name]) for name in _ARRAYS},
+                **numbers,
+                **arrays,
             )
             lexicon.check()
             # The file has private texts if the training texts are private, and may be deleted.
