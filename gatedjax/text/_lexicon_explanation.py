@@ -1,6 +1,7 @@
 """Explanations of a lexicon: the parts of the words of a text, and its open words by class."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 
@@ -9,6 +10,7 @@ import numpy as np
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Json
 from gatedjax.analysis._text import render_table
+from gatedjax.lexicon._spelling import is_spaceless
 from gatedjax.text._lexicon import UNREAD, LexiconModel
 from gatedjax.text._prediction import Failure, Prediction
 from gatedjax.text._show import Change, Explanation, Reasons
@@ -198,9 +200,15 @@ def find_examples(
 
 
 def _extract(words: Sequence[str], place: int) -> str:
-    """Returns the word at a place with its neighbours, in at most 120 characters."""
+    """Returns the word at a place with its neighbours, in at most 120 characters.
+
+    There is no space between two units of a script without spaces.
+    """
     part = words[max(place - _NEIGHBOURS, 0) : place + _NEIGHBOURS + 1]
-    return " ".join(part)[:_LONGEST_EXTRACT]
+    extract = part[0]
+    for before, word in itertools.pairwise(part):
+        extract += word if is_spaceless(before) and is_spaceless(word) else f" {word}"
+    return extract[:_LONGEST_EXTRACT]
 
 
 def render_open_words(listing: Json) -> str:
