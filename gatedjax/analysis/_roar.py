@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
 
 from gatedjax.analysis._faithfulness import texts_of
 
@@ -108,6 +107,9 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: flo
     count, mean = len(values), float(values.mean())
     if count == 1:
         return Racu(values, mean, None, None)
+    # SciPy is imported only here, because commands that only print tables start faster without it.
+    from scipy import special
+
     quantile = float(special.stdtrit(count - 1, (1 + level) / 2))
     half = quantile * float(values.std(ddof=1)) / math.sqrt(count)
     return Racu(values, mean, mean - half, mean + half)

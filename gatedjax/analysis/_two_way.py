@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
 
 from gatedjax.analysis._significance import place_groups
 
@@ -145,6 +144,9 @@ def student_test(
     total = sum(share for share, _ in shares)
     freedom = total**2 / sum(share**2 / free for share, free in shares)
     error = math.sqrt(total * largest)
+    # SciPy is imported only here, because commands that only print tables start faster without it.
+    from scipy import special
+
     half = float(special.stdtrit(freedom, (1 + level) / 2)) * error
     p_value = 2 * float(special.stdtr(freedom, -abs(difference) / error))
     return TwoWay(difference, difference - half, difference + half, p_value, error, freedom)
