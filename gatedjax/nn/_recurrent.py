@@ -85,7 +85,10 @@ class _Recurrent(nn.Module):
         if self.init_scale is not None:
             self._replace_init_scale(self.init_scale)
         elif self.init_distribution != "uniform":
-            raise ValueError(f"init_distribution {self.init_distribution!r} needs init_scale")
+            raise ValueError(
+                f"init_scale must be a number for init_distribution={self.init_distribution!r}, "
+                "got None"
+            )
         super().__post_init__()
 
     @nn.nowrap
