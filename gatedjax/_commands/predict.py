@@ -84,10 +84,9 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
       options: the options of the command.
       kind: "text" for lines with a text, "pair" for lines with both texts of a pair.
     """
-    from gatedjax.text._model import check_inputs
+    from gatedjax.text._prediction import COLUMNS, check_inputs
     from gatedjax.text._read import Aside, Columns, open_table
     from gatedjax.text._table import fault
-    from gatedjax.text._training import COLUMNS
 
     inputs = COLUMNS[kind].inputs
     if options.texts:
@@ -129,8 +128,8 @@ def _read_piped(encoding: str) -> Iterator[Line]:
 
 def _run(options: PredictOptions) -> None:
     from gatedjax.text._lines import suggest_encoding
-    from gatedjax.text._model import Failure, TrainedModel
-    from gatedjax.text._tagging import tag_sentences
+    from gatedjax.text._lexicon import load_model
+    from gatedjax.text._prediction import Failure
 
     check_place(options.out)
     # Only a file needs --overwrite, because a device or a pipe is not replaced.
@@ -138,12 +137,17 @@ def _run(options: PredictOptions) -> None:
         raise FileExistsError(f"{options.out} exists: --overwrite replaces it")
     if options.texts and options.file is not None:
         raise ValueError("TEXT and --file exclude each other: give one of them")
-    model = TrainedModel.load(options.model, ("text", "pair", "tags"))
+    model = load_model(options.model, ("text", "pair", "tags"))
     tagger = model.kind == "tags"
     if options.word is not None and not tagger:
         raise ValueError("--word is only for taggers: leave it out")
     lines = iter(_sentences(options) if tagger else _lines(options, model.kind))
-    predict: Any = functools.partial(tag_sentences, model) if tagger else model.predict
+    predict: Any = model.predict
+    if tagger:
+        # Imported here, because a lexicon predicts without JAX.
+        from gatedjax.text._tagging import tag_sentences
+
+        predict = functools.partial(tag_sentences, model)
     began = last_report = time.monotonic()
     done = failed = 0
     size = 1 if options.file is None and not options.texts and sys.stdin.isatty() else 4096

@@ -19,11 +19,13 @@ from gatedjax._utils.terminal import say
 from gatedjax.export import ModelCard
 from gatedjax.export._folder import check_target
 from gatedjax.text._asides import MAX_ASIDE, check_share
+from gatedjax.text._estimator import train_any
+from gatedjax.text._lexicon import LEXICON
 from gatedjax.text._model import check_inputs, networks
-from gatedjax.text._options import TextOptions, check_options
+from gatedjax.text._options import TextOptions, check_options, model_names
 from gatedjax.text._read import Columns, infer_task, open_table
 from gatedjax.text._tags import open_sentences
-from gatedjax.text._training import COLUMNS, Data, train_model
+from gatedjax.text._training import COLUMNS, Data
 from gatedjax.text._work_folder import WorkFolder
 from gatedjax.training import OptimizerConfig, StoppedBySignal, TrainConfig
 from gatedjax.training.distributed import is_main
@@ -34,11 +36,14 @@ _ARGUMENTS = {
     f"{field.name} must": f"--{field.name.replace('_', '-')} must"
     for field in dataclasses.fields(TextOptions)
 } | {
+    f"{field.name} needs model=": f"--{field.name.replace('_', '-')} needs --model "
+    for field in dataclasses.fields(TextOptions)
+} | {
+    "or model=": "or --model ",
     "overwrite=True": "--overwrite",
     "another workdir": "another folder (--workdir DIR)",
     "max_aside must": "--max-aside must",
     "max_aside=": "--max-aside ",
-    "density needs model=": "--density needs --model ",
     "give num_steps": "give --num-steps",
     "columns.inputs must": "--text must",
     "network: ": "--model: ",
@@ -154,6 +159,11 @@ class TrainOptions(TextOptions, DataOptions):
     """The options of training."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LexiconOptions:
+    """A lexicon has no options of a network."""
+
+
 _WITH_VALUE = {
     f"--{field.name.replace('_', '-')}"
     for field in dataclasses.fields(TrainOptions)
@@ -249,12 +259,12 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
             option = f"--train.{name.replace('_', '-')}"
             fail(f"{option}: a model is one seed; train it again with another --seed")
     kind = _task(args)
-    available = networks(kind)
-    name = _value_of(args, "--model") or next(iter(available))
-    if name not in available:
+    names = model_names(kind)
+    name = _value_of(args, "--model") or names[0]
+    if name not in names:
         with refusals(_ARGUMENTS):
             check_options(TextOptions(name), kind)
-    default = available[name].config
+    default = LexiconOptions() if name == LEXICON else networks(kind)[name].config
     network: Any = Annotated[type(default), tyro.conf.arg(name="model")]
     fields: list[Any] = [("network", network, dataclasses.field(default=default))]
     fields += [("model", str, dataclasses.field(default=name))]
@@ -318,9 +328,9 @@ def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
         raise ValueError(f"--workdir must not be in the folder of the model, got {run} in {out}")
     with WorkFolder(run) as work:
         try:
-            trained = train_model(
+            trained = train_any(
                 kind,
-                tables[0],  # type: ignore[arg-type]
+                tables[0],
                 options,
                 run,
                 validation=tables[1],

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gatedjax.text._classifier import PairClassifier as PairClassifier
     from gatedjax.text._classifier import Predictions as Predictions
     from gatedjax.text._classifier import TextClassifier as TextClassifier
-    from gatedjax.text._model import Prediction as Prediction
+    from gatedjax.text._prediction import Prediction as Prediction
     from gatedjax.text._read import Columns as Columns
     from gatedjax.text._show import Change as Change
     from gatedjax.text._show import Explanation as Explanation
@@ -26,7 +26,7 @@ _MODULES = {
     "Columns": "_read",
     "Explanation": "_show",
     "PairClassifier": "_classifier",
-    "Prediction": "_model",
+    "Prediction": "_prediction",
     "Predictions": "_classifier",
     "Tagger": "_tagger",
     "Tagging": "_tagging",

@@ -5,7 +5,7 @@ import collections
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -313,7 +313,7 @@ def read_corpus(
             labels.append(table_of_classes.place(record.label, record.where, record.line))  # type: ignore[arg-type]
             if len(table_of_classes.places) > seen:
                 # Checked early, so that a column of texts is not stored as a million labels.
-                _check_classes(table.name, len(table_of_classes.places), len(labels), most=2000)
+                check_classes(table.name, len(table_of_classes.places), len(labels), most=2000)
             lines.append(record.line)
             for piece, spool in zip(pieces, spools, strict=True):
                 spool.add(piece)
@@ -321,7 +321,7 @@ def read_corpus(
         raise asides.make_empty_error(f"{table.name} has no labelled text")
     asides.check(len(labels), max_aside)
     if classes is None:
-        _check_classes(table.name, len(table_of_classes.places), len(labels), most=_FEW)
+        check_classes(table.name, len(table_of_classes.places), len(labels))
     # Labels were numbered in the order of the file, because the list of all classes is complete
     # only now.
     names, order = order_classes(table_of_classes.places, classes)
@@ -334,6 +334,16 @@ def read_corpus(
         asides.count,
         tuple(asides.first),
     )
+
+
+def say_corpus(corpus: Corpus, say: Callable[[str], None]) -> None:
+    """Calls `say` with a line about the classes of a corpus, and one about unusable lines."""
+    counts = sorted(corpus.class_counts.items(), key=lambda pair: -pair[1])
+    listing = ", ".join(f"{label} {count:,}" for label, count in counts[:10])
+    remainder = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
+    say(f"{corpus.name}: {corpus}: {listing}{remainder}")
+    if corpus.aside:
+        say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
 
 
 def order_classes(
@@ -362,7 +372,15 @@ def _sorted(labels: Iterable[Label]) -> tuple[Label, ...]:
     return tuple(sorted(labels))  # Not by `float`, because an integer may be larger than any float.
 
 
-def _check_classes(name: str, distinct: int, lines: int, *, most: int) -> None:
+def check_classes(name: str, distinct: int, lines: int, *, most: int = _FEW) -> None:
+    """Raises ValueError if labels look like texts or numbers rather than classes.
+
+    Args:
+      name: the name of the source.
+      distinct: the number of different labels.
+      lines: the number of labelled lines.
+      most: the number of labels that is always allowed.
+    """
     if distinct > max(most, lines / 2):
         raise ValueError(
             f"{name}: {distinct:,} of {lines:,} labels are distinct, so they are no classes: name "

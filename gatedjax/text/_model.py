@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -14,7 +14,6 @@ import numpy as np
 
 from gatedjax import export
 from gatedjax._utils.json import to_json
-from gatedjax._utils.limits import MOST_LENGTH, check_most
 from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.export import ModelCard, ParamsMismatch
@@ -22,62 +21,20 @@ from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANet
 from gatedjax.text._buckets import FINE, group_texts, pad_texts, shape_of, sizes_of, width_of
 from gatedjax.text._corpus import split_words
+from gatedjax.text._lexicon import LEXICON
 from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, NetworkEntry, Reading
-from gatedjax.text._read import Columns, Label
+from gatedjax.text._prediction import REPORT as REPORT
+from gatedjax.text._prediction import VOCABULARY as VOCABULARY
+from gatedjax.text._prediction import Failure as Failure
+from gatedjax.text._prediction import Prediction as Prediction
+from gatedjax.text._prediction import check_classes, check_length, check_report, check_texts
+from gatedjax.text._prediction import check_inputs as check_inputs
+from gatedjax.text._prediction import chunks as chunks
+from gatedjax.text._prediction import inputs_of as inputs_of
+from gatedjax.text._prediction import usable as usable
+from gatedjax.text._read import Label
 
-T = TypeVar("T")
-VOCABULARY, REPORT = "vocabulary.json", "report.json"
 _POWERS = tuple(2**n for n in range(3, 16))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Prediction:
-    """The prediction of a model for a text or a pair of texts.
-
-        >>> prediction = Prediction("good", 0.75, ["fun"], 0.5)
-        >>> prediction.label
-        'good'
-        >>> prediction.to_json()
-        {'label': 'good', 'probability': 0.75, 'kept': ['fun'], 'density': 0.5}
-
-    Attributes:
-      label: the most probable class, as it was written in the training data.
-      probability: the probability of this class.
-      kept: the words that attention can see: words with an open gate, or without gates all words,
-        or the words that local attention or the selector chose. For a pair there is a list for each
-        text. The prediction also depends on other words, through the encoder; "leak" in the reports
-        of `train` and `evaluate` measures by how much.
-      density: share of the words that attention can see.
-    """
-
-    label: Label
-    probability: float
-    kept: list[Any]
-    density: float
-
-    def to_json(self) -> Json:
-        """Returns the line of `gatedjax predict`: a dict of the fields."""
-        return {
-            "label": self.label,
-            "probability": round(self.probability, 6),
-            "kept": self.kept,
-            "density": round(self.density, 6),
-        }
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Failure:
-    """The reason why there is no prediction for a text.
-
-    Attributes:
-      error: the reason.
-    """
-
-    error: str
-
-    def to_json(self) -> Json:
-        """Returns the line of `gatedjax predict`: {"error": the reason}."""
-        return {"error": self.error}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -388,6 +345,11 @@ class TrainedModel:
         """
         config = export.read_config(folder)
         kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
+        if config.get("network") == LEXICON:
+            raise export.BadFile(
+                f"{folder} is a lexicon, and this needs a network: `gatedjax explain` shows the "
+                "gates of a lexicon, and `gatedjax train --model ganet` trains a network with gates"
+            )
         try:
             entry = networks(kind)[config["network"]]
             settings = {
@@ -397,16 +359,17 @@ class TrainedModel:
             }
             words = json.loads(export.read_file(folder, VOCABULARY))
             # The first two words are the special words, which the constructor adds.
-            vocabulary = entry.vocabulary(_texts(words["words"][2:]), lowercase=words["lowercase"])
+            names = check_texts(words["words"][2:])
+            vocabulary = entry.vocabulary(names, lowercase=words["lowercase"])
             model = cls(
                 kind=kind,
                 network=config["network"],
                 config=type(entry.config)(**settings),
                 vocabulary=vocabulary,
-                classes=_classes(config["classes"]),
+                classes=check_classes(config["classes"]),
                 params={},
-                max_len=_positive(config["max_len"]),
-                report=_object(json.loads(export.read_file(folder, REPORT))),
+                max_len=check_length(config["max_len"]),
+                report=check_report(json.loads(export.read_file(folder, REPORT))),
             )
             # The model without parameters gives their shapes, by which the file is checked before
             # it is read.
@@ -436,78 +399,12 @@ class TrainedModel:
         return self.module.init(jax.random.key(0), batch)["params"]
 
 
-def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yields lists of `size` items; the last list may be shorter."""
-    iterator = iter(items)
-    while part := list(itertools.islice(iterator, size)):
-        yield part
-
-
-def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
-    """Yields the results of texts in order, and raises an error at the first `Failure`.
-
-    Raises:
-      ValueError: at a `Failure`; the message has `noun`, the number of the text from 0, and the
-        reason.
-    """
-    for number, result in enumerate(results):
-        if isinstance(result, Failure):
-            raise ValueError(f"{noun} {number}: {result.error}")
-        yield result
-
-
 def networks(kind: str) -> dict[str, NetworkEntry]:
     """Returns a dict from the name of each network for a kind of model to its `NetworkEntry`.
 
     `kind` is "text", "pair" or "tags".
     """
     return {"text": TEXT, "pair": PAIR, "tags": TAGS}[kind]
-
-
-def inputs_of(kind: str) -> int:
-    """Returns the number of texts in an example: 2 for the kind "pair", 1 for "text" and "tags"."""
-    return 2 if kind == "pair" else 1
-
-
-def check_inputs(columns: Columns, kind: str) -> None:
-    """Raises ValueError if `columns` has a wrong number of text columns for a kind of model.
-
-    The kind "pair" requires two text columns, the kinds "text" and "tags" require a single column.
-    """
-    if len(columns.inputs) != inputs_of(kind):
-        expected = "two columns for pairs" if kind == "pair" else "one column for texts"
-        raise ValueError(
-            f"columns.inputs must name {expected}, got {', '.join(map(repr, columns.inputs))}"
-        )
-
-
-def _texts(values: object) -> list[str]:
-    if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
-        raise ValueError(f"words must be a list of texts, got {values!r:.80}")
-    return values
-
-
-def _classes(values: object) -> tuple[Label, ...]:
-    if not isinstance(values, list) or len(set(values)) < max(len(values), 2):
-        raise ValueError(
-            f"classes must be a list of at least two different labels, got {values!r:.80}"
-        )
-    if not all(isinstance(label, str | int | float) for label in values):
-        raise ValueError(f"classes must be texts or numbers, got {values!r:.80}")
-    return tuple(values)
-
-
-def _object(value: object) -> Json:
-    if not isinstance(value, dict):
-        raise ValueError(f"{REPORT} must hold an object, got {type(value).__name__}")
-    return value
-
-
-def _positive(value: object) -> int:
-    if not isinstance(value, int) or value < 1:
-        raise ValueError(f"max_len must be an integer of at least 1, got {value!r}")
-    check_most("max_len", value, MOST_LENGTH)
-    return value
 
 
 def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> TextOutput:

@@ -30,13 +30,14 @@ from gatedjax.text._buckets import (
     training_size,
     training_widths,
 )
-from gatedjax.text._corpus import Corpus, Labels, Numbers, Rows
+from gatedjax.text._corpus import Corpus, Labels, Numbers, Rows, say_corpus
 from gatedjax.text._leak import Ids, Sample, measure_leak, render_leak
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import TrainedModel, check_inputs, networks
 from gatedjax.text._networks import Config, NetworkEntry, held_at
 from gatedjax.text._options import TextOptions, check_options, network_config, train_config
-from gatedjax.text._read import Columns, Table
+from gatedjax.text._prediction import COLUMNS as COLUMNS
+from gatedjax.text._read import Table
 from gatedjax.text._shapes import is_unknown
 from gatedjax.text._tagged import (
     RULE,
@@ -169,7 +170,7 @@ def train_model(
         kind, corpus, validation_rows, numbers, options
     )
     for part_corpus in corpora.values():
-        _say_read(part_corpus, say)
+        say_corpus(part_corpus, say)
         if kind != "tags":  # A tagger reads all of a long sentence, in windows.
             _say_cut(part_corpus, options.max_len, say)
     parts = _parts(corpora, training_rows, validation_rows, table_of_ids, options.max_len)
@@ -258,15 +259,6 @@ def _knows_options(folder: Path) -> bool:
         return OPTIONS in saved_settings(store.record(latest))
     except DAMAGED:  # `fit` reports it
         return True
-
-
-def _say_read(corpus: Corpus, say: Say) -> None:
-    counts = sorted(corpus.class_counts.items(), key=lambda pair: -pair[1])
-    listing = ", ".join(f"{label} {count:,}" for label, count in counts[:10])
-    remainder = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
-    say(f"{corpus.name}: {corpus}: {listing}{remainder}")
-    if corpus.aside:
-        say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
 
 
 def _say_cut(corpus: Corpus, max_len: int, say: Say) -> None:
@@ -646,7 +638,3 @@ def _report_tags(
 
 def _sentences(part: _Part) -> Sentences:
     return Sentences(part.texts[0], cast(Sequence[np.ndarray], part.labels))
-
-
-COLUMNS = {"text": Columns(("text",)), "pair": Columns(("premise", "hypothesis"))}
-"""The default columns for each kind of model."""

@@ -1,0 +1,118 @@
+"""Explanations of a lexicon: the parts of the words of a text, and its open words by class."""
+
+from collections.abc import Sequence
+from itertools import compress
+
+import numpy as np
+
+from gatedjax._utils.terminal import clean
+from gatedjax._utils.types import Json
+from gatedjax.analysis._text import render_table
+from gatedjax.text._lexicon import UNREAD, LexiconModel
+from gatedjax.text._show import Change, Explanation, Reasons
+
+_CHOSEN = "no word was open, so the closed word with the largest weight was read"
+_SHOWN = 20
+
+
+def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation:
+    """Explains the prediction of a lexicon for a text.
+
+    Args:
+      model: the fitted model.
+      text: the text.
+
+    Returns:
+      An `Explanation` with `reasons`: the part of each open word and pair in the logits.
+
+    Raises:
+      ValueError: if the text has no word.
+    """
+    words = model.split(text)
+    if not words:
+        raise ValueError("the text has no word")
+    lexicon = model.lexicon
+    reading = lexicon.read([words])
+    probabilities, is_open = reading.probabilities[0], reading.is_open[0]
+    best = int(np.argmax(probabilities))
+    shares = lexicon.share(words)
+    remaining = " ".join(compress(words, is_open.tolist()))
+    again = lexicon.read([lexicon.units.split(remaining)]).probabilities[0]
+    note = _CHOSEN if reading.chosen[0] else UNREAD if reading.is_empty[0] else ""
+    removed = lexicon.read([[*words[:i], *words[i + 1 :]] for i in range(len(words))])
+    return Explanation(
+        text=text,
+        tokens=tuple(words),
+        label=model.classes[best],
+        probability=float(probabilities[best]),
+        probabilities=dict(zip(model.classes, map(float, probabilities), strict=True)),
+        kept=tuple(map(bool, is_open)),
+        density=float(np.mean(is_open)),
+        attention=None,
+        gates=tuple(map(float, is_open)),
+        flips=None,
+        removed=tuple(
+            Change(label=model.classes[int(np.argmax(row))], probability=float(row[best]))
+            for row in removed.probabilities
+        ),
+        reasons=Reasons(
+            classes=model.classes,
+            bias=tuple(map(float, shares.bias)),
+            words=tuple(tuple(map(float, row)) for row in shares.words),
+            pairs=tuple(
+                (int(first), int(second), tuple(map(float, row)))
+                for (first, second), row in zip(shares.places, shares.pairs, strict=True)
+            ),
+            is_same=bool((probabilities == again).all()),
+            note=note,
+        ),
+    )
+
+
+def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
+    """Lists the open words of a lexicon by the class for which they count most.
+
+    Args:
+      model: the fitted model.
+      most: the largest number of words of a class.
+
+    Returns:
+      A dict: "density", "open" (the number of open words with weights), and "classes", for each
+      class a dict with "label", "open" (the number of words that count for it most) and "words",
+      each with "word", "count" (in the training texts) and "weight" (the larger, the more a word
+      counts for the class); the largest product of weight and root of the count comes first.
+    """
+    lexicon = model.lexicon
+    weights = lexicon.word_shares()
+    is_open = lexicon.is_open[: len(lexicon.counts)]
+    of_class = weights.argmax(1)
+    order = np.argsort(-weights.max(1, initial=0.0) * np.sqrt(lexicon.counts), kind="stable")
+    classes = []
+    for number, label in enumerate(model.classes):
+        places = [i for i in order.tolist() if is_open[i] and of_class[i] == number]
+        words = [
+            {
+                "word": lexicon.words[i],
+                "count": int(lexicon.counts[i]),
+                "weight": round(float(weights[i, number]), 4),
+            }
+            for i in places[:most]
+        ]
+        classes.append({"label": label, "open": len(places), "words": words})
+    return {"density": lexicon.density, "open": int(is_open.sum()), "classes": classes}
+
+
+def render_open_words(listing: Json) -> str:
+    """Formats the dict of `list_open_words` for a terminal."""
+    lines = [
+        f"{listing['open']:,} words are open, which are {listing['density']:.0%} of the words of "
+        "the training texts. No other known word is read."
+    ]
+    for entry in listing["classes"]:
+        rows: Sequence[Sequence[object]] = [
+            (clean(word["word"]), word["count"], f"{word['weight']:+.3f}")
+            for word in entry["words"]
+        ]
+        lines += ["", f"{clean(str(entry['label']))}: {entry['open']:,} words"]
+        lines.append(render_table(("word", "count", "weight"), rows).rstrip())
+    return "\n".join(lines)

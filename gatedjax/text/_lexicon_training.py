@@ -1,0 +1,322 @@
+"""The fit of a lexicon to labelled texts: the split, the choice of the density, and the report."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gatedjax._utils.types import Json
+from gatedjax.lexicon import (
+    DENSITIES,
+    EmptyLexicon,
+    Lexicon,
+    Units,
+    fit_lexicon,
+    learn_units,
+)
+from gatedjax.text import _corpus
+from gatedjax.text._asides import Asides, check_share
+from gatedjax.text._baseline import LinearBaseline, character_ngrams
+from gatedjax.text._corpus import Corpus, say_corpus
+from gatedjax.text._labels import CONTROL, Classes
+from gatedjax.text._lexicon import LexiconModel, split_units
+from gatedjax.text._lexicon_report import (
+    count_equal,
+    draw_curve,
+    render_accuracies,
+    render_curve,
+    render_equal,
+)
+from gatedjax.text._metrics import classification_metrics
+from gatedjax.text._options import TextOptions, check_options
+from gatedjax.text._prediction import check_inputs
+from gatedjax.text._table import Aside, Label, Table
+
+Say = Callable[[str], None]
+LEAST_LOSS = 0.005
+"""A stage may be this much less accurate than the best, if its standard error is not larger."""
+_LARGEST_HELD = 20_000
+# Up to so many texts the chosen density is fitted again to all texts. More texts hardly profit from
+# another tenth, and the fit takes longer.
+_LARGEST_REFIT = 20_000
+# With more characters in the training texts, the model of characters takes longer than the lexicon.
+_MOST_CHARACTERS = 2_000_000
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Part:
+    """The texts of a purpose, also as words, with their classes."""
+
+    words: list[list[str]]
+    texts: list[str]
+    labels: np.ndarray
+
+    def select(self, rows: np.ndarray) -> "_Part":
+        """Returns the texts at these positions."""
+        places = rows.tolist()
+        return _Part(
+            [self.words[i] for i in places], [self.texts[i] for i in places], self.labels[rows]
+        )
+
+
+def train_lexicon(
+    table: Table,
+    options: TextOptions,
+    *,
+    validation: Table | None = None,
+    test: Table | None = None,
+    say: Say = lambda line: None,
+    max_aside: float = 1.0,
+) -> LexiconModel:
+    """Fits a lexicon to labelled texts, and measures it.
+
+    The stages of the fit are compared on the validation texts. Without `options.density` the
+    smallest density is chosen whose accuracy is at most half a point below the best stage, or at
+    most one standard error of the difference from it. If the validation texts are a part of
+    `table`, and it has at most 20,000 texts, the chosen density is then fitted to all texts. There
+    is no random number except in the fixed split.
+
+    Args:
+      table: labelled texts.
+      options: the options; those of networks must have their defaults.
+      validation: texts that choose the density; None splits off a part of `table`.
+      test: texts on which the model is evaluated.
+      say: called with each line of the progress report.
+      max_aside: the largest share of the lines in a source that may be set aside.
+
+    Returns:
+      The fitted model with its report.
+
+    Raises:
+      ValueError: for data or options that cannot be used.
+    """
+    check_options(options, "text")
+    check_share(max_aside)
+    corpora: dict[str, Corpus] = {}
+    texts: dict[str, list[str]] = {}
+    for name, source in (("train", table), ("validation", validation), ("test", test)):
+        if source is None:
+            continue
+        check_inputs(source.columns, "text")
+        classes = corpora["train"].classes if corpora else None
+        corpora[name], texts[name] = _read(source, classes, max_aside)
+        if name == "train":
+            _corpus.check_trainable(corpora[name], split=validation is None)
+        say_corpus(corpora[name], say)
+    corpus = corpora["train"]
+    training_rows = np.arange(len(corpus))
+    validation_rows = training_rows[:0]
+    if validation is None:
+        share = min(options.held_out, _LARGEST_HELD / len(corpus))
+        training_rows, validation_rows = _corpus.split_texts(corpus.labels, share)
+    train_texts = [texts["train"][i] for i in training_rows.tolist()]
+    units = learn_units(train_texts, lowercase=options.lowercase)
+    parts = {
+        name: _Part(
+            [units.split(text) for text in texts[name]],
+            texts[name],
+            np.asarray(corpora[name].labels),
+        )
+        for name in corpora
+    }
+    every = parts["train"]
+    if validation is None:
+        parts["train"] = every.select(training_rows)
+        parts["validation"] = every.select(validation_rows)
+    sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in parts.items())
+    split = "" if validation is not None else " (in proportion to the classes, always the same)"
+    say(f"split: {sizes}{split}")
+    measured, all_words, curve, chosen = _choose(parts, len(corpus.classes), options, units)
+    say("\n".join(["accuracy on the validation texts:", *render_curve(curve, chosen)]))
+    lexicon = measured
+    if validation is None and len(corpus) <= _LARGEST_REFIT:
+        # The validation texts have chosen the density, and now belong to the training texts.
+        lexicon, first = _refit(every, len(corpus.classes), options.density, lexicon.density, units)
+        parts["train"] = every
+        if test is not None:
+            all_words = first
+    checked = "validation" if test is None else "test"
+    report: Json = {"density": lexicon.density, "curve": curve}
+    report["validation"] = _measure(measured, parts["validation"], corpus.classes)
+    report["validation"]["all_words"] = curve[0]["accuracy"]
+    # Each other model is trained on the texts of the lexicon that it is compared with.
+    fitted = every.select(training_rows) if checked == "validation" else parts["train"]
+    if checked == "test":
+        report["test"] = _measure(lexicon, parts["test"], corpus.classes)
+        report["test"]["all_words"] = _measure(all_words, parts["test"], corpus.classes)["accuracy"]
+    report |= _measure_baselines(fitted, parts[checked], len(corpus.classes), checked)
+    words = parts[checked].words
+    equal = {"texts": len(words), "equal": count_equal(lexicon, words)}
+    report[checked]["same_answer"] = equal
+    say(render_accuracies(report, checked))
+    say(render_equal(equal))
+    report["data"] = {
+        name: {"n": len(part.labels), "aside": corpora[name].aside if name in corpora else 0}
+        for name, part in parts.items()
+    }
+    return LexiconModel(
+        lexicon=lexicon,
+        classes=corpus.classes,
+        report=report,
+        picture=draw_curve(curve, chosen),
+    )
+
+
+def _choose(
+    parts: dict[str, _Part], num_classes: int, options: TextOptions, units: Units
+) -> tuple[Lexicon, Lexicon, list[Json], int]:
+    """Fits all stages, and chooses the stage of the model.
+
+    Args:
+      parts: the texts by purpose; "train" and "validation" are used.
+      num_classes: the number of classes.
+      options: the options, of which the density is used.
+      units: the splitter of texts.
+
+    Returns:
+      The lexicon of the chosen stage; the lexicon of all words; for each stage a dict with
+      "density", "words" (the share of open words in the validation texts) and "accuracy"; and the
+      number of the chosen stage.
+    """
+    train, held = parts["train"], parts["validation"]
+    stages: list[Lexicon] = []
+    curve: list[Json] = []
+    right: list[np.ndarray] = []
+    densities = _list_densities(options.density)
+    fit = fit_lexicon(train.words, train.labels, num_classes, densities, units=units)
+    try:
+        for lexicon in fit:
+            readings = lexicon.read(held.words)
+            right.append(readings.probabilities.argmax(1) == held.labels)
+            share = float(np.mean(np.concatenate(readings.is_open)))
+            accuracy = float(np.mean(right[-1]))
+            curve.append({"density": lexicon.density, "words": share, "accuracy": accuracy})
+            stages.append(lexicon)
+    except EmptyLexicon:
+        # There are too few words for the last stages, and only a density of the user is an error.
+        if options.density is not None:
+            raise
+    chosen = len(stages) - 1 if options.density is not None else choose_stage(right)
+    return stages[chosen], stages[0], curve, chosen
+
+
+def choose_stage(right: Sequence[np.ndarray]) -> int:
+    """Chooses the last stage that is nearly as accurate as the best stage.
+
+    A stage is nearly as accurate if its accuracy is at most max(0.005, s) below the best, where s
+    is the standard error of the difference of the two accuracies: the standard deviation of the
+    difference of [right] over the texts, divided by the root of their number.
+
+        >>> best, equal, worse = np.ones(100), np.ones(100), np.arange(100) % 2
+        >>> choose_stage([best, equal, worse])
+        1
+
+    Args:
+      right: for each stage, from all words to the fewest, a bool [n], True at the texts that it
+        classifies correctly.
+
+    Returns:
+      The number of the stage.
+    """
+    accuracies = [float(np.mean(stage)) for stage in right]
+    best = int(np.argmax(accuracies))
+    chosen = best
+    for number, stage in enumerate(right):
+        difference = np.asarray(right[best], float) - np.asarray(stage, float)
+        error = float(np.std(difference)) / len(difference) ** 0.5
+        if float(np.mean(difference)) <= max(LEAST_LOSS, error):
+            chosen = max(chosen, number)
+    return chosen
+
+
+def _refit(
+    part: _Part, num_classes: int, given: float | None, density: float, units: Units
+) -> tuple[Lexicon, Lexicon]:
+    """Fits the stages to all texts; returns the lexicon of the density, and that of all words."""
+    densities = [stage for stage in _list_densities(given) if stage >= density]
+    stages = fit_lexicon(part.words, part.labels, num_classes, densities, units=units)
+    first = lexicon = next(stages)
+    for lexicon in stages:
+        pass
+    return lexicon, first
+
+
+def _list_densities(density: float | None) -> list[float]:
+    if density is None:
+        return list(DENSITIES)
+    return [*(stage for stage in DENSITIES if stage > density), density]
+
+
+def _read(
+    table: Table, classes: Sequence[Label] | None, max_aside: float
+) -> tuple[Corpus, list[str]]:
+    """Reads labelled texts into memory.
+
+    Args:
+      table: the texts.
+      classes: the possible labels; None uses the labels in the table.
+      max_aside: the largest share of the lines that may be set aside.
+
+    Returns:
+      A `Corpus` with the labels, without the numbers of words, and the texts.
+    """
+    table_of_classes = Classes("label", classes)
+    texts: list[str] = []
+    labels: list[int] = []
+    lines: list[int] = []
+    asides = Asides(table.name)
+    units = learn_units(())
+    for record in table:
+        if not isinstance(record, Aside) and not split_units(units, record.inputs[0]):
+            record = Aside(record.where, record.line, "a text without a word")
+        if isinstance(record, Aside):
+            asides.add(record)
+            continue
+        labels.append(table_of_classes.place(record.label, record.where, record.line))  # type: ignore[arg-type]
+        lines.append(record.line)
+        texts.append(CONTROL.sub(" ", record.inputs[0]))
+    if not labels:
+        raise asides.make_empty_error(f"{table.name} has no labelled text")
+    asides.check(len(labels), max_aside)
+    if classes is None:
+        _corpus.check_classes(table.name, len(table_of_classes.places), len(labels))
+    names, order = _corpus.order_classes(table_of_classes.places, classes)
+    corpus = Corpus(
+        table.name,
+        (),
+        order[np.array(labels, np.int32)],
+        np.array(lines, np.int64),
+        names,
+        asides.count,
+        tuple(asides.first),
+    )
+    return corpus, texts
+
+
+def _measure(lexicon: Lexicon, part: _Part, classes: Sequence[Label]) -> Json:
+    """Returns the metrics of `classification_metrics` and the density on texts."""
+    readings = lexicon.read(part.words)
+    metrics = classification_metrics(part.labels, readings.probabilities, classes)
+    return {**metrics, "density": float(np.mean(np.concatenate(readings.is_open)))}
+
+
+def _measure_baselines(train: _Part, held: _Part, num_classes: int, checked: str) -> Json:
+    """Trains two linear models, of words and of character n-grams, and returns their accuracies.
+
+    Args:
+      train: the training texts.
+      held: the texts on which the accuracies are measured.
+      num_classes: the number of classes.
+      checked: the name of these texts.
+    """
+    words = LinearBaseline().fit(train.words, train.labels, num_classes)
+    accuracy = float(np.mean(words.probabilities(held.words).argmax(1) == held.labels))
+    report: Json = {"baseline": {"kind": words.kind, checked: accuracy}, "character_baseline": {}}
+    if sum(map(len, train.texts)) <= _MOST_CHARACTERS:
+        ngrams = LinearBaseline(pairs=False).fit(
+            map(character_ngrams, train.words), train.labels, num_classes
+        )
+        probabilities = ngrams.probabilities(map(character_ngrams, held.words))
+        accuracy = float(np.mean(probabilities.argmax(1) == held.labels))
+        report["character_baseline"] = {"kind": words.kind, checked: accuracy}
+    return report
