@@ -130,6 +130,9 @@ class _Recurrent(nn.Module):
     def _unroll(self) -> Callable[..., Tree]:
         raise NotImplementedError
 
+    def _unroll_gated(self) -> Callable[..., Tree]:
+        raise ValueError(f"gates must be None for {type(self).__name__}: only LSTM has them")
+
     # Carries are float32 in all dtypes, because they add up small changes over many steps.
     def _zeros(self, rows: int) -> Tree:
         return jnp.zeros((rows, self.features))
@@ -177,10 +180,14 @@ class _Recurrent(nn.Module):
         carries: tuple[Carry, ...],
         reverse: bool,
         keys: Array | None,
+        gates: Array | None,
     ) -> tuple[Tree, Array]:
         initial, reset_to = carries
         options: Keywords = {"initial": initial, "reverse": reverse}
-        options |= {"resets": resets, "reset_to": reset_to}
+        if gates is None:
+            options |= {"resets": resets, "reset_to": reset_to}
+        else:
+            options["gates"] = gates
         if keys is not None and self.recurrent_dropout > 0:
             # The keys are folded so that the two directions drop different units.
             its_keys = fold_keys(keys, 1 + int(reverse))
@@ -194,7 +201,8 @@ class _Recurrent(nn.Module):
             check_width(self.get_variable("params", kernel).shape[0], f"params[{kernel!r}]", xs=xs)
         # The weights are not cast here, because the functions cast only the factors of products:
         # biases and gradients stay wide.
-        return self._unroll()(self._weights(name, xs.shape[-1]), xs, mask, **options)
+        unroll = self._unroll() if gates is None else self._unroll_gated()
+        return unroll(self._weights(name, xs.shape[-1]), xs, mask=mask, **options)
 
     @nn.compact
     def __call__(
@@ -208,6 +216,7 @@ class _Recurrent(nn.Module):
         reset_to: Carry = None,
         deterministic: bool = True,
         example_id: Int[Array, " B"] | None = None,
+        gates: Float[Array, "B T"] | None = None,
     ) -> tuple[Any, Float[Array, "B T F"]]:
         """Runs the stack.
 
@@ -223,14 +232,19 @@ class _Recurrent(nn.Module):
             `initial`. Without resets they have no effect.
           deterministic: True turns dropout off; False needs a "dropout" stream.
           example_id: the examples to which the dropout bits belong; None means the row numbers.
+          gates: in an LSTM, the share in [0, 1] by which each step moves the states of all layers
+            (see `functional.skip_lstm`); None means 1.
 
         Returns:
           (carries, outputs): the final carries, and the states with F = H, or 2H if bidirectional.
 
         Raises:
           TypeError: if `features` or `num_layers` is not an integer.
-          ValueError: if an option is out of range, or carries have another number of layers.
+          ValueError: if an option is out of range, carries have another number of layers, or gates
+            are given together with resets or to a cell without them.
         """
+        if gates is not None and resets is not None:
+            raise ValueError("resets must be None for gates, got an array")
         for name in ("features", "num_layers"):
             if not isinstance(size := getattr(self, name), numbers.Integral):
                 raise TypeError(f"{name} must be an integer, got {size!r}")
@@ -253,7 +267,9 @@ class _Recurrent(nn.Module):
             if keys is not None and layer > 0:
                 xs = F.example_dropout(xs, self.dropout, keys)
             starts = [None if its is None else its[layer] for its in (initial, reset_to)]
-            run = functools.partial(self._direction, xs=xs, mask=mask, resets=resets, keys=keys)
+            run = functools.partial(
+                self._direction, xs=xs, mask=mask, resets=resets, keys=keys, gates=gates
+            )
             if not self.bidirectional:
                 carry, xs = run(f"layer_{layer}", carries=tuple(starts), reverse=False)
             else:
@@ -313,6 +329,9 @@ class LSTM(_Recurrent):
 
     def _unroll(self) -> Callable[..., Tree]:
         return F.lstm
+
+    def _unroll_gated(self) -> Callable[..., Tree]:
+        return F.skip_lstm
 
 
 class GRU(_Recurrent):
