@@ -29,6 +29,7 @@ from gatedjax.training._checks import (
 from gatedjax.training._digests import compared_digests, digest_or_none, run_digests
 from gatedjax.training._meter import Interval, Meter, floats_of
 from gatedjax.training._meter import NonFiniteError as NonFiniteError
+from gatedjax.training._programs import SharedProgram
 from gatedjax.training._reach import Reach
 from gatedjax.training._record import Record
 from gatedjax.training._restore import Restored, Shared, records_of, restore_everywhere
@@ -71,7 +72,8 @@ class FitResult:
       history: the metrics of all evaluations by name, oldest first, each with its "step".
       stopped: "done" after all steps, "early" after early stopping, "signal" after a signal.
       steps: the number of updates, including those before the run was continued.
-      compilations: the number of step functions that this call compiled.
+      compilations: the number of step functions that this call traced, and compiled if no earlier
+        run of the process had the same program.
       signal: the number of the signal that stopped the run; None without a signal.
       best_model_state: the model state that belongs to best_params; None for a task without one.
     """
@@ -525,14 +527,14 @@ def _begin(
         tx = train_all_but(optimizer, frozen) if frozen else optimizer
     first = first_batch(train_data, config.num_steps)
     evaluation = first_evaluation_batch(eval_data)
-    make = jax.jit(lambda key: init_state(task, tx, key, first))
+    make = SharedProgram(lambda key: init_state(task, tx, key, first), None, "init")
     seed_key = jax.random.key(config.seed)
     like = make.eval_shape(seed_key)  # traced only here; the call below uses the same trace
     check_arrays(like)
     program = None if optimizer is None else digest_optimizer(tx, like.params)
     if any(map(is_key, jax.tree.leaves(like.opt_state))):
         tx = keys_as_data(tx)
-        make = jax.jit(lambda key, tx=tx: init_state(task, tx, key, first))
+        make = SharedProgram(lambda key, tx=tx: init_state(task, tx, key, first), None, "init")
         like = make.eval_shape(seed_key)
     unreached = check_outputs(task, like, first, evaluation, config.best_metric)
     point = eval_params or find_eval_params

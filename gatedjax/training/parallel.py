@@ -10,6 +10,7 @@ import optax
 from jax.experimental import multihost_utils
 
 from gatedjax._utils.filler import FILLER_ID
+from gatedjax.training._programs import SharedProgram
 from gatedjax.training.step import TrainState, make_train_step
 from gatedjax.training.task import AnyTask, Batch, Carry, call_evaluate
 
@@ -84,6 +85,10 @@ class Parallel:
             mesh = jax.make_mesh((len(placed),), ("data",), axis_types=auto, devices=placed)
             self._split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
             self._whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+
+    @property
+    def _place(self) -> tuple[Any, ...]:
+        return self.kind, tuple(self.devices), self.several_processes
 
     def _count_traces(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def count_and_call(*args: Any) -> Any:
@@ -233,14 +238,16 @@ class Parallel:
             make_train_step(task, tx, accumulate=self.accumulate, check_loss=check_loss)
         )
         if self.kind == "single":
-            return jax.jit(step, donate_argnums=0)
+            return SharedProgram(step, 1, self._place, donate_argnums=0)
         # Without out_shardings the state might be split in another way, and the step would be
         # compiled again.
         replicated: Any = self._whole
         state = TrainState(
             replicated, replicated, replicated, carry=self._split, model_state=replicated
         )
-        return jax.jit(step, donate_argnums=0, out_shardings=(state, replicated))
+        return SharedProgram(
+            step, 1, self._place, donate_argnums=0, out_shardings=(state, replicated)
+        )
 
     def eval_step(self, task: AnyTask) -> Callable[..., Any]:
         """Compiles the evaluation of a task.
@@ -279,10 +286,10 @@ class Parallel:
             return run
         step = self._count_traces(evaluate)
         if self.kind == "single":
-            return jax.jit(step)
+            return SharedProgram(step, 1, self._place)
         # Each process reads the predictions of all rows.
         rows = self._whole if self.several_processes else None
-        return jax.jit(step, out_shardings=(rows, rows, self._split))
+        return SharedProgram(step, 1, self._place, out_shardings=(rows, rows, self._split))
 
 
 def make_parallel(
