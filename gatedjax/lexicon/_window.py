@@ -127,9 +127,7 @@ class WindowLexicon:
         is_open, chosen = self.select(texts)
         return self._read(texts, is_open)._replace(chosen=chosen)
 
-    def _read(
-        self, texts: Iterable[Sequence[str]], is_open: list[np.ndarray]
-    ) -> Readings:
+    def _read(self, texts: Iterable[Sequence[str]], is_open: list[np.ndarray]) -> Readings:
         readings = self.reader.read(list(_select_words(texts, is_open)))
         return readings._replace(is_open=is_open)
 
@@ -175,9 +173,7 @@ class WindowLeak(NamedTuple):
     changed_gates: float
 
 
-def measure_window_leak(
-    lexicon: WindowLexicon, texts: Sequence[Sequence[str]]
-) -> WindowLeak:
+def measure_window_leak(lexicon: WindowLexicon, texts: Sequence[Sequence[str]]) -> WindowLeak:
     """Removes each word of texts in turn, computes the gates again, and measures the effect.
 
     Args:

@@ -213,7 +213,10 @@ def _pad_arrays(
     gate_of = np.pad(gate_of, (0, num_words - len(gate_of))).astype(np.int32)
     extra = rows - len(texts)
     arrays = WindowTexts(
-        words, gate_of[words], np.pad(lengths, (0, extra)), np.pad(labels.astype(np.int32), (0, extra))
+        words,
+        gate_of[words],
+        np.pad(lengths, (0, extra)),
+        np.pad(labels.astype(np.int32), (0, extra)),
     )
     return arrays, _pad_rows(squares, num_words)
 

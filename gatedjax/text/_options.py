@@ -98,7 +98,9 @@ class TextOptions:
         "which for most networks contain the frequency of each word in each class).",
     )
     minutes: float | None = _option(
-        None, "Largest training time in minutes (default: no limit).", _positive
+        None,
+        "Largest training time in minutes, without compilation (default: no limit).",
+        _positive,
     )
     num_steps: int | None = _option(
         None,

@@ -416,7 +416,7 @@ def fit_lanes(
       metadata: values that are recorded and not compared, as a mapping or a dataclass of values
         that JSON can represent.
       devices: the devices over which the lanes are spread (default: all devices of this process).
-      on_event: called with ("step" | "evaluate" | "save" | "saved", step).
+      on_event: called with ("step" | "evaluate" | "save" | "saved" | "compiled", step).
       on_log: called with each line of metrics.jsonl as a dict.
       raise_on_signal: True raises `StoppedBySignal` after a signal instead of returning.
 

@@ -286,6 +286,7 @@ def _step(run: TrainingRun, batches: list[Batch]) -> None:
         meter.interval.compiling += seconds
         view.once(seconds, steps=1)
         view.phase("train")
+        run.work.event("compiled", run.step)
     meter.add(run.step, refuse_mean_loss(metrics, fresh=run.step == 0), batches)
     run.step += 1
     run.work.event("step", run.step)
@@ -312,6 +313,7 @@ def _evaluate(run: TrainingRun) -> None:
     meter.interval.began += seconds
     if compiled:
         work.view.once(seconds)
+        work.event("compiled", step)
     work.view.phase("train")
 
 
@@ -626,8 +628,10 @@ def fit(
         represent.
       parallel: the devices (default: `make_parallel` with the options in config). Its `accumulate`
         must be that of config. Pass the same object to `evaluate` to share its compiled steps.
-      on_event: called with ("step" | "evaluate" | "save" | "saved", step). "saved" comes when
-        the checkpoint is complete on disk, some steps after "save".
+      on_event: called with ("step" | "evaluate" | "save" | "saved" | "compiled", step). "saved"
+        comes when the checkpoint is complete on disk, some steps after "save". "compiled" comes
+        after a step or an evaluation that compiled a program; the time since the event before it is
+        mostly compilation.
       on_log: called with each line of metrics.jsonl as a dict, for other trackers.
       optimizer: an Optax transformation in place of `config.optimizer`, which must then be the
         default. It is compared by a digest of its lowered program for these parameters, so that
