@@ -2,7 +2,8 @@
 
 `functional` has the mathematics as pure functions of arrays, `nn` Flax modules with parameters, and
 `models` the networks of the papers with the tasks that train them. `data`, `training`, `analysis`
-and `export` work with these networks. `text` trains models on your texts (`TextClassifier`,
+and `export` work with these networks. `lexicon` is a text classifier whose
+gates hold by construction. `text` trains models on your texts (`TextClassifier`,
 `PairClassifier`, `Tagger`), and `explore` shows their gates (`explorer(model)` in a notebook).
 Names are imported on first use, so that `import gatedjax` is fast.
 """
@@ -25,6 +26,7 @@ _SUBPACKAGES = (
     "export",
     "functional",
     "gates",
+    "lexicon",
     "models",
     "nn",
     "text",

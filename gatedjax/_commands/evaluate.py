@@ -53,7 +53,7 @@ class EvaluateOptions:
 
 def _run(options: EvaluateOptions) -> None:
     from gatedjax.text._asides import check_share
-    from gatedjax.text._lexicon import load_model
+    from gatedjax.text._saved import load_model
 
     check_place(options.out)
     check_share(options.max_aside)

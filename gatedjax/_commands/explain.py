@@ -37,8 +37,9 @@ class ExplainOptions:
 
 
 def _run(options: ExplainOptions) -> None:
-    from gatedjax.text._lexicon import LexiconModel, load_model
+    from gatedjax.text._lexicon import LexiconModel
     from gatedjax.text._lexicon_explanation import explain_with_lexicon
+    from gatedjax.text._saved import load_model
     from gatedjax.text._show import html_page
     from gatedjax.text._table import fault
 

@@ -128,8 +128,8 @@ def _read_piped(encoding: str) -> Iterator[Line]:
 
 def _run(options: PredictOptions) -> None:
     from gatedjax.text._lines import suggest_encoding
-    from gatedjax.text._lexicon import load_model
     from gatedjax.text._prediction import Failure
+    from gatedjax.text._saved import load_model
 
     check_place(options.out)
     # Only a file needs --overwrite, because a device or a pipe is not replaced.

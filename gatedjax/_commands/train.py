@@ -20,9 +20,9 @@ from gatedjax.export import ModelCard
 from gatedjax.export._folder import check_target
 from gatedjax.text._asides import MAX_ASIDE, check_share
 from gatedjax.text._estimator import train_any
-from gatedjax.text._lexicon import LEXICON
 from gatedjax.text._model import check_inputs, networks
 from gatedjax.text._options import TextOptions, check_options, model_names
+from gatedjax.text._prediction import LEXICON
 from gatedjax.text._read import Columns, infer_task, open_table
 from gatedjax.text._tags import open_sentences
 from gatedjax.text._training import COLUMNS, Data
@@ -32,23 +32,29 @@ from gatedjax.training.distributed import is_main
 
 T = TypeVar("T")
 
-_ARGUMENTS = {
-    f"{field.name} must": f"--{field.name.replace('_', '-')} must"
-    for field in dataclasses.fields(TextOptions)
-} | {
-    f"{field.name} needs model=": f"--{field.name.replace('_', '-')} needs --model "
-    for field in dataclasses.fields(TextOptions)
-} | {
-    "or model=": "or --model ",
-    "overwrite=True": "--overwrite",
-    "another workdir": "another folder (--workdir DIR)",
-    "max_aside must": "--max-aside must",
-    "max_aside=": "--max-aside ",
-    "give num_steps": "give --num-steps",
-    "columns.inputs must": "--text must",
-    "network: ": "--model: ",
-    "training: ": "--train: ",
-}
+_ARGUMENTS = (
+    {
+        f"{field.name} must": f"--{field.name.replace('_', '-')} must"
+        for field in dataclasses.fields(TextOptions)
+    }
+    | {
+        f"{field.name} needs model=": f"--{field.name.replace('_', '-')} needs --model "
+        for field in dataclasses.fields(TextOptions)
+    }
+    | {
+        "--training needs": "--train.NAME needs",
+        "--network needs": "--model.NAME needs",
+        "or model=": "or --model ",
+        "overwrite=True": "--overwrite",
+        "another workdir": "another folder (--workdir DIR)",
+        "max_aside must": "--max-aside must",
+        "max_aside=": "--max-aside ",
+        "give num_steps": "give --num-steps",
+        "columns.inputs must": "--text must",
+        "network: ": "--model: ",
+        "training: ": "--train: ",
+    }
+)
 """Words in messages of the library, and the options that replace them."""
 _TASKS = ("text", "pair", "tags")
 _SEVERAL = ("seeds", "sweep", "sweep_over")

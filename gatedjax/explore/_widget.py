@@ -10,6 +10,7 @@ from gatedjax.explore._engine import Explorer
 from gatedjax.explore._server import page_file
 from gatedjax.explore._session import Session
 from gatedjax.explore._views import open_model
+from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._reader import Reader
 from gatedjax.text._translator import Translator
@@ -56,8 +57,14 @@ def _load_trained(model: Any) -> TrainedModel | Reader | Translator:
     if isinstance(model, TrainedModel | Reader | Translator):
         return model
     if hasattr(model, "_get_trained"):
-        fitted: TrainedModel = model._get_trained()
-        return fitted
+        fitted: Any = model._get_trained()
+        if isinstance(fitted, LexiconModel):
+            raise TypeError(
+                "model must have a network, got a lexicon: its `explain` shows the open words, and "
+                'TextClassifier("ganet") is a network with gates'
+            )
+        trained: TrainedModel = fitted
+        return trained
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         return open_model(Path(model))
     raise TypeError(

@@ -12,6 +12,7 @@ from gatedjax.lexicon._lexicon import Readings as Readings
 from gatedjax.lexicon._lexicon import Shares as Shares
 from gatedjax.lexicon._solve import choose_words as choose_words
 from gatedjax.lexicon._solve import compute_gains as compute_gains
+from gatedjax.lexicon._solve import fit_weights as fit_weights
 from gatedjax.lexicon._units import Units as Units
 from gatedjax.lexicon._units import learn_units as learn_units
 from gatedjax.lexicon._units import spell as spell

@@ -112,9 +112,7 @@ def select_spelling(spelling: Spelling, words: np.ndarray) -> Spelling:
     return Spelling(spelling.columns[places], starts)
 
 
-def find_pairs(
-    ids: np.ndarray, rows: np.ndarray, width: int
-) -> tuple[np.ndarray, np.ndarray]:
+def find_pairs(ids: np.ndarray, rows: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the keys of the pairs of neighbours in texts, and the position of their first word.
 
     Args:
@@ -169,7 +167,9 @@ def count_features(
     row_parts = [rows[of_word >= 0], rows[first[places >= 0]]]
     column_parts = [of_word[of_word >= 0], places[places >= 0] + columns.first_pair]
     if len(ids) > _FEW:
-        return _count_with_scipy(ids, rows, num_texts, row_parts, column_parts, spelling, num_columns)
+        return _count_with_scipy(
+            ids, rows, num_texts, row_parts, column_parts, spelling, num_columns
+        )
     spelled = select_spelling(spelling, ids)
     row_parts.append(np.repeat(rows, np.diff(spelled.starts)))
     column_parts.append(spelled.columns)
@@ -271,8 +271,8 @@ def compute_scale(
     codes = labels[cells.rows].astype(np.int64) * max(num_columns, 1) + cells.columns
     counts = np.bincount(codes, minlength=num_classes * num_columns)
     ratio, absent_ratio, num_absent = np.zeros(num_columns), 0.0, sum(absent)
-    for inside in counts.reshape(num_classes, num_columns):
-        inside = inside + 1.0
+    for count in counts.reshape(num_classes, num_columns):
+        inside = count + 1.0
         outside = total - inside + 2.0
         shift = np.log((outside.sum() + num_absent) / (inside.sum() + num_absent))
         ratio = np.maximum(ratio, np.abs(np.log(inside / outside) + shift))

@@ -1,6 +1,7 @@
 """The fit of a gated lexicon: logistic regressions, between which words are closed."""
 
 import collections
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -38,6 +39,8 @@ _LEAST = 2
 _RARE = 2
 # Largest number of closed words with weights, of which a text without an open word opens the best.
 _MOST_SPARE = 10_000
+# Largest number of weights. The solver has a dozen arrays of this size, together 2 GB.
+_MOST_WEIGHTS = 20_000_000
 # Words whose gains are computed at once.
 _CHUNK = 200_000
 
@@ -114,8 +117,9 @@ def fit_lexicon(
       The lexicon of each density.
 
     Raises:
-      ValueError: if the number of texts and labels differ, there is no word or no class, or the
-        densities are not falling numbers in (0, 1].
+      EmptyLexicon: if a density leaves no word open.
+      ValueError: if the number of texts and labels differ, there is no word or no class, the
+        densities are not falling numbers in (0, 1], or there are more than 20,000,000 weights.
     """
     labels = np.asarray(labels)
     _check_arguments(texts, labels, num_classes, densities)
@@ -146,7 +150,11 @@ def _check_arguments(
             f"texts and labels must have the same length of at least 1, got {len(texts)} and "
             f"{len(labels)}"
         )
-    if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0 or labels.max() >= num_classes:
+    if (
+        not np.issubdtype(labels.dtype, np.integer)
+        or labels.min() < 0
+        or labels.max() >= num_classes
+    ):
         raise ValueError(f"labels must be integers in [0, {num_classes}), got {labels[:5]}")
     if not any(map(len, texts)):
         raise ValueError("texts must have at least one word, got none")
@@ -195,6 +203,11 @@ def _fit_stage(
     first_ngram = len(word_types) + len(pairs)
     spelling = _renumber(corpus, open_types, ngrams, first_ngram)
     num_columns = first_ngram + len(ngrams)
+    if num_columns * num_classes > _MOST_WEIGHTS:
+        raise ValueError(
+            f"texts must have at most {_MOST_WEIGHTS:,} weights for a lexicon, got {num_columns:,} "
+            f"features for each of {num_classes:,} classes: a network (model='gru') has fewer"
+        )
     cells = count_features(
         ids,
         rows,
@@ -236,10 +249,8 @@ def _fit_stage(
     )
 
 
-def _renumber(
-    corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first: int
-) -> Spelling:
-    """Returns the spelling of all words with the columns of a stage; closed words have no n-gram."""
+def _renumber(corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first: int) -> Spelling:
+    """Returns the spelling of all words in the columns of a stage; closed words have no n-gram."""
     column_of = np.full(len(corpus.ngrams), -1)
     column_of[ngrams] = first + np.arange(len(ngrams))
     sizes = np.diff(corpus.spelling.starts)
@@ -279,7 +290,7 @@ def _close_words(
     of_type[stage.word_types] += weights[:first_pair]
     sums = np.zeros(len(corpus.types))
     bounds = _bounds(rows, _CHUNK)
-    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for begin, end in itertools.pairwise(bounds):
         part, row = ids[begin:end], rows[begin:end]
         shares = of_type[part]
         keys, first = find_pairs(part, row, len(corpus.types))
@@ -316,7 +327,9 @@ def _make_lexicon(
     spare = _choose_spare(stage)
     weighted = np.concatenate([stage.word_types, spare])
     num_words = len(stage.word_types)
-    scale = np.concatenate([stage.scale[:num_words], stage.last_scale[spare], stage.scale[num_words:]])
+    scale = np.concatenate(
+        [stage.scale[:num_words], stage.last_scale[spare], stage.scale[num_words:]]
+    )
     weights = np.concatenate(
         [stage.weights[:num_words], stage.last_weights[spare], stage.weights[num_words:]]
     )

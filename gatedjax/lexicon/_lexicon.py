@@ -135,11 +135,11 @@ class Lexicon:
         }
         for name, shape in shapes.items():
             if getattr(self, name).shape != shape:
-                raise ValueError(
-                    f"{name} must have shape {shape}, got {getattr(self, name).shape}"
-                )
+                raise ValueError(f"{name} must have shape {shape}, got {getattr(self, name).shape}")
         keys = self.pairs.astype(np.int64) @ [max(len(self.words), 1), 1]
-        in_range = not self.pairs.size or 0 <= self.pairs.min() <= self.pairs.max() < len(self.counts)
+        in_range = not self.pairs.size or 0 <= self.pairs.min() <= self.pairs.max() < len(
+            self.counts
+        )
         if len(self.counts) > len(self.words) or not in_range or (np.diff(keys) <= 0).any():
             raise ValueError("pairs must be sorted and different pairs of words with weights")
 
@@ -242,7 +242,9 @@ class Lexicon:
         found = find_keys(self._columns.pairs, keys)
         first, found = first[found >= 0], found[found >= 0]
         bias = _centred_parts(self.bias.astype(np.float64)[None])[0]
-        ends = np.stack([places[first], places[first + 1]], 1) if len(first) else np.zeros((0, 2), int)
+        ends = (
+            np.stack([places[first], places[first + 1]], 1) if len(first) else np.zeros((0, 2), int)
+        )
         return Shares(bias, of_words, part_of[found + self._columns.first_pair], ends)
 
     def word_shares(self) -> np.ndarray:
@@ -324,7 +326,9 @@ class Lexicon:
     def _score(self, prepared: _Prepared, num_texts: int) -> np.ndarray:
         # `bincount` adds in the order of the cells, so that a text has the same bits in each batch.
         scores = [
-            np.bincount(prepared.cells.rows, prepared.values * row[prepared.cells.columns], num_texts)
+            np.bincount(
+                prepared.cells.rows, prepared.values * row[prepared.cells.columns], num_texts
+            )
             for row in self._weights
         ]
         return np.stack(scores, 1) + self.bias.astype(np.float64)
@@ -354,7 +358,8 @@ def sum_spellings(spelling: Spelling, weights: np.ndarray) -> np.ndarray:
     sizes = np.diff(spelling.starts)
     word = np.repeat(np.arange(len(sizes)), sizes)
     sums = [np.bincount(word, column[spelling.columns], len(sizes)) for column in weights.T]
-    return np.stack(sums, 1)
+    # `bincount` of no n-gram returns integers.
+    return np.stack(sums, 1).astype(np.float64)
 
 
 def measure_strengths(spelling: Spelling, weights: np.ndarray) -> np.ndarray:

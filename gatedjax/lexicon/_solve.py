@@ -40,7 +40,8 @@ def compute_gains(
 
     z are the logits of the text of the word, y is its class and s_t the share of the word.
 
-        >>> compute_gains(np.array([[0.0, 2.0]]), np.array([[0.0, 2.0]]), [0], np.array([1])).round(4)
+        >>> logits, shares = np.array([[0.0, 2.0]]), np.array([[0.0, 2.0]])
+        >>> compute_gains(logits, shares, np.array([0]), np.array([1])).round(4)
         array([0.5662])
 
     Args:
@@ -119,12 +120,14 @@ def fit_weights(
 
     def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
         weights, bias = point[: width * columns].reshape(width, columns), point[width * columns :]
-        scores = matrix @ weights.astype(dtype) + bias  # type: ignore[operator]
+        scores = matrix @ weights.astype(dtype) + bias
         loss, wrong = _loss_and_slope(scores, labels)
         slope = transposed @ wrong.astype(dtype)
         value = inverse_penalty * loss + 0.5 * float(np.vdot(weights, weights))
         gradient = np.empty_like(point)
-        np.add(slope * inverse_penalty, weights, out=gradient[: width * columns].reshape(weights.shape))
+        np.add(
+            slope * inverse_penalty, weights, out=gradient[: width * columns].reshape(weights.shape)
+        )
         gradient[width * columns :] = inverse_penalty * wrong.sum(0)
         gradient /= num_texts
         return value / num_texts, gradient

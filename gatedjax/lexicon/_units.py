@@ -150,7 +150,9 @@ def learn_units(texts: Iterable[str], *, lowercase: bool = True) -> Units:
             for start in range(len(run) - size + 1):
                 counts[run[start : start + size]] += times
     total = sum(len(run) * times for run, times in runs.items())
-    units = Units(_scores({u: c for u, c in counts.items() if c >= _LEAST}, total), lowercase=lowercase)
+    units = Units(
+        _scores({u: c for u, c in counts.items() if c >= _LEAST}, total), lowercase=lowercase
+    )
     counts = collections.Counter()
     for run, times in runs.items():
         for piece in units.cut(run):

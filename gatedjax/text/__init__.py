@@ -3,7 +3,8 @@
 `gatedjax train reviews.csv --out model` and `TextClassifier` run the same code: `_read` reads files
 and values in memory, `_corpus` replaces words by numbers, `_options` has the options of the command
 and of the classes, `_buckets` chooses the shapes of batches, `_training` trains, and `_model`
-predicts, saves and loads.
+predicts, saves and loads. `_lexicon` and `_lexicon_training` do the same for the default model,
+`gatedjax.lexicon`, without JAX.
 Names load on first use, so that commands which need only a few of them start quickly.
 """
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from gatedjax.text._read import Columns as Columns
     from gatedjax.text._show import Change as Change
     from gatedjax.text._show import Explanation as Explanation
+    from gatedjax.text._show import Reasons as Reasons
     from gatedjax.text._tagger import Tagger as Tagger
     from gatedjax.text._tagging import Tagging as Tagging
 
@@ -28,6 +30,7 @@ _MODULES = {
     "PairClassifier": "_classifier",
     "Prediction": "_prediction",
     "Predictions": "_classifier",
+    "Reasons": "_show",
     "Tagger": "_tagger",
     "Tagging": "_tagging",
     "TextClassifier": "_classifier",
@@ -40,6 +43,7 @@ __all__ = [
     "PairClassifier",
     "Prediction",
     "Predictions",
+    "Reasons",
     "Tagger",
     "Tagging",
     "TextClassifier",

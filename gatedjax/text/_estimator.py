@@ -12,10 +12,12 @@ from gatedjax._utils.choices import suggestion
 from gatedjax._utils.types import Json
 from gatedjax.export import ModelCard
 from gatedjax.text._labels import array_of
-from gatedjax.text._lexicon import LEXICON, LexiconModel, load_model
+from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_training import train_lexicon
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._options import TextOptions, check_options
+from gatedjax.text._prediction import LEXICON
+from gatedjax.text._saved import load_model
 from gatedjax.text._training import Data, train_model
 from gatedjax.text._work_folder import WorkFolder
 

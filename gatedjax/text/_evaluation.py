@@ -138,9 +138,7 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
     if not labels:
         raise asides.make_empty_error(f"{table.name} has no labelled text")
     asides.check(len(labels), max_aside)
-    metrics = classification_metrics(
-        np.array(labels), np.concatenate(probabilities), model.classes
-    )
+    metrics = classification_metrics(np.array(labels), np.concatenate(probabilities), model.classes)
     same_answer = {"texts": len(labels), "equal": equal}
     density = open_words / words
     return {**metrics, "density": density, "aside": asides.count, "same_answer": same_answer}

@@ -11,12 +11,13 @@ import numpy as np
 
 from gatedjax._utils.json import to_json
 from gatedjax._utils.types import Json
-from gatedjax.export._folder import load, read_config, read_file, save
+from gatedjax.export._folder import load, read_file, save
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.export._tensors import BadFile
 from gatedjax.lexicon import Lexicon, Readings, Units
 from gatedjax.text._labels import CONTROL
 from gatedjax.text._prediction import (
+    LEXICON,
     REPORT,
     VOCABULARY,
     Failure,
@@ -29,8 +30,6 @@ from gatedjax.text._prediction import (
 )
 from gatedjax.text._table import Label
 
-LEXICON = "lexicon"
-"""The name of the model, among the names of networks."""
 CURVE = "curve.svg"
 """The file with the picture of the accuracy at each density."""
 UNREAD = "nothing of this text was read"
@@ -168,7 +167,7 @@ class LexiconModel:
           FileNotFoundError, ValueError: if the folder does not have such a model, or is damaged.
         """
         params, config = load(folder)
-        check_kind(config, ("text",), folder)
+        check_kind(config, "text", folder)
         try:
             words = json.loads(read_file(folder, VOCABULARY))
             classes = check_classes(config["classes"])
@@ -192,9 +191,7 @@ class LexiconModel:
             raise
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             # The content comes from a file and may be anything.
-            raise BadFile(
-                f"{folder} is not a model that this version reads: {error!r}"
-            ) from error
+            raise BadFile(f"{folder} is not a model that this version reads: {error!r}") from error
         return cls(lexicon=lexicon, classes=classes, report=report)
 
 
@@ -206,25 +203,3 @@ def _select(readings: Readings, row: int) -> Readings:
         readings.chosen[part],
         readings.is_empty[part],
     )
-
-
-def load_model(folder: str | Path, kinds: Sequence[str]) -> Any:
-    """Loads a `LexiconModel`, or the `TrainedModel` of a network.
-
-    JAX is imported only for a network.
-
-    Args:
-      folder: the folder of the model.
-      kinds: the accepted kinds of models, among "text", "pair" and "tags".
-
-    Raises:
-      FileNotFoundError, ValueError: if the folder does not have a model, has another kind of model,
-        is damaged, or was written by a newer version.
-    """
-    config = read_config(folder)
-    kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
-    if kind == "text" and config.get("network") == LEXICON:
-        return LexiconModel.load(folder)
-    from gatedjax.text._model import TrainedModel
-
-    return TrainedModel.load(folder, kinds)

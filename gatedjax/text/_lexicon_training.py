@@ -34,7 +34,7 @@ from gatedjax.text._table import Aside, Label, Table
 
 Say = Callable[[str], None]
 LEAST_LOSS = 0.005
-"""A stage may be this much less accurate than the best, if its standard error is not larger."""
+"""A stage may be this much less accurate than the best, or more if the standard error is larger."""
 _LARGEST_HELD = 20_000
 # Up to so many texts the chosen density is fitted again to all texts. More texts hardly profit from
 # another tenth, and the fit takes longer.
@@ -44,17 +44,17 @@ _MOST_CHARACTERS = 2_000_000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Part:
+class TextPart:
     """The texts of a purpose, also as words, with their classes."""
 
     words: list[list[str]]
     texts: list[str]
     labels: np.ndarray
 
-    def select(self, rows: np.ndarray) -> "_Part":
+    def select(self, rows: np.ndarray) -> "TextPart":
         """Returns the texts at these positions."""
         places = rows.tolist()
-        return _Part(
+        return TextPart(
             [self.words[i] for i in places], [self.texts[i] for i in places], self.labels[rows]
         )
 
@@ -71,8 +71,8 @@ def train_lexicon(
     """Fits a lexicon to labelled texts, and measures it.
 
     The stages of the fit are compared on the validation texts. Without `options.density` the
-    smallest density is chosen whose accuracy is at most half a point below the best stage, or at
-    most one standard error of the difference from it. If the validation texts are a part of
+    smallest density is chosen whose accuracy is at most half a point, or one standard error of the
+    best accuracy, below the best stage. If the validation texts are a part of
     `table`, and it has at most 20,000 texts, the chosen density is then fitted to all texts. There
     is no random number except in the fixed split.
 
@@ -99,10 +99,11 @@ def train_lexicon(
             continue
         check_inputs(source.columns, "text")
         classes = corpora["train"].classes if corpora else None
-        corpora[name], texts[name] = _read(source, classes, max_aside)
+        corpora[name], texts[name] = read_labelled(source, classes, max_aside)
         if name == "train":
             _corpus.check_trainable(corpora[name], split=validation is None)
-        say_corpus(corpora[name], say)
+    for read in corpora.values():
+        say_corpus(read, say)
     corpus = corpora["train"]
     training_rows = np.arange(len(corpus))
     validation_rows = training_rows[:0]
@@ -112,7 +113,7 @@ def train_lexicon(
     train_texts = [texts["train"][i] for i in training_rows.tolist()]
     units = learn_units(train_texts, lowercase=options.lowercase)
     parts = {
-        name: _Part(
+        name: TextPart(
             [units.split(text) for text in texts[name]],
             texts[name],
             np.asarray(corpora[name].labels),
@@ -137,14 +138,16 @@ def train_lexicon(
             all_words = first
     checked = "validation" if test is None else "test"
     report: Json = {"density": lexicon.density, "curve": curve}
-    report["validation"] = _measure(measured, parts["validation"], corpus.classes)
+    report["validation"] = measure_lexicon(measured, parts["validation"], corpus.classes)
     report["validation"]["all_words"] = curve[0]["accuracy"]
     # Each other model is trained on the texts of the lexicon that it is compared with.
     fitted = every.select(training_rows) if checked == "validation" else parts["train"]
     if checked == "test":
-        report["test"] = _measure(lexicon, parts["test"], corpus.classes)
-        report["test"]["all_words"] = _measure(all_words, parts["test"], corpus.classes)["accuracy"]
-    report |= _measure_baselines(fitted, parts[checked], len(corpus.classes), checked)
+        report["test"] = measure_lexicon(lexicon, parts["test"], corpus.classes)
+        report["test"]["all_words"] = measure_lexicon(all_words, parts["test"], corpus.classes)[
+            "accuracy"
+        ]
+    report |= measure_baselines(fitted, parts[checked], len(corpus.classes), checked)
     words = parts[checked].words
     equal = {"texts": len(words), "equal": count_equal(lexicon, words)}
     report[checked]["same_answer"] = equal
@@ -163,7 +166,7 @@ def train_lexicon(
 
 
 def _choose(
-    parts: dict[str, _Part], num_classes: int, options: TextOptions, units: Units
+    parts: dict[str, TextPart], num_classes: int, options: TextOptions, units: Units
 ) -> tuple[Lexicon, Lexicon, list[Json], int]:
     """Fits all stages, and chooses the stage of the model.
 
@@ -181,64 +184,56 @@ def _choose(
     train, held = parts["train"], parts["validation"]
     stages: list[Lexicon] = []
     curve: list[Json] = []
-    right: list[np.ndarray] = []
     densities = _list_densities(options.density)
     fit = fit_lexicon(train.words, train.labels, num_classes, densities, units=units)
     try:
         for lexicon in fit:
             readings = lexicon.read(held.words)
-            right.append(readings.probabilities.argmax(1) == held.labels)
+            accuracy = float(np.mean(readings.probabilities.argmax(1) == held.labels))
             share = float(np.mean(np.concatenate(readings.is_open)))
-            accuracy = float(np.mean(right[-1]))
             curve.append({"density": lexicon.density, "words": share, "accuracy": accuracy})
             stages.append(lexicon)
     except EmptyLexicon:
         # There are too few words for the last stages, and only a density of the user is an error.
         if options.density is not None:
             raise
-    chosen = len(stages) - 1 if options.density is not None else choose_stage(right)
+    chosen = len(stages) - 1
+    if options.density is None:
+        chosen = choose_stage([stage["accuracy"] for stage in curve], len(held.labels))
     return stages[chosen], stages[0], curve, chosen
 
 
-def choose_stage(right: Sequence[np.ndarray]) -> int:
+def choose_stage(accuracies: Sequence[float], num_texts: int) -> int:
     """Chooses the last stage that is nearly as accurate as the best stage.
 
-    A stage is nearly as accurate if its accuracy is at most max(0.005, s) below the best, where s
-    is the standard error of the difference of the two accuracies: the standard deviation of the
-    difference of [right] over the texts, divided by the root of their number.
+    A stage is nearly as accurate if its accuracy is at most max(0.005, s) below the best accuracy
+    a, where s = sqrt(a (1 - a) / n) is the standard error of a on n texts.
 
-        >>> best, equal, worse = np.ones(100), np.ones(100), np.arange(100) % 2
-        >>> choose_stage([best, equal, worse])
+        >>> choose_stage([0.9, 0.89, 0.85], 400)
         1
 
     Args:
-      right: for each stage, from all words to the fewest, a bool [n], True at the texts that it
-        classifies correctly.
+      accuracies: the accuracy of each stage, from all words to the fewest.
+      num_texts: the number of texts n on which they were measured.
 
     Returns:
       The number of the stage.
+
+    Reference: Breiman et al. 1984 (the rule of one standard error).
     """
-    accuracies = [float(np.mean(stage)) for stage in right]
-    best = int(np.argmax(accuracies))
-    chosen = best
-    for number, stage in enumerate(right):
-        difference = np.asarray(right[best], float) - np.asarray(stage, float)
-        error = float(np.std(difference)) / len(difference) ** 0.5
-        if float(np.mean(difference)) <= max(LEAST_LOSS, error):
-            chosen = max(chosen, number)
-    return chosen
+    best = max(accuracies)
+    allowed = max(LEAST_LOSS, (best * (1 - best) / num_texts) ** 0.5)
+    return max(i for i, accuracy in enumerate(accuracies) if accuracy >= best - allowed - 1e-12)
 
 
 def _refit(
-    part: _Part, num_classes: int, given: float | None, density: float, units: Units
+    part: TextPart, num_classes: int, given: float | None, density: float, units: Units
 ) -> tuple[Lexicon, Lexicon]:
     """Fits the stages to all texts; returns the lexicon of the density, and that of all words."""
     densities = [stage for stage in _list_densities(given) if stage >= density]
     stages = fit_lexicon(part.words, part.labels, num_classes, densities, units=units)
-    first = lexicon = next(stages)
-    for lexicon in stages:
-        pass
-    return lexicon, first
+    first, *later = stages
+    return (later[-1] if later else first), first
 
 
 def _list_densities(density: float | None) -> list[float]:
@@ -247,7 +242,7 @@ def _list_densities(density: float | None) -> list[float]:
     return [*(stage for stage in DENSITIES if stage > density), density]
 
 
-def _read(
+def read_labelled(
     table: Table, classes: Sequence[Label] | None, max_aside: float
 ) -> tuple[Corpus, list[str]]:
     """Reads labelled texts into memory.
@@ -293,14 +288,14 @@ def _read(
     return corpus, texts
 
 
-def _measure(lexicon: Lexicon, part: _Part, classes: Sequence[Label]) -> Json:
+def measure_lexicon(lexicon: Lexicon, part: TextPart, classes: Sequence[Label]) -> Json:
     """Returns the metrics of `classification_metrics` and the density on texts."""
     readings = lexicon.read(part.words)
     metrics = classification_metrics(part.labels, readings.probabilities, classes)
     return {**metrics, "density": float(np.mean(np.concatenate(readings.is_open)))}
 
 
-def _measure_baselines(train: _Part, held: _Part, num_classes: int, checked: str) -> Json:
+def measure_baselines(train: TextPart, held: TextPart, num_classes: int, checked: str) -> Json:
     """Trains two linear models, of words and of character n-grams, and returns their accuracies.
 
     Args:

@@ -21,13 +21,18 @@ from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANet
 from gatedjax.text._buckets import FINE, group_texts, pad_texts, shape_of, sizes_of, width_of
 from gatedjax.text._corpus import split_words
-from gatedjax.text._lexicon import LEXICON
 from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, NetworkEntry, Reading
+from gatedjax.text._prediction import (
+    LEXICON,
+    check_classes,
+    check_length,
+    check_report,
+    check_texts,
+)
 from gatedjax.text._prediction import REPORT as REPORT
 from gatedjax.text._prediction import VOCABULARY as VOCABULARY
 from gatedjax.text._prediction import Failure as Failure
 from gatedjax.text._prediction import Prediction as Prediction
-from gatedjax.text._prediction import check_classes, check_length, check_report, check_texts
 from gatedjax.text._prediction import check_inputs as check_inputs
 from gatedjax.text._prediction import chunks as chunks
 from gatedjax.text._prediction import inputs_of as inputs_of

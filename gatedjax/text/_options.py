@@ -23,9 +23,9 @@ from gatedjax._utils.limits import (
     check_most,
 )
 from gatedjax._utils.numbers import make_plain
-from gatedjax.text._lexicon import LEXICON
 from gatedjax.text._model import networks
 from gatedjax.text._networks import Config, NetworkEntry
+from gatedjax.text._prediction import LEXICON
 from gatedjax.training import OptimizerConfig, TrainConfig
 
 C = TypeVar("C")
@@ -198,7 +198,8 @@ def check_options(options: TextOptions, kind: str) -> None:
     entry = available[options.model]
     if options.density is not None and not entry.gated:
         raise ValueError(
-            f"density needs model='lexicon' or model='ganet', got {options.model!r}: it has no gates"
+            f"density needs model='lexicon' or model='ganet', got {options.model!r}, which has no "
+            "gates"
         )
     # The file of vectors, which determines their width, has not been read yet. Any width shows
     # whether the names and values are possible.

@@ -10,6 +10,8 @@ from gatedjax._utils.types import Json
 from gatedjax.text._table import Columns, Label
 
 T = TypeVar("T")
+LEXICON = "lexicon"
+"""The name of the model without a network, among the names of networks."""
 VOCABULARY, REPORT = "vocabulary.json", "report.json"
 COLUMNS = {"text": Columns(("text",)), "pair": Columns(("premise", "hypothesis"))}
 """The default columns for each kind of model."""

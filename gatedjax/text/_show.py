@@ -297,7 +297,9 @@ def _effect(e: Explanation, parts: Sequence[float]) -> float:
 def _list_reasons(e: Explanation) -> list[tuple[str, tuple[float, ...]]]:
     """Returns (words, parts) of the open words and pairs, the largest effects first."""
     assert e.reasons is not None
-    items = [(_word(e.tokens[i]), e.reasons.words[i]) for i, is_open in enumerate(e.kept) if is_open]
+    items = [
+        (_word(e.tokens[i]), e.reasons.words[i]) for i, is_open in enumerate(e.kept) if is_open
+    ]
     items += [
         (f"{_word(e.tokens[first])} {_word(e.tokens[second])}", parts)
         for first, second, parts in e.reasons.pairs
@@ -344,12 +346,13 @@ def _words(e: Explanation) -> Iterator[str]:
 def _table(e: Explanation) -> str:
     if e.reasons is not None:
         classes, rows = _reason_rows(e)
-        heads = "".join(f'<th scope="col">For {_escape(label)}</th>' for label in classes)
-        lines = ["<table>", f'<thead><tr><th scope="col">Open word or pair</th>{heads}</tr></thead>']
+        columns = "".join(f'<th scope="col">For {_escape(label)}</th>' for label in classes)
+        head = f'<thead><tr><th scope="col">Open word or pair</th>{columns}</tr></thead>'
+        body = []
         for name, *cells in rows:
             numbers = "".join(f'<td class="n">{cell}</td>' for cell in cells)
-            lines.append(f'<tr><th scope="row"><bdi>{_escape(name)}</bdi></th>{numbers}</tr>')
-        return "\n".join([*lines, "</table>"])
+            body.append(f'<tr><th scope="row"><bdi>{_escape(name)}</bdi></th>{numbers}</tr>')
+        return "\n".join(["<table>", head, "<tbody>", *body, "</tbody>", "</table>"])
     top = max(e.attention or (0.0,))
     heads = ["Word", "Read"]
     heads += ["Gate open"] if e.gates is not None else []

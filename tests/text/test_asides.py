@@ -175,7 +175,7 @@ def test_the_command_ends_and_says_what_to_type(tmp_path, monkeypatch, capsys):
             [*command, "--max-aside", wrong], capsys
         )
     asked = []
-    monkeypatch.setattr(train, "train_model", lambda *a, max_aside, **b: asked.append(max_aside))
+    monkeypatch.setattr(train, "train_any", lambda *a, max_aside, **b: asked.append(max_aside))
     with pytest.raises(AttributeError):  # nothing is trained
         main([*command, "--max-aside", "0.5"])
     assert asked == [0.5]

@@ -30,7 +30,7 @@ from tests._programs import environment
 from tests._slow import slow_but
 from tests.text._own import PAIRS, TEXTS, options, write_csv
 
-TINY = ["--network.hidden=4", "--network.aux-hidden=3", "--model.embedding-dim=6"]
+TINY = ["--model=ganet", "--network.hidden=4", "--network.aux-hidden=3", "--model.embedding-dim=6"]
 EVERY = ["--train.eval-every=2", "--train.checkpoint-every=2", "--train.log-every=2"]
 RUN = ["--train.parallel=single", *EVERY]
 TINY += RUN
@@ -511,7 +511,8 @@ def test_the_multiplier_holds_the_density(density, tmp_path):
         rows.append((" ".join(words), "gb"[i % 2]))
     path, out = write_csv(tmp_path / "words.csv", rows), tmp_path / "m"
     steps = (
-        "--num-steps=500 --network.hidden=8 --network.aux-hidden=8 --network.embedding-dim=8 "
+        "--model=ganet --num-steps=500 --network.hidden=8 --network.aux-hidden=8 "
+        "--network.embedding-dim=8 "
         "--train.parallel=single --train.eval-every=50 --train.optimizer.learning-rate=0.002"
     )
     assert main(["train", str(path), "--out", str(out), "--density", density, *steps.split()]) == 0
@@ -572,21 +573,29 @@ def test_bad_data_are_refused_in_one_line_and_nothing_is_written(name, tmp_path,
     ("options", "message"),
     [
         (["--model", "ganett"], "--model must be one of"),
+        (["--num-steps", "3"], "--num-steps needs --model 'ganet'"),
+        (["--model.hidden", "3"], "--model.hidden"),
         (["--num-steps", "0"], "--num-steps must be at least 1"),
         (["--minutes", "0"], "--minutes must be positive"),
         (["--density", "1.5"], "--density must be in (0, 1)"),
-        (["--density", "0.2", "--model", "soft"], "--density needs --model 'ganet'"),
+        (
+            ["--density", "0.2", "--model", "soft"],
+            "--density needs --model 'lexicon' or --model 'ganet'",
+        ),
         (["--held-out", "1"], "--held-out must be in (0, 1)"),
         (["--cpu-devices", "0"], "--cpu-devices must be at least 1"),
         (["--cpu-devices", "500"], "--cpu-devices must be at most 128, got 500"),
         (["--seed", "-1"], "--seed must be at least 0, got -1"),
         (["--embeddings", "nowhere.txt"], "nowhere.txt"),
-        (["--validation", "nowhere.csv"], "nowhere.csv"),
-        (["--encoding", "klingon"], "klingon"),
-        (["--text", "a", "b", "--task", "text"], "--text must name one column"),
+        (["--model", "ganet", "--validation", "nowhere.csv"], "nowhere.csv"),
+        (["--model", "ganet", "--encoding", "klingon"], "klingon"),
+        (["--model", "ganet", "--text", "a", "b", "--task", "text"], "--text must name one column"),
         (["--text", "text", "--task", "pair"], "--text must name two columns"),
         (["--train.seeds", "2"], "--train.seeds: a model is one seed"),
-        (["--minutes", "1", "--train.optimizer.schedule", "cosine"], "give --num-steps"),
+        (
+            ["--model", "ganet", "--minutes", "1", "--train.optimizer.schedule", "cosine"],
+            "give --num-steps",
+        ),
     ],
 )
 def test_bad_options_are_refused_in_one_line(options, message, here, tmp_path, capsys):
@@ -599,6 +608,7 @@ def test_an_option_that_is_switched_off_arrives(here, tmp_path, capsys, monkeypa
     seen = []
     monkeypatch.setattr("gatedjax._commands.train._train", lambda *args: seen.append(args[2]) or 0)
     args = ["train", "reviews.csv", "--out", str(tmp_path / "m"), "--model.no_post_tanh"]
+    args += ["--model", "ganet"]
     args += ["--minutes", "3", "--num-steps", "4", "--train.optimizer.schedule=cosine"]
     assert main([*args, "--train.no-progress"]) == 0
     (options,) = seen

@@ -186,7 +186,7 @@ def test_arrays_of_labels_keep_what_they_are(labels):
 
 def test_fit_warns_where_the_class_of_a_label_is_spelt_otherwise(monkeypatch):
     monkeypatch.setattr(_estimator, "train_model", lambda kind, table, *rest, **more: list(table))
-    one, taken = TextClassifier(), []
+    one, taken = TextClassifier("ganet"), []
     monkeypatch.setattr(one, "_take", taken.extend)
     with pytest.warns(UserWarning, match=r"y has 'b ', which becomes the class 'b'"):
         one.fit(TEXTS, ["a", "b ", "b", "a"])

@@ -1,0 +1,32 @@
+"""Loading of the models that `gatedjax train` wrote. JAX is imported only for a network."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gatedjax.export._folder import read_config
+from gatedjax.export._kinds import check_kind
+from gatedjax.text._lexicon import LexiconModel
+from gatedjax.text._prediction import LEXICON
+
+
+def load_model(folder: str | Path, kinds: Sequence[str]) -> Any:
+    """Loads a `LexiconModel`, or the `TrainedModel` of a network.
+
+    JAX is imported only for a network.
+
+    Args:
+      folder: the folder of the model.
+      kinds: the accepted kinds of models, among "text", "pair" and "tags".
+
+    Raises:
+      FileNotFoundError, ValueError: if the folder does not have a model, has another kind of model,
+        is damaged, or was written by a newer version.
+    """
+    config = read_config(folder)
+    kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
+    if kind == "text" and config.get("network") == LEXICON:
+        return LexiconModel.load(folder)
+    from gatedjax.text._model import TrainedModel
+
+    return TrainedModel.load(folder, kinds)
