@@ -10,7 +10,6 @@ falls geometrically from 1 to the density in the first 60 % of the steps. `fit_g
 single compiled program.
 """
 
-import functools
 from typing import NamedTuple
 
 import jax

@@ -1,7 +1,8 @@
 """The fit of a lexicon to labelled texts: the split, the choice of the density, and the report."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from gatedjax.lexicon import (
     EmptyLexicon,
     Lexicon,
     Units,
+    WindowLexicon,
     fit_lexicon,
     learn_units,
 )
@@ -23,14 +25,17 @@ from gatedjax.text._lexicon import LexiconModel, split_units
 from gatedjax.text._lexicon_report import (
     count_equal,
     draw_curve,
+    measure_leak_of_sample,
     render_accuracies,
     render_curve,
     render_equal,
+    render_window_leak,
 )
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._options import TextOptions, check_options
-from gatedjax.text._prediction import check_inputs
+from gatedjax.text._prediction import WINDOW, check_inputs
 from gatedjax.text._table import Aside, Label, Table
+from gatedjax.text._window import fit_window, refit_reader
 
 Say = Callable[[str], None]
 LEAST_LOSS = 0.005
@@ -129,10 +134,15 @@ def train_lexicon(
     say(f"split: {sizes}{split}")
     measured, all_words, curve, chosen = _choose(parts, len(corpus.classes), options, units)
     say("\n".join(["accuracy on the validation texts:", *render_curve(curve, chosen)]))
-    lexicon = measured
+    lexicon: Any = measured
     if validation is None and len(corpus) <= _LARGEST_REFIT:
         # The validation texts have chosen the density, and now belong to the training texts.
-        lexicon, first = _refit(every, len(corpus.classes), options.density, lexicon.density, units)
+        if isinstance(measured, WindowLexicon):
+            lexicon, first = refit_reader(measured, every.words, every.labels)
+        else:
+            lexicon, first = _refit(
+                every, len(corpus.classes), options.density, measured.density, units
+            )
         parts["train"] = every
         if test is not None:
             all_words = first
@@ -153,6 +163,9 @@ def train_lexicon(
     report[checked]["same_answer"] = equal
     say(render_accuracies(report, checked))
     say(render_equal(equal))
+    if isinstance(lexicon, WindowLexicon):
+        report[checked]["window_leak"] = leak = measure_leak_of_sample(lexicon, words)
+        say(render_window_leak(leak))
     report["data"] = {
         name: {"n": len(part.labels), "aside": corpora[name].aside if name in corpora else 0}
         for name, part in parts.items()
@@ -167,7 +180,7 @@ def train_lexicon(
 
 def _choose(
     parts: dict[str, TextPart], num_classes: int, options: TextOptions, units: Units
-) -> tuple[Lexicon, Lexicon, list[Json], int]:
+) -> tuple[Lexicon | WindowLexicon, Lexicon | WindowLexicon, list[Json], int]:
     """Fits all stages, and chooses the stage of the model.
 
     Args:
@@ -182,10 +195,18 @@ def _choose(
       number of the chosen stage.
     """
     train, held = parts["train"], parts["validation"]
-    stages: list[Lexicon] = []
+    stages: list[Lexicon | WindowLexicon] = []
     curve: list[Json] = []
     densities = _list_densities(options.density)
-    fit = fit_lexicon(train.words, train.labels, num_classes, densities, units=units)
+    fit: Iterator[Lexicon | WindowLexicon]
+    if options.model == WINDOW:
+        # A density does not depend on the stages before it.
+        given = densities if options.density is None else [1.0, options.density]
+        fit = fit_window(
+            train.words, train.labels, num_classes, given, units=units, seed=options.seed
+        )
+    else:
+        fit = fit_lexicon(train.words, train.labels, num_classes, densities, units=units)
     try:
         for lexicon in fit:
             readings = lexicon.read(held.words)
@@ -288,7 +309,9 @@ def read_labelled(
     return corpus, texts
 
 
-def measure_lexicon(lexicon: Lexicon, part: TextPart, classes: Sequence[Label]) -> Json:
+def measure_lexicon(
+    lexicon: Lexicon | WindowLexicon, part: TextPart, classes: Sequence[Label]
+) -> Json:
     """Returns the metrics of `classification_metrics` and the density on texts."""
     readings = lexicon.read(part.words)
     metrics = classification_metrics(part.labels, readings.probabilities, classes)

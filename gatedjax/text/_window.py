@@ -1,12 +1,12 @@
 """The fit of lexicons whose gates see the neighbours of a word."""
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from gatedjax.lexicon import (
     DENSITIES,
-    EmptyLexicon,
     Lexicon,
     Units,
     WindowLexicon,
@@ -91,14 +91,37 @@ def fit_window(
         )
         logits = gates[near.words, 0] + gates[near.left, 1] + gates[near.right, 2]
         lexicon = WindowLexicon(words, gates, find_cut(logits, density), first, density)
-        is_open, _ = lexicon.select(texts)
-        selected = [
-            [text[i] for i in np.flatnonzero(row)] for text, row in zip(texts, is_open, strict=True)
-        ]
-        if not any(selected):
-            raise EmptyLexicon(f"density must leave a word open, got {density}")
-        reader = next(fit_lexicon(selected, labels, num_classes, [1.0], units=units))
-        yield WindowLexicon(words, gates, lexicon.cut, reader, density)
+        yield _with_reader(lexicon, texts, labels)
+
+
+def refit_reader(
+    lexicon: WindowLexicon, texts: Sequence[Sequence[str]], labels: np.ndarray
+) -> tuple[WindowLexicon, Lexicon]:
+    """Fits the reader again, to more texts, with the gates of a fitted model.
+
+    Args:
+      lexicon: the fitted model.
+      texts: the words of each text.
+      labels: int [n], the class of each text.
+
+    Returns:
+      The model with the new reader, and a lexicon of all words of the same texts.
+    """
+    everything = next(fit_lexicon(texts, labels, lexicon.num_classes, [1.0], units=lexicon.units))
+    if lexicon.density == 1:
+        return dataclasses.replace(lexicon, reader=everything), everything
+    return _with_reader(lexicon, texts, labels), everything
+
+
+def _with_reader(
+    lexicon: WindowLexicon, texts: Sequence[Sequence[str]], labels: np.ndarray
+) -> WindowLexicon:
+    is_open, _ = lexicon.select(texts)
+    selected = [
+        [text[i] for i in np.flatnonzero(row)] for text, row in zip(texts, is_open, strict=True)
+    ]
+    fit = fit_lexicon(selected, labels, lexicon.num_classes, [1.0], units=lexicon.units)
+    return dataclasses.replace(lexicon, reader=next(fit))
 
 
 def _initial_logits(
