@@ -53,6 +53,8 @@ class PredictOptions:
     """The column of the words of a .conll file (default: as `gatedjax train` reads the file)."""
     encoding: str = "utf-8"
     """The encoding of the file."""
+    reasons: Flag = False
+    """Add the parts of the open words and pairs in the score of each class, for a lexicon."""
     overwrite: Flag = False
     """Replace the file of --out."""
 
@@ -143,6 +145,16 @@ def _run(options: PredictOptions) -> None:
         raise ValueError("--word is only for taggers: leave it out")
     lines = iter(_sentences(options) if tagger else _lines(options, model.kind))
     predict: Any = model.predict
+    if options.reasons:
+        from gatedjax.text._lexicon import LexiconModel
+        from gatedjax.text._lexicon_explanation import predict_with_reasons
+
+        if not isinstance(model, LexiconModel):
+            raise ValueError(
+                "--reasons needs a lexicon, got a network, whose prediction is no sum over words: "
+                "`gatedjax explain` removes each word and runs it again"
+            )
+        predict = functools.partial(predict_with_reasons, model)
     if tagger:
         # Imported here, because a lexicon predicts without JAX.
         from gatedjax.text._tagging import tag_sentences

@@ -143,6 +143,7 @@ class TrainOptions(TextOptions, DataOptions):
     $ gatedjax train reviews.csv --out model
     $ gatedjax train reviews.csv --out model --test test.csv --density 0.2
     $ gatedjax train words.conll --out tagger
+    $ gatedjax train --model ganet --help    (the options of a network)
     """
 
     embeddings: Unset[Path] = None
@@ -270,6 +271,9 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
     if name not in names:
         with refusals(_ARGUMENTS):
             check_options(TextOptions(name), kind)
+    if name in LEXICONS and (given := _option_names(args, "model")):
+        option = f"--model.{given[0].replace('_', '-')}"
+        fail(f"{option} is an option of a network, and a lexicon has none: add --model ganet")
     default = LexiconOptions() if name in LEXICONS else networks(kind)[name].config
     network: Any = Annotated[type(default), tyro.conf.arg(name="model")]
     fields: list[Any] = [("network", network, dataclasses.field(default=default))]

@@ -74,6 +74,20 @@ class WindowTexts(NamedTuple):
     labels: Int[Array, " N"]
 
 
+class Room(NamedTuple):
+    """The smallest sizes of the arrays of a fit.
+
+    Attributes:
+      texts: the number of texts.
+      words: the number of different words.
+      length: the number of words of the longest text.
+    """
+
+    texts: int
+    words: int
+    length: int
+
+
 def gate_logits(
     params: WindowParams, gates: Int[Array, "B T"], mask: Bool[Array, "B T"], edge: int | Array
 ) -> Float[Array, "B T"]:
@@ -141,6 +155,7 @@ def fit_gates(
     *,
     epochs: int = 15,
     seed: int = 0,
+    room: Room | None = None,
 ) -> np.ndarray:
     """Trains gates that see the neighbours, and returns their numbers a, l and r.
 
@@ -163,6 +178,8 @@ def fit_gates(
       density: the target of the mean open probability, in (0, 1).
       epochs: the number of passes over the texts.
       seed: the seed of the order of the texts and of the noise of the gates.
+      room: the sizes of another fit that is to use the same compiled program. Larger arrays have
+        more padding, and small data sets take more steps.
 
     Returns:
       float32 [G + 1, 3]: a, l and r of each gate, and in the last row of the edge of a text.
@@ -175,13 +192,15 @@ def fit_gates(
     if not len(texts):
         raise ValueError("texts must have at least one text, got none")
     edge = len(own)
-    arrays, squares = _pad_arrays(texts, labels, gate_of, squares)
-    num_gates = _round_up(edge + 1, _WORDS)
+    room = room or Room(0, 0, 0)
+    arrays, squares = _pad_arrays(texts, labels, gate_of, squares, room)
+    # There are at most as many gates as words, and the tables of gates have the same size.
+    size = len(squares)
     start = WindowParams(
-        own=_pad_rows(own, num_gates),
-        left=np.zeros(num_gates, np.float32),
-        right=np.zeros(num_gates, np.float32),
-        words=_pad_rows(words, len(squares)),
+        own=_pad_rows(own, size),
+        left=np.zeros(size, np.float32),
+        right=np.zeros(size, np.float32),
+        words=_pad_rows(words, size),
         bias=np.asarray(bias, np.float32),
         multiplier=np.zeros((), np.float32),
     )
@@ -200,13 +219,17 @@ def _pad_rows(values: np.ndarray, rows: int) -> np.ndarray:
 
 
 def _pad_arrays(
-    texts: list[np.ndarray], labels: np.ndarray, gate_of: np.ndarray, squares: np.ndarray
+    texts: list[np.ndarray],
+    labels: np.ndarray,
+    gate_of: np.ndarray,
+    squares: np.ndarray,
+    room: Room,
 ) -> tuple[WindowTexts, np.ndarray]:
     """Returns the texts and q as arrays of rounded shapes; padding is the last word."""
     lengths = np.array([len(text) for text in texts], np.int32)
-    width = _round_up(max(int(lengths.max()), 1), _LENGTH)
-    num_words = _round_up(len(squares) + 1, _WORDS)
-    rows = _round_up(len(texts), BATCH_SIZE)
+    width = _round_up(max(int(lengths.max()), room.length, 1), _LENGTH)
+    num_words = _round_up(max(len(squares), room.words) + 2, _WORDS)
+    rows = _round_up(max(len(texts), room.texts), BATCH_SIZE)
     words = np.full((rows, width), num_words - 1, np.int32)
     words[: len(texts)][np.arange(width) < lengths[:, None]] = np.concatenate(texts)
     gate_of = np.pad(gate_of, (0, num_words - len(gate_of))).astype(np.int32)

@@ -33,6 +33,9 @@ from gatedjax.text._table import Label
 
 CURVE = "curve.svg"
 """The file with the picture of the accuracy at each density."""
+WORDS, NGRAMS = "words.txt", "ngrams.txt"
+"""The files with the words and the character n-grams, one in each line. A list in JSON would take
+a third more space."""
 UNREAD = "nothing of this text was read"
 _CHUNK = 4096
 _ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias")
@@ -106,9 +109,10 @@ class LexiconModel:
         An example is a tuple of one string.
         """
         for output in self.read_texts(examples):
-            yield output if isinstance(output, Failure) else self._predict_one(*output)
+            yield output if isinstance(output, Failure) else self.predict_read(*output)
 
-    def _predict_one(self, words: list[str], reading: Readings) -> Prediction:
+    def predict_read(self, words: list[str], reading: Readings) -> Prediction:
+        """Returns the prediction for a text of which `words` were read as `reading`."""
         best = int(np.argmax(reading.probabilities[0]))
         is_open = reading.is_open[0]
         return Prediction(
@@ -145,17 +149,14 @@ class LexiconModel:
             "model": {"density": self.lexicon.density, "threshold": lexicon.threshold},
             "classes": list(self.classes),
         }
-        words: Json = {
-            "words": list(lexicon.words),
-            "ngrams": list(lexicon.ngrams),
-            "pieces": units.scores,
-            "lowercase": units.lowercase,
-        }
+        pieces: Json = {"pieces": units.scores, "lowercase": units.lowercase}
         if gated is not None:
             config["model"]["cut"] = gated.cut
-            words["gate_words"] = list(gated.words)
+            pieces["gate_words"] = list(gated.words)
         files = {
-            VOCABULARY: to_json(words, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+            VOCABULARY: to_json(pieces, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+            WORDS: _join_lines(lexicon.words),
+            NGRAMS: _join_lines(lexicon.ngrams),
             REPORT: to_json(self.report, indent=1).encode(),
         }
         if self.picture:
@@ -191,8 +192,8 @@ class LexiconModel:
                     {piece: int(score) for piece, score in pieces.items()},
                     lowercase=bool(words["lowercase"]),
                 ),
-                words=tuple(check_texts(words["words"])),
-                ngrams=tuple(check_texts(words["ngrams"])),
+                words=_split_lines(read_file(folder, WORDS)),
+                ngrams=_split_lines(read_file(folder, NGRAMS)),
                 threshold=float(config["model"]["threshold"]),
                 density=float(config["model"]["density"]),
                 **{name: np.asarray(params[name]) for name in _ARRAYS},
@@ -213,6 +214,16 @@ class LexiconModel:
             # The content comes from a file and may be anything.
             raise BadFile(f"{folder} is not a model that this version reads: {error!r}") from error
         return cls(lexicon=lexicon, classes=classes, report=report)
+
+
+def _join_lines(strings: Sequence[str]) -> bytes:
+    return "\n".join(strings).encode("utf-8", "surrogatepass")
+
+
+def _split_lines(content: bytes) -> tuple[str, ...]:
+    # `splitlines` would also split at other separators, which may be in a word.
+    text = content.decode("utf-8", "surrogatepass")
+    return tuple(text.split("\n")) if text else ()
 
 
 def _select(readings: Readings, row: int) -> Readings:

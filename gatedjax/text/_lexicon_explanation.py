@@ -1,6 +1,7 @@
 """Explanations of a lexicon: the parts of the words of a text, and its open words by class."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 
 import numpy as np
@@ -10,8 +11,9 @@ from gatedjax._utils.types import Json
 from gatedjax.analysis._text import render_table
 from gatedjax.lexicon import WindowLexicon
 from gatedjax.text._lexicon import UNREAD, LexiconModel
-from gatedjax.text._prediction import WINDOW
+from gatedjax.text._prediction import WINDOW, Failure, Prediction
 from gatedjax.text._show import Change, Explanation, Reasons
+from gatedjax.text._table import Label
 
 _CHOSEN = "no word was open, so the closed word with the largest weight was read"
 _SHOWN = 20
@@ -70,6 +72,58 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation:
             has_windows=model.network == WINDOW,
         ),
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReasonedPrediction:
+    """A prediction of a lexicon with the parts of its open words and pairs.
+
+    Attributes:
+      prediction: the prediction.
+      classes: the C classes, in the order of the parts.
+      reasons: (words, C parts) of each open word and pair of open neighbours, the largest effects
+        on the predicted class first.
+    """
+
+    prediction: Prediction
+    classes: tuple[Label, ...]
+    reasons: tuple[tuple[str, tuple[float, ...]], ...]
+
+    def to_json(self) -> Json:
+        """Returns the line of `gatedjax predict --reasons`."""
+        reasons = [
+            {"words": words, "parts": [round(part, 6) for part in parts]}
+            for words, parts in self.reasons
+        ]
+        return {**self.prediction.to_json(), "classes": list(self.classes), "reasons": reasons}
+
+
+def predict_with_reasons(
+    model: LexiconModel, examples: Iterable[Sequence[str]]
+) -> Iterator[ReasonedPrediction | Failure]:
+    """Yields the prediction for each example with its reasons, or a `Failure` with the reason.
+
+    Args:
+      model: the fitted model.
+      examples: the texts, each in a tuple of one string.
+    """
+    for output in model.read_texts(examples):
+        if isinstance(output, Failure):
+            yield output
+            continue
+        words, reading = output
+        shares = model.lexicon.share(words)
+        items = [
+            (words[place], shares.words[place]) for place in np.flatnonzero(reading.is_open[0])
+        ]
+        items += [
+            (f"{words[first]} {words[second]}", parts)
+            for (first, second), parts in zip(shares.places.tolist(), shares.pairs, strict=True)
+        ]
+        best = int(np.argmax(reading.probabilities[0]))
+        items.sort(key=lambda item: -abs(item[1][best] - item[1].mean()))
+        reasons = tuple((name, tuple(map(float, parts))) for name, parts in items)
+        yield ReasonedPrediction(model.predict_read(words, reading), model.classes, reasons)
 
 
 def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -35,9 +34,10 @@ from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._options import TextOptions, check_options
 from gatedjax.text._prediction import WINDOW, check_inputs
 from gatedjax.text._table import Aside, Label, Table
-from gatedjax.text._window import fit_window, refit_reader
+from gatedjax.text._window import fit_window
 
 Say = Callable[[str], None]
+Gated = Lexicon | WindowLexicon
 LEAST_LOSS = 0.005
 """A stage may be this much less accurate than the best, or more if the standard error is larger."""
 _LARGEST_HELD = 20_000
@@ -134,15 +134,10 @@ def train_lexicon(
     say(f"split: {sizes}{split}")
     measured, all_words, curve, chosen = _choose(parts, len(corpus.classes), options, units)
     say("\n".join(["accuracy on the validation texts:", *render_curve(curve, chosen)]))
-    lexicon: Any = measured
+    lexicon = measured
     if validation is None and len(corpus) <= _LARGEST_REFIT:
         # The validation texts have chosen the density, and now belong to the training texts.
-        if isinstance(measured, WindowLexicon):
-            lexicon, first = refit_reader(measured, every.words, every.labels)
-        else:
-            lexicon, first = _refit(
-                every, len(corpus.classes), options.density, measured.density, units
-            )
+        lexicon, first = _refit(every, len(corpus.classes), options, measured.density, units)
         parts["train"] = every
         if test is not None:
             all_words = first
@@ -180,7 +175,7 @@ def train_lexicon(
 
 def _choose(
     parts: dict[str, TextPart], num_classes: int, options: TextOptions, units: Units
-) -> tuple[Lexicon | WindowLexicon, Lexicon | WindowLexicon, list[Json], int]:
+) -> tuple[Gated, Gated, list[Json], int]:
     """Fits all stages, and chooses the stage of the model.
 
     Args:
@@ -195,18 +190,12 @@ def _choose(
       number of the chosen stage.
     """
     train, held = parts["train"], parts["validation"]
-    stages: list[Lexicon | WindowLexicon] = []
+    stages: list[Gated] = []
     curve: list[Json] = []
-    densities = _list_densities(options.density)
-    fit: Iterator[Lexicon | WindowLexicon]
-    if options.model == WINDOW:
-        # A density does not depend on the stages before it.
-        given = densities if options.density is None else [1.0, options.density]
-        fit = fit_window(
-            train.words, train.labels, num_classes, given, units=units, seed=options.seed
-        )
-    else:
-        fit = fit_lexicon(train.words, train.labels, num_classes, densities, units=units)
+    densities = _list_densities(options)
+    # The second fit, to all texts, has these texts too.
+    whole = [*train.words, *held.words]
+    fit = _start_fit(train, num_classes, options, densities, units, room_for=whole)
     try:
         for lexicon in fit:
             readings = lexicon.read(held.words)
@@ -248,18 +237,38 @@ def choose_stage(accuracies: Sequence[float], num_texts: int) -> int:
 
 
 def _refit(
-    part: TextPart, num_classes: int, given: float | None, density: float, units: Units
-) -> tuple[Lexicon, Lexicon]:
+    part: TextPart, num_classes: int, options: TextOptions, density: float, units: Units
+) -> tuple[Gated, Gated]:
     """Fits the stages to all texts; returns the lexicon of the density, and that of all words."""
-    densities = [stage for stage in _list_densities(given) if stage >= density]
-    stages = fit_lexicon(part.words, part.labels, num_classes, densities, units=units)
-    first, *later = stages
+    densities = [stage for stage in _list_densities(options) if stage >= density]
+    if options.model == WINDOW:
+        densities = sorted({1.0, density}, reverse=True)
+    first, *later = _start_fit(part, num_classes, options, densities, units)
     return (later[-1] if later else first), first
 
 
-def _list_densities(density: float | None) -> list[float]:
+def _start_fit(
+    part: TextPart,
+    num_classes: int,
+    options: TextOptions,
+    densities: Sequence[float],
+    units: Units,
+    room_for: Sequence[Sequence[str]] | None = None,
+) -> Iterator[Gated]:
+    """Returns the lexicons of falling densities, see `fit_lexicon` and `fit_window`."""
+    arguments = part.words, part.labels, num_classes, densities
+    if options.model == WINDOW:
+        return fit_window(*arguments, units=units, seed=options.seed, room_for=room_for)
+    return fit_lexicon(*arguments, units=units)
+
+
+def _list_densities(options: TextOptions) -> list[float]:
+    density = options.density
     if density is None:
         return list(DENSITIES)
+    if options.model == WINDOW:
+        # The gates of a density do not depend on the stages before it.
+        return [1.0, density]
     return [*(stage for stage in DENSITIES if stage > density), density]
 
 
@@ -309,9 +318,7 @@ def read_labelled(
     return corpus, texts
 
 
-def measure_lexicon(
-    lexicon: Lexicon | WindowLexicon, part: TextPart, classes: Sequence[Label]
-) -> Json:
+def measure_lexicon(lexicon: Gated, part: TextPart, classes: Sequence[Label]) -> Json:
     """Returns the metrics of `classification_metrics` and the density on texts."""
     readings = lexicon.read(part.words)
     metrics = classification_metrics(part.labels, readings.probabilities, classes)

@@ -32,6 +32,7 @@ def fit_window(
     *,
     units: Units | None = None,
     seed: int = 0,
+    room_for: Sequence[Sequence[str]] | None = None,
 ) -> Iterator[WindowLexicon]:
     """Fits lexicons whose gates see the neighbours, and yields a `WindowLexicon` for each density.
 
@@ -47,6 +48,8 @@ def fit_window(
       densities: the shares of the words that are open, falling, in (0, 1].
       units: the splitter that made the words, which the lexicons store.
       seed: the seed of the order of the texts and of the noise of the gates.
+      room_for: texts of a later fit, for which the arrays get room, so that both fits use the same
+        compiled program.
 
     Yields:
       The lexicon of each density.
@@ -55,7 +58,7 @@ def fit_window(
       ValueError: as `fit_lexicon`.
     """
     # JAX is imported for a fit and not for a prediction.
-    from gatedjax.models.window import fit_gates
+    from gatedjax.models.window import Room, fit_gates
 
     labels = np.asarray(labels)
     first = next(fit_lexicon(texts, labels, num_classes, [1.0], units=units))
@@ -72,6 +75,12 @@ def fit_window(
     ids = np.split(numbered.ids, ends)
     # The bias of two classes is stored as one number.
     bias = first.bias if num_classes > 2 else np.concatenate([-first.bias / 2, first.bias / 2])
+    larger = texts if room_for is None else room_for
+    room = Room(
+        texts=len(larger),
+        words=len({word for text in larger for word in text}),
+        length=min(max(map(len, larger)), _LONGEST),
+    )
     near = find_neighbours(gate_of[numbered.ids], numbered.rows, len(own))
     for density in densities:
         if density == 1:
@@ -88,29 +97,11 @@ def fit_window(
             squares,
             density,
             seed=seed,
+            room=room,
         )
         logits = gates[near.words, 0] + gates[near.left, 1] + gates[near.right, 2]
         lexicon = WindowLexicon(words, gates, find_cut(logits, density), first, density)
         yield _with_reader(lexicon, texts, labels)
-
-
-def refit_reader(
-    lexicon: WindowLexicon, texts: Sequence[Sequence[str]], labels: np.ndarray
-) -> tuple[WindowLexicon, Lexicon]:
-    """Fits the reader again, to more texts, with the gates of a fitted model.
-
-    Args:
-      lexicon: the fitted model.
-      texts: the words of each text.
-      labels: int [n], the class of each text.
-
-    Returns:
-      The model with the new reader, and a lexicon of all words of the same texts.
-    """
-    everything = next(fit_lexicon(texts, labels, lexicon.num_classes, [1.0], units=lexicon.units))
-    if lexicon.density == 1:
-        return dataclasses.replace(lexicon, reader=everything), everything
-    return _with_reader(lexicon, texts, labels), everything
 
 
 def _with_reader(

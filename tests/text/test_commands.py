@@ -574,7 +574,10 @@ def test_bad_data_are_refused_in_one_line_and_nothing_is_written(name, tmp_path,
     [
         (["--model", "ganett"], "--model must be one of"),
         (["--num-steps", "3"], "--num-steps needs --model 'ganet'"),
-        (["--model.hidden", "3"], "--model.hidden"),
+        (
+            ["--model.hidden", "3"],
+            "--model.hidden is an option of a network, and a lexicon has none",
+        ),
         (["--num-steps", "0"], "--num-steps must be at least 1"),
         (["--minutes", "0"], "--minutes must be positive"),
         (["--density", "1.5"], "--density must be in (0, 1)"),

@@ -171,6 +171,12 @@ def test_the_commands_predict_and_explain_it(folder, capsys):
     assert main(["predict", str(folder), "a dull old film"]) == 0
     line = json.loads(capsys.readouterr().out)
     assert (line["label"], "dull" in line["kept"]) == ("bad", True)
+    assert main(["predict", str(folder), "a dull old film", "", "--reasons"]) == 0
+    line, empty = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (line["classes"], list(empty)) == (["bad", "good"], ["error"])
+    assert line["reasons"][0]["words"].split()[0] in line["kept"]
+    effects = [abs(entry["parts"][0] - entry["parts"][1]) for entry in line["reasons"]]
+    assert effects == sorted(effects, reverse=True)
     assert main(["explain", str(folder), "a dull old film"]) == 0
     assert "bit by bit" in capsys.readouterr().out
     assert main(["explain", str(folder)]) == 0
@@ -207,8 +213,7 @@ def test_predict_and_explain_import_no_jax(folder):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda config, words: words["ngrams"].pop(),
-        lambda config, words: words["words"].clear(),
+        lambda config, words: words.pop("lowercase"),
         lambda config, words: config.update(classes=["a", "b", "c"]),
         lambda config, words: config["model"].pop("threshold"),
         lambda config, words: words.update(pieces=[1]),
@@ -224,6 +229,18 @@ def test_a_damaged_folder_is_refused(folder, tmp_path, change):
     change(*values)
     config.write_text(json.dumps(values[0]))
     words.write_text(json.dumps(values[1]))
+    with pytest.raises(BadFile):
+        load_model(tmp_path / "model", ("text",))
+
+
+@pytest.mark.parametrize("name", ["words.txt", "ngrams.txt"])
+def test_a_folder_with_a_line_too_few_is_refused(folder, tmp_path, name):
+    (tmp_path / "model").mkdir()
+    for path in folder.iterdir():
+        if path.name != "SHA256SUMS":
+            (tmp_path / "model" / path.name).write_bytes(path.read_bytes())
+    path = tmp_path / "model" / name
+    path.write_bytes(path.read_bytes().rpartition(b"\n")[0])
     with pytest.raises(BadFile):
         load_model(tmp_path / "model", ("text",))
 
