@@ -254,7 +254,7 @@ class Lexicon:
         return sum_spellings(join_spellings(columns), self._spelling_weights)
 
     def weigh(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the weights of words with their n-grams, and the squared lengths of their features.
+        """Returns the weights of words with their n-grams, and the squared size of their features.
 
         Args:
           words: different words, also unknown words.

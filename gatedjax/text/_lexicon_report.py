@@ -64,8 +64,8 @@ def render_window_leak(leak: Json) -> str:
     return (
         "a closed word removed, and the gates computed again: the probability changes by "
         f"{leak['closed_change']:.4f} on average, and another gate changes in "
-        f"{leak['changed_gates']:.1%} of the cases; an open word removed: {leak['open_change']:.4f} "
-        f"({leak['closed']:,} closed words of {leak['texts']:,} texts)"
+        f"{leak['changed_gates']:.1%} of the cases; an open word removed: "
+        f"{leak['open_change']:.4f} ({leak['closed']:,} closed words of {leak['texts']:,} texts)"
     )
 
 

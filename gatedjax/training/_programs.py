@@ -21,8 +21,8 @@ class SharedProgram:
 
     The functions of two runs, such as their training steps, are different objects, so that
     `jax.jit` would compile the same program twice. Here a function is traced and lowered for each
-    new shape of a batch, which takes a fraction of the time of a compilation. If an earlier function
-    was lowered to the same program with the same constants, its compiled program is called.
+    new shape of a batch, which takes a fraction of the time of a compilation. If an earlier
+    function was lowered to the same program with the same constants, its program is called.
 
     Args:
       function: a pure function of trees of arrays.
