@@ -140,7 +140,7 @@ def read_gated(
     total = jnp.einsum("bt,btc->bc", gates, params.words[words])
     square = jnp.sum(gates * squares[words], axis=1)
     # A text with all gates closed has no length; the small number keeps its derivative finite.
-    return params.bias + total * jax.lax.rsqrt(jnp.maximum(square, 1e-3))[:, None]
+    return params.bias[None] + total * jax.lax.rsqrt(jnp.maximum(square, 1e-3))[:, None]
 
 
 def fit_gates(

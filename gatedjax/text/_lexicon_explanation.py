@@ -172,8 +172,8 @@ def render_open_words(listing: Json) -> str:
     if listing.get("windows"):
         lines = [
             f"{listing['open']:,} words are open in two or more places of the training texts, in "
-            f"which {listing['density']:.0%} of all words are open. In other places the same word may be "
-            "closed, because a gate also depends on the neighbours."
+            f"which {listing['density']:.0%} of all words are open. In other places the same word "
+            "may be closed, because a gate also depends on the neighbours."
         ]
     for entry in listing["classes"]:
         rows: Sequence[Sequence[object]] = [

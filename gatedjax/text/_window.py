@@ -70,7 +70,8 @@ def fit_window(
     gate_of[frequent] = np.arange(len(frequent))
     words = tuple(numbered.types[i] for i in frequent.tolist())
     weights, squares = first.weigh(numbered.types)
-    own = _initial_logits(first, texts, numbered, labels, weights, squares, gate_of)
+    size = len(frequent) + 1
+    own = _initial_logits(first, texts, numbered, labels, weights, squares, gate_of, size)
     ends = np.cumsum([len(text) for text in texts])[:-1]
     ids = np.split(numbered.ids, ends)
     # The bias of two classes is stored as one number.
@@ -99,6 +100,9 @@ def fit_window(
             seed=seed,
             room=room,
         )
+        if len(frequent) == len(counts):
+            # No rare word has trained the gate of unknown words.
+            gates[-2] = gates[:-2].mean(axis=0)
         logits = gates[near.words, 0] + gates[near.left, 1] + gates[near.right, 2]
         lexicon = WindowLexicon(words, gates, find_cut(logits, density), first, density)
         yield _with_reader(lexicon, texts, labels)
@@ -123,8 +127,9 @@ def _initial_logits(
     weights: np.ndarray,
     squares: np.ndarray,
     gate_of: np.ndarray,
+    size: int,
 ) -> np.ndarray:
-    """Returns the initial gate logits [gates] from the mean gains of the words of each gate.
+    """Returns the initial gate logits [size] from the mean gains of the words of each gate.
 
     Args:
       first: the lexicon of all words.
@@ -133,13 +138,13 @@ def _initial_logits(
       labels: int [n], the class of each text.
       weights, squares: the weights of each word [types, C] and the squared length of its features.
       gate_of: int [types], the gate of each word.
+      size: the number of gates.
     """
     logits = np.log(np.maximum(first.read(texts).probabilities, 1e-30))
     length = np.sqrt(np.bincount(numbered.rows, squares[numbered.ids], numbered.num_texts))
     shares = weights[numbered.ids] / np.maximum(length, 1e-9)[numbered.rows, None]
     gains = compute_gains(logits, shares, numbered.rows, labels)
     gates = gate_of[numbered.ids]
-    size = int(gate_of.max()) + 1
     means = np.bincount(gates, gains, size) / (np.bincount(gates, minlength=size) + 1)
     positive = means > 0
     if not positive.any():
