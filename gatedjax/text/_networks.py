@@ -191,6 +191,8 @@ def _ga(system: str) -> Config:
         system=system,  # type: ignore[arg-type]
         hidden=64,
         num_layers=1,
+        aux="fnn",
+        aux_hidden=32,
         dropouts=GANetDropout(embedding_dropout=0.5, pool_dropout=0.5),
     )
 
