@@ -17,13 +17,13 @@ class Neighbours(NamedTuple):
 
     Attributes:
       words: int64 [T], the row of each word of all texts.
-      left: int64 [T], the row of the word before it, or `edge` at the start of a text.
-      right: int64 [T], the row of the word after it, or `edge` at the end of a text.
+      left_words: int64 [T], the row of the word before it, or `edge` at the start of a text.
+      right_words: int64 [T], the row of the word after it, or `edge` at the end of a text.
     """
 
     words: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
+    left_words: np.ndarray
+    right_words: np.ndarray
 
 
 def find_neighbours(words: np.ndarray, rows: np.ndarray, edge: int) -> Neighbours:
@@ -39,8 +39,19 @@ def find_neighbours(words: np.ndarray, rows: np.ndarray, edge: int) -> Neighbour
     """
     starts = np.diff(rows, prepend=-1) != 0
     ends = np.diff(rows, append=-1) != 0
-    left = np.where(starts, edge, np.roll(words, 1))
-    return Neighbours(words, left, np.where(ends, edge, np.roll(words, -1)))
+    left_words = np.where(starts, edge, np.roll(words, 1))
+    return Neighbours(words, left_words, np.where(ends, edge, np.roll(words, -1)))
+
+
+def add_logits(gates: np.ndarray, neighbours: Neighbours) -> np.ndarray:
+    """Computes z_t = a[x_t] + l[x_{t-1}] + r[x_{t+1}] for each word.
+
+    Args:
+      gates: [G, 3], the numbers a, l and r of each row of the table.
+      neighbours: the words and their neighbours, as rows of the table.
+    """
+    words, left_words, right_words = neighbours
+    return np.asarray(gates[words, 0] + gates[left_words, 1] + gates[right_words, 2])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -99,10 +110,9 @@ class WindowLexicon:
         numbered = number_words(texts)
         unknown = len(self.words)
         row_of = np.array([self._row_of.get(word, unknown) for word in numbered.types], np.int64)
-        near = find_neighbours(row_of[numbered.ids], numbered.rows, unknown + 1)
-        a, left, right = self.gates.T
+        neighbours = find_neighbours(row_of[numbered.ids], numbered.rows, unknown + 1)
         # The order of the sum is fixed, so that a word has the same bits in each batch.
-        scores = a[near.words] + left[near.left] + right[near.right] - np.float32(self.cut)
+        scores = add_logits(self.gates, neighbours) - np.float32(self.cut)
         ends = np.cumsum([len(words) for words in texts])[:-1]
         return np.split(scores, ends) if len(texts) else []
 

@@ -42,17 +42,17 @@ class WindowParams(NamedTuple):
     """The parameters of gates and of the linear reader, for V words and C classes.
 
     Attributes:
-      own: a [G], what a word adds to its own gate logit; G is the number of different gates.
-      left: l [G], what a word adds to the gate logit of the word after it.
-      right: r [G], what a word adds to the gate logit of the word before it.
+      word_logits: a [G], what a word adds to its own gate logit; G is the number of gates.
+      left_logits: l [G], what a word adds to the gate logit of the word after it.
+      right_logits: r [G], what a word adds to the gate logit of the word before it.
       words: E [V, C], the class scores of the words.
       bias: b [C].
       multiplier: the Lagrange multiplier of the density.
     """
 
-    own: Float[Array, " G"]
-    left: Float[Array, " G"]
-    right: Float[Array, " G"]
+    word_logits: Float[Array, " G"]
+    left_logits: Float[Array, " G"]
+    right_logits: Float[Array, " G"]
     words: Float[Array, "V C"]
     bias: Float[Array, " C"]
     multiplier: Float[Array, ""]
@@ -63,7 +63,7 @@ class WindowTexts(NamedTuple):
 
     Attributes:
       words: the words [N, T], as rows of `WindowParams.words`.
-      gates: the gates of the words [N, T], as rows of `WindowParams.own`.
+      gates: the gates of the words [N, T], as rows of `WindowParams.word_logits`.
       lengths: the numbers of words [N].
       labels: the classes [N].
     """
@@ -107,10 +107,12 @@ def gate_logits(
     Returns:
       z; -inf at padding.
     """
-    known = jnp.where(mask, gates, edge)
-    before = jnp.pad(known[:, :-1], ((0, 0), (1, 0)), constant_values=0).at[:, 0].set(edge)
-    after = jnp.pad(known[:, 1:], ((0, 0), (0, 1)), constant_values=0).at[:, -1].set(edge)
-    logits = params.own[known] + params.left[before] + params.right[after]
+    rows = jnp.where(mask, gates, edge)
+    left_rows = jnp.pad(rows[:, :-1], ((0, 0), (1, 0)), constant_values=0).at[:, 0].set(edge)
+    right_rows = jnp.pad(rows[:, 1:], ((0, 0), (0, 1)), constant_values=0).at[:, -1].set(edge)
+    logits = (
+        params.word_logits[rows] + params.left_logits[left_rows] + params.right_logits[right_rows]
+    )
     return jnp.where(mask, logits, -jnp.inf)
 
 
@@ -147,7 +149,7 @@ def fit_gates(
     texts: list[np.ndarray],
     labels: np.ndarray,
     gate_of: np.ndarray,
-    own: np.ndarray,
+    initial_logits: np.ndarray,
     words: np.ndarray,
     bias: np.ndarray,
     squares: np.ndarray,
@@ -171,7 +173,7 @@ def fit_gates(
       texts: n int arrays, the words of each text, in [0, V).
       labels: int [n], the class of each text.
       gate_of: int [V], the row of the gate of each word, in [0, G).
-      own: [G], the initial a.
+      initial_logits: [G], the initial a.
       words: [V, C], the initial class scores E.
       bias: [C], the initial b.
       squares: [V], the squared lengths q of the features of each word.
@@ -191,15 +193,15 @@ def fit_gates(
         raise ValueError(f"density must be in (0, 1), got {density}")
     if not len(texts):
         raise ValueError("texts must have at least one text, got none")
-    edge = len(own)
+    edge = len(initial_logits)
     room = room or Room(0, 0, 0)
     arrays, squares = _pad_arrays(texts, labels, gate_of, squares, room)
     # There are at most as many gates as words, and the tables of gates have the same size.
     size = len(squares)
     start = WindowParams(
-        own=_pad_rows(own, size),
-        left=np.zeros(size, np.float32),
-        right=np.zeros(size, np.float32),
+        word_logits=_pad_rows(initial_logits, size),
+        left_logits=np.zeros(size, np.float32),
+        right_logits=np.zeros(size, np.float32),
         words=_pad_rows(words, size),
         bias=np.asarray(bias, np.float32),
         multiplier=np.zeros((), np.float32),

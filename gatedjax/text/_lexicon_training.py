@@ -194,8 +194,8 @@ def _choose(
     curve: list[Json] = []
     densities = _list_densities(options)
     # The second fit, to all texts, has these texts too.
-    whole = [*train.words, *held.words]
-    fit = _start_fit(train, num_classes, options, densities, units, room_for=whole)
+    all_texts = [*train.words, *held.words]
+    fit = _start_fit(train, num_classes, options, densities, units, room_for=all_texts)
     try:
         for lexicon in fit:
             readings = lexicon.read(held.words)
@@ -243,8 +243,8 @@ def _refit(
     densities = [stage for stage in _list_densities(options) if stage >= density]
     if options.model == WINDOW:
         densities = sorted({1.0, density}, reverse=True)
-    first, *later = _start_fit(part, num_classes, options, densities, units)
-    return (later[-1] if later else first), first
+    first, *stages = _start_fit(part, num_classes, options, densities, units)
+    return (stages[-1] if stages else first), first
 
 
 def _start_fit(

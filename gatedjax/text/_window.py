@@ -14,7 +14,7 @@ from gatedjax.lexicon import (
     fit_lexicon,
 )
 from gatedjax.lexicon._features import Words, number_words
-from gatedjax.lexicon._window import find_neighbours
+from gatedjax.lexicon._window import add_logits, find_neighbours
 
 # Words that occur less often share a gate, which also serves words that training has not seen.
 _LEAST = 2
@@ -71,7 +71,9 @@ def fit_window(
     words = tuple(numbered.types[i] for i in frequent.tolist())
     weights, squares = first.weigh(numbered.types)
     size = len(frequent) + 1
-    own = _initial_logits(first, texts, numbered, labels, weights, squares, gate_of, size)
+    initial_logits = _initial_logits(
+        first, texts, numbered, labels, weights, squares, gate_of, size
+    )
     ends = np.cumsum([len(text) for text in texts])[:-1]
     ids = np.split(numbered.ids, ends)
     # The bias of two classes is stored as one number.
@@ -82,7 +84,7 @@ def fit_window(
         words=len({word for text in larger for word in text}),
         length=min(max(map(len, larger)), _LONGEST),
     )
-    near = find_neighbours(gate_of[numbered.ids], numbered.rows, len(own))
+    neighbours = find_neighbours(gate_of[numbered.ids], numbered.rows, len(initial_logits))
     for density in densities:
         if density == 1:
             everything = np.zeros((len(words) + 2, 3), np.float32)
@@ -92,7 +94,7 @@ def fit_window(
             [text[:_LONGEST] for text in ids],
             labels,
             gate_of,
-            own,
+            initial_logits,
             weights,
             bias,
             squares,
@@ -103,7 +105,7 @@ def fit_window(
         if len(frequent) == len(counts):
             # No rare word has trained the gate of unknown words.
             gates[-2] = gates[:-2].mean(axis=0)
-        logits = gates[near.words, 0] + gates[near.left, 1] + gates[near.right, 2]
+        logits = add_logits(gates, neighbours)
         lexicon = WindowLexicon(words, gates, find_cut(logits, density), first, density)
         yield _with_reader(lexicon, texts, labels)
 

@@ -123,8 +123,8 @@ def test_the_leak_of_gates_that_do_not_look_at_their_neighbours_is_zero(lexicon)
 def test_neighbours_do_not_cross_the_border_of_a_text():
     words, rows = np.arange(6), np.array([0, 0, 2, 2, 2, 3])
     near = find_neighbours(words, rows, 9)
-    assert near.left.tolist() == [9, 0, 9, 2, 3, 9]
-    assert near.right.tolist() == [1, 9, 3, 4, 9, 9]
+    assert near.left_words.tolist() == [9, 0, 9, 2, 3, 9]
+    assert near.right_words.tolist() == [1, 9, 3, 4, 9, 9]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_the_logits_are_those_of_a_loop_and_padding_changes_none(extra, params, 
         for t in range(5 + extra):
             expected = -np.inf
             if t < length:
-                own, left, right = params.own, params.left, params.right
+                own, left, right = params.word_logits, params.left_logits, params.right_logits
                 expected = own[near[t + 1]] + left[near[t]] + right[near[t + 2]]
             np.testing.assert_allclose(got[row, t], expected, rtol=1e-12)
 
