@@ -83,6 +83,8 @@ def measure(name: str, train: str, test: str) -> Json:
         seconds += time.process_time() - began
         right = lexicon.read(held.words).probabilities.argmax(1) == test_labels
         accuracies[lexicon.density] = float(np.mean(right))
+    # A new lexicon has read no word yet, like the lexicon of a new process.
+    lexicon = dataclasses.replace(lexicon)
     began = time.process_time()
     readings = lexicon.read([units.split(text) for text in test_texts])
     speed = len(test_texts) / (time.process_time() - began)

@@ -249,8 +249,8 @@ class Lexicon:
 
     def word_shares(self) -> np.ndarray:
         """Returns the weights r W of each stored word with its n-grams by class, float64 [D, C]."""
-        entries = [self._look_up(word)[2] for word in self.words[: len(self.counts)]]
-        columns = [[number, *ngrams] for number, ngrams in enumerate(entries)]
+        entries = self._look_up(self.words[: len(self.counts)])
+        columns = [[number, *ngrams] for number, (_, _, ngrams) in enumerate(entries)]
         return sum_spellings(join_spellings(columns), self._spelling_weights)
 
     def weigh(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -263,7 +263,7 @@ class Lexicon:
           float64 [n, C], the sum of r W of the word and its n-grams, centred over the classes; and
           float64 [n], the sum of r^2 of the same features.
         """
-        entries = [self._look_up(word) for word in words]
+        entries = self._look_up(words)
         columns = [
             [number, *ngrams] if 0 <= number < len(self.counts) else ngrams
             for number, _, ngrams in entries
@@ -274,28 +274,24 @@ class Lexicon:
         squares = np.bincount(rows, self._scale[spelling.columns] ** 2, len(sizes))
         return sum_spellings(spelling, self._spelling_weights), squares
 
-    def _look_up(self, word: str) -> tuple[int, bool, list[int]]:
-        """Returns the number of a word or -1, its gate, and the columns of its n-grams."""
-        entry = self._seen.get(word)
-        if entry is None:
-            number = self._number_of.get(word, -1)
-            columns = [self._column_of[g] for g in spell(word) if g in self._column_of]
-            if number >= 0:
-                is_open = bool(self.is_open[number])
-            else:
-                is_open = self._strength(columns) > self.threshold
-            entry = self._seen[word] = number, is_open, columns
-        return entry
-
-    def _strength(self, columns: list[int]) -> float:
-        spelling = join_spellings([columns])
-        return float(measure_strengths(spelling, self._spelling_weights)[0])
+    def _look_up(self, words: Sequence[str]) -> list[tuple[int, bool, list[int]]]:
+        """Returns the number of each word or -1, its gate, and the columns of its n-grams."""
+        seen, column_of = self._seen, self._column_of
+        new = [word for word in words if word not in seen]
+        columns = [[column_of[g] for g in spell(word) if g in column_of] for word in new]
+        numbers = [self._number_of.get(word, -1) for word in new]
+        # The words are measured together, which is faster. The bits of a sum do not change.
+        strengths = measure_strengths(join_spellings(columns), self._spelling_weights)
+        for word, number, ngrams, strength in zip(new, numbers, columns, strengths, strict=True):
+            is_open = self.is_open[number] if number >= 0 else strength > self.threshold
+            seen[word] = number, bool(is_open), ngrams
+        return [seen[word] for word in words]
 
     def _prepare(self, texts: Sequence[Sequence[str]]) -> _Prepared:
         words = number_words(texts)
         if len(self._seen) > _MOST_SEEN:
             self._seen.clear()
-        entries = [self._look_up(word) for word in words.types]
+        entries = self._look_up(words.types)
         known = np.array([entry[0] for entry in entries], np.int64)
         open_types = np.array([entry[1] for entry in entries], bool)
         spelling = join_spellings([entry[2] for entry in entries])

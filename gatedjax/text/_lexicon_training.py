@@ -1,5 +1,6 @@
 """The fit of a lexicon to labelled texts: the split, the choice of the density, and the report."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
@@ -136,11 +137,12 @@ def train_lexicon(
     say("\n".join(["accuracy on the validation texts:", *render_curve(curve, chosen)]))
     lexicon = measured
     if validation is None and len(corpus) <= _LARGEST_REFIT:
-        # The validation texts have chosen the density, and now belong to the training texts.
-        lexicon, first = _refit(every, len(corpus.classes), options, measured.density, units)
-        parts["train"] = every
-        if test is not None:
-            all_words = first
+        # The validation texts have chosen the density, and now belong to the training texts. In a
+        # few texts the words may be too frequent for this density, and the lexicon stays as it is.
+        with contextlib.suppress(EmptyLexicon):
+            lexicon, first = _refit(every, len(corpus.classes), options, measured.density, units)
+            parts["train"] = every
+            all_words = all_words if test is None else first
     checked = "validation" if test is None else "test"
     report: Json = {"density": lexicon.density, "curve": curve}
     report["validation"] = measure_lexicon(measured, parts["validation"], corpus.classes)

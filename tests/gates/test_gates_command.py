@@ -11,7 +11,6 @@ import pytest
 from gatedjax import analysis, gates
 from gatedjax import data as gdata
 from gatedjax.__main__ import main
-from gatedjax._utils.groups import with_changes
 from gatedjax._utils.json import to_json_values
 from gatedjax.gates import _toys
 from gatedjax.models import GANet, GANetConfig
@@ -46,7 +45,9 @@ def make_model(folder, network="ganet"):
     words = gdata.Vocabulary(["old", "new", "film", "here", "there", "now", "dull", "warm"])
     config = dataclasses.replace(TEXT[network].config, hidden=4, aux_hidden=3, embedding_dim=6)
     # The exact modes need the states of all words, which gates on the input do not read.
-    config = with_changes(config, {"gates.gates_on": "attention"} if network == "ganet" else {})
+    if network == "ganet":
+        on_attention = dataclasses.replace(config.gates, gates_on="attention")
+        config = dataclasses.replace(config, gates=on_attention)
     model = TrainedModel(
         kind="text", network=network, config=config, vocabulary=words, classes=("bad", "good"),
         params={}, max_len=30,
