@@ -119,14 +119,14 @@ class WindowLexicon:
     def select(self, texts: Sequence[Sequence[str]]) -> tuple[list[np.ndarray], np.ndarray]:
         """Returns the gates of each text, bool [T], and True for the texts that had none open."""
         is_open = []
-        chosen = np.zeros(len(texts), bool)
+        had_none = np.zeros(len(texts), bool)
         for number, scores in enumerate(self.score(texts)):
             gates = scores > 0
             if len(gates) and not gates.any():
                 gates[np.argmax(scores)] = True
-                chosen[number] = True
+                had_none[number] = True
             is_open.append(gates)
-        return is_open, chosen
+        return is_open, had_none
 
     def read(self, texts: Sequence[Sequence[str]]) -> Readings:
         """Predicts the classes of texts, with the gates and fields of `Lexicon.read`.
@@ -134,12 +134,9 @@ class WindowLexicon:
         Args:
           texts: the words of each text, as `units.split` returns them.
         """
-        is_open, chosen = self.select(texts)
-        return self._read(texts, is_open)._replace(chosen=chosen)
-
-    def _read(self, texts: Iterable[Sequence[str]], is_open: list[np.ndarray]) -> Readings:
+        is_open, had_none = self.select(texts)
         readings = self.reader.read(list(_select_words(texts, is_open)))
-        return readings._replace(is_open=is_open)
+        return readings._replace(is_open=is_open, chosen=had_none)
 
     def share(self, words: Sequence[str]) -> Shares:
         """Computes the part of each open word and pair in the logits of a text.

@@ -213,8 +213,8 @@ class GANet(nn.Module):
         if config.gates.gates_on == "input":
             if gates.hard and not has_slope:
                 return on_input.read_open_words(self, encoded, gates, batch, train=train)
-            read = on_input.skip_closed_words if gates.hard else on_input.read_scaled_words
-            encoded = read(self, encoded, gates, batch, train=train)
+            encode = on_input.skip_closed_words if gates.hard else on_input.read_scaled_words
+            encoded = encode(self, encoded, gates, batch, train=train)
         values, closed = open_one(config, encoded, gates)
         mask, scores = like(encoded.mask, values), like(encoded.scores, values)
         if gates.logarithms is not None:

@@ -10,7 +10,7 @@ falls geometrically from 1 to the density in the first 60 % of the steps. `fit_g
 single compiled program.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from gatedjax import functional as F
+from gatedjax._utils.types import Keywords
 from gatedjax.gates import STGumbel
 from gatedjax.gates._train import draw
 from gatedjax.models._classification import cross_entropy
@@ -198,16 +199,18 @@ def fit_gates(
     arrays, squares = _pad_arrays(texts, labels, gate_of, squares, room)
     # There are at most as many gates as words, and the tables of gates have the same size.
     size = len(squares)
-    start = WindowParams(
-        word_logits=_pad_rows(initial_logits, size),
-        left_logits=np.zeros(size, np.float32),
-        right_logits=np.zeros(size, np.float32),
-        words=_pad_rows(words, size),
-        bias=np.asarray(bias, np.float32),
-        multiplier=np.zeros((), np.float32),
-    )
+    start: Keywords = {
+        "word_logits": _pad_rows(initial_logits, size),
+        "left_logits": np.zeros(size, np.float32),
+        "right_logits": np.zeros(size, np.float32),
+        "words": _pad_rows(words, size),
+        "bias": np.asarray(bias, np.float32),
+        "multiplier": np.zeros((), np.float32),
+    }
     order = _order_rows(len(texts), len(arrays.labels), epochs, seed)
-    fitted = _train(start, arrays, squares, order, edge, density, jax.random.key(seed))
+    fitted = _train(
+        WindowParams(**start), arrays, squares, order, edge, density, jax.random.key(seed)
+    )
     return np.stack([np.asarray(part)[: edge + 1] for part in fitted[:3]], 1)
 
 
@@ -215,7 +218,7 @@ def _round_up(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
 
 
-def _pad_rows(values: np.ndarray, rows: int) -> np.ndarray:
+def _pad_rows(values: Any, rows: int) -> Any:
     values = np.asarray(values, np.float32)
     return np.pad(values, [(0, rows - len(values))] + [(0, 0)] * (values.ndim - 1))
 
@@ -236,13 +239,13 @@ def _pad_arrays(
     words[: len(texts)][np.arange(width) < lengths[:, None]] = np.concatenate(texts)
     gate_of = np.pad(gate_of, (0, num_words - len(gate_of))).astype(np.int32)
     extra = rows - len(texts)
-    arrays = WindowTexts(
+    columns: Any = (
         words,
         gate_of[words],
         np.pad(lengths, (0, extra)),
         np.pad(labels.astype(np.int32), (0, extra)),
     )
-    return arrays, _pad_rows(squares, num_words)
+    return WindowTexts(*columns), _pad_rows(squares, num_words)
 
 
 def _order_rows(count: int, rows: int, epochs: int, seed: int) -> np.ndarray:

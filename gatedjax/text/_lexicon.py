@@ -141,7 +141,7 @@ class LexiconModel:
           overwrite: True replaces an earlier model in the folder.
         """
         gated = self.lexicon if isinstance(self.lexicon, WindowLexicon) else None
-        lexicon = self.lexicon if gated is None else gated.reader
+        lexicon: Any = self.lexicon if gated is None else gated.reader
         units = lexicon.units
         config: Json = {
             **facts_of("text"),

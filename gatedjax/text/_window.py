@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from itertools import compress
 
 import numpy as np
 
@@ -115,7 +116,7 @@ def _with_reader(
 ) -> WindowLexicon:
     is_open, _ = lexicon.select(texts)
     selected = [
-        [text[i] for i in np.flatnonzero(row)] for text, row in zip(texts, is_open, strict=True)
+        list(compress(text, gates.tolist())) for text, gates in zip(texts, is_open, strict=True)
     ]
     fit = fit_lexicon(selected, labels, lexicon.num_classes, [1.0], units=lexicon.units)
     return dataclasses.replace(lexicon, reader=next(fit))
