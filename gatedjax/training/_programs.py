@@ -59,6 +59,9 @@ class SharedProgram:
         return self._jitted.eval_shape(*arguments)
 
     def _find(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments)):
+            # Inside another trace nothing is compiled here.
+            return self._jitted
         digest = compiled_digest(self._jitted.trace(*arguments))
         if digest is None:
             return self._jitted
