@@ -16,3 +16,6 @@ from gatedjax.lexicon._solve import fit_weights as fit_weights
 from gatedjax.lexicon._units import Units as Units
 from gatedjax.lexicon._units import learn_units as learn_units
 from gatedjax.lexicon._units import spell as spell
+from gatedjax.lexicon._window import WindowLeak as WindowLeak
+from gatedjax.lexicon._window import WindowLexicon as WindowLexicon
+from gatedjax.lexicon._window import measure_window_leak as measure_window_leak

@@ -14,12 +14,13 @@ from gatedjax._utils.types import Json
 from gatedjax.export._folder import load, read_file, save
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.export._tensors import BadFile
-from gatedjax.lexicon import Lexicon, Readings, Units
+from gatedjax.lexicon import Lexicon, Readings, Units, WindowLexicon
 from gatedjax.text._labels import CONTROL
 from gatedjax.text._prediction import (
     LEXICON,
     REPORT,
     VOCABULARY,
+    WINDOW,
     Failure,
     Prediction,
     check_classes,
@@ -56,13 +57,17 @@ class LexiconModel:
       picture: an SVG image of the accuracy at each density, or "".
     """
 
-    lexicon: Lexicon
+    lexicon: Lexicon | WindowLexicon
     classes: tuple[Label, ...]
     report: Json = dataclasses.field(default_factory=dict)
     picture: str = ""
     kind: str = "text"
-    network: str = LEXICON
     inputs: int = 1
+
+    @property
+    def network(self) -> str:
+        """The name of the model, "lexicon" or "window"."""
+        return WINDOW if isinstance(self.lexicon, WindowLexicon) else LEXICON
 
     def split(self, text: str) -> list[str]:
         """Returns the units of a text, which are its words for this model."""
@@ -135,14 +140,19 @@ class LexiconModel:
           card: a description of the model, which is written to its README, or None.
           overwrite: True replaces an earlier model in the folder.
         """
-        lexicon, units = self.lexicon, self.lexicon.units
-        config = {
+        gated = self.lexicon if isinstance(self.lexicon, WindowLexicon) else None
+        lexicon: Any = self.lexicon if gated is None else gated.reader
+        units = lexicon.units
+        config: Json = {
             **facts_of("text"),
-            "network": LEXICON,
-            "model": {"density": lexicon.density, "threshold": lexicon.threshold},
+            "network": self.network,
+            "model": {"density": self.lexicon.density, "threshold": lexicon.threshold},
             "classes": list(self.classes),
         }
-        pieces = {"pieces": units.scores, "lowercase": units.lowercase}
+        pieces: Json = {"pieces": units.scores, "lowercase": units.lowercase}
+        if gated is not None:
+            config["model"]["cut"] = gated.cut
+            pieces["gate_words"] = list(gated.words)
         files = {
             VOCABULARY: to_json(pieces, ensure_ascii=False).encode("utf-8", "surrogatepass"),
             WORDS: _join_lines(lexicon.words),
@@ -152,6 +162,8 @@ class LexiconModel:
         if self.picture:
             files[CURVE] = self.picture.encode()
         params = {name: getattr(lexicon, name) for name in _ARRAYS}
+        if gated is not None:
+            params["gates"] = gated.gates
         return save(folder, params, config=config, card=card, files=files, overwrite=overwrite)
 
     @classmethod
@@ -174,7 +186,7 @@ class LexiconModel:
             classes = check_classes(config["classes"])
             pieces = words["pieces"]
             check_texts(list(pieces))
-            lexicon = Lexicon(
+            lexicon: Any = Lexicon(
                 num_classes=len(classes),
                 units=Units(
                     {piece: int(score) for piece, score in pieces.items()},
@@ -186,6 +198,14 @@ class LexiconModel:
                 density=float(config["model"]["density"]),
                 **{name: np.asarray(params[name]) for name in _ARRAYS},
             )
+            if config["network"] == WINDOW:
+                lexicon = WindowLexicon(
+                    words=tuple(check_texts(words["gate_words"])),
+                    gates=np.asarray(params["gates"]),
+                    cut=float(config["model"]["cut"]),
+                    reader=dataclasses.replace(lexicon, density=1.0),
+                    density=lexicon.density,
+                )
             lexicon.check()
             report = check_report(json.loads(read_file(folder, REPORT)))
         except BadFile:  # The message already names the file and the fault.

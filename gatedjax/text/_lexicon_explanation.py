@@ -9,8 +9,9 @@ import numpy as np
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Json
 from gatedjax.analysis._text import render_table
+from gatedjax.lexicon import WindowLexicon
 from gatedjax.text._lexicon import UNREAD, LexiconModel
-from gatedjax.text._prediction import Failure, Prediction
+from gatedjax.text._prediction import WINDOW, Failure, Prediction
 from gatedjax.text._show import Change, Explanation, Reasons
 from gatedjax.text._table import Label
 
@@ -68,6 +69,7 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation:
             ),
             is_same=bool((probabilities == again).all()),
             note=note,
+            has_windows=model.network == WINDOW,
         ),
     )
 
@@ -138,6 +140,9 @@ def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
       counts for the class); the largest product of weight and root of the count comes first.
     """
     lexicon = model.lexicon
+    density = lexicon.density
+    if isinstance(lexicon, WindowLexicon):
+        lexicon = lexicon.reader
     weights = lexicon.word_shares()
     is_open = lexicon.is_open[: len(lexicon.counts)]
     of_class = weights.argmax(1)
@@ -154,7 +159,8 @@ def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
             for i in places[:most]
         ]
         classes.append({"label": label, "open": len(places), "words": words})
-    return {"density": lexicon.density, "open": int(is_open.sum()), "classes": classes}
+    listing = {"density": density, "open": int(is_open.sum()), "classes": classes}
+    return listing | ({"windows": True} if model.network == WINDOW else {})
 
 
 def render_open_words(listing: Json) -> str:
@@ -163,6 +169,12 @@ def render_open_words(listing: Json) -> str:
         f"{listing['open']:,} words are open, which are {listing['density']:.0%} of the words of "
         "the training texts. No other known word is read."
     ]
+    if listing.get("windows"):
+        lines = [
+            f"{listing['open']:,} words are open in two or more places of the training texts, in "
+            f"which {listing['density']:.0%} of all words are open. In other places the same word "
+            "may be closed, because a gate also depends on the neighbours."
+        ]
     for entry in listing["classes"]:
         rows: Sequence[Sequence[object]] = [
             (clean(word["word"]), word["count"], f"{word['weight']:+.3f}")

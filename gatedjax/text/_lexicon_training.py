@@ -3,7 +3,7 @@
 import collections
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from gatedjax.lexicon import (
     EmptyLexicon,
     Lexicon,
     Units,
+    WindowLexicon,
     fit_lexicon,
     learn_units,
 )
@@ -25,16 +26,20 @@ from gatedjax.text._lexicon import LexiconModel, split_units
 from gatedjax.text._lexicon_report import (
     count_equal,
     draw_curve,
+    measure_leak_of_sample,
     render_accuracies,
     render_curve,
     render_equal,
+    render_window_leak,
 )
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._options import TextOptions, check_options
-from gatedjax.text._prediction import check_inputs
+from gatedjax.text._prediction import WINDOW, check_inputs
 from gatedjax.text._table import Aside, Label, Table
+from gatedjax.text._window import fit_window
 
 Say = Callable[[str], None]
+Gated = Lexicon | WindowLexicon
 LEAST_LOSS = 0.005
 """A stage may be this much less accurate than the best, or more if the standard error is larger."""
 # Up to so many texts the chosen density is fitted again to all texts. More texts hardly profit from
@@ -139,9 +144,7 @@ def train_lexicon(
         # The validation texts have chosen the density, and now belong to the training texts. In a
         # few texts the words may be too frequent for this density, and the lexicon stays as it is.
         with contextlib.suppress(EmptyLexicon):
-            lexicon, first = _refit(
-                every, len(corpus.classes), options.density, lexicon.density, units
-            )
+            lexicon, first = _refit(every, len(corpus.classes), options, measured.density, units)
             parts["train"] = every
             all_words = all_words if test is None else first
     checked = "validation" if test is None else "test"
@@ -161,6 +164,9 @@ def train_lexicon(
     report[checked]["same_answer"] = equal
     say(render_accuracies(report, checked))
     say(render_equal(equal))
+    if isinstance(lexicon, WindowLexicon):
+        report[checked]["window_leak"] = leak = measure_leak_of_sample(lexicon, words)
+        say(render_window_leak(leak))
     report["data"] = {
         name: {"n": len(part.labels), "aside": corpora[name].aside if name in corpora else 0}
         for name, part in parts.items()
@@ -175,7 +181,7 @@ def train_lexicon(
 
 def _choose(
     parts: dict[str, TextPart], num_classes: int, options: TextOptions, units: Units
-) -> tuple[Lexicon, Lexicon, list[Json], int]:
+) -> tuple[Gated, Gated, list[Json], int]:
     """Fits all stages, and chooses the stage of the model.
 
     Args:
@@ -190,10 +196,12 @@ def _choose(
       number of the chosen stage.
     """
     train, held = parts["train"], parts["validation"]
-    stages: list[Lexicon] = []
+    stages: list[Gated] = []
     curve: list[Json] = []
-    densities = _list_densities(options.density)
-    fit = fit_lexicon(train.words, train.labels, num_classes, densities, units=units)
+    densities = _list_densities(options)
+    # The second fit, to all texts, has these texts too.
+    all_texts = [*train.words, *held.words]
+    fit = _start_fit(train, num_classes, options, densities, units, room_for=all_texts)
     try:
         for lexicon in fit:
             readings = lexicon.read(held.words)
@@ -235,18 +243,38 @@ def choose_stage(accuracies: Sequence[float], num_texts: int) -> int:
 
 
 def _refit(
-    part: TextPart, num_classes: int, given: float | None, density: float, units: Units
-) -> tuple[Lexicon, Lexicon]:
+    part: TextPart, num_classes: int, options: TextOptions, density: float, units: Units
+) -> tuple[Gated, Gated]:
     """Fits the stages to all texts; returns the lexicon of the density, and that of all words."""
-    densities = [stage for stage in _list_densities(given) if stage >= density]
-    stages = fit_lexicon(part.words, part.labels, num_classes, densities, units=units)
-    first, *later = stages
-    return (later[-1] if later else first), first
+    densities = [stage for stage in _list_densities(options) if stage >= density]
+    if options.model == WINDOW:
+        densities = sorted({1.0, density}, reverse=True)
+    first, *stages = _start_fit(part, num_classes, options, densities, units)
+    return (stages[-1] if stages else first), first
 
 
-def _list_densities(density: float | None) -> list[float]:
+def _start_fit(
+    part: TextPart,
+    num_classes: int,
+    options: TextOptions,
+    densities: Sequence[float],
+    units: Units,
+    room_for: Sequence[Sequence[str]] | None = None,
+) -> Iterator[Gated]:
+    """Returns the lexicons of falling densities, see `fit_lexicon` and `fit_window`."""
+    arguments = part.words, part.labels, num_classes, densities
+    if options.model == WINDOW:
+        return fit_window(*arguments, units=units, seed=options.seed, room_for=room_for)
+    return fit_lexicon(*arguments, units=units)
+
+
+def _list_densities(options: TextOptions) -> list[float]:
+    density = options.density
     if density is None:
         return list(DENSITIES)
+    if options.model == WINDOW:
+        # The gates of a density do not depend on the stages before it.
+        return [1.0, density]
     return [*(stage for stage in DENSITIES if stage > density), density]
 
 
@@ -312,7 +340,7 @@ def read_labelled(
     return corpus, texts
 
 
-def measure_lexicon(lexicon: Lexicon, part: TextPart, classes: Sequence[Label]) -> Json:
+def measure_lexicon(lexicon: Gated, part: TextPart, classes: Sequence[Label]) -> Json:
     """Returns the metrics of `classification_metrics` and the density on texts."""
     readings = lexicon.read(part.words)
     metrics = classification_metrics(part.labels, readings.probabilities, classes)
