@@ -110,7 +110,7 @@ def draw_ga_net() -> str:
             picture.box(x + 18, 128 - height, 28, height, "", ORANGE, 0.75)
             picture.text(x + 32, 119 - height, f"{weights[i]:.2f}", size=12)
             picture.arrow(x + 32, 154, x + 32, 132)
-            picture.arrow(x + 32, 108 - height, 288, 37)
+            picture.arrow(x + 32, 108 - height, min(x + 32, 400), 37)
         else:
             picture.text(x + 32, 120, "0", size=12)
     picture.box(148, 6, 280, 28, "sum of the open words, then the class")

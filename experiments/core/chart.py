@@ -17,7 +17,7 @@ from gatedjax.analysis._figure import DPI, INK, new_figure, style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDTH = 6.4
+WIDTH = 5.5
 ROW = 0.215
 """Height of a row, in inches."""
 AXIS = 0.62
@@ -104,7 +104,7 @@ def mark_of(finding: Finding) -> Mark:
         label += f", {unit}"
     end = f"{MARKS[finding.word]} {finding.word}"
     if case.is_lost:
-        end += f" ({COLLAPSED})"
+        label += f", {COLLAPSED}"
     if not case.seeds or case.is_lost:
         return Mark(label=label, paper=case.paper, word=finding.word, end=end)
     if not case.has_verdict:
@@ -216,12 +216,15 @@ def draw_chart(
     """
     panels = panels_of(findings, numbers)
     marks = [row for panel in panels for rows in panel.groups.values() for row in rows]
-    notes = ["dot and line: ours with its 95 % interval; hollow dot: one seed; diamond: the paper"]
+    notes = [
+        "dot and line: ours with its 95 % interval; hollow dot: one seed",
+        "diamond: the paper",
+    ]
     if any(row.last for row in marks):
         notes.append("grey: the last step, where the result there is another")
     if any(row.label.endswith("*") or "*," in row.label for row in marks):
         notes.append("* other data than the paper's")
-    heading = textwrap.wrap(chart_title(title, findings), 56)
+    heading = textwrap.wrap(chart_title(title, findings), 50)
     with style():
         import matplotlib
 
@@ -233,7 +236,7 @@ def draw_chart(
         figure.text(left, 1 - 0.08 / total, "\n".join(heading), va="top", fontsize=11)
         for panel, height in zip(panels, heights, strict=True):
             bottom = 1 - (top + ROW * panel.height) / total
-            axes = figure.add_axes((0.31, bottom, 0.44, ROW * panel.height / total))
+            axes = figure.add_axes((0.35, bottom, 0.38, ROW * panel.height / total))
             _draw_panel(axes, panel)
             top += height
         figure.text(left, 0.06 / total, "\n".join(notes), va="bottom", fontsize=8, color=GREY)
