@@ -224,7 +224,7 @@ def draw_chart(
         notes.append("grey: the last step, where the result there is another")
     if any(row.label.endswith("*") or "*," in row.label for row in marks):
         notes.append("* other data than the paper's")
-    heading = textwrap.wrap(chart_title(title, findings), 50)
+    heading = textwrap.wrap(chart_title(title, findings), 54)
     with style():
         import matplotlib
 
