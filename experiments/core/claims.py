@@ -199,8 +199,8 @@ class Finding:
     def place(self) -> str:
         """The data set, and in brackets the conditions that limit the result."""
         case = self.case
-        label = case.label.removesuffix(OTHER_DATA)
-        remarks = ["other data"] * (label != case.label)
+        # Places are joined by commas, so the parts of a label after a comma go into the brackets.
+        label, *remarks = case.label.split(", ")
         if self.word != "not run":
             if case.is_lost:
                 remarks.append(COLLAPSED)
@@ -216,18 +216,20 @@ class Finding:
     def cells(self) -> list[str]:
         """Returns the row of the table of claims."""
         case = self.case
-        row = [case.claim, case.label, "-" if case.paper is None else case.size(case.paper)]
+        notes = [] if case.has_verdict or not case.seeds else [these_runs(case.seeds)]
+        if case.is_lost:
+            notes = [COLLAPSED]
+        if self.last not in (None, self.chosen):
+            notes.append(f"{self.chosen} where validation chose, {self.last} at the last step")
+        row = [case.claim, case.label, "; ".join((mark(self.word), *notes, *case.remarks))]
+        row += ["-" if case.paper is None else case.size(case.paper)]
         if not case.seeds or case.is_lost:
-            return [*row, *["-"] * 7, mark(self.word) + f" ({COLLAPSED})" * case.is_lost]
+            return [*row, *["-"] * 7]
         row += [f"{case.size(case.difference)} (n={case.seeds})"]
         row += self._interval(case.test, self.p_value)
         row += ["-" if case.last is None else case.size(case.last.difference)]
         row += self._interval(case.last, self.last_p_value)
-        row += ["-" if case.test is None else case.size(case.test.smallest).lstrip("+")]
-        notes = [] if case.has_verdict else [these_runs(case.seeds)]
-        if self.last not in (None, self.chosen):
-            notes.append(f"{self.chosen} where validation chose, {self.last} at the last step")
-        return [*row, "; ".join((mark(self.word), *notes, *case.remarks))]
+        return [*row, "-" if case.test is None else case.size(case.test.smallest).lstrip("+")]
 
     def _interval(self, test: analysis.TwoWay | None, p_value: float | None) -> list[str]:
         """Returns two cells: the interval of a test, and its corrected p-value."""

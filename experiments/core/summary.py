@@ -154,8 +154,9 @@ def chart_title(title: str, findings: Sequence[Finding]) -> str:
 
 def claims_table(findings: Iterable[Finding]) -> str:
     """Returns the table of all claims, as Markdown."""
-    headings = ["claim", "data", "paper", "ours", "95 % interval", "p, corrected"]
-    headings += [LAST, "95 % interval", "p, corrected", "could show", "verdict"]
+    # The verdict stands before the numbers, because a small screen shows only the first columns.
+    headings = ["claim", "data", "verdict", "paper", "ours", "95 % interval", "p, corrected"]
+    headings += [LAST, "95 % interval", "p, corrected", "could show"]
     return analysis.render_table(headings, [finding.cells() for finding in findings])
 
 
