@@ -33,8 +33,8 @@ EMBEDDED = "polarity"
 class ExploreOptions:
     """Opens a page on this machine that shows the gates of a model.
 
-    Type a sentence to see gates, attention and class probabilities, and force a gate to see the
-    change. The page shows the attention of each hop of a reader, and the alignment of a translator.
+    The page shows the gate of each word, its attention, and how much its removal changes the
+    prediction; press a word to force its gate. It opens with a sentence of --file. The page shows the attention of each hop of a reader, and the alignment of a translator.
     No data leave the machine.
 
     For example:
@@ -143,7 +143,7 @@ def _table(options: ExploreOptions) -> Any:
 
 
 def _serve(options: ExploreOptions, explorer: Any, table: Any) -> None:
-    from gatedjax.explore._sentences import read_sentences
+    from gatedjax.explore._sentences import first_sentence, read_sentences
     from gatedjax.explore._server import Server
     from gatedjax.explore._session import Session
 
@@ -154,7 +154,11 @@ def _serve(options: ExploreOptions, explorer: Any, table: Any) -> None:
         warm.join()
         return read_sentences(explorer, table)
 
-    session = Session(explorer, None if table is None else load_sentences)
+    def load_first() -> Any:
+        return first_sentence(explorer, table)
+
+    readers = (None, None) if table is None else (load_sentences, load_first)
+    session = Session(explorer, *readers)
     with Server(session.ask, port=options.port, token=options.token) as server:
         warm.start()
         address = server.address + make_fragment(options.text)
@@ -202,8 +206,8 @@ _REDIRECT = """<!doctype html>
 <meta charset="utf-8">
 <meta name="referrer" content="no-referrer">
 <meta http-equiv="refresh" content="0; url={0}">
-<title>Gate explorer</title>
-<a href="{0}">Gate explorer</a>
+<title>gatedjax explorer</title>
+<a href="{0}">gatedjax explorer</a>
 """
 
 

@@ -24,6 +24,7 @@ from gatedjax.data.batches._encode_cloze import add_markers, encode_cloze
 from gatedjax.data.sets._cloze import PLACEHOLDER
 from gatedjax.data.text._tokenize import treebank_tokens
 from gatedjax.data.text._vocabulary import Vocabulary
+from gatedjax.explore._example import example_text, example_words
 from gatedjax.explore._state import State
 from gatedjax.models import GAReader
 from gatedjax.models.ssan.translation import STOP, UNK
@@ -68,6 +69,8 @@ class View:
 
     network: str
     fields: tuple[Field, ...]
+    title = "Which words does the prediction rest on?"
+    """The title of the page, which states its purpose."""
     layered = True
     """True if `layers` returns grids."""
     max_len = LONGEST
@@ -93,6 +96,10 @@ class View:
             "classes": list(self.classes),
             "max_len": self.max_len,
         }
+
+    def example(self) -> dict[str, str]:
+        """Returns the texts with which the page opens, a dict from fields of the state."""
+        return {}
 
     def answer(self, state: State) -> Found:
         """Computes the answer to a state of the page.
@@ -176,7 +183,7 @@ def grid(
 
     Returns:
       A dict for JSON: "name", "note", "rows" and "columns", the words; "cut", True if words are
-      left out; "pairs", a list of numbers per row; and "selected", a list of bools per row, or
+      left out; "uniform", the weight of each column if all were equal; "pairs", a list of numbers per row; and "selected", a list of bools per row, or
       None.
     """
     # The number of cells grows with the square of the words, and a browser becomes slow with too
@@ -189,6 +196,7 @@ def grid(
         "rows": list(rows[:high]),
         "columns": list(columns[:wide]),
         "cut": len(rows) > high or len(columns) > wide,
+        "uniform": 1 / len(columns),
         "pairs": [floats(row) for row in cut],
         "selected": None
         if is_selected is None
@@ -204,13 +212,13 @@ def line(name: str, tokens: Sequence[str], is_known: Sequence[bool], **entries: 
       tokens: the T words.
       is_known: for each word True if the vocabulary has it.
       **entries: further entries: "values" [T] or [Q, T], the numbers; "of", the Q words that the
-        rows of [Q, T] belong to; "kept" [T], True at words that are emphasised; "note", a text.
-        Missing entries are None, and "" for "note".
+        rows of [Q, T] belong to; "kept" [T], True at words that are emphasised; "uniform", the number of
+        each word if all were equal; "note", a text. Missing entries are None, and "" for "note".
 
     Returns:
       A dict for JSON: "name", "tokens", "known" and the entries.
     """
-    empty: Json = {"values": None, "of": None, "kept": None, "note": ""}
+    empty: Json = {"values": None, "of": None, "kept": None, "uniform": None, "note": ""}
     return {"name": name, "tokens": list(tokens), "known": list(is_known), **empty, **entries}
 
 
@@ -258,6 +266,11 @@ class PairView(View):
         batch = self._model.batch([texts], edge)
         with self._lock:
             return jax.device_get(self._program(self._params, batch))
+
+    def example(self) -> dict[str, str]:
+        """Returns two texts of the most frequent words of the vocabulary."""
+        words = example_words(self._model.vocabulary.words)
+        return {"text": " ".join(words), "hypothesis": " ".join(words[: len(words) // 2])}
 
     def _texts(self, state: State) -> tuple[list[str], tuple[tuple[str, ...], ...]]:
         notes, most = [], min(LONGEST, self.max_len)
@@ -351,6 +364,7 @@ class ReaderView(View):
     """
 
     network = "a gated-attention reader"
+    title = "Which words of the document does the answer rest on?"
     fields = (
         {"name": "text", "label": "Document", "empty": "Paste a document"},
         {
@@ -382,6 +396,17 @@ class ReaderView(View):
             return network.apply({"params": params}, batch)
 
         return jax.jit(run)
+
+    def example(self) -> dict[str, str]:
+        """Returns a document, a question and candidates of words of the vocabulary."""
+        words = example_words(self._reader.vocabulary.words)
+        if len(words) < 3:
+            return {}
+        return {
+            "text": " ".join([*words, *reversed(words)]),
+            "question": f"{PLACEHOLDER} {words[1]} {words[2]}",
+            "candidates": f"{words[0]}\n{words[-1]}",
+        }
 
     def _ask(
         self, document: tuple[str, ...], query_words: tuple[str, ...], candidates: tuple[str, ...]
@@ -479,6 +504,7 @@ class ReaderView(View):
                 kept=is_candidate,
                 of=list(reading.query),
                 values=[floats(column.round(4)) for column in hop.T],
+                uniform=1 / len(reading.query),
             )
             for number, hop in enumerate(hops, 1)
         ]
@@ -490,6 +516,7 @@ class ReaderView(View):
                 is_known,
                 kept=is_candidate,
                 values=floats(last.round(6)),
+                uniform=1 / len(document),
                 note=note,
             )
         )
@@ -568,6 +595,7 @@ class TranslatorView(View):
     """
 
     network = "a Transformer"
+    title = "Which words does each word of the translation attend to?"
     fields = ({"name": "text", "label": "Sentence", "empty": "Type a sentence to translate"},)
 
     def __init__(self, translator: Translator) -> None:
@@ -584,6 +612,12 @@ class TranslatorView(View):
         self._params = jax.device_put(translator.params)
         self._translating = functools.lru_cache(_KEPT)(self._translate)
         self._aligning = functools.lru_cache(_KEPT)(self._align)
+
+    def example(self) -> dict[str, str]:
+        """Returns a sentence of pieces that are words of their own."""
+        bpe = self._translator.bpe
+        pieces = bpe.pieces(range(len(bpe)))
+        return {"text": example_text(p[1:] for p in pieces if p.startswith(SPACE) and len(p) > 3)}
 
     @functools.cached_property
     def _search(self) -> Any:

@@ -16,7 +16,7 @@ from gatedjax.text._translator import Translator
 
 
 def explorer(model: Any, against: Any = None, *, text: str = "", data: object = None) -> Any:
-    """Makes a widget that shows gates, and the changes of the prediction when they are forced.
+    """Makes a widget that shows the words on which a prediction rests, and can force their gates.
 
         gatedjax.explorer(model, text="a dull , lifeless film")
 
@@ -24,7 +24,8 @@ def explorer(model: Any, against: Any = None, *, text: str = "", data: object = 
       model: a trained `TextClassifier` or `PairClassifier`, or the folder of a classifier, a reader
         or a translator.
       against: a second model, which is shown for comparison.
-      text: the text that is shown first.
+      text: the text that is shown first. By default it is the sentence of `data` with the largest
+        error, or without `data` an example of words that the model knows.
       data: labelled texts to browse, in a form that `TextClassifier.evaluate` accepts.
 
     Returns:
@@ -45,11 +46,14 @@ def explorer(model: Any, against: Any = None, *, text: str = "", data: object = 
     if data is None:
         return kind(Session(engine), {"text": text})
     engine.check_gates("data")
-    from gatedjax.explore._sentences import read_sentences
+    from gatedjax.explore._sentences import first_sentence, read_sentences
     from gatedjax.text._read import open_table
 
     table = open_table(data)
-    return kind(Session(engine, lambda: read_sentences(engine, table)), {"text": text})
+    session = Session(
+        engine, lambda: read_sentences(engine, table), lambda: first_sentence(engine, table)
+    )
+    return kind(session, {"text": text})
 
 
 def _load_trained(model: Any) -> TrainedModel | Reader | Translator:
