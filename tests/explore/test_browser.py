@@ -218,7 +218,7 @@ def test_the_keyboard_forces_and_moves(page):
         assert second.get_attribute("aria-pressed") == "true"
         assert second.get_attribute("data-gate") != before
     label = second.get_attribute("aria-label")
-    assert re.match(r"dull: gate forced (open|shut), open with probability 0\.\d+, att", label)
+    assert re.match(r"dull: gate forced (open|closed), open with probability 0\.\d+, att", label)
     second.send_keys(keys.END)
     assert page.switch_to.active_element == words(page)[-1]
     stops = page.execute_script(
@@ -367,7 +367,7 @@ def test_an_empty_and_an_unknown_sentence(page):
     assert "No word yet" in page.find_element("class name", "gx-notes").text
     typed(page, "xyzzy plugh")
     assert "knows none of these words" in page.find_element("class name", "gx-notes").text
-    assert words(page)[0].find_element("class name", "gx-mark").text.endswith("?")
+    assert words(page)[0].find_element("class name", "gx-unknown").text == "?"
 
 
 def test_labelled_sentences_are_browsed(page):
@@ -375,7 +375,7 @@ def test_labelled_sentences_are_browsed(page):
     rows = page.find_elements("css selector", ".gx-sentences tbody tr")
     errors = [float(row.find_elements("tag name", "td")[3].text) for row in rows]
     assert errors == sorted(errors, reverse=True)
-    assert "leak is measured of the first 4" in page.find_element("css selector", ".gx-set").text
+    assert "measured for the first 4" in page.find_element("css selector", ".gx-set").text
     said = page.find_element("class name", "gx-point").text
     slide(page, "threshold", 0)
     assert "at density 1.000" in page.find_element("class name", "gx-point").text.split(". ")[0]

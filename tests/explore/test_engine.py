@@ -9,7 +9,8 @@ import pytest
 
 import gatedjax
 from gatedjax.explore import _sentences
-from gatedjax.explore._engine import LONGEST, Explorer, Programs, gates_of
+from gatedjax.explore._engine import LONGEST, Explorer, Programs
+from gatedjax.explore._gates import gates_of
 from gatedjax.explore._sentences import read_sentences, thresholds_of
 from gatedjax.explore._session import Session
 from gatedjax.explore._state import State, check_state
