@@ -221,7 +221,7 @@ class Panel {
         item("\u25a0 open, \u25a1 closed: forced by you"));
     }
     if (this.answer.attention) {
-      key.push(item(gauge(0.5), ` attention; the mark is uniform attention, 1 / ${this.tokens.length}`));
+      key.push(item(gauge(0.5), ` attention; the mark is uniform attention, 1\u00a0/\u00a0${this.tokens.length}`));
     }
     if (this.answer.known.includes(false)) key.push(item("? not in the vocabulary"));
     const list = h("ul", {}, ...key);
