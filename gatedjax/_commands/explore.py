@@ -34,8 +34,9 @@ class ExploreOptions:
     """Opens a page on this machine that shows the gates of a model.
 
     The page shows the gate of each word, its attention, and how much its removal changes the
-    prediction; press a word to force its gate. It opens with a sentence of --file. The page shows the attention of each hop of a reader, and the alignment of a translator.
-    No data leave the machine.
+    prediction. Press a word to force its gate. The page opens with a sentence of --file. For a
+    reader it shows the attention of each hop, for a translator the alignment, for a lexicon the
+    share of each word in each class. No data leave the machine.
 
     For example:
     $ gatedjax explore model --file test.csv

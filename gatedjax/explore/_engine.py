@@ -444,9 +444,7 @@ class Programs:
         probabilities, _, used, likely = outputs
         return probabilities, used, likely
 
-    def run_patterns(
-        self, batch: Tree, gates: np.ndarray, *, soft: bool
-    ) -> tuple[np.ndarray, ...]:
+    def run_patterns(self, batch: Tree, gates: np.ndarray, *, soft: bool) -> tuple[np.ndarray, ...]:
         """Runs the quickly compiled program of `with_gates` on a padded batch.
 
         Args:

@@ -12,9 +12,8 @@ negative, and else for the class whose probability falls most without the word.
 import functools
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import jax
 import numpy as np
 
 from gatedjax._utils.types import Json

@@ -43,8 +43,9 @@ class Session:
         Returns:
           The answer, a dict for JSON: the result of the method of `Explorer` or `Sentences` of that
           name. "about" also has "sentences", True if there are labelled sentences, and "first", the
-          labelled sentence with which the page opens, or None; the answer to "sentences" is {"ready": False} until they are read, then "ready" with `Sentences.about`
-          or "failed", an error.
+          labelled sentence with which the page opens, or None. The answer to "sentences" is
+          {"ready": False} until they are read, then "ready" with `Sentences.about` or "failed", an
+          error.
 
         Raises:
           ValueError: for a message with another "do", or with an unsuitable value.

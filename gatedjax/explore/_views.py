@@ -26,6 +26,7 @@ from gatedjax.data.text._tokenize import treebank_tokens
 from gatedjax.data.text._vocabulary import Vocabulary
 from gatedjax.explore._example import example_text, example_words
 from gatedjax.explore._state import State
+from gatedjax.export import read_config
 from gatedjax.models import GAReader
 from gatedjax.models.ssan.translation import STOP, UNK
 from gatedjax.text._buckets import COARSE, width_of
@@ -47,6 +48,8 @@ CANDIDATE_EDGES = (16, 128)
 PIECES = 256
 """Largest number of pieces, including the end, of a sentence; a longer sentence is refused."""
 SPACE, END = "\u2581", "</s>"
+LEXICON = "lexicon"
+"""The network of a model whose gates depend only on the spelling of words."""
 _KEPT = 16
 
 Field = dict[str, str]
@@ -183,8 +186,8 @@ def grid(
 
     Returns:
       A dict for JSON: "name", "note", "rows" and "columns", the words; "cut", True if words are
-      left out; "uniform", the weight of each column if all were equal; "pairs", a list of numbers per row; and "selected", a list of bools per row, or
-      None.
+      left out; "uniform", the weight of each column if all were equal; "pairs", a list of numbers
+      per row; and "selected", a list of bools per row, or None.
     """
     # The number of cells grows with the square of the words, and a browser becomes slow with too
     # many.
@@ -212,8 +215,10 @@ def line(name: str, tokens: Sequence[str], is_known: Sequence[bool], **entries: 
       tokens: the T words.
       is_known: for each word True if the vocabulary has it.
       **entries: further entries: "values" [T] or [Q, T], the numbers; "of", the Q words that the
-        rows of [Q, T] belong to; "kept" [T], True at words that are emphasised; "uniform", the number of
-        each word if all were equal; "note", a text. Missing entries are None, and "" for "note".
+        rows of [Q, T] belong to; "kept" [T], True at words that are emphasised; "uniform", the
+        number of each word if all were equal; "note", a text. Missing entries are None, and "" for
+        "note". For shares of classes also "effects", True; "strong", the number with the strongest
+        colour; and "gates" [T], True at open gates.
 
     Returns:
       A dict for JSON: "name", "tokens", "known" and the entries.
@@ -800,6 +805,11 @@ def view_of(model: Any, *, tokenized: bool = False) -> View | None:
         return ReaderView(model, tokenized=tokenized)
     if isinstance(model, Translator):
         return TranslatorView(model)
+    if getattr(model, "network", None) == LEXICON:
+        # Imported here, because the module of that view imports this module.
+        from gatedjax.explore._lexicon_view import LexiconView
+
+        return LexiconView(model)
     if model.kind == "pair":
         return PairView(model)
     if model.kind != "text":
@@ -810,14 +820,14 @@ def view_of(model: Any, *, tokenized: bool = False) -> View | None:
     return None
 
 
-def open_model(folder: Path) -> TrainedModel | Reader | Translator:
+def open_model(folder: Path) -> Any:
     """Opens a model that the explorer can show.
 
     Args:
       folder: the folder of a model, or the work folder of a run.
 
     Returns:
-      The trained model.
+      The trained model: a `TrainedModel`, `Reader`, `Translator`, or a lexicon.
 
     Raises:
       FileNotFoundError, ValueError: if the folder does not have such a model.
@@ -829,4 +839,8 @@ def open_model(folder: Path) -> TrainedModel | Reader | Translator:
         return open_translator(folder)
     if kind == "run":
         return load_run(folder)
+    if kind == "text" and read_config(folder).get("network") == LEXICON:
+        from gatedjax.text._lexicon import LexiconModel
+
+        return LexiconModel.load(folder)
     return TrainedModel.load(folder, ("text", "pair"))

@@ -56,12 +56,12 @@ def explorer(model: Any, against: Any = None, *, text: str = "", data: object = 
     return kind(session, {"text": text})
 
 
-def _load_trained(model: Any) -> TrainedModel | Reader | Translator:
+def _load_trained(model: Any) -> Any:
+    """Returns the trained model of a classifier or a folder: a lexicon is such a model, too."""
     if isinstance(model, TrainedModel | Reader | Translator):
         return model
     if hasattr(model, "_get_trained"):
-        fitted: TrainedModel = model._get_trained()
-        return fitted
+        return model._get_trained()
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         return open_model(Path(model))
     raise TypeError(

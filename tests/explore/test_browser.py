@@ -945,7 +945,10 @@ def test_the_module_in_a_notebook(browser, address, serve):
             browser.execute_script(
                 "window.answer(arguments[0])", answer_message(serve.session, content)
             )
-        if browser.execute_script("return document.querySelector('.gx')?.dataset.effects") == "ready":
+        if (
+            browser.execute_script("return document.querySelector('.gx')?.dataset.effects")
+            == "ready"
+        ):
             break
         time.sleep(0.05)
     assert len(words(browser)) == len(TOKENS)

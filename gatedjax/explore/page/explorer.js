@@ -204,11 +204,6 @@ class Panel {
     const { classes, gated } = this.about;
     const name = (i) => h("strong", {}, h("bdi", {}, classes[i]));
     const item = (...parts) => h("li", {}, ...parts);
-    const swatch = (speaks, text) => {
-      const node = h("span", { class: "gx-swatch", "data-speaks": speaks }, text);
-      node.style.setProperty("--e", 0.8);
-      return node;
-    };
     const other = classes.length === 2 ? [" speaks for ", name(1 - this.best)]
       : [" speaks against ", name(this.best)];
     const key = [
@@ -447,13 +442,14 @@ class Board {
     this.head = h("tr");
     this.classes = h("tbody");
     this.table = h("table", { class: "gx-classes" }, h("thead", {}, this.head), this.classes);
-    this.word = h("select", { onchange: () => this.draw() });
+    this.word = h("select", { onchange: () => { this.chosen = true; this.draw(); } });
+    this.key = h("ul", { class: "gx-key", "aria-label": "Legend" });
     this.choice = h("div", { class: "gx-controls" },
       this.chooses = h("label", {}, this.asks = h("span"), this.word));
     this.lines = h("div");
     this.node = h("article", { class: "gx-model gx-board", "aria-label": about.name },
       h("h2", {}, h("bdi", {}, about.name), " ", h("span", { class: "gx-quiet" }, about.network)),
-      this.title, this.note, this.table, this.choice, this.lines, this.layers && this.layers.node);
+      this.title, this.note, this.table, this.choice, this.key, this.lines, this.layers && this.layers.node);
   }
 
   show(answer, texts) {
@@ -493,7 +489,12 @@ class Board {
     const words = this.answer.lines.find((line) => line.of)?.of;
     this.choice.hidden = !words;
     this.asks.textContent = this.answer.choice ?? "Word of the question: ";
-    if (!words || JSON.stringify(words) === this.words) return;
+    if (!words) return;
+    if (JSON.stringify(words) === this.words) {
+      // Shares are of the predicted class until another class is chosen.
+      if (this.answer.choice && !this.chosen) this.word.value = words.indexOf(this.answer.title);
+      return;
+    }
     const chosen = this.words && JSON.parse(this.words)[this.word.value];
     this.words = JSON.stringify(words);
     this.word.replaceChildren(...words.map((word, i) => h("option", { value: i }, word)));
@@ -503,6 +504,7 @@ class Board {
 
   draw() {
     const chosen = Number(this.word.value);
+    this.explain(chosen);
     this.lines.replaceChildren(...this.answer.lines.map((line) => {
       const values = line.of ? line.values[chosen] : line.values;
       const what = !line.of || line.effects ? "" : ": how much of each word\u2019s attention goes to "
@@ -514,6 +516,22 @@ class Board {
           "aria-label": `${line.name}: words` },
         ...line.tokens.map((token, i) => this.token(line, token, i, values?.[i]))));
     }));
+  }
+
+  // The legend of the lines; the shares of a lexicon belong to the chosen class.
+  explain(chosen) {
+    const { lines } = this.answer;
+    const item = (...parts) => h("li", {}, ...parts);
+    const shares = lines.find((line) => line.effects);
+    const name = shares && h("strong", {}, h("bdi", {}, shares.of[chosen]));
+    this.key.replaceChildren(...[
+      ...(shares ? [item(swatch("for", "+"), " speaks for ", name),
+        item(swatch("against", "\u2212"), " speaks against it")] : []),
+      lines.some((line) => line.gates) && item("\u25cf open, \u25cb closed"),
+      lines.some((line) => line.uniform)
+        && item(gauge(0.5), " attention; the mark is uniform attention"),
+      lines.some((line) => line.known.includes(false)) && item("? not in the vocabulary"),
+    ].filter(Boolean));
   }
 
   // A word with its number: attention against uniform, or a signed effect on a class.
@@ -548,6 +566,13 @@ function bar(name, share) {
   const inner = h("i");
   inner.style.setProperty("--a", share);
   return h("span", { class: name, "aria-hidden": "true" }, inner);
+}
+
+// A sample of the colour of a word that speaks for or against a class.
+function swatch(speaks, text) {
+  const node = h("span", { class: "gx-swatch", "data-speaks": speaks }, text);
+  node.style.setProperty("--e", 0.8);
+  return node;
 }
 
 // A bar of attention with a mark at uniform attention.
@@ -790,8 +815,7 @@ export class Explorer {
       h("span", { class: "gx-push" },
         this.host.link && h("button", { type: "button", onclick: () => this.copy() }, "Copy link"),
         h("button", { type: "button", onclick: () => this.save() }, "Save picture")));
-    const purpose = this.viewed ? "The shade of a word is its attention against uniform attention."
-      : "Each word has the change of the prediction when the word is removed and the model runs "
+    const purpose = this.viewed ? "Change a text, and the model runs again." : "Each word has the change of the prediction when the word is removed and the model runs "
         + `again.${gated ? " Press a word to force its gate open or closed." : ""}`;
     const fixed = !this.host.edits && h("p", { class: "gx-quiet gx-fixed" },
       "The sentence of this page is read-only, because the page has the results for all patterns "
