@@ -126,8 +126,8 @@ class Explorer:
             default.
 
         Returns:
-          {"models": [...]}, with the result of `Removal.effects` for each model, and None for a
-          model without effects.
+          {"models": [...]}, with the result of `Removal.effects` or `View.effects` for each model;
+          None for a model without effects.
 
         Raises:
           ValueError: for a message that is not a state; it names the field.
@@ -135,7 +135,7 @@ class Explorer:
         state = check_state(message)
         self.check_open()
         if self.views:
-            return {"models": [None] * len(self.views)}
+            return {"models": [view.effects(state) for view in self.views]}
         tokens = split_words(state.text, LONGEST)
         return {"models": [programs.removal.effects(tokens, state) for programs in self.programs]}
 
@@ -171,12 +171,14 @@ class Explorer:
         return all(results)
 
     def check_gates(self, name: str) -> None:
-        """Raises ValueError unless the models are classifiers of single texts.
+        """Raises ValueError unless the models are networks that classify single texts.
 
         The message begins with `name`, the name of an argument that only such models can use.
         """
         if self.views:
-            raise ValueError(f"{name} is only for classifiers of single texts: leave it out")
+            raise ValueError(
+                f"{name} is only for networks that classify single texts: leave it out"
+            )
 
     def check_open(self) -> None:
         """Raises ValueError if the explorer has been closed."""

@@ -12,7 +12,7 @@ _SHARES = (
     "The gate of a word depends only on its spelling. The number is the share of the word in the "
     "logit of the class: the shares of all words and pairs and the constant {bias} sum to {logit}."
 )
-_PAIRS = "Two open words that follow each other in the text have a share as a pair as well."
+_PAIRS = "Two open words with only closed words between them also have a share as a pair."
 _CHOSEN = "No word was open, so the closed word with the largest weight was read."
 _EMPTY = "Nothing of this text was read, so the prediction is that of the constants."
 

@@ -25,11 +25,12 @@ from gatedjax.data.sets._cloze import PLACEHOLDER
 from gatedjax.data.text._tokenize import treebank_tokens
 from gatedjax.data.text._vocabulary import Vocabulary
 from gatedjax.explore._example import example_text, example_words
+from gatedjax.explore._removal import summarize_effects
 from gatedjax.explore._state import State
 from gatedjax.export import read_config
 from gatedjax.models import GAReader
 from gatedjax.models.ssan.translation import STOP, UNK
-from gatedjax.text._buckets import COARSE, width_of
+from gatedjax.text._buckets import COARSE, pad_texts, width_of
 from gatedjax.text._corpus import split_words
 from gatedjax.text._folders import kind_of
 from gatedjax.text._model import TrainedModel
@@ -39,6 +40,8 @@ from gatedjax.text._translator import Translator, encode, open_translator
 
 LONGEST = 1000
 """Largest number of words of a text that are shown; a model may read fewer."""
+PAIR_EFFECTS = 64
+"""Largest number of words of each text of a pair with effects."""
 PAIRED = 40
 """Largest number of words in a grid of pairs."""
 QUESTION_EDGES = (32, 128)
@@ -66,6 +69,7 @@ class View:
       network: a description of the network.
       fields: the input fields: name in the state, label, and text that is shown in an empty field.
       layered: True if `layers` returns grids.
+      weighed: True if `effects` returns the effects of words.
       max_len: the largest number of words that the model reads.
       classes: the names of the classes of a classifier; () for other models.
     """
@@ -76,6 +80,8 @@ class View:
     """The title of the page, which states its purpose."""
     layered = True
     """True if `layers` returns grids."""
+    weighed = False
+    """True if `effects` returns the effects of words."""
     max_len = LONGEST
     """Largest number of words that the model reads."""
     classes: Sequence[str] = ()
@@ -87,14 +93,16 @@ class View:
         """Returns the constants of the model for the page, for JSON.
 
         Keys: "name", the given name of the model; "network", a description; "gated", False;
-        "layers", True if `layers` returns grids; "pairs", False; "classes", the names of the
-        classes; and "max_len", the largest number of words.
+        "layers", True if `layers` returns grids; "weighed", True if `effects` returns the
+        effects of words; "pairs", False; "classes", the names of the classes; and "max_len", the
+        largest number of words.
         """
         return {
             "name": name,
             "network": self.network,
             "gated": False,
             "layers": self.layered,
+            "weighed": self.weighed,
             "pairs": False,
             "classes": list(self.classes),
             "max_len": self.max_len,
@@ -119,6 +127,14 @@ class View:
         layers or there is no answer.
         """
         raise NotImplementedError
+
+    def effects(self, state: State) -> Json | None:
+        """Computes the effect of each word of a state: the change without the word.
+
+        Returns {"class", "lines"}: the predicted class, and for each line of the answer the effects
+        of its words, as `summarize_effects` defines them; None if there are none.
+        """
+        return None
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
         """Compiles the programs for short texts.
@@ -245,6 +261,7 @@ class PairView(View):
         {"name": "text", "label": "First text", "empty": "Type a sentence (a premise)"},
         {"name": "hypothesis", "label": "Second text", "empty": "Type another (a hypothesis)"},
     )
+    weighed = True
 
     def __init__(self, model: TrainedModel) -> None:
         super().__init__()
@@ -253,6 +270,34 @@ class PairView(View):
         # The parameters are moved once, because each call would otherwise copy them to the device.
         self._params = jax.device_put(model.params)
         self._reading = functools.lru_cache(_KEPT)(self._run_texts)
+        self._removing = functools.lru_cache(_KEPT)(self._run_removed)
+
+    def effects(self, state: State) -> Json | None:
+        """Computes the effect of each word of the two texts of a state on the predicted class.
+
+        The network runs again without the word, in a batch of all words. Returns {"class",
+        "lines"}: the predicted class and the effects of the words of each text. None if a text has
+        no second word, or more than `PAIR_EFFECTS` words.
+        """
+        _, texts = self._texts(state)
+        if not all(2 <= len(words) <= PAIR_EFFECTS for words in texts):
+            return None
+        whole, *_ = self._reading(texts)
+        result = summarize_effects(whole[0], self._removing(texts))
+        count, effects = len(texts[0]), result["effects"]
+        return {"class": result["class"], "lines": [effects[:count], effects[count:]]}
+
+    def _run_removed(self, texts: tuple[tuple[str, ...], ...]) -> np.ndarray:
+        """Computes the class probabilities [T, C] of a pair without each of its T words."""
+        first, second = map(self._model.ids, texts)
+        pairs = [(np.delete(first, place), second) for place in range(len(first))]
+        pairs += [(first, np.delete(second, place)) for place in range(len(second))]
+        edge = width_of(max(map(len, texts)), PAIR_EFFECTS, COARSE)
+        # The number of rows depends only on the padded length, and so does the program.
+        with self._lock:
+            outputs = self._model.run(pad_texts(pairs, (2 * edge, edge)))
+        probabilities: np.ndarray = outputs["probabilities"][: len(pairs)]
+        return probabilities
 
     @functools.cached_property
     def _program(self) -> Any:

@@ -265,7 +265,9 @@ def test_effects_are_those_of_the_engine_in_numbers_and_colours(page, explorer):
                      for word in words(page, number)]  # fmt: skip
             signs = [f"{value:+.3f}".replace("-", "\u2212") for value in found]
             near = [abs(value) < 5e-4 for value in found]
-            assert shown == ["0.000" if zero else sign for sign, zero in zip(signs, near)]
+            assert shown == [
+                "0.000" if zero else sign for sign, zero in zip(signs, near, strict=True)
+            ]
             for word, value, zero in zip(words(page, number), found, near, strict=True):
                 side = "" if zero else "for" if value > 0 else "against"
                 assert word.get_attribute("data-speaks") == side
@@ -769,6 +771,10 @@ def test_a_pair_and_the_words_it_selects(browser):
             wanted = sorted(one["probabilities"], reverse=True)
             np.testing.assert_allclose(probabilities(page, number), wanted, atol=TIGHT)
         until(page, "document.querySelectorAll('.gx-pairs tbody tr').length === 6")
+        until(page, "document.querySelector('.gx').dataset.effects === 'ready'")
+        for number, effects in enumerate(shown.removal(state)["models"]):
+            found = [float(word.get_attribute("data-value")) for word in words(page, number)]
+            np.testing.assert_allclose(found, np.concatenate(effects["lines"]), atol=TIGHT)
         layers = shown.layers(state)["models"][0]
         marks = [["\u25cf" if one else "" for one in row] for row in layers[0]["selected"]]
         assert cells(page, "textContent")[:3] == marks

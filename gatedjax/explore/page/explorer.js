@@ -457,6 +457,7 @@ class Board {
     if (!answer) return;
     this.answer = answer;
     const { title, share, classes, probabilities, details } = answer;
+    this.weights = undefined;
     const said = h("span", {}, h("strong", {}, h("bdi", {}, title)), " ",
       share != null && h("span", { class: "gx-share" }, percent(share)));
     if (this.title.textContent !== said.textContent) this.title.replaceChildren(said);
@@ -484,6 +485,20 @@ class Board {
     if (this.layers) this.layers.show([], texts);
   }
 
+  // The effects of the words, which come after the answer.
+  weigh(weights) {
+    this.weights = weights;
+    if (this.answer) this.draw();
+  }
+
+  // The lines with the effects of their words, which are \u2026 until they come.
+  shown() {
+    const { lines } = this.answer;
+    if (!this.about.weighed || this.weights === null) return lines;
+    return lines.map((line, k) => ({ ...line, effects: true, strong: STRONG,
+      values: this.weights?.lines[k] ?? line.tokens.map(() => undefined) }));
+  }
+
   // The chosen word stays chosen; at first it is the placeholder.
   choose() {
     const words = this.answer.lines.find((line) => line.of)?.of;
@@ -505,7 +520,7 @@ class Board {
   draw() {
     const chosen = Number(this.word.value);
     this.explain(chosen);
-    this.lines.replaceChildren(...this.answer.lines.map((line) => {
+    this.lines.replaceChildren(...this.shown().map((line) => {
       const values = line.of ? line.values[chosen] : line.values;
       const what = !line.of || line.effects ? "" : ": how much of each word\u2019s attention goes to "
         + `\u201c${line.of[chosen]}\u201d`;
@@ -520,13 +535,16 @@ class Board {
 
   // The legend of the lines; the shares of a lexicon belong to the chosen class.
   explain(chosen) {
-    const { lines } = this.answer;
+    const lines = this.shown();
     const item = (...parts) => h("li", {}, ...parts);
     const shares = lines.find((line) => line.effects);
-    const name = shares && h("strong", {}, h("bdi", {}, shares.of[chosen]));
+    const name = () => h("strong", {}, h("bdi", {},
+      shares.of ? shares.of[chosen] : this.answer.title));
     this.key.replaceChildren(...[
-      ...(shares ? [item(swatch("for", "+"), " speaks for ", name),
+      ...(shares ? [item(swatch("for", "+"), " speaks for ", name()),
         item(swatch("against", "\u2212"), " speaks against it")] : []),
+      shares && !shares.of
+        && item("Number: the probability of ", name(), " falls by it without the word"),
       lines.some((line) => line.gates) && item("\u25cf open, \u25cb closed"),
       lines.some((line) => line.uniform)
         && item(gauge(0.5), " attention; the mark is uniform attention"),
@@ -537,10 +555,11 @@ class Board {
   // A word with its number: attention against uniform, or a signed effect on a class.
   token(line, token, i, value) {
     const shaded = value != null && !line.effects;
+    const noun = line.of ? "share" : "effect";
     const numbers = [
       shaded && `attention ${three(value)} (${times(value, line.uniform)})`,
       line.gates && `gate ${line.gates[i] ? "open" : "closed"}`,
-      line.effects && value != null && `share ${signed(value)}`,
+      line.effects && value != null && `${noun} ${effectText(value)}`,
       !line.known[i] && "not in the vocabulary",
     ].filter(Boolean).join(", ");
     const gate = line.gates ? (line.gates[i] ? "open" : "closed") : line.kept?.[i] && "read";
@@ -553,7 +572,7 @@ class Board {
       h("span", { class: "gx-unknown", "aria-hidden": "true" }, line.known[i] ? "" : "?")),
     shaded && gauge(against(value, line.uniform)),
     line.effects && h("span", { class: "gx-effect" },
-      value == null ? "\u2013" : effectText(value)));
+      value == null ? "\u2026" : effectText(value)));
     if (line.effects && value != null && Math.abs(value) >= 5e-4) {
       node.dataset.speaks = value < 0 ? "against" : "for";
       node.style.setProperty("--e", Math.sqrt(Math.min(Math.abs(value) / line.strong, 1)));
@@ -927,7 +946,8 @@ export class Explorer {
     try {
       while (this.weighed !== this.wanted && this.shown === this.wanted) {
         const turn = this.wanted;
-        const { models } = this.viewed ? { models: [] }
+        const has = !this.viewed || this.about.models.some((about) => about.weighed);
+        const { models } = !has ? { models: [] }
           : await this.patiently(() => this.host.ask({ do: "removal", ...this.state }));
         this.weighed = turn;
         if (turn === this.wanted) models.forEach((weights, k) => this.panels[k].weigh(weights));
