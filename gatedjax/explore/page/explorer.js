@@ -53,7 +53,7 @@ const whole = (value) => value.toLocaleString("en");
 const effectText = (value) => (Math.abs(value) < 5e-4 ? "0.000" : signed(value));
 // The length of a bar of attention: one half at uniform attention, and 1 only without a limit.
 const against = (value, uniform) => value / (value + uniform || 1);
-const times = (value, uniform) => `${(value / uniform).toFixed(1)} \u00d7 uniform`;
+const times = (value, uniform) => `${(value / uniform).toFixed(1)} \u00d7`;
 
 // ---------------------------------------------------------------- state
 
@@ -201,7 +201,7 @@ class Panel {
 
   // The legend, which names the predicted class.
   explain() {
-    const { classes, gated } = this.about;
+    const { classes, gated, pairs } = this.about;
     const name = (i) => h("strong", {}, h("bdi", {}, classes[i]));
     const item = (...parts) => h("li", {}, ...parts);
     const other = classes.length === 2 ? [" speaks for ", name(1 - this.best)]
@@ -217,6 +217,9 @@ class Panel {
     }
     if (this.answer.attention) {
       key.push(item(gauge(0.5), ` attention; the mark is uniform attention, 1\u00a0/\u00a0${this.tokens.length}`));
+    }
+    if (!gated && this.answer.kept.includes(false)) {
+      key.push(item(`Dashed: ${pairs ? "selected by few words" : "without attention"}`));
     }
     if (this.answer.known.includes(false)) key.push(item("? not in the vocabulary"));
     const list = h("ul", {}, ...key);
@@ -268,9 +271,10 @@ class Panel {
       effect: h("span", { class: "gx-effect", "aria-hidden": "true" }),
       gauge: gauge(0),
     };
+    // The space separates the word and the number for a screen reader.
     const inside = [
       h("span", { class: "gx-in" }, this.about.gated && word.mark, word.token, word.unknown),
-      word.gauge, word.effect];
+      word.gauge, " ", word.effect];
     word.button = this.about.gated
       ? h("button", { type: "button", class: "gx-word", tabindex: i ? -1 : 0,
         onclick: () => this.press(i, this.answer.free[i]), onfocus: () => this.enter(i) }, ...inside)
@@ -315,7 +319,7 @@ class Panel {
     const numbers = [
       gates && `gate ${forced == null ? "" : "forced "}${this.soft ? three(gates[i]) : data.gate}`,
       gates && `open with probability ${three(open[i])}`,
-      attention && `attention ${three(attention[i])} (${times(attention[i], 1 / this.tokens.length)})`,
+      attention && `attention ${three(attention[i])} (${times(attention[i], 1 / this.tokens.length)} uniform)`,
       effect !== undefined && `effect ${effectText(effect)}: speaks for `
         + this.about.classes[this.weights.speaks_for[i]],
       !known[i] && "not in the vocabulary",
@@ -325,7 +329,9 @@ class Panel {
     const then = cycle(forced, free[i]);
     const next = then === undefined ? "press to release it"
       : `press to force it ${then ? "open" : "closed"}`;
-    word.button.setAttribute("aria-label", `${this.tokens[i]}: ${numbers}; ${next}`);
+    // A name begins with the visible text, so that speech control finds the button.
+    const seen = [this.tokens[i] + word.unknown.textContent, word.effect.textContent].join(" ");
+    word.button.setAttribute("aria-label", `${seen}: ${numbers}; ${next}`);
     word.button.setAttribute("aria-pressed", forced != null);
   }
 
@@ -379,6 +385,10 @@ class Layers {
     const key = JSON.stringify(texts);
     if (!this.node.open || key === this.key || !texts?.length) return;
     this.key = key;
+    if (!this.layers) {
+      this.choice.parentNode.hidden = true;
+      this.note.textContent = "Computing the attention of each layer \u2026";
+    }
     try {
       const layers = (await this.ask()) ?? [];
       if (this.key !== key) return;
@@ -557,7 +567,7 @@ class Board {
     const shaded = value != null && !line.effects;
     const noun = line.of ? "share" : "effect";
     const numbers = [
-      shaded && `attention ${three(value)} (${times(value, line.uniform)})`,
+      shaded && `attention ${three(value)} (${times(value, line.uniform)} uniform)`,
       line.gates && `gate ${line.gates[i] ? "open" : "closed"}`,
       line.effects && value != null && `${noun} ${effectText(value)}`,
       !line.known[i] && "not in the vocabulary",
