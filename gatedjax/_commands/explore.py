@@ -85,7 +85,7 @@ def _models(options: ExploreOptions) -> tuple[list[Any], list[str]]:
         folders.append(options.against)
     elif options.workdir is not None and (options.workdir / SOFT / "checkpoints").is_dir():
         folders.append(options.workdir / SOFT)
-    from gatedjax.explore._views import open_model
+    from gatedjax.explore._open import open_model
 
     models = [open_model(folder) for folder in folders]
     names = [folder.resolve().name for folder in folders]

@@ -25,9 +25,10 @@ from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax._version import __version__
 from gatedjax.explore._example import example_text
 from gatedjax.explore._gates import force, gates_of
+from gatedjax.explore._open import view_of
 from gatedjax.explore._removal import MOST_REMOVED, Removal
 from gatedjax.explore._state import HARD, Mode, State, check_state
-from gatedjax.explore._views import LONGEST, View, floats, grids, view_of
+from gatedjax.explore._views import LONGEST, View, floats, grids
 from gatedjax.models import GANet
 from gatedjax.text._buckets import COARSE, width_of
 from gatedjax.text._corpus import split_words

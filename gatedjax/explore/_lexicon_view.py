@@ -87,8 +87,8 @@ class LexiconView(View):
         if len(shares.places):
             pairs = [f"{words[first]} {words[second]}" for first, second in shares.places]
             values = [floats(row) for row in shares.pairs.T]
-            known = [True] * len(pairs)
-            lines.append(line("Pairs", pairs, known, values=values, note=_PAIRS, **entries))
+            is_known = [True] * len(pairs)
+            lines.append(line("Pairs", pairs, is_known, values=values, note=_PAIRS, **entries))
         count = int(is_open.sum())
         note = f"{count} of {len(words)} gates are open (density {np.mean(is_open):.3f})."
         if reading.chosen[0] or reading.is_empty[0]:

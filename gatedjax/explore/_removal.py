@@ -12,7 +12,7 @@ negative, and else for the class whose probability falls most without the word.
 import functools
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from gatedjax._utils.types import Json
 from gatedjax.explore._gates import force, gates_of
 from gatedjax.explore._state import HARD, State
 from gatedjax.text._buckets import COARSE, pad_texts, width_of
-
-if TYPE_CHECKING:
-    from gatedjax.explore._engine import Programs
 
 MOST_REMOVED = 256
 """Largest number of words of a text with effects, because a text of n words is read n times."""
@@ -33,10 +30,10 @@ class Removal:
     """The effects of the words of a text for a model; several threads may call `effects`.
 
     Args:
-      programs: the compiled programs of the model.
+      programs: the compiled `Programs` of the model.
     """
 
-    def __init__(self, programs: "Programs") -> None:
+    def __init__(self, programs: Any) -> None:
         self._programs = programs
         # The user does not wait for effects, so an answer never waits for this lock.
         self._lock = threading.Lock()
@@ -59,8 +56,8 @@ class Removal:
         tokens = tokens[: model.max_len]
         if not 2 <= len(tokens) <= MOST_REMOVED:
             return None
-        whole = np.array(self._programs.answer(tokens, state)["probabilities"])
-        return summarize_effects(whole, self.without_each(tokens, state))
+        probabilities = np.array(self._programs.answer(tokens, state)["probabilities"])
+        return summarize_effects(probabilities, self.without_each(tokens, state))
 
     def without_each(self, tokens: tuple[str, ...], state: State) -> np.ndarray:
         """Computes the class probabilities [T, C] of a text without each of its T words."""
@@ -113,7 +110,7 @@ class Removal:
         return probabilities
 
 
-def summarize_effects(whole: np.ndarray, without: np.ndarray) -> Json:
+def summarize_effects(probabilities: np.ndarray, without: np.ndarray) -> Json:
     """Computes the effects of the words from class probabilities.
 
         >>> effects = summarize_effects(np.array([0.25, 0.75]), np.array([[0.5, 0.5]]))
@@ -121,14 +118,14 @@ def summarize_effects(whole: np.ndarray, without: np.ndarray) -> Json:
         ([0.25], [1])
 
     Args:
-      whole: p(x) [C], the class probabilities of the text.
+      probabilities: p(x) [C], the class probabilities of the text.
       without: p(x without t) [T, C].
 
     Returns:
       The dict of `Removal.effects`.
     """
-    changes = whole - without
-    best = int(np.argmax(whole))
+    changes = probabilities - without
+    best = int(np.argmax(probabilities))
     effects = changes[:, best]
     speaks_for = np.where(effects >= 0, best, changes.argmax(axis=1))
     return {

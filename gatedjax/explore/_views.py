@@ -11,7 +11,6 @@ A view answers the state of a page (see `Explorer.answer`) in a form that a sing
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -27,16 +26,13 @@ from gatedjax.data.text._vocabulary import Vocabulary
 from gatedjax.explore._example import example_text, example_words
 from gatedjax.explore._removal import summarize_effects
 from gatedjax.explore._state import State
-from gatedjax.export import read_config
 from gatedjax.models import GAReader
 from gatedjax.models.ssan.translation import STOP, UNK
 from gatedjax.text._buckets import COARSE, pad_texts, width_of
 from gatedjax.text._corpus import split_words
-from gatedjax.text._folders import kind_of
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._reader import Reader, Reading, question, reading_of
-from gatedjax.text._run import load_run
-from gatedjax.text._translator import Translator, encode, open_translator
+from gatedjax.text._translator import Translator, encode
 
 LONGEST = 1000
 """Largest number of words of a text that are shown; a model may read fewer."""
@@ -51,8 +47,6 @@ CANDIDATE_EDGES = (16, 128)
 PIECES = 256
 """Largest number of pieces, including the end, of a sentence; a longer sentence is refused."""
 SPACE, END = "\u2581", "</s>"
-LEXICON = "lexicon"
-"""The network of a model whose gates depend only on the spelling of words."""
 _KEPT = 16
 
 Field = dict[str, str]
@@ -282,8 +276,8 @@ class PairView(View):
         _, texts = self._texts(state)
         if not all(2 <= len(words) <= PAIR_EFFECTS for words in texts):
             return None
-        whole, *_ = self._reading(texts)
-        result = summarize_effects(whole[0], self._removing(texts))
+        probabilities, *_ = self._reading(texts)
+        result = summarize_effects(probabilities[0], self._removing(texts))
         count, effects = len(texts[0]), result["effects"]
         return {"class": result["class"], "lines": [effects[:count], effects[count:]]}
 
@@ -834,58 +828,3 @@ class TranslatorView(View):
             target = self._translating(ids)
         if not closed():
             self._aligning(ids, target)
-
-
-def view_of(model: Any, *, tokenized: bool = False) -> View | None:
-    """Returns the view of a model, or None for a classifier of single texts, which has no view.
-
-    Args:
-      model: a trained model.
-      tokenized: True if texts for a reader are already tokens with spaces between them.
-
-    Raises:
-      ValueError: for a model of another kind.
-    """
-    if isinstance(model, Reader):
-        return ReaderView(model, tokenized=tokenized)
-    if isinstance(model, Translator):
-        return TranslatorView(model)
-    if getattr(model, "network", None) == LEXICON:
-        # Imported here, because the module of that view imports this module.
-        from gatedjax.explore._lexicon_view import LexiconView
-
-        return LexiconView(model)
-    if model.kind == "pair":
-        return PairView(model)
-    if model.kind != "text":
-        raise ValueError(
-            "model must be a classifier of texts or pairs, a reader or a translator, got kind "
-            f"{model.kind!r}"
-        )
-    return None
-
-
-def open_model(folder: Path) -> Any:
-    """Opens a model that the explorer can show.
-
-    Args:
-      folder: the folder of a model, or the work folder of a run.
-
-    Returns:
-      The trained model: a `TrainedModel`, `Reader`, `Translator`, or a lexicon.
-
-    Raises:
-      FileNotFoundError, ValueError: if the folder does not have such a model.
-    """
-    kind = kind_of(folder)
-    if kind == "cloze":
-        return Reader.open(folder)
-    if kind == "translation":
-        return open_translator(folder)
-    if kind == "run":
-        return load_run(folder)
-    if kind == "text" and read_config(folder).get("network") == LEXICON:
-        from gatedjax.text._lexicon import LexiconModel
-
-        return LexiconModel.load(folder)
-    return TrainedModel.load(folder, ("text", "pair"))

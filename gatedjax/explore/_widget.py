@@ -7,9 +7,9 @@ from typing import Any
 from gatedjax._utils.missing import missing
 from gatedjax._utils.types import Json
 from gatedjax.explore._engine import Explorer
+from gatedjax.explore._open import open_model
 from gatedjax.explore._server import page_file
 from gatedjax.explore._session import Session
-from gatedjax.explore._views import open_model
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._reader import Reader
 from gatedjax.text._translator import Translator

@@ -17,10 +17,10 @@ import pytest
 import gatedjax
 from gatedjax.explore._engine import Explorer
 from gatedjax.explore._offline import LONGEST, MOST_BYTES, offline_page, patterns_of, payload
+from gatedjax.explore._open import open_model
 from gatedjax.explore._sentences import first_sentence, read_sentences
 from gatedjax.explore._server import Server
 from gatedjax.explore._session import Session
-from gatedjax.explore._views import open_model
 from gatedjax.text._corpus import split_words
 from gatedjax.text._read import open_table
 from gatedjax.text._translator import parameters_like
@@ -241,7 +241,8 @@ def test_the_keyboard_forces_and_moves(page):
         assert second.get_attribute("aria-pressed") == "true"
         assert second.get_attribute("data-gate") != before
     label = second.get_attribute("aria-label")
-    assert re.match(r"dull \S+: gate forced (open|closed), open with probability 0\.\d+, att", label)
+    said = r"dull \S+: gate forced (open|closed), open with probability 0\.\d+, attention"
+    assert re.match(said, label)
     second.send_keys(keys.END)
     assert page.switch_to.active_element == words(page)[-1]
     stops = page.execute_script(

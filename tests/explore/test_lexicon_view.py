@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from gatedjax.explore._engine import Explorer
-from gatedjax.explore._views import open_model
+from gatedjax.explore._open import open_model
 
-pytest.importorskip("gatedjax.lexicon")
+pytest.importorskip("gatedjax.text._lexicon")
 
 TEXT = "the dull film was not bright here"
 WORDS = {"good": ("bright", "warm", "not dull"), "bad": ("dull", "slow", "not bright")}

@@ -9,7 +9,8 @@ import pytest
 
 from gatedjax.explore._engine import Explorer
 from gatedjax.explore._offline import offline_page
-from gatedjax.explore._views import PAIRED, open_model
+from gatedjax.explore._open import open_model
+from gatedjax.explore._views import PAIRED
 from gatedjax.models import SSANTranslator
 from gatedjax.text._explanation import explain_texts
 from gatedjax.text._reader import Reader, question
