@@ -68,3 +68,18 @@ def test_texts_without_words_and_options_of_networks(shown):
     with pytest.raises(ValueError, match="networks that classify single texts"):
         shown.check_gates("--file")
     assert shown.answer(shown.about()["example"])["models"][0] is not None
+
+
+def test_a_notebook_shows_a_fitted_lexicon(monkeypatch):
+    pytest.importorskip("anywidget")
+    import gatedjax
+
+    texts, labels = zip(*ROWS, strict=True)
+    classifier = gatedjax.TextClassifier("lexicon").fit(list(texts), list(labels))
+    widget = gatedjax.explorer(classifier, text=TEXT)
+    sent = []
+    monkeypatch.setattr(widget, "send", lambda content, buffers=None: sent.append(content))
+    widget._handle_custom_msg({"id": "1", "message": {"do": "answer", "text": TEXT}}, [])
+    (answer,) = sent
+    (prediction,) = classifier.predict([TEXT])
+    assert answer["answer"]["models"][0]["title"] == prediction.label
