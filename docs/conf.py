@@ -22,6 +22,7 @@ include_patterns = [
     "docs/**",
     "notebooks/*.ipynb",
     "experiments/results/**/RESULTS.md",
+    "experiments/results/ga_net/TUNING.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
 ]
@@ -100,7 +101,7 @@ html_theme_options = {
     # the menu of each page has the names of its package only, not all 340 names of the reference
     "collapse_navigation": True,
     "show_prev_next": True,
-    "header_links_before_dropdown": 9,
+    "header_links_before_dropdown": 10,
     "navbar_align": "left",
     "footer_start": ["copyright"],
     "footer_end": ["release"],

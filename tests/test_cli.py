@@ -181,8 +181,10 @@ def test_the_help_names_columns_and_the_older_name_of_a_folder(capsys, monkeypat
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["x", "--model=ganet", "--model.temprature", "1"], "unknown option --model.temprature. Did you mean "
-         "--model.gates.temperature?"),
+        (
+            ["x", "--model=ganet", "--model.temprature", "1"],
+            "unknown option --model.temprature. Did you mean --model.gates.temperature?",
+        ),
         (["x", "--train.seeds", "2"], "--train.seeds: a model is one seed; train it again with "
          "another --seed"),
         (["x", "--train.sweep_over=penalty"], "--train.sweep-over: a model is one seed; train it "

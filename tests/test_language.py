@@ -23,9 +23,9 @@ RARE = {
     "what": 0.1,
     "one": 1.2,
     "every": 0.1,
-    **dict.fromkeys(("those", "whose", "together"), 0.4),
+    **dict.fromkeys(("those", "whose", "together"), 0.45),
     **dict.fromkeys(("says", "tells", "others", "beside", "alone", "kept", "held"), 0.1),
-    **dict.fromkeys(("nothing", "own", "made"), 0.2),
+    **dict.fromkeys(("nothing", "own", "made"), 0.25),
 }
 """Word -> its limit per 1,000 words."""
 OPENINGS = re.compile(r"(What|How|Where|Of|As|That|Those|Whether|Who|Which|Whatever|Beside|Both)\b")
@@ -38,10 +38,10 @@ BARE = re.compile(
     r"|drawn|tried|opened|own|apart|strange|nothing|unseen|ended|near|usual|later|more|others|rest"
     r"|whole|there|here|each|listed)"
 )
-MOST_BARE_NAMES = 0.0015
+MOST_BARE_NAMES = 0.003
 """Share of names that are a participle, a pronoun or an adverb, and so name no thing."""
 
-LEAST_COMMENTS = 0.029
+LEAST_COMMENTS = 0.028
 """Share of the lines with text that are comments of their own."""
 WITHOUT_EXAMPLE = {"gate_modes", "measure", "plot_studies"}
 

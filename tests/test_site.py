@@ -5,9 +5,11 @@ import importlib.util
 import re
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import pytest
 
+from experiments.core.claims import WORDS, mark
 from gatedjax._utils.removed import REMOVED
 from tests._programs import environment
 from tests.conftest import ROOT
@@ -219,6 +221,33 @@ def test_the_gallery_shows_ten_figures_and_the_page_of_figures_all():
     assert sorted(shown) == sorted(path.relative_to(ROOT).as_posix() for path in figures)
 
 
+def test_the_pictures_of_the_ideas_are_those_of_their_script():
+    ideas = load("ideas")
+    committed = {path.stem for path in ideas.IMAGES.glob("idea_*.svg")}
+    assert committed == {f"idea_{name}" for name in ideas.IDEAS}
+    for name, draw in ideas.IDEAS.items():
+        picture = draw()
+        assert (ideas.IMAGES / f"idea_{name}.svg").read_text("utf-8") == picture, name
+        assert "prefers-color-scheme" in picture
+        assert "prefers-color-scheme" not in ideas.inline(picture)
+        assert ElementTree.fromstring(ideas.inline(picture)).tag.endswith("svg")
+
+
+def test_the_menu_of_the_papers_has_the_five_papers():
+    text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    (menu,) = re.findall(r"```\{toctree\}\n:hidden:\n\n(.*?)```", text, re.DOTALL)
+    assert menu.split() == ["ga_net", "agt", "rau", "ga_reader", "ssan"]
+    for name in menu.split():
+        page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        assert page.count(f"](images/idea_{name}.svg)") == 1
+        believe = page.split("## What to believe now\n")[1].split("\n## ")[0]
+        assert len(re.findall("^- ", believe, re.MULTILINE)) == 5
+        assert set(re.findall(r'<span class="[^"]+">. [a-z ]+</span>', believe)) <= set(
+            map(mark, WORDS)
+        )
+        assert f'experiments/results/{name}/RESULTS.md\n:start-after: "## Claims"' in page
+
+
 def test_no_page_of_the_site_asks_another_machine_for_scripts_or_fonts():
     conf = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
     assert 'mathjax_path = "mathjax/tex-chtml.js"' in conf  # a file of the site
@@ -256,6 +285,7 @@ def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
 
 
 PAGES = ("beside", "extending", "gates", "masks", "recurrence", "reproduce", "start")
+PAGES += ("agt", "ga_net", "ga_reader", "papers", "rau", "ssan")
 
 
 @pytest.mark.parametrize("page", PAGES)

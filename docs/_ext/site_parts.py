@@ -1,14 +1,17 @@
-"""Extensions of Sphinx for this site: the API reference with its checks, and flowcharts."""
+"""Extensions of Sphinx for this site: the API reference with its checks, and pictures."""
 
 import importlib
 import inspect
+from pathlib import Path
 
 import drawing
+import ideas
 import name_pages
 import reference
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
+from sphinx.transforms import SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
@@ -74,6 +77,24 @@ class Mermaid(SphinxDirective):
         return [nodes.raw("", picture, format="html"), nodes.caption("", note)]
 
 
+class Ideas(SphinxTransform):
+    """Puts the pictures of the papers' ideas into their pages, so that they have its colours.
+
+    An image in a file would follow the operating system instead of the theme of the page.
+    """
+
+    default_priority = 210
+
+    def apply(self, **options: object) -> None:
+        """Replaces the images of a page that are such pictures."""
+        for node in list(self.document.findall(nodes.image)):
+            name = Path(node["uri"]).stem.removeprefix("idea_")
+            if Path(node["uri"]).name == f"idea_{name}.svg" and name in ideas.IDEAS:
+                self.env.note_dependency(str(ideas.IMAGES / f"idea_{name}.svg"))
+                picture = ideas.inline((ideas.IMAGES / f"idea_{name}.svg").read_text("utf-8"))
+                node.replace_self(nodes.raw("", picture, format="html"))
+
+
 def check(app: Sphinx) -> None:
     """Writes the pages of the public names; raises ExtensionError if the lists have faults."""
     faults = reference.faults()
@@ -88,5 +109,6 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.add_directive("entry", Entry)
     app.add_directive("package", Package)
     app.add_directive("mermaid", Mermaid)
+    app.add_transform(Ideas)
     app.connect("builder-inited", check)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -223,4 +223,9 @@ def tables(store: Store) -> Iterator[Table]:
         for title, body, note in SECTIONS:
             if data == "trec" and body in (selected_words, trace):
                 continue  # questions have none of the example sentences
-            yield Table(title=title + where, body=functools.partial(body, data), note=note)
+            yield Table(
+                title=title + where,
+                body=functools.partial(body, data),
+                note=note,
+                is_folded=bool(where) or body in (first_words, trace),
+            )

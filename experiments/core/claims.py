@@ -1,9 +1,12 @@
-"""The results for a paper's claims, in the first sections of its RESULTS.md."""
+"""A word for each comparison of a paper's claims, and the paper's numbers with ours."""
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
+
+from scipy import stats
 
 from experiments.core.comparison import (
     LEVEL,
@@ -14,28 +17,31 @@ from experiments.core.comparison import (
     these_runs,
 )
 from experiments.core.kinds import Record, Records
-from experiments.core.origins import OFFICIAL, origin_of, other_data, substitute_of
-from experiments.core.records import COLLAPSED, LAST, alive, format_average
+from experiments.core.origins import other_data
+from experiments.core.records import COLLAPSED, alive, format_average
 from gatedjax import analysis
 
 Word = Literal["reproduced", "excluded", "undecided", "not run"]
 WORDS: tuple[Word, ...] = ("reproduced", "excluded", "undecided", "not run")
 """The results of a comparison for a claim, in the order of a line."""
-NOTE = (
-    "Made from the records. Positive differences favour the system of the claim, in points of "
-    "accuracy or as named."
-)
-RULES = (
-    f"Reproduced: ours differs in the direction of the claim (corrected p < {LEVEL}), and the "
-    "paper's difference is inside or below our 95 % interval. Excluded: the paper's difference is "
-    "above our interval; where the paper gives no size, our interval is below 0. Undecided: "
-    'neither; "could show" is the smallest difference that would exclude 0 with these seeds and '
-    f"this test set. A verdict needs {SEEDS} seeds of both systems. If the result where validation "
-    "chose and the result at the last step differ, the claim is undecided. The test is "
-    "`gatedjax.analysis.two_way_test`, over seeds and test examples; p are corrected together "
-    "(Holm) over the claims of this page, separately at the last step."
-)
-"""The rules of `decide` and `combine`, for the note of the table of claims."""
+MARKS: Mapping[Word, str] = {
+    "reproduced": "\u2713",
+    "excluded": "\u2717",
+    "undecided": "?",
+    "not run": "\u2013",
+}
+"""The sign before each result, so that a reader needs no colours to distinguish the results."""
+
+
+def mark(word: Word) -> str:
+    """Returns a result with its sign, as HTML in Markdown.
+
+    The site colours the element. GitHub shows only its text.
+
+    Args:
+      word: the result.
+    """
+    return f'<span class="verdict verdict-{word.replace(" ", "")}">{MARKS[word]} {word}</span>'
 
 
 def decide(test: analysis.TwoWay, p_value: float, paper: float | None) -> Word:
@@ -63,6 +69,10 @@ def combine(chosen: Word, last: Word | None) -> Word:
       last: the result at the last step; None if the records do not have it.
     """
     return chosen if last in (None, chosen) else "undecided"
+
+
+OTHER_DATA = ", other data"
+"""The end of the label of a data set that is not the paper's."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,7 +129,7 @@ def scaled(test: analysis.TwoWay | None, factor: float) -> analysis.TwoWay | Non
 
 def label_of(label: str, records: Records) -> str:
     """Returns the name of a data set, with "other data" if the records are not of the paper's."""
-    return label + ", other data" * other_data(records)
+    return label + OTHER_DATA * other_data(records)
 
 
 def case_of(
@@ -186,43 +196,40 @@ class Finding:
     last_p_value: float | None = None
 
     @property
-    def text(self) -> str:
-        """The data set, and the difference in words."""
+    def place(self) -> str:
+        """The data set, and in brackets the conditions that limit the result."""
         case = self.case
-        if self.word == "not run":
-            return case.label
-        if case.is_lost:
-            return f"{case.label} ({COLLAPSED})"
-        if not case.has_verdict:
-            parts = [f"{these_runs(case.seeds)}: {case.size(case.difference)}"]
-        elif self.last not in (None, self.chosen):
-            assert case.last is not None
-            parts = [
-                f"{self.chosen} where validation chose: {case.size(case.difference)}",
-                f"{self.last} at the last step: {case.size(case.last.difference)}",
-            ]
-        else:
-            parts = [case.size(case.difference)]
-            if self.word == "undecided" and case.test is not None:
-                parts.append(f"could show {case.size(case.test.smallest).lstrip('+')}")
-        parts.append("paper: no size" if case.paper is None else f"paper: {case.size(case.paper)}")
-        return f"{case.label} ({'; '.join((*parts, *case.remarks))})"
+        # Places are joined by commas, so the parts of a label after a comma go into the brackets.
+        label, *remarks = case.label.split(", ")
+        if self.word != "not run":
+            if case.is_lost:
+                remarks.append(COLLAPSED)
+            elif not case.has_verdict:
+                remarks.append(f"{case.seeds} seed{'s' * (case.seeds > 1)}")
+            elif self.last is not None and self.last != self.chosen:
+                remarks.append(
+                    f"{self.chosen} where validation chose, {self.last} at the last step"
+                )
+            remarks += case.remarks
+        return f"{label} ({', '.join(remarks)})" if remarks else label
 
     def cells(self) -> list[str]:
         """Returns the row of the table of claims."""
         case = self.case
-        row = [case.claim, case.label, "-" if case.paper is None else case.size(case.paper)]
+        notes = [] if case.has_verdict or not case.seeds else [these_runs(case.seeds)]
+        if case.is_lost:
+            notes = [COLLAPSED]
+        if self.last not in (None, self.chosen):
+            notes.append(f"{self.chosen} where validation chose, {self.last} at the last step")
+        row = [case.claim, case.label, "; ".join((mark(self.word), *notes, *case.remarks))]
+        row += ["-" if case.paper is None else case.size(case.paper)]
         if not case.seeds or case.is_lost:
-            return [*row, *["-"] * 7, self.word + f" ({COLLAPSED})" * case.is_lost]
+            return [*row, *["-"] * 7]
         row += [f"{case.size(case.difference)} (n={case.seeds})"]
         row += self._interval(case.test, self.p_value)
         row += ["-" if case.last is None else case.size(case.last.difference)]
         row += self._interval(case.last, self.last_p_value)
-        row += ["-" if case.test is None else case.size(case.test.smallest).lstrip("+")]
-        notes = [] if case.has_verdict else [these_runs(case.seeds)]
-        if self.last not in (None, self.chosen):
-            notes.append(f"{self.chosen} where validation chose, {self.last} at the last step")
-        return [*row, "; ".join((self.word, *notes, *case.remarks))]
+        return [*row, "-" if case.test is None else case.size(case.test.smallest).lstrip("+")]
 
     def _interval(self, test: analysis.TwoWay | None, p_value: float | None) -> list[str]:
         """Returns two cells: the interval of a test, and its corrected p-value."""
@@ -284,36 +291,6 @@ def _corrected(
     return dict(zip(tests, map(float, corrected), strict=True))
 
 
-def line(claim: str, findings: Sequence[Finding]) -> str:
-    """Returns a line of Markdown with a claim and its results."""
-    parts = []
-    for word in WORDS:
-        places = [finding.text for finding in findings if finding.word == word]
-        if places:
-            parts.append(f"{word} on {', '.join(places)}")
-    return f"- {claim}: {'; '.join(parts)}."
-
-
-def count(findings: Iterable[Finding]) -> str:
-    """Returns a sentence with the number of comparisons and their results."""
-    findings = list(findings)
-    words = [finding.word for finding in findings]
-    few = sum(finding.word == "undecided" and finding.chosen is None for finding in findings)
-    numbers = [f"{words.count(word)} {word}" for word in WORDS]
-    if few:
-        numbers[WORDS.index("undecided")] += (
-            f" ({few} of them with fewer than {SEEDS} seeds or collapsed)"
-        )
-    return f"**Of {len(findings)} comparisons: {', '.join(numbers)}.**"
-
-
-def table(findings: Iterable[Finding]) -> str:
-    """Returns the table of all claims, as Markdown."""
-    headings = ["claim", "data", "paper", "ours", "95 % interval", "p, corrected"]
-    headings += [LAST, "95 % interval", "p, corrected", "could show", "verdict"]
-    return analysis.render_table(headings, [finding.cells() for finding in findings])
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Number:
     """A number of the paper, and ours on the paper's data.
@@ -323,6 +300,7 @@ class Number:
       label: the data set and metric.
       paper: the paper's number.
       ours: the mean over our runs that did not collapse.
+      interval: the 95 % interval of our mean, by Student's t over the seeds; None with one seed.
       text: our mean, deviation and number of runs.
       is_method: True for the paper's method, False for its baselines.
       unit: "points", or a metric that is better when it is lower, such as "perplexity".
@@ -335,6 +313,7 @@ class Number:
     ours: float
     text: str
     is_method: bool
+    interval: tuple[float, float] | None = None
     unit: str = "points"
     remark: str = ""
 
@@ -375,102 +354,17 @@ def number_of(
             ours=mean,
             text=format_average(records, value, 2),
             is_method=is_method,
+            interval=_interval_over_seeds(values),
             unit=unit,
             remark=remark,
         )
     ]
 
 
-def opening(numbers: Sequence[Number], otherwise: str) -> str:
-    """Returns the first sentence of a page: our numbers of the method and of its baselines.
-
-    Args:
-      numbers: the numbers of the paper's systems on its data.
-      otherwise: the sentence without numbers.
-    """
-    gaps: dict[str, list[float]] = {}
-    methods = {number.system for number in numbers if number.is_method}
-    for number in numbers:
-        if number.unit == "points":
-            gaps.setdefault(number.system, []).append(number.ours - number.paper)
-    parts = [
-        f"{system} is {_distance(values)}" for system, values in gaps.items() if system in methods
-    ]
-    baselines = {system: values for system, values in gaps.items() if system not in methods}
-    kinds = {
-        "stronger": [name for name, values in baselines.items() if min(values) > 0],
-        "weaker": [name for name, values in baselines.items() if max(values) < 0],
-    }
-    for kind, names in kinds.items():
-        if names:
-            sizes = [f"{name} by {_range(baselines[name])}" for name in names]
-            parts.append(f"{kind} than in the paper: {', '.join(sizes)} points")
-    mixed = [name for name in baselines if not any(name in names for names in kinds.values())]
-    parts += [
-        f"{name} is {min(baselines[name]):+.1f} to {max(baselines[name]):+.1f} points from the "
-        "paper's"
-        for name in mixed
-    ]
-    for unit, label in dict.fromkeys((n.unit, n.label) for n in numbers if n.unit != "points"):
-        sizes = [
-            f"{n.system} has {n.ours:.1f} (paper: {n.paper:.1f})"
-            for n in numbers
-            if (n.unit, n.label) == (unit, label)
-        ]
-        parts.append(f"in {unit} of {label} (less is better) {', '.join(sizes)}")
-    return f"**{'; '.join(parts) or otherwise}.**"
-
-
-def _distance(gaps: Sequence[float]) -> str:
-    """Describes the gaps of the method, ours minus the paper's, in points."""
-    if max(map(abs, gaps)) <= 1:
-        return f"within {max(map(abs, gaps)):.1f} points of the paper's numbers"
-    if min(gaps) > 0:
-        return f"{_range(gaps)} points above the paper's numbers"
-    if max(gaps) < 0:
-        return f"{_range(gaps)} points below the paper's numbers"
-    return f"{min(gaps):+.1f} to {max(gaps):+.1f} points from the paper's numbers"
-
-
-def _range(gaps: Sequence[float]) -> str:
-    """Formats the sizes of gaps with one sign: "1.6 to 2.9", or a single number."""
-    sizes = sorted(map(abs, gaps))
-    low, high = f"{sizes[0]:.1f}", f"{sizes[-1]:.1f}"
-    return low if low == high else f"{low} to {high}"
-
-
-def level_line(numbers: Sequence[Number]) -> str:
-    """Returns a line with our numbers of the method, and in brackets the paper's."""
-    texts = []
-    for number in numbers:
-        if number.is_method:
-            remark = f", {number.remark}" if number.remark else ""
-            texts.append(f"{number.label} {number.text} ({number.paper:g}){remark}")
-    return f"- Ours, and in brackets the paper's: {'; '.join(texts)}." if texts else ""
-
-
-def data_line(names: Mapping[str, str], records: Mapping[str, Records]) -> str:
-    """Returns a line with the origin of the data: the official files, or a substitute.
-
-    Args:
-      names: the names of data sets in tables.
-      records: the records of each data set.
-    """
-    official, substitutes = [], []
-    for name, ours in records.items():
-        origins = list(dict.fromkeys(map(origin_of, ours)))
-        if origins == [OFFICIAL]:
-            official.append(names.get(name, name))
-        else:
-            substitutes.append(f"{names.get(name, name)}: {', '.join(origins)}")
-    parts = [f"official files for {', '.join(official)}"] if official else []
-    return f"- Data: {'; '.join([*parts, *substitutes])}." if parts or substitutes else ""
-
-
-def vectors_line(records: Iterable[Record]) -> str:
-    """Returns a line with the substitutes for the paper's word vectors; "" without a substitute."""
-    remarks = [part for record in records for part in (substitute_of(record) or "").split("; ")]
-    vectors = dict.fromkeys(
-        remark.removeprefix("word vectors ") for remark in remarks if "word vectors" in remark
-    )
-    return f"- Word vectors: {'; '.join(vectors)}." if vectors else ""
+def _interval_over_seeds(values: Sequence[float]) -> tuple[float, float] | None:
+    """Returns the 95 % interval of a mean by Student's t; None with a single value."""
+    if len(values) < 2:
+        return None
+    mean, deviation = math.fsum(values) / len(values), statistics.stdev(values)
+    half = float(stats.t.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))
+    return mean - half, mean + half

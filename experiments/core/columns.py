@@ -433,6 +433,7 @@ def runs(names: Iterable[str], *settings: Column, heading: str = "variant") -> T
             substitute(),
         ),
         below=_count_lacking,
+        is_folded=True,
     )
 
 

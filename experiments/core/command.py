@@ -14,7 +14,7 @@ from experiments.core.experiment import Place, Run, lanes_that_fit, run_lanes
 from experiments.core.experiment import run as run_one
 from experiments.core.kinds import Config, Record, Records
 from experiments.core.origins import origin_of
-from experiments.core.paper import RENDER, Cell, Figure, Job, Paper, TableOptions
+from experiments.core.paper import COMMON, Cell, Figure, Job, Paper, TableOptions
 from experiments.core.records import (
     DIVERGED,
     SEED,
@@ -340,7 +340,7 @@ def run_config(paper: Paper, config: Config) -> int:
 
 def options_of(paper: Paper) -> type[TableOptions]:
     """Returns the class of options of a paper's command for tables, with its tables and folders."""
-    all_tables = {**paper.tables, "render": RENDER}
+    all_tables = {**paper.tables, **COMMON}
     about = "\n".join(f"{name}: {table.about}" for name, table in all_tables.items())
     names: Any = Literal.__getitem__(tuple(all_tables))
     table_type: Any = Annotated[

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal
 
 from rich.console import Console
 
-from experiments.core import claims
+from experiments.core import claims, summary
+from experiments.core.chart import draw_chart
 from experiments.core.claims import Case, Finding, Number
 from experiments.core.comparison import Comparison, compare_all, paragraphs, test_note
 from experiments.core.config import Changes, Start, public_config, with_changes
@@ -190,6 +191,7 @@ class Table:
       body: a function of (store) that returns the whole table, instead of columns.
       after: a function of (job) that the command calls after the runs, for example to count or
         print.
+      is_folded: True if the page shows the table only after a click, because it is long.
     """
 
     title: str = ""
@@ -205,6 +207,15 @@ class Table:
     below: Callable[[Store, Sequence[TableRow]], Iterable[str]] = lambda store, rows: ()
     body: Callable[[Store], str] | None = None
     after: "Callable[[Job], None] | None" = None
+    is_folded: bool = False
+
+    def folded(self, text: str) -> str:
+        """Returns the text of the table, in an element that opens on a click if `is_folded`."""
+        count = sum(line.startswith("|") for line in text.splitlines()) - 2
+        if not self.is_folded or count < 1:
+            return text
+        # Markdown between HTML tags is rendered only after an empty line.
+        return f"<details>\n<summary>Show the {count} rows</summary>\n\n{text}\n\n</details>"
 
     def quoted_rows(self) -> Sequence[Sequence[str]]:
         """Returns rows of the paper's numbers, above ours; missing cells become dashes."""
@@ -304,6 +315,18 @@ class Figure:
 
 RENDER = Table(about="only rewrite RESULTS.md from the finished runs")
 """The table "render", which all papers have."""
+CHART = Figure(
+    draw=lambda job: draw_chart(
+        job.paper.title,
+        job.paper.findings(job.store),
+        list(job.paper.numbers(job.store)),
+        job.store.folder / summary.CHART,
+    ),
+    about="chart of the paper's differences and numbers against ours, from the finished runs",
+)
+"""The figure "chart", which all papers have."""
+COMMON: Mapping[str, Table | Figure] = {"chart": CHART, "render": RENDER}
+"""The tables and figures that all papers have, by the names of their commands."""
 Section = Table | Callable[[Store], Iterable[Table]]
 """A part of RESULTS.md: a table, or a function that returns tables for the records."""
 
@@ -383,7 +406,7 @@ class Paper:
       claims: the claims in the first section of RESULTS.md.
       numbers: a function of (store) that returns the paper's numbers of its method and of its
         baselines, with ours.
-      without_numbers: a function of (store) that returns the first sentence of a page without such
+      without_numbers: a function of (store) that returns the first paragraph of a page without such
         numbers.
       search: a sentence about the search for the settings of the presets, and its record.
       keys: the keys that all its records have.
@@ -406,7 +429,7 @@ class Paper:
     numbers: Callable[[Store], Iterable[Number]] = lambda store: ()
     claims: tuple[Claim, ...] = ()
     without_numbers: Callable[[Store], str] = lambda store: (
-        "No run here is on the paper's data, so none of its numbers is compared"
+        "**No run here is on the paper's data, so none of its numbers is compared.**"
     )
     search: str = ""
     keys: tuple[str, ...] = ("config", "seed", "test", "correct")
@@ -477,34 +500,35 @@ class Paper:
         """Returns the results for all claims; their p-values are corrected together."""
         return claims.judge([case for claim in self.claims for case in claim.cases(self, store)])
 
-    def in_short(self, store: Store, findings: Sequence[Finding], lacking: Sequence[str]) -> str:
-        """Returns the results for the claims, in at most a dozen lines.
-
-        Args:
-          store: the records.
-          findings: the results for the claims.
-          lacking: headings of the tables without a run.
-        """
-        numbers = list(self.numbers(store))
-        records = {name: store.any_of(name) for name in self.names}
-        existing = {name: ours for name, ours in records.items() if ours}
+    def in_short(self, store: Store, findings: Sequence[Finding]) -> str:
+        """Returns the results for the claims, in at most a dozen lines, and their chart."""
         by_claim = {
             claim.says: [finding for finding in findings if finding.case.claim == claim.says]
             for claim in self.claims
         }
+        return paragraphs(
+            summary.opening(list(self.numbers(store)), self.without_numbers(store)),
+            summary.count(findings),
+            "\n".join(summary.line(says, of_claim) for says, of_claim in by_claim.items()),
+            summary.chart_link(store, self.title, findings),
+        )
+
+    def conditions(self, store: Store, lacking: Sequence[str]) -> str:
+        """Returns a list of the data, the word vectors and the search for the settings.
+
+        Args:
+          store: the records.
+          lacking: headings of the tables without a run.
+        """
+        records = {name: store.any_of(name) for name in self.names}
+        existing = {name: ours for name, ours in records.items() if ours}
         lines = [
-            claims.opening(numbers, self.without_numbers(store)),
-            claims.count(findings),
-            "",
-            *(claims.line(says, of_claim) for says, of_claim in by_claim.items()),
-            claims.level_line(numbers),
-            f"- Not run at all: {', '.join(lacking)}." if lacking else "",
-            claims.data_line(self.names, existing),
-            claims.vectors_line(record for ours in existing.values() for record in ours),
+            *summary.data_lines(self.names, existing),
+            summary.vectors_line(record for ours in existing.values() for record in ours),
             f"- Search for settings: {self.search}." if self.search else "",
+            f"- Tables without a run: {', '.join(lacking)}." if lacking else "",
         ]
-        # The third line stays empty, because Markdown needs an empty line before a list.
-        return "\n".join(lines[:3] + [line for line in lines[3:] if line])
+        return "\n".join(line for line in lines if line)
 
     def diverged_lines(self, store: Store) -> str:
         """Returns a line for each run that ended without a result."""
@@ -522,13 +546,18 @@ class Paper:
 
     def write(self, store: Store) -> None:
         """Renders all sections from the records and replaces RESULTS.md."""
-        parts = [(t.title, t.text(self, store), t.note) for t in self.sections(store)]
-        # The first section is rendered last, because it names the tables without a run.
+        tables = [(table, table.text(self, store)) for table in self.sections(store)]
+        parts = [(table.title, table.folded(text), table.note) for table, text in tables]
         if self.claims:
-            lacking = [title for title, text, _ in parts if text.strip() == NOT_RUN]
-            findings = self.findings(store)
-            parts.insert(0, ("In short", self.in_short(store, findings, lacking), claims.NOTE))
-            parts.insert(1, ("Claims", claims.table(findings), claims.RULES))
+            lacking = [table.title for table, text in tables if text.strip() == NOT_RUN]
+            findings, numbers = self.findings(store), list(self.numbers(store))
+            first = [
+                ("In short", self.in_short(store, findings), summary.NOTE),
+                ("Claims", summary.claims_table(findings), summary.RULES),
+                ("Numbers", summary.numbers_table(numbers), summary.NUMBERS_NOTE),
+                ("Data and settings", self.conditions(store, lacking), ""),
+            ]
+            parts = [part for part in first if numbers or part[0] != "Numbers"] + parts
         if lost := self.diverged_lines(store):
             parts.append(("Runs that diverged", lost, ""))
         write_results(
@@ -560,7 +589,7 @@ class Job:
     @property
     def table(self) -> Table | Figure:
         """The table or figure of the options."""
-        return self.paper.tables.get(self.options.what, RENDER)
+        return {**self.paper.tables, **COMMON}[self.options.what]
 
     @property
     def data(self) -> tuple[str, ...]:

@@ -477,7 +477,7 @@ def write_results(
     lines += [rule for word, rule in rules.items() if any(word in body for _, body, _ in parts)]
     lines.append("")
     for title, body, note in parts:
-        lines += [f"## {title}", "", body.rstrip(), "", note, ""]
+        lines += [f"## {title}", "", body.rstrip(), "", *([note, ""] if note else [])]
     path = folder / "RESULTS.md"
     write_text(path, "\n".join(lines))
     say(f"wrote {path}")

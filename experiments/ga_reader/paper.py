@@ -480,16 +480,16 @@ def paper_difference(data: str, reader: str) -> float | None:
 
 
 def without_numbers(store: Store) -> str:
-    """Returns the first sentence of the page, with our accuracies on other questions."""
+    """Returns the first paragraph of the page, with our accuracies on other questions."""
     parts = [
-        f"{reported.NAMES[data]}, {VARIANTS[reader].title} {statistics.accuracy_text(records)}, "
-        f"paper {reported.OWN[reader][data][1]}"
+        f"{statistics.accuracy_text(records)} by {VARIANTS[reader].title} on "
+        f"{reported.NAMES[data]}, where the paper has {reported.OWN[reader][data][1]}"
         for data in reported.CLOZE
         for reader in (base_of(data), feature_of(data))
         if (records := store.all(data, reader)) and other_data(records)
     ]
-    text = "No run is on the paper's questions, so none of its numbers is tested"
-    return text + ("; on rebuilt questions (accuracy in %): " + "; ".join(parts)) * bool(parts)
+    text = "**No run is on the paper's questions, so none of its numbers is tested.**"
+    return text + f" On rebuilt questions the accuracy in % is {'; '.join(parts)}." * bool(parts)
 
 
 PAPER = Paper(

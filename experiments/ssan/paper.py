@@ -885,6 +885,7 @@ RATES = Table(
     about="of finished runs that learned, what they select",
     body=selection_table,
     after=show,
+    is_folded=True,
 )
 
 
@@ -934,10 +935,10 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 
 def without_numbers(store: Store) -> str:
-    """Returns the first sentence of the page, with our accuracies on other sentences."""
+    """Returns the first paragraph of the page, with our accuracies on other sentences."""
     parts = [
-        f"{reported.NAMES[data]}, {VARIANTS[name].title} {mean(records, 'test.accuracy')}, paper "
-        f"{theirs:.2f}"
+        f"{mean(records, 'test.accuracy')} by {VARIANTS[name].title} on {reported.NAMES[data]}, "
+        f"where the paper has {theirs:.2f}"
         for data, of, quoted in (
             ("bshift", local_name, reported.BSHIFT),
             ("wrd_small", str, [both for *_, both in reported.WRD]),
@@ -945,8 +946,8 @@ def without_numbers(store: Store) -> str:
         for name, theirs in zip((of(BASE), of(FULL)), quoted[:2], strict=True)
         if (records := store.all(data, name))
     ]
-    text = "No run is on the paper's data, so none of its numbers is tested"
-    return text + ("; on other sentences (accuracy in %): " + "; ".join(parts)) * bool(parts)
+    text = "**No run is on the paper's data, so none of its numbers is tested.**"
+    return text + f" On other sentences the accuracy in % is {'; '.join(parts)}." * bool(parts)
 
 
 PAPER = Paper(

@@ -72,7 +72,7 @@ def _run(options: EvaluateOptions) -> None:
 def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     from gatedjax.text._evaluation import evaluate_model
     from gatedjax.text._leak import render_leak
-    from gatedjax.text._lexicon_report import render_equal
+    from gatedjax.text._lexicon_report import render_equal, render_window_leak
     from gatedjax.text._metrics import render_metrics
     from gatedjax.text._read import Columns, open_table, parse_header
     from gatedjax.text._training import COLUMNS
@@ -93,6 +93,8 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     if "gate_modes" in metrics:
         modes = ", ".join(f"{mode} {value:.4f}" for mode, value in metrics["gate_modes"].items())
         say(f"accuracy by gate mode: {modes}; gap {metrics['gate_gap']:.4f}")
+    if "window_leak" in metrics:
+        say(render_window_leak(metrics["window_leak"]))
     if "leak" in metrics:
         say(render_leak(metrics["leak"]))
     return metrics

@@ -22,7 +22,7 @@ from gatedjax.text._asides import MAX_ASIDE, check_share
 from gatedjax.text._estimator import train_any
 from gatedjax.text._model import check_inputs, networks
 from gatedjax.text._options import TextOptions, check_options, model_names
-from gatedjax.text._prediction import LEXICON
+from gatedjax.text._prediction import LEXICONS
 from gatedjax.text._read import Columns, infer_task, open_table, parse_header
 from gatedjax.text._tags import open_sentences
 from gatedjax.text._training import COLUMNS, Data
@@ -286,10 +286,10 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
     if name not in names:
         with refusals(_ARGUMENTS):
             check_options(TextOptions(name), kind)
-    if name == LEXICON and (given := _option_names(args, "model")):
+    if name in LEXICONS and (given := _option_names(args, "model")):
         option = f"--model.{given[0].replace('_', '-')}"
         fail(f"{option} is an option of a network, and a lexicon has none: add --model ganet")
-    default = LexiconOptions() if name == LEXICON else networks(kind)[name].config
+    default = LexiconOptions() if name in LEXICONS else networks(kind)[name].config
     network: Any = Annotated[type(default), tyro.conf.arg(name="model")]
     fields: list[Any] = [("network", network, dataclasses.field(default=default))]
     fields += [("model", str, dataclasses.field(default=name))]

@@ -107,7 +107,7 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: flo
     count, mean = len(values), float(values.mean())
     if count == 1:
         return Racu(values, mean, None, None)
-    # Imported here, because `gatedjax predict` starts faster without SciPy.
+    # SciPy is imported only here, because commands that only print tables start faster without it.
     from scipy import special
 
     quantile = float(special.stdtrit(count - 1, (1 + level) / 2))

@@ -144,7 +144,7 @@ def student_test(
     total = sum(share for share, _ in shares)
     freedom = total**2 / sum(share**2 / free for share, free in shares)
     error = math.sqrt(total * largest)
-    # Imported here, because `gatedjax predict` starts faster without SciPy.
+    # SciPy is imported only here, because commands that only print tables start faster without it.
     from scipy import special
 
     half = float(special.stdtrit(freedom, (1 + level) / 2)) * error

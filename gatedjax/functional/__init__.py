@@ -85,6 +85,7 @@ from gatedjax.functional._selector import selection_log_prob as selection_log_pr
 from gatedjax.functional._selector import selection_statistics as selection_statistics
 from gatedjax.functional._selector import uniform_sigmoid as uniform_sigmoid
 from gatedjax.functional._sinusoids import sinusoids as sinusoids
+from gatedjax.functional._skip_lstm import skip_lstm as skip_lstm
 from gatedjax.functional._softmax import gated_softmax as gated_softmax
 from gatedjax.functional._softmax import length_mask as length_mask
 from gatedjax.functional._softmax import masked_softmax as masked_softmax

@@ -541,7 +541,9 @@ def bidirectional(
       ValueError: if `initial` or `reset_to` is no pair of carries.
     """
     if "reverse" in options:
-        raise TypeError("bidirectional runs both directions, got reverse as an option")
+        raise TypeError(
+            "reverse must not be an option of bidirectional, which runs both directions"
+        )
     # A user's `unroll` need not have the arguments lengths, initial, resets and reset_to.
     if lengths is not None:
         mask = step_mask(jnp.shape(xs)[:2], mask, lengths)

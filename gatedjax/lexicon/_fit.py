@@ -124,7 +124,7 @@ def fit_lexicon(
     """
     labels = np.asarray(labels)
     _check_arguments(texts, labels, num_classes, densities)
-    sample_weight = None if sample_weight is None else _scale_weights(sample_weight, len(labels))
+    sample_weight = None if sample_weight is None else scale_weights(sample_weight, len(labels))
     corpus = _count_words(texts)
     open_types = np.ones(len(corpus.types), bool)
     before: _Stage | None = None
@@ -165,8 +165,16 @@ def _check_arguments(
         raise ValueError(f"densities must be falling numbers in (0, 1], got {list(densities)}")
 
 
-def _scale_weights(weights: np.ndarray, num_texts: int) -> np.ndarray:
-    """Returns the weights of texts as float64 with the mean 1."""
+def scale_weights(weights: np.ndarray, num_texts: int) -> np.ndarray:
+    """Returns the weights of texts as float64 with the mean 1.
+
+        >>> print(scale_weights(np.array([1, 3]), 2))
+        [0.5 1.5]
+
+    Args:
+      weights: [n], finite numbers of at least 0, and some above 0.
+      num_texts: the number n of texts.
+    """
     weights = np.asarray(weights, np.float64)
     if weights.shape != (num_texts,):
         raise ValueError(f"sample_weight must have shape ({num_texts},), got {weights.shape}")

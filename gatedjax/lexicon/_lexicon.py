@@ -255,6 +255,27 @@ class Lexicon:
         columns = [[number, *ngrams] for number, (_, _, ngrams) in enumerate(entries)]
         return sum_spellings(join_spellings(columns), self._spelling_weights)
 
+    def weigh(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the weights of words with their n-grams, and the squared size of their features.
+
+        Args:
+          words: different words, also unknown words.
+
+        Returns:
+          float64 [n, C], the sum of r W of the word and its n-grams, centred over the classes; and
+          float64 [n], the sum of r^2 of the same features.
+        """
+        entries = self._look_up(words)
+        columns = [
+            [number, *ngrams] if 0 <= number < len(self.counts) else ngrams
+            for number, _, ngrams in entries
+        ]
+        spelling = join_spellings(columns)
+        sizes = np.diff(spelling.starts)
+        rows = np.repeat(np.arange(len(sizes)), sizes)
+        squares = np.bincount(rows, self._scale[spelling.columns] ** 2, len(sizes))
+        return sum_spellings(spelling, self._spelling_weights), squares
+
     def _look_up(self, words: Sequence[str]) -> list[tuple[int, bool, list[int]]]:
         """Returns the number of each word or -1, its gate, and the columns of its n-grams."""
         seen, column_of = self._seen, self._column_of

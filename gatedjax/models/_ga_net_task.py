@@ -24,7 +24,7 @@ from gatedjax.models._classification import (
     frozen_embeddings,
 )
 from gatedjax.models._density import constraint
-from gatedjax.models._ga_net_config import gateless_error, needs_closed_words, unread_error
+from gatedjax.models._ga_net_config import gateless_error, needs_relaxed_words, unread_error
 from gatedjax.models._schedule import schedule
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ga_net import GANet, first_draw, mean_log_probability
@@ -85,7 +85,7 @@ class GANetTask:
                 f"estimator must be None for a configuration with {option}="
                 f"{getattr(config, option)!r}, got {name}: give the estimator in one of the two"
             )
-        if config.gates.gates_on == "input" and needs_closed_words(self.estimator):
+        if config.gates.gates_on == "input" and needs_relaxed_words(self.estimator):
             raise unread_error(f"estimator={name}")
 
     @property

@@ -85,7 +85,10 @@ class _Recurrent(nn.Module):
         if self.init_scale is not None:
             self._replace_init_scale(self.init_scale)
         elif self.init_distribution != "uniform":
-            raise ValueError(f"init_distribution {self.init_distribution!r} needs init_scale")
+            raise ValueError(
+                f"init_scale must be a number for init_distribution={self.init_distribution!r}, "
+                "got None"
+            )
         super().__post_init__()
 
     @nn.nowrap
@@ -152,10 +155,14 @@ class _Recurrent(nn.Module):
         carries: tuple[Carry, ...],
         reverse: bool,
         keys: Array | None,
+        gates: Array | None,
     ) -> tuple[Tree, Array]:
         initial, reset_to = carries
         options: Keywords = {"initial": initial, "reverse": reverse}
-        options |= {"resets": resets, "reset_to": reset_to}
+        if gates is None:
+            options |= {"resets": resets, "reset_to": reset_to}
+        else:
+            options["gates"] = gates
         if keys is not None and self.recurrent_dropout > 0:
             # The keys are folded so that the two directions drop different units.
             its_keys = fold_keys(keys, 1 + int(reverse))
@@ -165,7 +172,12 @@ class _Recurrent(nn.Module):
             )
         # The weights are not cast here, because the functions cast only the factors of products:
         # biases and gradients stay wide.
+        if gates is not None:
+            return self._unroll_gated()(weights, xs, mask=mask, **options)
         return self._create_cell()(parent=None)._unroll()(weights, xs, mask, **options)
+
+    def _unroll_gated(self) -> Callable[..., Tree]:
+        raise ValueError(f"gates must be None for {type(self).__name__}: only LSTM has them")
 
     @nn.compact
     def __call__(
@@ -181,6 +193,7 @@ class _Recurrent(nn.Module):
         example_id: Int[Array, " B"] | None = None,
         time_major: bool | None = None,
         return_carry: bool | None = None,
+        gates: Float[Array, "B T"] | None = None,
     ) -> Any:
         """Runs the stack.
 
@@ -199,6 +212,8 @@ class _Recurrent(nn.Module):
           time_major: True for xs, mask, resets and outputs with the axes [T, B]; None means the
             attribute.
           return_carry: False returns only the outputs; None means the attribute.
+          gates: in an LSTM, the share in [0, 1] by which each step moves the states of all layers
+            (see `functional.skip_lstm`); None means 1.
 
         Returns:
           (carries, outputs): the final carries, and the states with F = H, or 2H if bidirectional.
@@ -206,8 +221,11 @@ class _Recurrent(nn.Module):
 
         Raises:
           TypeError: if `features` or `num_layers` is not an integer.
-          ValueError: if an option is out of range, or carries have another number of layers.
+          ValueError: if an option is out of range, carries have another number of layers, or gates
+            are given together with resets or to a cell without them.
         """
+        if gates is not None and resets is not None:
+            raise ValueError("resets must be None for gates, got an array")
         check_size(features=self.features, num_layers=self.num_layers)
         check_rate(self.dropout, "dropout")
         check_rate(self.recurrent_dropout, "recurrent_dropout")
@@ -218,7 +236,7 @@ class _Recurrent(nn.Module):
                 )
         time_major = self.time_major if time_major is None else time_major
         if time_major:
-            xs, mask, resets = map(swap_time, (xs, mask, resets))
+            xs, mask, resets, gates = map(swap_time, (xs, mask, resets, gates))
         mask = step_mask(xs.shape[:2], mask, lengths)
         xs = xs.astype(self.dtype or xs.dtype)
         noisy = self.dropout > 0 or self.recurrent_dropout > 0
@@ -238,7 +256,9 @@ class _Recurrent(nn.Module):
             starts = [None if its is None else its[layer] for its in (initial, reset_to)]
             scope = _Layer(self._create_cell(), directions, name=f"layer_{layer}")
             weights = scope(xs, make_key)
-            run = functools.partial(self._direction, xs=xs, mask=mask, resets=resets, keys=keys)
+            run = functools.partial(
+                self._direction, xs=xs, mask=mask, resets=resets, keys=keys, gates=gates
+            )
             if not self.bidirectional:
                 carry, xs = run(weights[0], carries=tuple(starts), reverse=False)
             else:
@@ -287,6 +307,9 @@ class LSTM(_Recurrent):
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
         return LSTMCell, {"forget_bias": self.forget_bias}
+
+    def _unroll_gated(self) -> Callable[..., Tree]:
+        return F.skip_lstm
 
 
 class GRU(_Recurrent):

@@ -16,7 +16,7 @@ from gatedjax.text._explanation import explain_texts
 from gatedjax.text._labels import Classes, array_of
 from gatedjax.text._model import Prediction, usable
 from gatedjax.text._options import with_arguments
-from gatedjax.text._prediction import LEXICON
+from gatedjax.text._prediction import LEXICONS
 from gatedjax.text._read import Columns, Label, open_table
 from gatedjax.text._show import Explanation
 from gatedjax.text._table import compose, read_label
@@ -175,8 +175,11 @@ class _Classifier(TextEstimator):
 
     def _check_weights(self, sample_weight: Any, count: int) -> np.ndarray:
         """Returns the weights of `count` texts as an array, after checks."""
-        if self.model != LEXICON:
-            raise ValueError(f"sample_weight needs model='lexicon', got model={self.model!r}")
+        if self.model not in LEXICONS:
+            raise ValueError(
+                "sample_weight needs model='lexicon' or model='window', got "
+                f"model={self.model!r}: leave it out"
+            )
         weights = np.asarray(sample_weight, np.float64)
         if weights.shape != (count,):
             raise ValueError(

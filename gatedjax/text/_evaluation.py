@@ -7,12 +7,13 @@ from typing import cast
 import numpy as np
 
 from gatedjax._utils.types import Json
+from gatedjax.lexicon import WindowLexicon
 from gatedjax.text._asides import Asides
 from gatedjax.text._buckets import Shape, shape_of, sizes_of, width_of
 from gatedjax.text._labels import Classes
 from gatedjax.text._leak import Sample, measure_leak
 from gatedjax.text._lexicon import LexiconModel
-from gatedjax.text._lexicon_report import count_equal
+from gatedjax.text._lexicon_report import count_equal, measure_leak_of_sample
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import Failure, TrainedModel, check_inputs, chunks
 from gatedjax.text._read import Aside, Label, Table
@@ -38,7 +39,8 @@ def evaluate_model(
       largest minus the smallest of these; "leak", the change of the prediction when a closed or
       an open word is removed (see `measure_leak`), if attention cannot see all words. A lexicon
       has neither gate modes nor a leak, but "same_answer": the number of texts, and the number of
-      texts of which the open words alone give bitwise the same probabilities.
+      texts of which the open words alone give bitwise the same probabilities. A lexicon of the
+      model "window" also has "window_leak", see `lexicon.WindowLeak`.
 
     Raises:
       ValueError: if a label is not a class of the model, or no line or too few lines can be used.
@@ -117,6 +119,7 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
     probabilities: list[np.ndarray] = []
     labels: list[int] = []
     words = open_words = equal = 0
+    sample = Sample()
     asides = Asides(table.name)
     for records in chunks(table, _CHUNK):
         texts: list[list[str]] = []
@@ -135,13 +138,23 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
         words += sum(map(len, texts))
         open_words += sum(int(gates.sum()) for gates in readings.is_open)
         equal += count_equal(model.lexicon, model.splitter, texts)
+        for text in texts:
+            sample.add(text)
     if not labels:
         raise asides.make_empty_error(f"{table.name} has no labelled text")
     asides.check(len(labels), max_aside)
     metrics = classification_metrics(np.array(labels), np.concatenate(probabilities), model.classes)
     same_answer = {"texts": len(labels), "equal": equal}
     density = open_words / words
-    return {**metrics, "density": density, "aside": asides.count, "same_answer": same_answer}
+    report: Json = {
+        **metrics,
+        "density": density,
+        "aside": asides.count,
+        "same_answer": same_answer,
+    }
+    if isinstance(model.lexicon, WindowLexicon):
+        report["window_leak"] = measure_leak_of_sample(model.lexicon, sample.texts())
+    return report
 
 
 def _by_mode(

@@ -14,11 +14,12 @@ from gatedjax._utils.types import Json
 from gatedjax.export._folder import load, read_file, save
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.export._tensors import BadFile
-from gatedjax.lexicon import Lexicon, Readings
+from gatedjax.lexicon import Lexicon, Readings, WindowLexicon
 from gatedjax.text._prediction import (
     LEXICON,
     REPORT,
     TOKENS,
+    WINDOW,
     Failure,
     Prediction,
     check_classes,
@@ -32,9 +33,9 @@ from gatedjax.text._tokens import Function, NeedsTokenizer, Splitter, Tokenizer
 
 CURVE = "curve.svg"
 """The file with the picture of the accuracy at each density."""
-WORDS, NGRAMS = "words.txt", "ngrams.txt"
-"""The files with the words and the character n-grams, one in each line. A list in JSON would take
-a third more space."""
+WORDS, NGRAMS, GATE_WORDS = "words.txt", "ngrams.txt", "gate_words.txt"
+"""The files with the words, the n-grams of characters, and for windows the words with gates, one in
+each line. A list in JSON would take a third more space."""
 EXAMPLES = "examples.json"
 """The file with extracts of training texts, by the word."""
 UNREAD = "nothing of this text was read"
@@ -56,15 +57,19 @@ class LexiconModel:
       picture: an SVG image of the accuracy at each density, or "".
     """
 
-    lexicon: Lexicon
+    lexicon: Lexicon | WindowLexicon
     splitter: Splitter
     classes: tuple[Label, ...]
     examples: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     report: Json = dataclasses.field(default_factory=dict)
     picture: str = ""
     kind: str = "text"
-    network: str = LEXICON
     inputs: int = 1
+
+    @property
+    def network(self) -> str:
+        """The name of the model, "lexicon" or "window"."""
+        return WINDOW if isinstance(self.lexicon, WindowLexicon) else LEXICON
 
     def split(self, text: str) -> list[str]:
         """Returns the tokens of a text, which are its words for this model."""
@@ -137,12 +142,15 @@ class LexiconModel:
           card: a description of the model, which is written to its README, or None.
           overwrite: True replaces an earlier model in the folder.
         """
-        lexicon, splitter = self.lexicon, self.splitter
+        gated = self.lexicon if isinstance(self.lexicon, WindowLexicon) else None
+        lexicon: Any = self.lexicon if gated is None else gated.reader
+        splitter = self.splitter
         tokens = splitter.tokenizer.to_json()
-        config = {
+        numbers = {name: getattr(lexicon, name) for name in _NUMBERS}
+        config: Json = {
             **facts_of("text"),
-            "network": LEXICON,
-            "model": {name: getattr(lexicon, name) for name in _NUMBERS},
+            "network": self.network,
+            "model": {**numbers, "density": self.lexicon.density},
             "classes": list(self.classes),
             "tokens": splitter.tokenizer.kind,
             "lowercase": splitter.lowercase,
@@ -159,6 +167,10 @@ class LexiconModel:
         if self.picture:
             files[CURVE] = self.picture.encode()
         params = {name: getattr(lexicon, name) for name in _ARRAYS}
+        if gated is not None:
+            params["gates"] = gated.gates
+            config["model"]["cut"] = gated.cut
+            files[GATE_WORDS] = _join_lines(gated.words)
         return save(folder, params, config=config, card=card, files=files, overwrite=overwrite)
 
     @classmethod
@@ -185,13 +197,21 @@ class LexiconModel:
             classes = check_classes(config["classes"])
             numbers: Any = {name: float(config["model"][name]) for name in _NUMBERS}
             arrays: Any = {name: np.asarray(params[name]) for name in _ARRAYS}
-            lexicon = Lexicon(
+            lexicon: Any = Lexicon(
                 num_classes=len(classes),
                 words=_split_lines(read_file(folder, WORDS)),
                 ngrams=_split_lines(read_file(folder, NGRAMS)),
                 **numbers,
                 **arrays,
             )
+            if config["network"] == WINDOW:
+                lexicon = WindowLexicon(
+                    words=_split_lines(read_file(folder, GATE_WORDS)),
+                    gates=np.asarray(params["gates"]),
+                    cut=float(config["model"]["cut"]),
+                    reader=dataclasses.replace(lexicon, density=1.0),
+                    density=lexicon.density,
+                )
             lexicon.check()
             # The file has private texts if the training texts are private, and may be deleted.
             has_examples = Path(folder, EXAMPLES).exists()

@@ -10,13 +10,15 @@ import numpy as np
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Json
 from gatedjax.analysis._text import render_table
+from gatedjax.lexicon import WindowLexicon
 from gatedjax.lexicon._spelling import is_spaceless
 from gatedjax.text._lexicon import UNREAD, LexiconModel
-from gatedjax.text._prediction import Failure, Prediction
+from gatedjax.text._prediction import WINDOW, Failure, Prediction
 from gatedjax.text._show import Change, Explanation, Reasons
 from gatedjax.text._table import Label
 
 _CHOSEN = "no word was open, so the closed word with the largest weight was read"
+_CHOSEN_BY_WINDOW = "no word was open, so the word with the largest gate logit was read"
 _SHOWN = 20
 _MOST_WITH_EXAMPLES = 1000
 _NEIGHBOURS, _LONGEST_EXTRACT = 5, 120
@@ -45,7 +47,9 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation:
     shares = lexicon.share(words)
     remaining = model.splitter.split_again(compress(words, is_open.tolist()))
     again = lexicon.read([remaining]).probabilities[0]
-    note = _CHOSEN if reading.chosen[0] else UNREAD if reading.is_empty[0] else ""
+    has_windows = model.network == WINDOW
+    chosen = _CHOSEN_BY_WINDOW if has_windows else _CHOSEN
+    note = chosen if reading.chosen[0] else UNREAD if reading.is_empty[0] else ""
     removed = lexicon.read([[*words[:i], *words[i + 1 :]] for i in range(len(words))])
     return Explanation(
         text=text,
@@ -72,6 +76,7 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation:
             ),
             is_same=bool((probabilities == again).all()),
             note=note,
+            has_windows=has_windows,
         ),
     )
 
@@ -143,6 +148,9 @@ def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
       largest product of weight and root of the count comes first.
     """
     lexicon = model.lexicon
+    density = lexicon.density
+    if isinstance(lexicon, WindowLexicon):
+        lexicon = lexicon.reader
     weights = lexicon.word_shares()
     is_open = lexicon.is_open[: len(lexicon.counts)]
     of_class = weights.argmax(1)
@@ -160,11 +168,15 @@ def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
             for i in places[:most]
         ]
         classes.append({"label": label, "open": len(places), "words": words})
-    return {"density": lexicon.density, "open": int(is_open.sum()), "classes": classes}
+    listing = {"density": density, "open": int(is_open.sum()), "classes": classes}
+    return listing | ({"windows": True} if model.network == WINDOW else {})
 
 
 def find_examples(
-    listing: Json, texts: Sequence[Sequence[str]], labels: Sequence[Label]
+    listing: Json,
+    texts: Sequence[Sequence[str]],
+    labels: Sequence[Label],
+    is_open: Sequence[np.ndarray] | None = None,
 ) -> dict[str, list[str]]:
     """Finds short extracts of training texts for the listed words.
 
@@ -175,6 +187,8 @@ def find_examples(
       listing: the result of `list_open_words`.
       texts: the words of the training texts.
       labels: the label of each text.
+      is_open: the gates of each text, bool [T], if the extracts are to have the words where they
+        are open; None uses the first place of a word.
 
     Returns:
       Up to two extracts for each word, for at most 1,000 words.
@@ -189,11 +203,13 @@ def find_examples(
     # The shortest texts come first. Equals stay in the order of the file.
     for row in sorted(range(len(texts)), key=lambda row: len(texts[row])):
         words = texts[row]
-        for word in dict.fromkeys(words):
+        places = range(len(words)) if is_open is None else np.flatnonzero(is_open[row]).tolist()
+        # The first place of a word is inserted last.
+        for word, place in {words[i]: i for i in reversed(places)}.items():
             extracts = examples.get(word)
             if extracts is None or len(extracts) == 2 or class_of[word] != labels[row]:
                 continue
-            extract = _extract(words, words.index(word))
+            extract = _extract(words, place)
             if extract != word and extract not in extracts:
                 extracts.append(extract)
     return {word: extracts for word, extracts in examples.items() if extracts}
@@ -217,6 +233,12 @@ def render_open_words(listing: Json) -> str:
         f"{listing['open']:,} words are open, which are {listing['density']:.0%} of the words of "
         "the training texts. No other known word is read."
     ]
+    if listing.get("windows"):
+        lines = [
+            f"{listing['open']:,} words are open in two or more places of the training texts, in "
+            f"which {listing['density']:.0%} of all words are open. In other places the same word "
+            "may be closed, because a gate also depends on the neighbours."
+        ]
     for entry in listing["classes"]:
         rows: Sequence[Sequence[object]] = [
             (

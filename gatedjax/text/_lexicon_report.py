@@ -1,12 +1,13 @@
 """The report of a lexicon: sentences for the terminal, and a picture of the curve."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress
 
 import numpy as np
 
 from gatedjax._utils.types import Json
-from gatedjax.lexicon import Lexicon
+from gatedjax.lexicon import Lexicon, WindowLexicon, measure_window_leak
+from gatedjax.text._leak import Sample
 from gatedjax.text._tokens import Splitter
 
 _POINTS = (1.0, 0.7, 0.5, 0.3, 0.1)
@@ -14,7 +15,9 @@ _POINTS = (1.0, 0.7, 0.5, 0.3, 0.1)
 _CHUNK = 2048
 
 
-def count_equal(lexicon: Lexicon, splitter: Splitter, texts: Sequence[Sequence[str]]) -> int:
+def count_equal(
+    lexicon: Lexicon | WindowLexicon, splitter: Splitter, texts: Sequence[Sequence[str]]
+) -> int:
     """Counts the texts whose open words alone give bitwise the same probabilities.
 
     The closed words are removed, the rest is joined by spaces, and the result is split and read
@@ -42,6 +45,32 @@ def render_equal(same_answer: Json) -> str:
     if equal == texts:
         return f"{question}: yes, bit by bit ({texts:,} texts)"
     return f"{question}: NO, for {texts - equal:,} of {texts:,} texts"
+
+
+def measure_leak_of_sample(lexicon: WindowLexicon, texts: Iterable[Sequence[str]]) -> Json:
+    """Measures the leak of gates that see the neighbours, on an evenly spread sample of texts.
+
+    Args:
+      lexicon: the fitted model.
+      texts: the words of each text.
+
+    Returns:
+      A dict of the fields of `lexicon.WindowLeak`.
+    """
+    sample = Sample()
+    for words in texts:
+        sample.add(words)
+    return measure_window_leak(lexicon, sample.texts())._asdict()
+
+
+def render_window_leak(leak: Json) -> str:
+    """Returns the dict of `measure_leak_of_sample` as a sentence."""
+    return (
+        "a closed word removed, and the gates computed again: the probability changes by "
+        f"{leak['closed_change']:.4f} on average, and another gate changes in "
+        f"{leak['changed_gates']:.1%} of the cases; an open word removed: "
+        f"{leak['open_change']:.4f} ({leak['closed']:,} closed words of {leak['texts']:,} texts)"
+    )
 
 
 def render_accuracies(report: Json, checked: str) -> str:

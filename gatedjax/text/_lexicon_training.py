@@ -3,7 +3,7 @@
 import collections
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from gatedjax.lexicon import (
     DENSITIES,
     EmptyLexicon,
     Lexicon,
+    WindowLexicon,
     fit_lexicon,
 )
 from gatedjax.text import _copies, _corpus
@@ -25,14 +26,16 @@ from gatedjax.text._lexicon_explanation import find_examples, list_open_words
 from gatedjax.text._lexicon_report import (
     count_equal,
     draw_curve,
+    measure_leak_of_sample,
     render_accuracies,
     render_calibration,
     render_curve,
     render_equal,
+    render_window_leak,
 )
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._options import BALANCED, METRICS, TextOptions, check_options
-from gatedjax.text._prediction import check_inputs
+from gatedjax.text._prediction import WINDOW, check_inputs
 from gatedjax.text._table import Aside, Label, Record, Table
 from gatedjax.text._tokens import (
     LEXICON_KIND,
@@ -41,8 +44,10 @@ from gatedjax.text._tokens import (
     choose_tokenizer,
     learn_units,
 )
+from gatedjax.text._window import fit_window
 
 Say = Callable[[str], None]
+Gated = Lexicon | WindowLexicon
 LEAST_LOSS = 0.005
 """A stage may be this much less accurate than the best, or more if the standard error is larger."""
 # Up to so many texts the chosen density is fitted again to all texts. More texts hardly profit from
@@ -168,7 +173,7 @@ def train_lexicon(
         # The validation texts have chosen the density, and now belong to the training texts. In a
         # few texts the words may be too frequent for this density, and the lexicon stays as it is.
         with contextlib.suppress(EmptyLexicon):
-            lexicon, first = _refit(every, len(corpus.classes), options.density, lexicon.density)
+            lexicon, first = _refit(every, len(corpus.classes), options, measured.density)
             parts["train"] = every
             all_words = all_words if test is None else first
     checked = "validation" if test is None else "test"
@@ -177,8 +182,7 @@ def train_lexicon(
     temperature = fit_temperature(measured.read(held.words).probabilities, held.labels)
     compared = measured if checked == "validation" else lexicon
     uncalibrated = measure_lexicon(compared, parts[checked], corpus.classes)["ece"]
-    measured = dataclasses.replace(measured, temperature=temperature)
-    lexicon = dataclasses.replace(lexicon, temperature=temperature)
+    measured, lexicon = (_set_temperature(fitted, temperature) for fitted in (measured, lexicon))
     report: Json = {"density": lexicon.density, "temperature": temperature, "curve": curve}
     report["validation"] = measure_lexicon(measured, parts["validation"], corpus.classes)
     report["validation"]["all_words"] = curve[0]["accuracy"]
@@ -197,6 +201,9 @@ def train_lexicon(
     say(render_equal(equal))
     report[checked]["uncalibrated_ece"] = uncalibrated
     say(render_calibration(report, checked))
+    if isinstance(lexicon, WindowLexicon):
+        report[checked]["window_leak"] = leak = measure_leak_of_sample(lexicon, words)
+        say(render_window_leak(leak))
     report["data"] = {
         name: {"n": len(part.labels), "aside": corpora[name].aside if name in corpora else 0}
         for name, part in parts.items()
@@ -210,13 +217,15 @@ def train_lexicon(
         picture=draw_curve(curve, chosen),
     )
     labels = [corpus.classes[i] for i in every.labels.tolist()]
-    examples = find_examples(list_open_words(model), every.words, labels)
+    # With a window the same word may be closed in some texts.
+    is_open = lexicon.select(every.words)[0] if isinstance(lexicon, WindowLexicon) else None
+    examples = find_examples(list_open_words(model), every.words, labels, is_open)
     return dataclasses.replace(model, examples=examples)
 
 
 def _choose(
     parts: dict[str, TextPart], num_classes: int, options: TextOptions
-) -> tuple[Lexicon, Lexicon, list[Json], int]:
+) -> tuple[Gated, Gated, list[Json], int]:
     """Fits all stages, and chooses the stage of the model.
 
     Args:
@@ -230,12 +239,12 @@ def _choose(
       "macro_f1"; and the number of the chosen stage.
     """
     train, held = parts["train"], parts["validation"]
-    stages: list[Lexicon] = []
+    stages: list[Gated] = []
     curve: list[Json] = []
-    densities = _list_densities(options.density)
-    fit = fit_lexicon(
-        train.words, train.labels, num_classes, densities, sample_weight=train.weights
-    )
+    densities = _list_densities(options)
+    # The second fit, to all texts, has these texts too.
+    all_texts = [*train.words, *held.words]
+    fit = _start_fit(train, num_classes, options, densities, room_for=all_texts)
     try:
         for lexicon in fit:
             readings = lexicon.read(held.words)
@@ -301,20 +310,46 @@ def _weigh_texts(
 
 
 def _refit(
-    part: TextPart, num_classes: int, given: float | None, density: float
-) -> tuple[Lexicon, Lexicon]:
+    part: TextPart, num_classes: int, options: TextOptions, density: float
+) -> tuple[Gated, Gated]:
     """Fits the stages to all texts; returns the lexicon of the density, and that of all words."""
-    densities = [stage for stage in _list_densities(given) if stage >= density]
-    stages = fit_lexicon(
-        part.words, part.labels, num_classes, densities, sample_weight=part.weights
-    )
-    first, *later = stages
-    return (later[-1] if later else first), first
+    densities = [stage for stage in _list_densities(options) if stage >= density]
+    if options.model == WINDOW:
+        densities = sorted({1.0, density}, reverse=True)
+    first, *stages = _start_fit(part, num_classes, options, densities)
+    return (stages[-1] if stages else first), first
 
 
-def _list_densities(density: float | None) -> list[float]:
+def _start_fit(
+    part: TextPart,
+    num_classes: int,
+    options: TextOptions,
+    densities: Sequence[float],
+    room_for: Sequence[Sequence[str]] | None = None,
+) -> Iterator[Gated]:
+    """Returns the lexicons of falling densities, see `fit_lexicon` and `fit_window`."""
+    arguments = part.words, part.labels, num_classes, densities
+    if options.model == WINDOW:
+        return fit_window(
+            *arguments, sample_weight=part.weights, seed=options.seed, room_for=room_for
+        )
+    return fit_lexicon(*arguments, sample_weight=part.weights)
+
+
+def _set_temperature(lexicon: Gated, temperature: float) -> Gated:
+    if isinstance(lexicon, WindowLexicon):
+        reader = dataclasses.replace(lexicon.reader, temperature=temperature)
+        return dataclasses.replace(lexicon, reader=reader)
+    return dataclasses.replace(lexicon, temperature=temperature)
+
+
+def _list_densities(options: TextOptions) -> list[float]:
+    density = options.density
     if density is None:
         return list(DENSITIES)
+    if options.model == WINDOW:
+        # The gates of a density do not depend on the stages before it.
+        return [1.0, density]
     return [*(stage for stage in DENSITIES if stage > density), density]
 
 
@@ -381,7 +416,7 @@ def read_labelled(
     return corpus, texts
 
 
-def measure_lexicon(lexicon: Lexicon, part: TextPart, classes: Sequence[Label]) -> Json:
+def measure_lexicon(lexicon: Gated, part: TextPart, classes: Sequence[Label]) -> Json:
     """Returns the metrics of `classification_metrics` and the density on texts."""
     readings = lexicon.read(part.words)
     metrics = classification_metrics(part.labels, readings.probabilities, classes)

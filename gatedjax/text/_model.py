@@ -22,7 +22,7 @@ from gatedjax.models import GANet
 from gatedjax.text._buckets import FINE, group_texts, pad_texts, shape_of, sizes_of, width_of
 from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, NetworkEntry, Reading
 from gatedjax.text._prediction import (
-    LEXICON,
+    LEXICONS,
     check_classes,
     check_length,
     check_report,
@@ -361,7 +361,7 @@ class TrainedModel:
         """
         config = export.read_config(folder)
         kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
-        if config.get("network") == LEXICON:
+        if config.get("network") in LEXICONS:
             raise export.BadFile(
                 f"{folder} is a lexicon, and this needs a network: `gatedjax explain` shows the "
                 "gates of a lexicon, and `gatedjax train --model ganet` trains a network with gates"

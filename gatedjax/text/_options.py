@@ -25,7 +25,7 @@ from gatedjax._utils.limits import (
 from gatedjax._utils.numbers import make_plain
 from gatedjax.text._model import networks
 from gatedjax.text._networks import Config, NetworkEntry
-from gatedjax.text._prediction import LEXICON
+from gatedjax.text._prediction import LEXICONS
 from gatedjax.text._tokens import check_function, check_kind
 from gatedjax.training import OptimizerConfig, TrainConfig
 
@@ -109,7 +109,8 @@ class TextOptions:
 
     model: str = _option(
         "lexicon",
-        "Name of the model: lexicon (reads its open words and no other word, needs no network), or "
+        "Name of the model: lexicon (reads its open words and no other word, needs no network), "
+        "window (a lexicon whose gates also depend on the neighbours of a word), or "
         "a network: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan; for pairs and tags "
         "ssan (attention to selected words) or san (attention to all words).",
     )
@@ -120,7 +121,9 @@ class TextOptions:
         "which for most networks contain the frequency of each word in each class).",
     )
     minutes: float | None = _option(
-        None, "Largest training time in minutes (default: no limit).", _positive
+        None,
+        "Largest training time in minutes, without compilation (default: no limit).",
+        _positive,
     )
     num_steps: int | None = _option(
         None,
@@ -130,8 +133,9 @@ class TextOptions:
     )
     density: float | None = _option(
         None,
-        "Share of the words with an open gate, for lexicon and ganet (default: for lexicon the "
-        "smallest share that loses no accuracy on the validation texts, for ganet 0.5).",
+        "Share of the words with an open gate, for lexicon, window and ganet (default: for lexicon "
+        "and window the smallest share that loses no accuracy on the validation texts, for ganet "
+        "0.5).",
         _share,
     )
     max_len: int = _option(
@@ -163,7 +167,7 @@ class TextOptions:
         "GloVe), social (links, @user, #tag and emoji stay whole, entities of HTML are replaced), "
         "characters, or bpe (8,000 learned pieces of words). With words and social, scripts "
         "without spaces are cut into units that are learned from the texts (default: social for "
-        "lexicon, words for networks).",
+        "lexicon and window, words for networks).",
         _check_tokens,
     )
     tokenizer: Callable[[str], Iterable[str]] | None = _option(  # noqa: RUF009
@@ -255,17 +259,17 @@ def check_options(options: TextOptions, kind: str) -> None:
                 "function: give one of them"
             )
         check_function(options.tokenizer)
-    if options.model == LEXICON:
+    if options.model in LEXICONS:
         _check_for_lexicon(options)
         return
     if options.class_weight is not None:
         raise ValueError(
-            f"class_weight needs model='lexicon', got {options.class_weight!r} for "
-            f"{options.model!r}: leave it out"
+            f"class_weight needs model='lexicon' or model='window', got {options.class_weight!r} "
+            f"for {options.model!r}: leave it out"
         )
     if options.best_metric != METRICS[0]:
         raise ValueError(
-            f"best_metric needs model='lexicon', got {options.best_metric!r} for "
+            f"best_metric needs model='lexicon' or model='window', got {options.best_metric!r} for "
             f"{options.model!r}: give training={{'best_metric': ...}}"
         )
     entry = available[options.model]
@@ -282,7 +286,7 @@ def check_options(options: TextOptions, kind: str) -> None:
 
 def model_names(kind: str) -> tuple[str, ...]:
     """Returns the names of the models of a kind ("text", "pair" or "tags"), the default first."""
-    return (LEXICON,) * (kind == "text") + tuple(networks(kind))
+    return LEXICONS * (kind == "text") + tuple(networks(kind))
 
 
 def _check_for_lexicon(options: TextOptions) -> None:

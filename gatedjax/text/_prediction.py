@@ -10,8 +10,9 @@ from gatedjax._utils.types import Json
 from gatedjax.text._table import Columns, Label
 
 T = TypeVar("T")
-LEXICON = "lexicon"
-"""The name of the model without a network, among the names of networks."""
+LEXICON, WINDOW = "lexicon", "window"
+"""The names of the models without a network, among the names of networks."""
+LEXICONS = LEXICON, WINDOW
 VOCABULARY, REPORT, TOKENS = "vocabulary.json", "report.json", "tokens.json"
 COLUMNS = {"text": Columns(("text",)), "pair": Columns(("premise", "hypothesis"))}
 """The default columns for each kind of model."""

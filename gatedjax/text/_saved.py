@@ -7,7 +7,7 @@ from typing import Any
 from gatedjax.export._folder import read_config
 from gatedjax.export._kinds import check_kind
 from gatedjax.text._lexicon import LexiconModel
-from gatedjax.text._prediction import LEXICON
+from gatedjax.text._prediction import LEXICONS
 
 
 def load_model(folder: str | Path, kinds: Sequence[str], tokenizer: Any = None) -> Any:
@@ -26,7 +26,7 @@ def load_model(folder: str | Path, kinds: Sequence[str], tokenizer: Any = None) 
     """
     config = read_config(folder)
     kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
-    if kind == "text" and config.get("network") == LEXICON:
+    if kind == "text" and config.get("network") in LEXICONS:
         return LexiconModel.load(folder, tokenizer)
     from gatedjax.text._model import TrainedModel
 

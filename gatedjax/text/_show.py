@@ -49,6 +49,7 @@ class Reasons:
       pairs: the positions of the two words of each pair of open neighbours, and its C numbers.
       is_same: True if the text without its closed words has bitwise the same probabilities.
       note: a remark about the text, or "".
+      has_windows: True if the gates also depend on the neighbours of a word.
     """
 
     classes: tuple[Label, ...]
@@ -57,6 +58,7 @@ class Reasons:
     pairs: tuple[tuple[int, int, tuple[float, ...]], ...]
     is_same: bool
     note: str = ""
+    has_windows: bool = False
 
     def to_json(self) -> Json:
         """Returns a dict of the fields for `json.dumps`."""
@@ -284,6 +286,11 @@ def _same(reasons: Reasons) -> Iterator[str]:
         yield f"{reasons.note[0].upper()}{reasons.note[1:]}."
     if reasons.is_same:
         yield "The open words alone have the same probabilities, bit by bit."
+    elif reasons.has_windows:
+        yield (
+            "The open words alone have other probabilities, because a gate also depends on the "
+            "neighbours of its word."
+        )
     else:
         yield "THE OPEN WORDS ALONE HAVE OTHER PROBABILITIES: this is an error of the program."
 

@@ -231,6 +231,9 @@ def train_model(
         del facts[OPTIONS]
     numbered = for_schedule(batches, config)
     result = _fit(entry.task(module), numbered, checked, training, folder, facts, options.minutes)
+    minutes, epoch = options.minutes, batches.steps_per_epoch
+    if minutes is not None and result.stopped == "done" and result.steps < training.num_steps:
+        say(_render_time_up(minutes, result.steps, training.num_steps, epoch))
     model = TrainedModel(
         kind=kind,
         network=options.model,
@@ -459,17 +462,14 @@ def _fit(
         limit.
     """
     clock = folder / "seconds"
-    used = _read_seconds(clock)
-    began = time.monotonic()
-
-    def seconds() -> float:
-        return used + time.monotonic() - began
+    watch = Stopwatch(_read_seconds(clock))
 
     def on_event(event: str, step: int) -> None:
+        watch.pass_event(compiled=event == "compiled")
         # The time is written with each checkpoint, because a continued run repeats the steps after
         # it.
         if event == "save":
-            write_atomic(clock, f"{seconds():.3f}".encode())
+            write_atomic(clock, f"{watch.seconds():.3f}".encode())
 
     return fit(
         task,
@@ -480,8 +480,52 @@ def _fit(
         settings=facts,
         on_event=on_event,
         raise_on_signal=True,
-        stop_when=None if minutes is None else lambda step: seconds() >= 60 * minutes,
+        stop_when=None if minutes is None else lambda step: watch.seconds() >= 60 * minutes,
     )
+
+
+class Stopwatch:
+    """Measures the time of training without the time of compilation.
+
+    Args:
+      used: the seconds of earlier parts of the run.
+      now: returns the time in seconds (default: `time.monotonic`).
+    """
+
+    def __init__(self, used: float = 0.0, now: Callable[[], float] | None = None) -> None:
+        self._now, self._used = now or time.monotonic, used
+        self._last = self._now()
+        # The checks before the first step trace the network, which is a part of compilation.
+        self._started = False
+
+    def pass_event(self, *, compiled: bool) -> None:
+        """Adds the time since the last event, unless a program was compiled in it."""
+        now = self._now()
+        if self._started and not compiled:
+            self._used += now - self._last
+        self._last, self._started = now, True
+
+    def seconds(self) -> float:
+        """Returns the seconds of training so far."""
+        return self._used + (self._now() - self._last if self._started else 0.0)
+
+
+def _render_time_up(minutes: float, steps: int, planned: int, epoch: int) -> str:
+    """Returns the sentence about a run that the time limit ended.
+
+    Args:
+      minutes: the time limit.
+      steps: the steps of the run.
+      planned: the steps that it would have had.
+      epoch: the steps of a pass over the training texts.
+    """
+    text = f"the time is up ({minutes:g} minutes) after {steps:,} of {planned:,} steps"
+    if steps < epoch:
+        text += (
+            f": the model has read {steps / epoch:.0%} of the training texts and has hardly "
+            "learned; give more minutes"
+        )
+    return text
 
 
 def _read_seconds(clock: Path) -> float:

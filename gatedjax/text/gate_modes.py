@@ -222,7 +222,8 @@ def check_gated(model: object) -> None:
     if (on := model.config.gates.gates_on) != "attention":
         raise ValueError(
             f"model must have gates_on='attention', got {on!r}, with which the "
-            "encoder would run again for each of the 2^n patterns"
+            "encoder would run again for each of the 2^n patterns: train one with "
+            "`gatedjax train --model ganet --model.gates.gates-on attention`"
         )
 
 

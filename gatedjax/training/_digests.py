@@ -94,15 +94,43 @@ def program_digest(function: Callable[..., Any], *arguments: Any) -> str:
     arguments = jax.eval_shape(lambda *trees: trees, *arguments)
     with jax.disable_jit(False):
         traced = jax.jit(program).trace(*arguments)
-        module: Any = traced.lower().compiler_ir()
-    text = _NUM_DEVICES.sub("", module.operation.get_asm(large_elements_limit=_IN_TEXT))
+        text = _NUM_DEVICES.sub("", lowered_text(traced))
+    return f"program {_hash_text(text, traced)[:16]}"
+
+
+def lowered_text(traced: Any) -> str:
+    """Returns the text of the program that a result of `jax.jit(function).trace` is lowered to.
+
+    Large constants are left out of the text.
+    """
+    module: Any = traced.lower().compiler_ir()
+    return str(module.operation.get_asm(large_elements_limit=_IN_TEXT))
+
+
+def compiled_digest(traced: Any) -> str | None:
+    """Returns a hash of a program with its constants and the trees of its results.
+
+    Two programs with the same hash compute the same results from the same arguments. The result is
+    None for a program that calls Python functions, because its text does not name them.
+
+    Args:
+      traced: a result of `jax.jit(function).trace`.
+    """
+    text = lowered_text(traced)
+    if "callback" in text or traced.jaxpr.effects:
+        return None
+    return _hash_text(f"{text}{jax.tree.structure(traced.out_info)}", traced)
+
+
+def _hash_text(text: str, traced: Any) -> str:
+    """Returns a hash of the text of a program and of its constants."""
     # Functions are numbered by their order, because a helper may get another name.
     numbers = {name: f"@{i}" for i, name in enumerate(_FUNCTION.findall(text))}
     text = _SYMBOL.sub(lambda symbol: numbers.get(symbol[1], symbol[0]), text)
     digest = hashlib.sha256(text.encode())
     for constant in _constants(traced.jaxpr, set()):
         digest.update(_array_digest(constant).encode())
-    return f"program {digest.hexdigest()[:16]}"
+    return digest.hexdigest()
 
 
 def _constants(jaxpr: Any, seen: set[int]) -> Iterator[Any]:

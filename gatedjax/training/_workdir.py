@@ -61,7 +61,8 @@ class Workdir:
     Args:
       path: the folder; None for a run that writes no files.
       config: the training options.
-      on_event: called with ("step" | "evaluate" | "save" | "saved", step), or None.
+      on_event: called with ("step" | "evaluate" | "save" | "saved" | "compiled", step), or
+        None.
       on_log: called with each line of metrics.jsonl as a dict, or None.
       several: True if several processes form the run.
 

@@ -512,7 +512,7 @@ def fit_lanes(
       optimizer: an Optax transformation in place of `config.optimizer`, for all lanes; see `fit`. A
         sweep must then vary a number of the task, because the transformation has its learning rate.
       devices: the devices over which the lanes are spread (default: all devices of this process).
-      on_event: called with ("step" | "evaluate" | "save" | "saved", step).
+      on_event: called with ("step" | "evaluate" | "save" | "saved" | "compiled", step).
       on_log: called with each line of metrics.jsonl as a dict.
       raise_on_signal: True raises `StoppedBySignal` after a signal instead of returning.
 

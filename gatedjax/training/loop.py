@@ -32,6 +32,7 @@ from gatedjax.training._checks import (
 from gatedjax.training._digests import compared_digests, digest_or_none, run_digests
 from gatedjax.training._meter import Interval, Meter
 from gatedjax.training._meter import NonFiniteError as NonFiniteError
+from gatedjax.training._programs import SharedProgram
 from gatedjax.training._rates import LearningRates
 from gatedjax.training._reach import Reach
 from gatedjax.training._record import Record
@@ -76,7 +77,8 @@ class FitResult:
       stopped: "done" after all steps or at the end of the data, "early" after early stopping,
         "signal" after a signal.
       steps: the number of updates, including those before the run was continued.
-      compilations: the number of step functions that this call compiled.
+      compilations: the number of step functions that this call traced, and compiled if no earlier
+        run of the process had the same program.
       signal: the number of the signal that stopped the run; None without a signal.
       best_model_state: the model state that belongs to best_params; None for a task without one.
     """
@@ -339,6 +341,7 @@ def _step(run: TrainingRun, batches: list[Batch]) -> None:
         meter.interval.compiling += seconds
         view.once(seconds, steps=1)
         view.phase("train")
+        run.work.event("compiled", run.step)
     meter.add(run.step, refuse_mean_loss(metrics, fresh=run.step == 0), batches)
     run.step += 1
     run.work.event("step", run.step)
@@ -369,6 +372,7 @@ def _evaluate(run: TrainingRun) -> dict[str, float]:
     meter.interval.began += seconds
     if compiled:
         work.view.once(seconds)
+        work.event("compiled", step)
     work.view.phase("train")
     rows = [values[number] for number in meter.running()]
     return {f"eval_{name}": float(np.mean([row[name] for row in rows])) for name in rows[0]}
@@ -618,13 +622,15 @@ def _begin(
     seed_key = jax.random.key(config.seed)
     if params is not None:
         params = fit_params(params, jax.eval_shape(lambda key: task.init(key, first), seed_key))
-    make = jax.jit(lambda key, params: init_state(task, tx, key, first, params))
+    make = SharedProgram(lambda key, params: init_state(task, tx, key, first, params), None, "init")
     like = make.eval_shape(seed_key, params)  # traced only here; the call below uses the same trace
     check_arrays(like)
     program = None if optimizer is None else digest_optimizer(tx, like.params)
     if any(map(is_key, jax.tree.leaves(like.opt_state))):
         tx = keys_as_data(tx)
-        make = jax.jit(lambda key, params, tx=tx: init_state(task, tx, key, first, params))
+        make = SharedProgram(
+            lambda key, params, tx=tx: init_state(task, tx, key, first, params), None, "init"
+        )
         like = make.eval_shape(seed_key, params)
     unreached = check_outputs(task, like, first, evaluation, config.best_metric)
     point = eval_params or find_eval_params
@@ -751,8 +757,10 @@ def fit(
         represent.
       parallel: the devices (default: `make_parallel` with the options in config). Its `accumulate`
         must be that of config. Pass the same object to `evaluate` to share its compiled steps.
-      on_event: called with ("step" | "evaluate" | "save" | "saved", step). "saved" comes when
-        the checkpoint is complete on disk, some steps after "save".
+      on_event: called with ("step" | "evaluate" | "save" | "saved" | "compiled", step). "saved"
+        comes when the checkpoint is complete on disk, some steps after "save". "compiled" comes
+        after a step or an evaluation that compiled a program; the time since the event before it is
+        mostly compilation.
       on_log: called with each line of metrics.jsonl as a dict, for other trackers.
       callbacks: functions (step, state, metrics), called after each step that is logged or
         evaluated, before the checkpoint of the step is saved. `state` is the `TrainState` on the

@@ -23,6 +23,7 @@ from gatedjax.training._placement import (
     param_shardings,
     without_axes,
 )
+from gatedjax.training._programs import SharedProgram
 from gatedjax.training.step import TrainState, make_train_step
 from gatedjax.training.task import AnyTask, Batch, Carry, call_evaluate
 
@@ -128,6 +129,10 @@ class Parallel:
         self._parts = math.prod(mesh.shape[axis] for axis in self._batch_axes)
         default = fsdp_rule(mesh, self._batch_axes) if kind == "fsdp" else _copy_rule
         self._rule = param_sharding or default
+
+    @property
+    def _place(self) -> tuple[Any, ...]:
+        return self.kind, tuple(self.devices), self.several_processes
 
     def _count_traces(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def count_and_call(*args: Any) -> Any:
@@ -395,12 +400,12 @@ class Parallel:
             )
         )
         if self.kind == "single":
-            return jax.jit(step, donate_argnums=0)
+            return SharedProgram(step, 1, self._place, donate_argnums=0)
         # Without out_shardings the state might be split in another way, and the step would be
         # compiled again.
         if not self.splits_params:
             outputs = self._state_of_copies(), self._whole
-            return jax.jit(step, donate_argnums=0, out_shardings=outputs)
+            return SharedProgram(step, 1, self._place, donate_argnums=0, out_shardings=outputs)
         return _jit_for(
             step,
             lambda state, batch, key: (self.state_shardings(state), self._whole),
@@ -446,10 +451,10 @@ class Parallel:
             return run
         step = self._count_traces(evaluate)
         if self.kind == "single":
-            return jax.jit(step)
+            return SharedProgram(step, 1, self._place)
         # Each process reads the predictions of all rows.
         rows = self._whole if self.several_processes else None
-        return jax.jit(step, out_shardings=(rows, rows, self._split))
+        return SharedProgram(step, 1, self._place, out_shardings=(rows, rows, self._split))
 
 
 def _copy_rule(path: str, array: Any) -> PartitionSpec:

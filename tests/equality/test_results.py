@@ -1,13 +1,15 @@
 """Every committed page of results is what its paper's command makes of the committed records."""
 
+import collections
 import difflib
 import importlib
 import re
 import shutil
+from xml.etree import ElementTree
 
 import pytest
 
-from experiments.core import claims
+from experiments.core import chart, claims, summary
 from experiments.core.papers import PAPERS
 from tests._slow import slow_but
 from tests.conftest import ROOT
@@ -51,17 +53,35 @@ def test_a_page_is_short_at_first_and_has_no_verdict_of_fewer_than_three_seeds(f
     assert 4 <= len(lines) <= 13
     assert lines[0].startswith("**")
     assert lines[1].startswith("**Of ")
-    assert lines[-1] == claims.NOTE
+    assert lines[-1] == summary.NOTE
     rows = [row for row in table.splitlines() if row.startswith("|")][2:]
     for row in rows:
         cells = [cell.strip() for cell in row.strip("|").split("|")]
-        assert cells[-1].startswith(claims.WORDS), row
-        few = re.search(r"\(n=[12]\)", cells[3])
+        assert cells[2].startswith(tuple(map(claims.mark, claims.WORDS))), row
+        few = re.search(r"\(n=[12]\)", cells[4])
         if few:
-            assert cells[-1].startswith("undecided; these runs"), row
-            assert cells[5] == cells[8] == "-", row
+            assert cells[2].startswith(f"{claims.mark('undecided')}; these runs"), row
+            assert cells[6] == cells[9] == "-", row
     assert " beats " not in text
     assert f"Of {len(rows)} comparisons" in lines[1]
+
+
+@pytest.mark.parametrize("name", sorted(PAPERS))
+def test_the_chart_of_a_paper_has_the_rows_of_its_records(name):
+    paper = importlib.import_module(f"experiments.{name}.paper").PAPER
+    store = paper.store()
+    findings = paper.findings(store)
+    panels = chart.panels_of(findings, list(paper.numbers(store)))
+    wanted = [
+        text
+        for panel in panels
+        for claim, rows in panel.groups.items()
+        for text in (claim, *(text for row in rows for text in (row.label, row.end)))
+    ]
+    root = ElementTree.parse(RESULTS / name / "claims.svg")
+    found = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    missing = collections.Counter(wanted) - collections.Counter(found)
+    assert not missing, f"type `python -m experiments.{name}.tables chart`"
 
 
 def test_records_hold_nothing_of_one_machine():

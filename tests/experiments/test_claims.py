@@ -2,10 +2,11 @@
 
 import dataclasses
 import math
+import re
 
 import pytest
 
-from experiments.core import claims
+from experiments.core import chart, claims, summary
 from experiments.core.comparison import compare
 from experiments.core.paper import Claim, Table
 from experiments.core.records import Store
@@ -63,19 +64,16 @@ def test_a_claim_holds_where_validation_chose_and_at_the_last_step_or_is_undecid
     )  # fmt: skip
     (finding,) = claims.judge([case])
     assert (finding.chosen, finding.last, finding.word) == ("reproduced", "excluded", "undecided")
-    assert finding.text == (
-        "A (reproduced where validation chose: +2.00; excluded at the last step: -0.50; paper: "
-        "+1.50)"
-    )
+    assert finding.place == "A (reproduced where validation chose, excluded at the last step)"
 
 
 @pytest.mark.parametrize(
     ("ours", "word", "flipped", "text"),
     [
-        (records(38, 38, 39), "reproduced", "excluded", "TREC (+45.00; paper: +10.00)"),
-        (records(2, 2, 3), "excluded", "reproduced", "TREC (-45.00; paper: +10.00)"),
-        (records(38, 38), "undecided", "undecided", "TREC (these runs (n=2): +45.00; paper:"),
-        (records(38), "undecided", "undecided", "TREC (these runs (n=1): +45.00; paper: +10.00)"),
+        (records(38, 38, 39), "reproduced", "excluded", "TREC"),
+        (records(2, 2, 3), "excluded", "reproduced", "TREC"),
+        (records(38, 38), "undecided", "undecided", "TREC (2 seeds)"),
+        (records(38), "undecided", "undecided", "TREC (1 seed)"),
         (records(20, 20, 21, predicted_classes=[40, 0]), "undecided", "undecided",
          "TREC (collapsed)"),
     ],
@@ -86,7 +84,7 @@ def test_a_case_is_in_the_direction_of_the_claim(ours, word, flipped, text):
     other = claims.case_of("c", "TREC", comparison, ours, flip=True, paper=10.0)
     found, turned = (claims.judge([case])[0] for case in (one, other))
     assert (found.word, turned.word) == (word, flipped)
-    assert found.text.startswith(text)
+    assert found.place == text
     assert one.difference == pytest.approx(-other.difference)
     assert len(found.cells()) == len(turned.cells()) == 11
 
@@ -96,17 +94,17 @@ def test_what_could_be_shown_stands_beside_an_undecided_claim():
     case = claims.case_of("c", "TREC", comparison, [], paper=2.0)
     (finding,) = claims.judge([case])
     assert finding.word == "undecided"
-    wanted = f"could show {100 * comparison.test.smallest:.2f}"
-    assert wanted in finding.text
-    assert wanted.removeprefix("could show ") in finding.cells()
+    assert f"{100 * comparison.test.smallest:.2f}" in finding.cells()
 
 
 def test_without_both_systems_nothing_was_run_and_other_data_are_named():
     case = claims.case_of("c", "TREC", None, [], paper=1.0)
     (finding,) = claims.judge([case])
-    assert (finding.word, finding.text) == ("not run", "TREC")
+    assert (finding.word, finding.place) == ("not run", "TREC")
     other = records(20, substitute="ten questions")
-    assert claims.case_of("c", "TREC", None, other).label == "TREC, other data"
+    case = claims.case_of("c", "TREC", None, other)
+    assert case.label == "TREC, other data"
+    assert claims.judge([case])[0].place == "TREC (other data)"
 
 
 def test_settings_that_differ_without_equal_searches_are_named():
@@ -114,9 +112,9 @@ def test_settings_that_differ_without_equal_searches_are_named():
     for seed, record in enumerate(ours):
         record["config"] = {"data": {}, "train": {"num_steps": 7, "seed": seed}}
     case = claims.case_of("c", "TREC", compare(ours, BASE), ours, paper=1.0)
-    assert claims.judge([case])[0].text == "TREC (+45.00; paper: +1.00; settings differ)"
+    assert claims.judge([case])[0].place == "TREC (settings differ)"
     case = claims.case_of("c", "TREC", compare(ours, BASE), ours, paper=1.0, equal_search=True)
-    assert claims.judge([case])[0].text == "TREC (+45.00; paper: +1.00)"
+    assert claims.judge([case])[0].place == "TREC"
 
 
 def test_lower_is_better_for_language_models():
@@ -157,14 +155,26 @@ def test_a_line_names_every_data_set_once_in_the_order_of_the_words():
         claims.Finding(case=dataclasses.replace(case, label="C", seeds=1), word="undecided"),
         claims.Finding(case=dataclasses.replace(case, label="D"), word="reproduced"),
     ]
-    assert claims.line("X is better than Y", findings) == (
-        "- X is better than Y: reproduced on B (+2.00; paper: +2.00), D (+2.00; paper: +2.00); "
-        "undecided on C (these runs (n=1): +2.00; paper: +2.00); not run on A."
+    reproduced, undecided, not_run = map(claims.mark, ("reproduced", "undecided", "not run"))
+    assert summary.line("X is better than Y", findings) == (
+        f"- X is better than Y: {reproduced} on B and D; {undecided} on C (1 seed); {not_run} on A."
     )
-    assert claims.count(findings) == (
-        "**Of 4 comparisons: 2 reproduced, 0 excluded, 1 undecided (1 of them with fewer than 3 "
-        "seeds or collapsed), 1 not run.**"
+    assert summary.count(findings) == (
+        "**Of 4 comparisons 2 are reproduced, none is excluded, 1 is undecided and 1 was not "
+        "run.** Of the undecided comparisons 1 has fewer than 3 seeds, or a run that collapsed."
     )
+    assert summary.chart_title("X", findings) == (
+        "X here and in the paper: of 4 comparisons 2 are reproduced, 1 is undecided and 1 was not "
+        "run"
+    )
+
+
+def test_a_mark_has_its_word_a_sign_and_a_class_for_its_colour():
+    for word in claims.WORDS:
+        found = claims.mark(word)
+        assert found.startswith(f'<span class="verdict verdict-{word.replace(" ", "")}">')
+        assert found.endswith(f" {word}</span>")
+    assert len(set(claims.MARKS.values())) == len(claims.WORDS)
 
 
 def number(system, ours, paper, is_method=False, **more):
@@ -186,17 +196,18 @@ def test_a_page_opens_with_the_papers_numbers_and_ours():
         number("C", 91.6, 89.4), number("D", 1.0, 2.5),
         number("M", 114.0, 113.9, True, unit="perplexity"),
     ]  # fmt: skip
-    assert claims.opening(numbers, "") == (
-        "**M is within 0.6 points of the paper's numbers; stronger than in the paper: B by 1.6 to "
-        "2.3 points; weaker than in the paper: D by 1.5 points; C is -0.7 to +2.2 points from the "
-        "paper's; in perplexity of A (less is better) M has 114.0 (paper: 113.9).**"
+    assert summary.opening(numbers, "") == (
+        "**M is within 0.6 points of the paper's numbers.** Another system of the paper is "
+        "stronger here: B by 1.6 to 2.3 points. Another system of the paper is weaker here: D by "
+        "1.5 points. C is 0.7 points below to 2.2 points above the paper's numbers. On A the "
+        "perplexity, where less is better, is 114.0 for M; the paper has 113.9."
     )
-    above = claims.opening([number("M", 9.0, 5.0, True), number("M", 8.0, 5.0, True)], "")
+    above = summary.opening([number("M", 9.0, 5.0, True), number("M", 8.0, 5.0, True)], "")
     assert above == "**M is 3.0 to 4.0 points above the paper's numbers.**"
-    assert "4.0 points below" in claims.opening([number("M", 5.0, 9.0, True)], "")
-    assert claims.opening([], "none") == "**none.**"
-    of_method = claims.level_line([number("M", 1.5, 2.0, True, remark="averaged"), numbers[2]])
-    assert of_method == "- Ours, and in brackets the paper's: A 1.5 (2), averaged."
+    assert "4.0 points below" in summary.opening([number("M", 5.0, 9.0, True)], "")
+    assert summary.opening([], "none") == "none"
+    table = summary.numbers_table([number("M", 1.5, 2.0, True, remark="averaged"), numbers[2]])
+    assert re.search(r"\| M +\| A +\| +2 \| +1.5 \| +-0.50 \| -.*\| averaged +\|", table)
 
 
 def test_numbers_are_of_runs_on_the_papers_data_that_learned():
@@ -207,19 +218,22 @@ def test_numbers_are_of_runs_on_the_papers_data_that_learned():
 
     (found,) = of(records(20, 22))
     assert math.isclose(found.ours, 52.5)
+    # Student's t with one degree of freedom is 12.7062, and the standard error of the mean is 2.5
+    assert found.interval == pytest.approx((52.5 - 12.7062 * 2.5, 52.5 + 12.7062 * 2.5), rel=1e-5)
+    assert of(records(20))[0].interval is None
     assert of(records(20, substitute="ten questions")) == []
     assert of(records(20, predicted_classes=[40, 0])) == []
 
 
 def test_the_data_line_tells_official_files_from_others():
-    found = claims.data_line(
+    found = summary.data_lines(
         {"trec": "TREC", "sst2": "SST-2"},
         {"trec": records(1), "sst2": records(1, substitute="ten questions")},
     )
-    assert found == "- Data: official files for TREC; SST-2: ten questions."
-    assert claims.data_line({}, {}) == ""
+    assert found == ["- Official files for TREC.", "- Other data for SST-2: ten questions."]
+    assert summary.data_lines({}, {}) == []
     known = records(1, substitute="ten questions; word vectors of width 9 where the paper has 300")
-    assert claims.vectors_line(known) == "- Word vectors: of width 9 where the paper has 300."
+    assert summary.vectors_line(known) == "- Word vectors: of width 9 where the paper has 300."
 
 
 def test_a_paper_with_claims_opens_its_page_with_them_and_one_without_does_not(tmp_path):
@@ -230,10 +244,71 @@ def test_a_paper_with_claims_opens_its_page_with_them_and_one_without_does_not(t
     claim = Claim(says="it is better", table=paired, rows=tuple(paired.variants))
     dataclasses.replace(PAPER, claims=(claim,), search="none").write(store)
     text = (tmp_path / "RESULTS.md").read_text("utf-8")
-    first, second = text.split("## ")[1:3]
+    first, second, third = text.split("## ")[1:4]
     assert first.startswith("In short\n\n**No run here is on the paper's data")
-    assert "0 reproduced, 0 excluded, 0 undecided, " in first
-    assert "- it is better: not run on " in first
-    assert "- Search for settings: none." in first
+    assert "none is reproduced, none is excluded, none is undecided and " in first
+    assert f"- it is better: {claims.mark('not run')} on " in first
+    assert "claims.svg" not in first
     assert second.startswith("Claims\n\n| claim")
-    assert claims.RULES in second
+    assert summary.RULES in second
+    assert third.startswith("Data and settings\n\n")
+    assert "- Search for settings: none." in third
+    (tmp_path / "claims.svg").touch()
+    dataclasses.replace(PAPER, claims=(claim,)).write(store)
+    assert "](claims.svg)" in (tmp_path / "RESULTS.md").read_text("utf-8")
+
+
+def test_a_folded_table_opens_on_a_click_and_an_empty_one_is_shown():
+    rows = "| a |\n| - |\n| 1 |\n| 2 |"
+    folded = Table(is_folded=True).folded(rows)
+    assert folded.startswith("<details>\n<summary>Show the 2 rows</summary>\n\n| a |")
+    assert folded.endswith("| 2 |\n\n</details>")
+    assert Table().folded(rows) == rows
+    assert Table(is_folded=True).folded("not run") == "not run"
+
+
+def test_the_chart_has_a_row_for_each_comparison_and_number(tmp_path):
+    case = claims.Case(claim="c", label="B", seeds=3, difference=2.0, test=interval(1, 3), paper=2)
+    findings = [
+        claims.Finding(case=dataclasses.replace(case, label="A", seeds=0), word="not run"),
+        claims.Finding(case=case, word="reproduced"),
+        claims.Finding(
+            case=dataclasses.replace(case, label="C, other data", test=None, seeds=1),
+            word="undecided",
+        ),
+        claims.Finding(
+            case=dataclasses.replace(case, label="P", unit="nats per token", last=interval(0, 1)),
+            word="undecided", chosen="reproduced", last="undecided",
+        ),
+    ]  # fmt: skip
+    numbers = [number("M", 52.0, 50.0, True, interval=(51.0, 53.0))]
+    panels = chart.panels_of(findings, numbers)
+    assert [panel.axis.split(";")[0] for panel in panels] == [
+        "difference in points",
+        "difference in nats per token",
+        "our number minus the paper's, in points",
+    ]
+    absent, shown, few = panels[0].groups["c"]
+    assert (absent.ours, absent.paper, absent.end) == (None, 2, "\u2013 not run")
+    assert (shown.ours, shown.interval, shown.paper) == (2.0, (1, 3), 2)
+    assert (few.label, few.interval, few.end) == ("C*", None, "? undecided (n=1)")
+    assert panels[1].groups["c"][0].last == (0.5, 0, 1)
+    (row,) = panels[2].groups["M"]
+    assert (row.ours, row.interval, row.paper) == (2.0, (1.0, 3.0), 0.0)
+    assert row.end == "52.0, paper 50.0"
+    chart.draw_chart("X", findings, numbers, tmp_path / "claims")
+    text = (tmp_path / "claims.svg").read_text(encoding="utf-8")
+    for mark in (absent, shown, few, row):
+        assert f">{mark.label}</text>" in text
+        assert f">{mark.end}</text>" in text
+    assert (tmp_path / "claims.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_row_far_beyond_the_others_does_not_stretch_the_axis():
+    rows = [chart.Mark(label=str(x), ours=x) for x in (-1.0, 2.0, 41.5)]
+    low, high = chart.Panel(axis="", groups={"c": rows}).limits()
+    assert low == pytest.approx(-1.24)
+    assert high == pytest.approx(2.24)
+    low, high = chart.Panel(axis="", groups={"c": rows[1:]}).limits()
+    assert high < 3
+    assert chart.Panel(axis="", groups={"c": []}).limits() == (-1.0, 1.0)

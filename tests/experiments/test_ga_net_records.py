@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from experiments.core.claims import mark
 from experiments.core.command import options_of
 from experiments.core.paper import Job
 from experiments.core.records import RESULTS, read_json
@@ -107,10 +108,10 @@ def test_rendered_numbers_equal_those_of_the_records(tmp_path, np_rng):
     assert "p not corrected" in text
     claims = {(row[0], row[1]): row[2:] for row in rows_of(text, "Claims")}
     claim = claims["GA-Net is better than BiLSTM + softAtt", "TREC"]
-    assert claim[:2] == ["+1.16", f"{100 * gap:+.2f} (n=3)"]
+    assert claim[1:3] == ["+1.16", f"{100 * gap:+.2f} (n=3)"]
     # at the last step both have the same accuracy, so the claim does not hold there
-    assert claim[4] == "+0.00"
-    assert claim[-1].startswith("undecided; reproduced where validation chose, ")
+    assert claim[5] == "+0.00"
+    assert claim[0].startswith(f"{mark('undecided')}; reproduced where validation chose, ")
     assert paired["TREC", "BiLSTM"][0] == "not run"
 
     # 4 of 10 words attended at width 200: n (4 D + 3), so the ratio is exactly 0.4

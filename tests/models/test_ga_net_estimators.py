@@ -196,7 +196,7 @@ def test_the_temperature_falls_with_the_steps():
         ({"estimator": "disarms"}, "estimator must be"),
         ({"estimator": "disarm", "system": "soft"}, "estimator must be None for system='soft'"),
         ({"estimator": "disarm", "relax": "straight_through"}, "relax must be 'soft'"),
-        ({"estimator": "reinmax", "gates_on": "input"}, "for estimator='reinmax'"),
+        ({"estimator": "rebar", "gates_on": "input"}, "for estimator='rebar'"),
         ({"estimator_draws": 1}, "estimator_draws must be at least 2"),
         ({"final_temperature": 0.0}, "final_temperature must be positive"),
         ({"temperature_steps": 0}, "temperature_steps must be at least 1"),

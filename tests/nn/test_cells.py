@@ -161,7 +161,7 @@ def test_former_options_of_the_initial_kernels_still_work(kind):
         np.testing.assert_allclose(np.std(params["layer_0"]["forward"][name]), 0.1, rtol=0.05)
     with pytest.raises(ValueError, match="'cauchy'"):
         kind(40, init_scale=0.1, init_distribution="cauchy")
-    with pytest.raises(ValueError, match="needs init_scale"):
+    with pytest.raises(ValueError, match="init_scale must be a number"):
         kind(40, init_distribution="normal")
     for scale in (np.nan, 0.0, -0.1):
         with pytest.raises(ValueError, match="init_scale"):

@@ -205,12 +205,10 @@ def test_the_commands_predict_and_explain_it(folder, capsys):
     assert counts["dull"] == sum("dull" in text for text in X)
 
 
-@pytest.mark.parametrize("command", ["explore", "gates"])
-def test_commands_of_networks_name_ganet(folder, capsys, command):
+def test_a_command_of_networks_names_ganet(folder, capsys):
     films = str(folder.parent / "films.csv")
-    args = {"explore": [str(folder)], "gates": ["report", str(folder), "--file", films]}[command]
     with pytest.raises(SystemExit):
-        main([command, *args])
+        main(["gates", "report", str(folder), "--file", films])
     assert "ganet" in capsys.readouterr().err
     with pytest.raises(BadFile, match="--model ganet"):
         TrainedModel.load(folder, ("text",))
@@ -269,13 +267,6 @@ def test_several_scripts_in_a_text():
     assert count_equal(lexicon, model.model_.splitter, words) == len(words)
     for text, gates in zip(words, lexicon.read(words).is_open, strict=True):
         assert set(compress(text, gates)) & {"dull", "bright"}
-
-
-def test_the_explorer_refuses_it_by_name(fitted):
-    from gatedjax.explore._widget import _load_trained
-
-    with pytest.raises(TypeError, match="model must have a network, got a lexicon"):
-        _load_trained(fitted)
 
 
 def test_weights_and_classes_change_the_fit():
