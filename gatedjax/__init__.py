@@ -27,6 +27,7 @@ _SUBPACKAGES = (
     "gates",
     "models",
     "nn",
+    "nnx",
     "text",
     "training",
 )

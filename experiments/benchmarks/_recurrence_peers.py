@@ -164,7 +164,7 @@ def masked_scan(
     """Scans a step over time, and keeps the carry unchanged at padding.
 
     Args:
-      step: function of (carry, x [B, D]) that returns the carry; its first leaf is the output.
+      step: function of (carry, x [B, D]) that returns (carry, output [B, H]).
       initial: the initial carry.
       xs: inputs [B, T, D].
       mask: True at real steps, [B, T].
@@ -176,11 +176,11 @@ def masked_scan(
 
     def body(carry: Any, inputs: Any) -> Any:
         x, keep = inputs
-        new = step(carry, x)
+        new, output = step(carry, x)
         # The carry stays unchanged at padding, so that the last state is the state at the last real
         # step, as in our scan.
         state = jax.tree.map(lambda n, o: jnp.where(keep[:, None], n, o), new, carry)
-        return state, jnp.where(keep[:, None], jax.tree.leaves(new)[0], 0)
+        return state, jnp.where(keep[:, None], output, 0)
 
     carry, outputs = lax.scan(body, initial, (jnp.swapaxes(xs, 0, 1), mask.T), reverse=reverse)
     return carry, jnp.swapaxes(outputs, 0, 1)

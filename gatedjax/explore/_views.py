@@ -377,7 +377,7 @@ class ReaderView(View):
         def run(params: Params, batch: Tree) -> Tree:
             # The table has another size for each padded length, so the network is built for its
             # size.
-            rows = params["embed"]["table"].shape[0]
+            rows = params["embed"]["embedding"].shape[0]
             network = GAReader(config, vocab_size=rows, num_characters=letters)
             return network.apply({"params": params}, batch)
 
@@ -426,12 +426,12 @@ class ReaderView(View):
         vocabulary.
         """
         reader = self._reader
-        vectors, lowercase = reader.params["embed"]["table"], reader.vocabulary.lowercase
+        vectors, lowercase = reader.params["embed"]["embedding"], reader.vocabulary.lowercase
         fold = str.lower if lowercase else str
         have = [word for word in dict.fromkeys(map(fold, words)) if word in reader.vocabulary]
         vocabulary = Vocabulary(have, lowercase=lowercase)
         ids = [0, 1, *reader.vocabulary.encode(have)]
-        embed = {**reader.params["embed"], "table": vectors[np.array(ids)]}
+        embed = {**reader.params["embed"], "embedding": vectors[np.array(ids)]}
         small = type(reader)(
             reader.config,
             reader.data,
@@ -439,10 +439,10 @@ class ReaderView(View):
             reader.characters,
             {**reader.params, "embed": embed},
         ).with_words(words)
-        table = small.params["embed"]["table"]
+        table = small.params["embed"]["embedding"]
         filled = np.zeros((rows, table.shape[1]), table.dtype)
         filled[: len(table)] = table
-        embed = {**small.params["embed"], "table": filled}
+        embed = {**small.params["embed"], "embedding": filled}
         return small.vocabulary, {**small.params, "embed": embed}
 
     def answer(self, state: State) -> Found:

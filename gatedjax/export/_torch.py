@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 import jax.numpy as jnp
 import numpy as np
 
+from gatedjax._utils.parameter_names import PARAMETERS
 from gatedjax._utils.types import Tree
 from gatedjax.export._names import check_same, flatten, leaves, unflatten
 from gatedjax.export._tensors import load_flat
@@ -121,18 +122,19 @@ def recurrent_params(
       layers: the result of `lstm_from_torch` or `gru_from_torch`. The GRU needs reset_after=True.
 
     Returns:
-      The parameters by name: "layer_0_input", "layer_0_recurrent", "layer_0_bias", ..., or
-      "layer_0_forward_input" and "layer_0_backward_input", ... for bidirectional layers.
+      The parameters, nested dicts: "layer_0", "forward", "kernel" and so on. Layers of both
+      directions also have "backward".
     """
     params: dict[str, Tree] = {}
     for number, layer in enumerate(layers):
         # Weights are named tuples and a pair of directions is a plain tuple, so that
         # `isinstance(layer, tuple)` would not distinguish them.
-        both = not hasattr(layer, "_asdict")
-        names = ("_forward", "_backward") if both else ("",)
-        for name, weights in zip(names, layer if both else (layer,), strict=True):
-            fields = weights._asdict().items()
-            params |= {f"layer_{number}{name}_{k}": v for k, v in fields if v is not None}
+        ways = (layer,) if hasattr(layer, "_asdict") else layer
+        names = ("forward", "backward")[: len(ways)]
+        params[f"layer_{number}"] = {
+            name: {PARAMETERS[f]: v for f, v in weights._asdict().items() if v is not None}
+            for name, weights in zip(names, ways, strict=True)
+        }
     return params
 
 

@@ -62,7 +62,7 @@ def gru_step(
     reset_after: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
     gradient_clip: float | None = None,
-) -> Float[Array, "B H"]:
+) -> tuple[Float[Array, "B H"], Float[Array, "B H"]]:
     """Computes a step of a gated recurrent unit.
 
     r = sigmoid(x W_r + (m h) U_r + b_r);  z = sigmoid(x W_z + (m h) U_z + b_z)
@@ -72,8 +72,9 @@ def gru_step(
     c = tanh(x W_c + b_c + r ((m h) U_c + recurrent_bias)).
 
         >>> weights = GRUWeights(jnp.ones((3, 12)), jnp.ones((4, 12)), jnp.zeros(12))
-        >>> gru_step(weights, jnp.zeros((2, 4)), jnp.ones((2, 3))).shape
-        (2, 4)
+        >>> carry, output = gru_step(weights, jnp.zeros((2, 4)), jnp.ones((2, 3)))
+        >>> carry.shape, output.shape
+        ((2, 4), (2, 4))
 
     Args:
       weights: W, U and b; `recurrent_bias` (None means zeros) only with reset_after.
@@ -86,7 +87,8 @@ def gru_step(
         clipping.
 
     Returns:
-      h' in float32, or in float64 for float64 inputs.
+      (carry, output): h' in float32, or in float64 for float64 inputs; and h' in the dtype of x,
+      in the order of `jax.lax.scan`.
 
     Raises:
       ValueError: also if recurrent_bias is given without reset_after.
@@ -105,7 +107,8 @@ def gru_step(
     h = jnp.asarray(hidden, wide)
     fed = apply_dropout(h, recurrent_dropout_mask)
     z, candidate = gru_gates(weights, fed, x, reset_after, gradient_clip)
-    return (1 - z) * h + z * candidate
+    new = (1 - z) * h + z * candidate
+    return new, new.astype(x.dtype)
 
 
 def gru_gates(

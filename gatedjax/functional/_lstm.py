@@ -68,7 +68,7 @@ def lstm_step(
     x: Float[Array, "B D"],
     *,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
-) -> LSTMState:
+) -> tuple[LSTMState, Float[Array, "B H"]]:
     """Computes a step of a long short-term memory.
 
     [i, f, g, o] = x W + (m h) U + b
@@ -76,8 +76,9 @@ def lstm_step(
 
         >>> weights = LSTMWeights(jnp.ones((3, 16)), jnp.ones((4, 16)), jnp.zeros(16))
         >>> carry = LSTMState(jnp.zeros((2, 4)), jnp.zeros((2, 4)))
-        >>> lstm_step(weights, carry, jnp.ones((2, 3))).hidden.shape
-        (2, 4)
+        >>> carry, output = lstm_step(weights, carry, jnp.ones((2, 3)))
+        >>> carry.cell.shape, output.shape
+        ((2, 4), (2, 4))
 
     Args:
       weights: W, U and b.
@@ -86,7 +87,8 @@ def lstm_step(
       recurrent_dropout_mask: m, a multiplicative mask; None means all ones.
 
     Returns:
-      h' and c' in float32, or in float64 for float64 inputs.
+      (carry, output): h' and c' in float32, or in float64 for float64 inputs; and h' in the dtype
+      of x, in the order of `jax.lax.scan`.
 
     Reference: Hochreiter and Schmidhuber 1997; forget gate of Gers et al. 2000, no peepholes.
     """
@@ -106,7 +108,8 @@ def lstm_step(
     )
     i, f, g, o = jnp.split(gates, 4, axis=-1)
     c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
-    return LSTMState(jax.nn.sigmoid(o) * jnp.tanh(c), c)
+    new = LSTMState(jax.nn.sigmoid(o) * jnp.tanh(c), c)
+    return new, new.hidden.astype(x.dtype)
 
 
 def _check_carry(name: str, carry: Carry, shape: tuple[int, int]) -> None:

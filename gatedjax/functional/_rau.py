@@ -20,6 +20,7 @@ from gatedjax.functional._rau_step import (
     check_carry,
     check_options,
     check_rau_weights,
+    hidden_of,
     initial_state,
 )
 from gatedjax.functional._recurrence import (
@@ -192,7 +193,7 @@ def _plain(
 
     def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
         new = advance(options, weights, carry, x, dropout)
-        return new, new.hidden if isinstance(new, RAUTimeState) else new
+        return new, hidden_of(new)
 
     carry, states = scan_steps(step, initial, xs, mask, begins, reverse)
     return carry, as_outputs(states, mask, xs.dtype)

@@ -198,7 +198,7 @@ def rau_step(
     rescale: bool = False,
     reset_after: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
-) -> Float[Array, "B H"] | RAUTimeState:
+) -> tuple[Float[Array, "B H"] | RAUTimeState, Float[Array, "B H"]]:
     """Computes a step of a recurrent attention unit.
 
     z and c are those of `gru_step`, and h' = (1 - z) h + z c / 2 + z s / 2. With u = [x, m h] and
@@ -215,8 +215,9 @@ def rau_step(
     A acts on tanh(u W_h + b_h) instead of u.
 
         >>> weights = RAUWeights(jnp.ones((3, 20)), jnp.ones((4, 20)), jnp.zeros(20))
-        >>> rau_step(weights, jnp.zeros((2, 4)), jnp.ones((2, 3))).shape
-        (2, 4)
+        >>> carry, output = rau_step(weights, jnp.zeros((2, 4)), jnp.ones((2, 3)))
+        >>> carry.shape, output.shape
+        ((2, 4), (2, 4))
 
     Args:
       weights: `RAUWeights` or `RAUHiddenWeights`, for concat `RAUConcatWeights`, for matrix
@@ -230,9 +231,10 @@ def rau_step(
       recurrent_dropout_mask: m, a multiplicative mask; None means all ones.
 
     Returns:
-      The next carry in float32, or in float64 for float64 inputs. Its entries stay within
-      [-1, 1] if they start there, but with additive_relu. With H = 1 a softmax over features is 1.
-      A non-finite input makes its own row non-finite and no other.
+      (carry, output): the next carry in float32, or in float64 for float64 inputs; and h' in the
+      dtype of x, in the order of `jax.lax.scan`. The entries of h' stay within [-1, 1] if they
+      start there, but with additive_relu. With H = 1 a softmax over features is 1. A non-finite
+      input makes its own row non-finite and no other.
 
     Raises:
       ValueError: also if attention is the softmax over all steps as printed, recurrent_bias is
@@ -252,7 +254,13 @@ def rau_step(
         check_state("recurrent_dropout_mask", recurrent_dropout_mask, shape)
     x = jnp.asarray(x)
     carry = jax.tree.map(lambda value: jnp.asarray(value, wide_of(x.dtype)), carry)
-    return advance(options, weights, carry, x, recurrent_dropout_mask)
+    new = advance(options, weights, carry, x, recurrent_dropout_mask)
+    return new, hidden_of(new).astype(x.dtype)
+
+
+def hidden_of(carry: Carry) -> Array:
+    """Returns the hidden state h [B, H] of a carry of `rau_step`."""
+    return carry.hidden if isinstance(carry, RAUTimeState) else carry
 
 
 def advance(
@@ -276,7 +284,7 @@ def advance_and_attend(
     [B, D + H] for concat, [B, H, D + H] for matrix and [B, 1] for time_causal.
     """
     timed = isinstance(carry, RAUTimeState)
-    h = carry.hidden if timed else carry
+    h = hidden_of(carry)
     fed, size = apply_dropout(h, dropout), h.shape[1]
     u = jnp.concatenate([x.astype(h.dtype), fed], axis=1)
     # The first three blocks are those of a GRU in all four kinds of weights.

@@ -92,7 +92,7 @@ class GANetTask:
     def frozen(self) -> tuple[str, ...]:
         """Paths of the parameters that training does not change.
 
-        They are ("embed/table",) if the network freezes its word vectors, else ().
+        They are ("embed/embedding",) if the network freezes its word vectors, else ().
         """
         return frozen_embeddings(self.model)
 

@@ -251,7 +251,7 @@ class AGTTask(ClassifierTask):
     filler rows, and "example_id" int [B], besides the arrays of the network.
 
         >>> AGTTask(AGT(AGTConfig(freeze_embeddings=True), vocab_size=50, num_classes=2)).frozen
-        ('embed/table',)
+        ('embed/embedding',)
 
     Attributes:
       model: the network.

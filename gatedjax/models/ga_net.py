@@ -120,7 +120,7 @@ class GANet(nn.Module):
                 c.aux,
                 features=c.aux_hidden,
                 positions=c.aux_positions,
-                bias_init=c.gates.gate_bias_init,
+                bias_init=nn.initializers.constant(c.gates.gate_bias_init),
                 **types,
             )
             if c.gates.density is not None:

@@ -27,6 +27,7 @@ from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_finite, check_rates
 from gatedjax.models._classification import ClassifierTask, word_vectors
 from gatedjax.models._types import Batch
+from gatedjax.nn._initializers import symmetric_uniform
 from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.nn._types import Table
 
@@ -166,9 +167,11 @@ def recurrent_layers(config: RAUConfig) -> Tree:
         "num_layers": config.num_layers,
         "dropout": config.dropouts.layer_dropout,
         "recurrent_dropout": config.dropouts.recurrent_dropout,
-        "init_scale": config.init_scale,
         "dtype": jnp.dtype(config.dtype),
     }
+    if config.init_scale is not None:
+        draw = symmetric_uniform(config.init_scale)
+        options |= {"kernel_init": draw, "recurrent_kernel_init": draw}
     # An LSTM has no reset gate, so `reset_after` and `gate_bias` do not apply to it.
     if config.cell == "lstm":
         return gnn.LSTM(config.hidden, forget_bias=config.forget_bias, **options)

@@ -19,10 +19,10 @@ from gatedjax.gates import Estimator
 from gatedjax.gates._train import Gates
 from gatedjax.nn._attention_inputs import check_attention, heads_of, zero_padding
 from gatedjax.nn._in_blocks import in_blocks
-from gatedjax.nn._keys import example_keys
+from gatedjax.nn._initializers import ZEROS
+from gatedjax.nn._keys import example_keys, warn_unused
 from gatedjax.nn._relative import Relative, local_start
 from gatedjax.nn._selection import (
-    Selection,
     Selector,
     draw_selection,
     selection_of,
@@ -89,6 +89,8 @@ class SelectiveSelfAttention(nn.Module):
       kernel_init: initialiser of the projections.
       dtype: dtype of the products; None means the common dtype of inputs and parameters.
       param_dtype: dtype of the parameters.
+      bias_init: initialiser of the biases of the projections.
+      return_weights: False returns the output without the weights and selections.
 
     Reference: Geng et al. 2020, "How Does Selective Mechanism Improve Self-Attention Networks?",
       eqs. 2 to 5. Details that the paper leaves open follow the authors' code ("st", a selector
@@ -112,6 +114,8 @@ class SelectiveSelfAttention(nn.Module):
     kernel_init: Initializer = unit_scaling
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
+    bias_init: Initializer = ZEROS
+    return_weights: bool = True
 
     def __call__(
         self,
@@ -125,7 +129,8 @@ class SelectiveSelfAttention(nn.Module):
         example_id: Int[Array, " B"] | None = None,
         temperature: float | Float[Array, ""] | None = None,
         dropout_bytes: UInt[Array, "B M Q N"] | None = None,
-    ) -> tuple[Float[Array, "B Q D"], Selection]:
+        return_weights: bool | None = None,
+    ) -> Any:
         """Attends from the inputs to the inputs, or to another sequence.
 
         Args:
@@ -142,9 +147,12 @@ class SelectiveSelfAttention(nn.Module):
           dropout_bytes: the random bytes of dropout (see `functional.pair_bytes`), for networks
             that draw the bytes of all layers at once; None draws them here. With `block` they are
             always drawn here.
+          return_weights: False returns only the output, as in Flax's
+            `MultiHeadDotProductAttention`; None means the attribute.
 
         Returns:
-          The output, 0 at padding, and the weights and selections.
+          (output, selection): the output, 0 at padding, and a `Selection` with the weights and
+          selections. With return_weights=False the output.
 
         Raises:
           flax.errors.InvalidRngError: if a stream that is needed is missing.
@@ -164,6 +172,9 @@ class SelectiveSelfAttention(nn.Module):
         if not deterministic:
             tau = self.temperature if temperature is None else temperature
             estimator = selector_estimator(self.selector, tau)
+        else:
+            gate = ["gate", "antithetic"] if self.selector != "none" else []
+            warn_unused(self, *gate, *["dropout"] * (self.dropout > 0))
         needed = {
             "gate": estimator is not None and estimator.rows > 0,
             "dropout": not deterministic and self.dropout > 0 and draws_bytes,
@@ -185,7 +196,9 @@ class SelectiveSelfAttention(nn.Module):
         else:
             attend = jax.checkpoint(attend) if self.remat else attend
             mixed, record = attend(heads, jnp.arange(inputs.shape[1]), dropout_bytes, pairs)
-        return self._output(mixed, mask, features), selection_of(record, mask)
+        output = self._output(mixed, mask, features)
+        has_weights = self.return_weights if return_weights is None else return_weights
+        return (output, selection_of(record, mask)) if has_weights else output
 
     def decode(
         self,
@@ -327,7 +340,12 @@ class SelectiveSelfAttention(nn.Module):
         types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         return self._create(
             lambda: nn.DenseGeneral(
-                shape, axis=axis, kernel_init=self.kernel_init, name=name, **types
+                shape,
+                axis=axis,
+                kernel_init=self.kernel_init,
+                bias_init=self.bias_init,
+                name=name,
+                **types,
             )(inputs)
         )
 

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gatedjax._utils.parameter_names import current_name
 from gatedjax.training.identity import CheckpointMismatch, describe, flatten
 from gatedjax.training.log import versions
 from gatedjax.training.manifest import leaf_hash
@@ -267,7 +268,9 @@ def check_digests(saved: Any, current: dict[str, Any], where: Path) -> str | Non
     same_software = saved.get("software") == current.get("software")
     if same_software:
         lines = [*programs.values(), *lines]
-    if saved.get("frozen") is not None and saved["frozen"] != current.get("frozen"):
+    # Version 0.1.0 changed names of parameters, so that current names are compared.
+    frozen = [[current_name(n, "/") for n in of.get("frozen") or ()] for of in (saved, current)]
+    if saved.get("frozen") is not None and frozen[0] != frozen[1]:
         lines.append(f"  {_TITLES['frozen']}: saved {saved['frozen']}, now {current.get('frozen')}")
     if lines:
         raise CheckpointMismatch(

@@ -246,13 +246,13 @@ def _extra(task: Any, carry: Carry, model_state: Any) -> dict[str, Any]:
 def frozen_parameters(task: Any) -> tuple[str, ...]:
     """Returns the paths in the attribute `frozen` of a task; () without the attribute.
 
-    A path names a parameter that is not trained, such as "embed/table", or all parameters of a
+    A path names a parameter that is not trained, such as "embed/embedding", or all parameters of a
     module, such as "encoder". Frozen parameters are saved in checkpoints like all parameters, but
     have no optimiser state, and no gradient needs to reach them.
 
         >>> import types
-        >>> frozen_parameters(types.SimpleNamespace(frozen=["embed/table"]))
-        ('embed/table',)
+        >>> frozen_parameters(types.SimpleNamespace(frozen=["embed/embedding"]))
+        ('embed/embedding',)
 
     Args:
       task: the task.

@@ -221,7 +221,7 @@ def calls() -> dict[str, Call]:
         ),
         "masked_scan": Call(
             lambda weights, rows: F.masked_scan(
-                lambda h, x: 2 * (F.gru_step(weights, h, x).astype(h.dtype),), **rows
+                lambda h, x: 2 * (F.gru_step(weights, h, x)[0].astype(h.dtype),), **rows
             ),
             {**sequence, "initial": normal(ROWS, HIDDEN), **begun},
             gru,

@@ -49,7 +49,7 @@ def loops(params, xs, gates):
 
 
 def vectors(params, batch, row, length):
-    return np.asarray(params["embed"]["table"], np.float64)[batch["tokens"][row, :length]]
+    return np.asarray(params["embed"]["embedding"], np.float64)[batch["tokens"][row, :length]]
 
 
 def patterns(rng, batch, draws=5):
@@ -127,7 +127,7 @@ def test_a_closed_word_has_no_gradient_and_an_open_one_has(np_rng):
             output = model.apply({"params": p}, batch, gates, method=GANet.with_gates)
             return jnp.sum(output.logits**2)
 
-        return jax.grad(total)(params)["embed"]["table"]
+        return jax.grad(total)(params)["embed"]["embedding"]
 
     moved = np.abs(slope(task.model, draw(task))).max(-1)[2:18].reshape(2, 8)
     np.testing.assert_array_equal(moved > 0, gates[0] > 0)

@@ -155,7 +155,7 @@ TABLE = {
         (batch(test_rau, lengths=ones(2)), "lengths [B]|(3, 8, 4)|(2,)"),
         (
             batch(test_rau, rows=ones(3, 8, 5, kind=np.float32)),
-            "xs|D = 4|params['layer_0_input']|5",
+            "xs|D = 4|params['recurrent']['layer_0']['forward']['kernel']|5",
         ),
     ],
     "RAULanguageModel": [

@@ -48,7 +48,7 @@ def elu(x):
 
 def oracle(p, tokens):
     """The standard network (one head) of one sentence, word by word in float64."""
-    x = np.asarray(p["embed"]["table"], np.float64)[tokens]
+    x = np.asarray(p["embed"]["embedding"], np.float64)[tokens]
     u = elu(dense(p["projection"], x))
     size, width = u.shape
     for n in range(size):

@@ -77,7 +77,7 @@ def test_the_selector_sees_what_the_first_feed_forward_network_made():
     # an orthogonal matrix, and word vectors of half the width
     kernel = np.asarray(params["layer_1"]["feed_forward"]["wide"]["kernel"])
     np.testing.assert_allclose(kernel @ kernel.T, np.eye(16), atol=1e-5)
-    assert params["embed"]["table"].shape == (V, 8)
+    assert params["embed"]["embedding"].shape == (V, 8)
 
 
 @pytest.mark.parametrize(

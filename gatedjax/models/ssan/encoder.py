@@ -237,7 +237,7 @@ class SSANEncoder(nn.Module):
         mask = F.length_mask(batch["lengths"], tokens.shape[1])
         dtype = jnp.dtype(c.dtype)
         init = scaled_embedding(c.hidden)
-        states = word_vectors(self, c.hidden, table_init=init, name="embed")(tokens)
+        states = word_vectors(self, c.hidden, embedding_init=init, name="embed")(tokens)
         # Drawn vectors are scaled to unit variance, whereas pretrained vectors keep their scale.
         if self.embeddings is None:
             states = states * jnp.asarray(c.hidden**0.5, dtype)
@@ -255,7 +255,7 @@ class SSANEncoder(nn.Module):
             if size > longest:
                 raise ValueError(f"tokens.shape[1] must be at most {longest}, got {size}")
             shape = (longest, c.hidden)
-            table = self.param("positions", nn.initializers.normal(c.hidden**-0.5), shape)
+            table = self.param("position_embedding", nn.initializers.normal(c.hidden**-0.5), shape)
             return states + table[None, :size].astype(states.dtype)
         return states
 

@@ -259,13 +259,13 @@ class SSANNLITask(SelectorClassifierTask):
     """
 
     model: SSANNLI
-    table: ClassVar[str] = "embed/table"
+    table: ClassVar[str] = "embed/embedding"
 
     @property
     def frozen(self) -> tuple[str, ...]:
         """Paths of the parameters that training does not change.
 
-        They are ("embed/table",) if the network freezes pretrained word vectors, else ().
+        They are ("embed/embedding",) if the network freezes pretrained word vectors, else ().
         """
         return super().frozen if self.model.embeddings is not None else ()
 

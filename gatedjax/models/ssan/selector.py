@@ -301,7 +301,7 @@ class SelectorTask:
 
     model: Any
 
-    table: ClassVar[str] = "encoder/embed/table"
+    table: ClassVar[str] = "encoder/embed/embedding"
     """Path of the word vectors among the parameters."""
 
     @property
