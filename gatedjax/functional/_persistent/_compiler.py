@@ -94,9 +94,7 @@ class Compiler:
         """Returns the PTX of a source; raises CompilerError with the log of the compiler."""
         library, program, size = self._library, ctypes.c_void_p(), ctypes.c_size_t()
         text = source.encode()
-        if library.nvrtcCreateProgram(
-            ctypes.byref(program), text, b"recurrence.cu", 0, None, None
-        ):
+        if library.nvrtcCreateProgram(ctypes.byref(program), text, b"recurrence.cu", 0, None, None):
             raise CompilerError("NVRTC could not create a program")
         try:
             flags = [option.encode() for option in options]

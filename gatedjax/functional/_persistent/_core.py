@@ -116,9 +116,7 @@ def _on_platform(kernel: Callable[..., Tree], scan: Callable[..., Tree], *argume
         return vary_together(function(*arguments), jax.tree.leaves(arguments))
 
     branches = {_launch.PLATFORM: functools.partial(aligned, kernel)}
-    return lax.platform_dependent(
-        arguments, default=functools.partial(aligned, scan), **branches
-    )
+    return lax.platform_dependent(arguments, default=functools.partial(aligned, scan), **branches)
 
 
 # The forward pass with saved values and the backward pass have derivatives of their own, because
@@ -133,9 +131,7 @@ def _run_saving(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, _Sa
         empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         return _scan(static, masks, floats), empty
 
-    return _on_platform(
-        functools.partial(_run_kernel_saving, static), scan, masks, floats
-    )
+    return _on_platform(functools.partial(_run_kernel_saving, static), scan, masks, floats)
 
 
 @_run_saving.defjvp
@@ -149,9 +145,7 @@ def _saving_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tr
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _pull(
-    static: Static, masks: Masks, floats: Floats, saved: _Saved, cotangents: Tree
-) -> Floats:
+def _pull(static: Static, masks: Masks, floats: Floats, saved: _Saved, cotangents: Tree) -> Floats:
     """Returns the gradients of `floats`."""
 
     def scan(masks: Masks, floats: Floats, saved: _Saved, cotangents: Tree) -> Floats:
@@ -165,7 +159,7 @@ def _pull(
 
 @_pull.defjvp
 def _pull_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree]:
-    masks, floats, saved, cotangents = primals
+    masks, floats, _, cotangents = primals
     gradients = _pull(static, *primals)
     _, changes = jax.jvp(
         functools.partial(_pull_scan, static, masks),

@@ -56,7 +56,7 @@ class Variant(NamedTuple):
         return found
 
 
-def _axes_of(variant: Variant, kernel: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def axes_of(variant: Variant, kernel: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the axes of the operands and of the results of a kernel, without `meta`."""
     has_cell = variant.kind.name == "lstm"
     state, cell = "dbh", "dbh" if has_cell else ""
@@ -91,7 +91,7 @@ def unused() -> jax.Array:
 @functools.cache
 def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
     """Returns the call of a kernel with its rule for `vmap`."""
-    operand_axes, result_axes = _axes_of(variant, kernel)
+    operand_axes, result_axes = axes_of(variant, kernel)
 
     @custom_vmap
     def call(*operands: jax.Array) -> list[jax.Array]:
@@ -136,7 +136,7 @@ def _split(axes: str, array: jax.Array, axis: str, size: int) -> jax.Array:
 @functools.cache
 def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Array]]:
     """Returns the call of a kernel that leaves rows on the devices over which they are sharded."""
-    operand_axes, result_axes = _axes_of(variant, kernel)
+    operand_axes, result_axes = axes_of(variant, kernel)
     call = functools.partial(_call, variant, kernel)
 
     def function(*operands: jax.Array) -> list[jax.Array]:
@@ -154,9 +154,12 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
             spec = [rows if axis == "b" else None for axis in axes]
             return NamedSharding(mesh, PartitionSpec(*spec))
 
-        return mesh, call, [place(axes) for axes in result_axes], [
-            place(axes) for axes in operand_axes
-        ]
+        return (
+            mesh,
+            call,
+            [place(axes) for axes in result_axes],
+            [place(axes) for axes in operand_axes],
+        )
 
     partitioned = custom_partitioning(function)
     # Only the rows of a batch are independent, so only they may be sharded.
@@ -187,7 +190,7 @@ def _sharding_rule(operand_axes: tuple[str, ...], result_axes: tuple[str, ...]) 
 
 def _call(variant: Variant, kernel: str, *operands: jax.Array) -> list[jax.Array]:
     """Calls a kernel for the rows of one device."""
-    operand_axes, result_axes = _axes_of(variant, kernel)
+    operand_axes, result_axes = axes_of(variant, kernel)
     sizes = {
         name: size
         for axes, operand in zip(operand_axes, operands, strict=True)
@@ -254,7 +257,9 @@ def options_for(variant: Variant, plan: Plan, kernel: str) -> tuple[str, ...]:
     return "--std=c++17", f"-arch={arch}", *macros
 
 
-def flags_of(mask: jax.Array | None, goes_on: jax.Array | None, shape: tuple[int, int]) -> jax.Array:
+def flags_of(
+    mask: jax.Array | None, goes_on: jax.Array | None, shape: tuple[int, int]
+) -> jax.Array:
     """Returns the flags [B, T] of the kernels: bit 0 real, bit 1 a start with a new carry.
 
     mask [B, T] is True at real steps and goes_on [B, T] is False at starts; None means True at all

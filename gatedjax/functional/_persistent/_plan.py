@@ -105,9 +105,7 @@ _REGISTERS = 65536  # of a multiprocessor, 4 bytes each, on all cards since comp
 _MOST_THREADS = 1024  # of a block
 
 
-def choose_plan(
-    kind: Kind, hidden: int, batch: int, directions: int, card: Card
-) -> Plan | None:
+def choose_plan(kind: Kind, hidden: int, batch: int, directions: int, card: Card) -> Plan | None:
     """Returns the plan with the smallest cluster that fits, or None if the weights do not fit.
 
     A cluster processes as few rows as fill the card, because its time per step grows with the rows.
