@@ -10,17 +10,17 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import pytest
 
-from gatedjax.functional._persistent import _compiler, _launch, _plan
+from gatedjax.functional._persistent import _backend, _compiler, _launch, _plan
 
 HERE = Path(__file__).parent
 SOURCE = Path(_compiler.__file__).parent
 CARD = _plan.Card("emulated", (9, 0), 132)
 COMPILER = shutil.which("g++") or shutil.which("clang++")
-_SHAPES = ("rows", "cluster", "split", "back_split", "prefetch")
 
 
 def _compile(macros: tuple[str, ...]) -> ctypes.CDLL:
@@ -42,7 +42,7 @@ def _compile(macros: tuple[str, ...]) -> ctypes.CDLL:
 
 
 @functools.cache
-def _handlers(macros: tuple[str, ...]) -> tuple[str, ctypes.CDLL]:
+def _handlers(macros: tuple[str, ...]) -> str:
     """Registers the handlers of a plan with XLA, and returns the prefix of their names."""
     library = _compile(macros)
     prefix = "emulated_" + hashlib.sha256("".join(macros).encode()).hexdigest()[:16]
@@ -50,44 +50,77 @@ def _handlers(macros: tuple[str, ...]) -> tuple[str, ctypes.CDLL]:
         handler = getattr(library, f"handle_{kernel}")
         capsule = jax.ffi.pycapsule(handler)
         jax.ffi.register_ffi_target(f"{prefix}_{kernel}", capsule, platform="cpu")
-    return prefix, library
+    LIBRARIES.append(library)
+    library.set_order(ORDER[0])
+    return prefix
 
 
 def _call(variant, plan, kernel, grid, shapes, operands):
     """Replaces `_launch.call_kernel`."""
     constants = plan.constants() | variant.constants()
     macros = tuple(f"-D{name}={value}" for name, value in constants.items())
-    prefix, _ = _handlers(macros)
-    LAUNCHES.append((kernel, plan, grid))
+    prefix = _handlers(macros)
+    LAUNCHES.append(Launch(kernel, plan, grid))
     return jax.ffi.ffi_call(f"{prefix}_{kernel}", list(shapes))(*operands)
 
 
-LAUNCHES: list = []
-"""The kernel, the plan and the grid of each call that was traced."""
+class Launch(NamedTuple):
+    """A traced call of a kernel."""
+
+    kernel: str
+    plan: _plan.Plan
+    grid: tuple[int, int]
+
+
+LAUNCHES: list[Launch] = []
 
 
 @contextlib.contextmanager
-def emulated(card: _plan.Card = CARD, **shape: int) -> Iterator[list]:
-    """Runs the kernels in emulation, on `card`, with a plan that has the given numbers.
+def planned(**shape: int) -> Iterator[None]:
+    """Replaces numbers of all plans: some of rows, cluster, split, back_split and prefetch."""
 
-    The numbers are some of rows, cluster, split, back_split and prefetch.
-    """
-    if COMPILER is None:
-        pytest.skip("no C++ compiler")
-
-    def choose(kind, hidden, batch, directions, card):
-        plan = _plan.choose_plan(kind, hidden, batch, directions, card)
+    def choose(*arguments):
+        plan = _plan.choose_plan(*arguments)
         return plan._replace(**shape) if plan is not None else None
 
-    LAUNCHES.clear()
     with pytest.MonkeyPatch.context() as patch:
+        for module in (_launch, _backend):
+            patch.setattr(module, "choose_plan", choose)
+        _forget()
+        yield
+    _forget()
+
+
+@contextlib.contextmanager
+def emulated(card: _plan.Card = CARD, **shape: int) -> Iterator[list[Launch]]:
+    """Runs the kernels in emulation on `card`, with `planned`; returns the calls while tracing."""
+    if COMPILER is None:
+        pytest.skip("no C++ compiler")
+    LAUNCHES.clear()
+    with pytest.MonkeyPatch.context() as patch, planned(**shape):
         patch.setattr(_launch, "PLATFORM", "cpu")
         patch.setattr(_launch, "call_kernel", _call)
-        patch.setattr(_launch, "choose_plan", choose)
-        _launch._batched.cache_clear()
-        _launch._partitioned.cache_clear()
-        jax.clear_caches()
+        patch.setattr(_backend, "find_card", lambda: card)
         yield LAUNCHES
-    _launch._batched.cache_clear()
-    _launch._partitioned.cache_clear()
+
+
+@contextlib.contextmanager
+def ordered(order: int) -> Iterator[None]:
+    """Resumes the threads of a block from the first (0) or from the last (1) between barriers."""
+    ORDER[0] = order
+    for library in LIBRARIES:
+        library.set_order(order)
+    yield
+    ORDER[0] = 0
+    for library in LIBRARIES:
+        library.set_order(0)
+
+
+ORDER, LIBRARIES = [0], []
+
+
+def _forget() -> None:
+    """Forgets programs that were traced with other plans."""
+    for cached in (_launch._batched, _launch._partitioned, _backend._trial_error):
+        cached.cache_clear()
     jax.clear_caches()
