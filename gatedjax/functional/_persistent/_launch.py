@@ -154,21 +154,18 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
             spec = [rows if axis == "b" else None for axis in axes]
             return NamedSharding(mesh, PartitionSpec(*spec))
 
-        return (
-            mesh,
-            call,
-            [place(axes) for axes in result_axes],
-            [place(axes) for axes in operand_axes],
-        )
+        # The containers are those of the results and of the operands of `function`.
+        of_results = [place(axes) for axes in result_axes]
+        return mesh, function, of_results, tuple(place(axes) for axes in operand_axes)
 
     partitioned = custom_partitioning(function)
-    # Only the rows of a batch are independent, so only they may be sharded.
+    # Only the rows of a batch are independent, so only they may be sharded. XLA wants the axes in
+    # the order in which the rule names them.
+    names = dict.fromkeys("".join(operand_axes + result_axes))
     partitioned.def_partition(
         partition,
         sharding_rule=_sharding_rule(operand_axes, result_axes),
-        need_replication_factors=tuple(
-            axis for axis in "tdhgs" if any(axis in axes for axes in operand_axes + result_axes)
-        ),
+        need_replication_factors=tuple(axis for axis in names if axis != "b"),
     )
     return partitioned
 
