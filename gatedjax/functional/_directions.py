@@ -1,6 +1,7 @@
 """Runs of prepared recurrences: the choice of an implementation, and both directions at once."""
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -136,9 +137,13 @@ def run_recurrences(
     )
     _, variant = choose_backend(request, implementation)
     if variant is None:
+        starts = [call.arguments[3] for call in calls]
+        if len(calls) == 2 and shares_loop():
+            arguments = tuple(call.arguments for call in calls)
+            return list(run_core(_scan_both, (first.core, first.static), arguments, (xs, starts)))
         return [
-            run_core(call.core, call.static, call.arguments, (xs, call.arguments[3]))
-            for call in calls
+            run_core(call.core, call.static, call.arguments, (xs, start))
+            for call, start in zip(calls, starts, strict=True)
         ]
     static = Static(
         variant,
@@ -159,6 +164,37 @@ def run_recurrences(
         tuple(its.carry for its in begins),
     )
     return list(run_core(run_directions, (static,), (masks, floats), (xs, floats.initial)))
+
+
+def shares_loop() -> bool:
+    """Returns True if a loop for both directions is faster than two loops.
+
+    On an accelerator a step takes the time of its launches, which both directions then share. On a
+    CPU it takes the time of the arithmetic.
+    """
+    return jax.default_backend() != "cpu"
+
+
+def _scan_both(
+    core: Callable[..., Tree], static: tuple[Any, ...], forward: Tree, backward: Tree
+) -> tuple[Tree, Tree]:
+    """Runs the scans of both directions in one loop; returns (final, outputs) of each.
+
+    core and static are those of the forward direction. forward and backward are the arguments of
+    both scans. The backward direction runs as a forward scan over reversed time.
+    """
+
+    def reverse(array: Array | None) -> Array | None:
+        return None if array is None else jnp.flip(array, axis=1)
+
+    weights, xs, mask, initial, dropout, begins = backward
+    begins = begins._replace(goes_on=reverse(begins.goes_on))
+    turned = weights, reverse(xs), reverse(mask), initial, dropout, begins
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), forward, turned)
+    run = functools.partial(core, *static)
+    final, outputs = jax.vmap(lambda arguments: run(*arguments))(stacked)
+    first, second = (jax.tree.map(operator.itemgetter(d), final) for d in range(2))
+    return (first, outputs[0]), (second, jnp.flip(outputs[1], axis=1))
 
 
 def bidirectional(

@@ -11,6 +11,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax.functional import _directions
 from tests._modes import BY_ROW, REPLICATED, assert_same, mesh_of
 from tests._modes import run as run_mode
 from tests.functional import emulator
@@ -213,3 +214,26 @@ def test_a_bidirectional_layer_of_a_module_is_one_launch(kernels):
     assert [launch.grid for launch in kernels if launch.grid[1] == 2] == [(2, 2)] * 2
     want = layer(implementation="scan").apply(params, xs, mask, **noisy)
     assert_same(jax.device_get(got), jax.device_get(want), LOOSE)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rau"])
+def test_both_directions_in_one_scan_are_those_of_two_scans(cell, monkeypatch):
+    case = CASE._replace(cell=cell)
+    floats, masks = draw(case)
+    floats = cast(floats, np.float32)
+    found = []
+    for together in (True, False):
+        monkeypatch.setattr(_directions, "shares_loop", lambda together=together: together)
+
+        @jax.jit
+        def scanned(floats):
+            results, pull = jax.vjp(
+                lambda floats: run(case, floats, masks, implementation="scan"), floats
+            )
+            return results, pull(jax.tree.map(jnp.cos, results))
+
+        found.append((jax.device_get(scanned(floats)), scanned.lower(floats).as_text()))
+    (got, text), (want, other) = found
+    assert_same(got, want, {"rtol": 1e-6, "atol": 1e-6})
+    # A loop for each pass, instead of two.
+    assert [each.count("stablehlo.while") for each in (text, other)] == [2, 4]
