@@ -180,7 +180,7 @@ def _scan_both(
 ) -> tuple[Tree, Tree]:
     """Runs the scans of both directions in one loop; returns (final, outputs) of each.
 
-    core and static are those of the forward direction. forward and backward are the arguments of
+    core and static belong to the forward direction. forward and backward are the arguments of
     both scans. The backward direction runs as a forward scan over reversed time.
     """
 
@@ -242,7 +242,7 @@ def bidirectional(
       ValueError: if `initial` or `reset_to` is no pair of carries.
     """
     if "reverse" in options:
-        raise TypeError("bidirectional runs both directions, got reverse as an option")
+        raise TypeError("reverse must be left to bidirectional, which runs both directions")
     # A user's `unroll` need not have the arguments lengths, initial, resets and reset_to.
     if lengths is not None:
         mask = step_mask(jnp.shape(xs)[:2], mask, lengths)
@@ -280,21 +280,24 @@ def run_both(
     Returns:
       The final carry and the outputs [B, T, H] of each direction.
     """
-    given: dict[str, Any] = {}
+    # A `functools.partial`, such as a module passes, has options of both directions.
+    shared: dict[str, Any] = {}
     function: Any = unroll
     while isinstance(function, functools.partial) and not function.args:
-        given = dict(function.keywords) | given
+        shared = dict(function.keywords) | shared
         function = function.func
     pairs = list(zip(weights, options, (False, True), strict=True))
     prepare = _PREPARE.get(function)
     if prepare is None:  # a function of the user
         return [
-            unroll(its, xs, mask, **({"reverse": True} if reverse else {}), **more)
-            for its, more, reverse in pairs
+            unroll(its, xs, mask, **({"reverse": True} if reverse else {}), **extra)
+            for its, extra, reverse in pairs
         ]
-    merged = [given | more | {"reverse": reverse} for _, more, reverse in pairs]
-    implementations = [each.pop("implementation", "auto") for each in merged]
-    calls = [prepare(its, xs, mask, **more) for its, more in zip(weights, merged, strict=True)]
+    merged = [shared | extra | {"reverse": reverse} for _, extra, reverse in pairs]
+    implementations = [arguments.pop("implementation", "auto") for arguments in merged]
+    calls = [
+        prepare(its, xs, mask, **arguments) for its, arguments in zip(weights, merged, strict=True)
+    ]
     return run_recurrences(calls, implementations[0])
 
 

@@ -73,17 +73,18 @@ def choose_backend(
     check_choice(RecurrenceImplementation, implementation=implementation)
     if implementation == "scan":
         return RecurrenceBackend("scan", "implementation='scan' was given"), None
-    found = _find_variant(request, implementation)
-    if isinstance(found, Variant):
-        return RecurrenceBackend("persistent", f"one launch on {found.card.name}"), found
+    variant = _find_variant(request, implementation)
+    if isinstance(variant, Variant):
+        return RecurrenceBackend("persistent", f"one launch on {variant.card.name}"), variant
+    reason = variant
     # An empty sequence has nothing to launch, and the result of the scan is its initial carry.
     if implementation == "persistent" and not _is_empty(request):
         raise ValueError(
-            f"implementation='persistent' is not available for {request.name}: {found}; pass "
-            "implementation='auto' to use the scan in this case"
+            f"implementation must be 'auto' or 'scan' for this call of {request.name}, because "
+            f"{reason}; got 'persistent'"
         )
-    _log_once(request.name, found)
-    return RecurrenceBackend("scan", found), None
+    _log_once(request.name, reason)
+    return RecurrenceBackend("scan", reason), None
 
 
 def _is_empty(request: Request) -> bool:
@@ -187,15 +188,15 @@ def _run_trial(variant: Variant, plan: Plan) -> None:
 
     reverse, flags = np.zeros(1, np.uint8), np.ones((1, 1, 1), np.uint8)
     sums = np.full(shape_of("btdg"), 0.5, np.float32)
-    want = _expected_state(kind, variant.scale / hidden)
+    expected = _expected_state(kind, variant.scale / hidden)
     for kernel in KERNELS[:2]:
         states = run(kernel, {0: reverse, 1: sums, 3: flags})[0]
-        if not np.allclose(states, want, rtol=1e-5):
-            raise ValueError(f"the {kernel} kernel computes {states.ravel()[0]}, wanted {want}")
+        if not np.allclose(states, expected, rtol=1e-5):
+            raise ValueError(f"states of {kernel} must be {expected}, got {states.ravel()[0]}")
     gradients = run(KERNELS[2], {0: reverse, 2: flags})
     # With saved gates of 0 and no cotangents all gradients are 0.
     if np.any(gradients[0] != 0):
-        raise ValueError("the backward kernel computes a gradient, wanted 0")
+        raise ValueError("gradients without cotangents must be 0, got nonzero gradients")
 
 
 def _expected_state(kind: Kind, attention: float) -> float:

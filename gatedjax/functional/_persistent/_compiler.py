@@ -52,9 +52,9 @@ def cache_folder() -> Path | None:
 
     The environment variable GATEDJAX_KERNEL_CACHE names another folder, and "" turns the cache off.
     """
-    chosen = os.environ.get("GATEDJAX_KERNEL_CACHE")
-    if chosen is not None:
-        return Path(chosen) if chosen else None
+    folder = os.environ.get("GATEDJAX_KERNEL_CACHE")
+    if folder is not None:
+        return Path(folder) if folder else None
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return (Path(base) if base else Path.home() / ".cache") / "gatedjax" / "kernels"
@@ -138,7 +138,7 @@ def load_compiler() -> Compiler:
 def _installed_libraries() -> list[Path]:
     """Returns the NVRTC libraries in the Python path and in /usr/local/cuda, newest first."""
     folders = [Path(entry) / "nvidia" for entry in sys.path if entry]
-    patterns = ("*/lib/libnvrtc.so.1[0-9]",)
-    found = [path for folder in folders for pattern in patterns for path in folder.glob(pattern)]
-    found += Path("/usr/local").glob("cuda*/lib64/libnvrtc.so.1[0-9]")
-    return sorted(found, key=lambda path: path.suffix, reverse=True)
+    # The packages of CUDA 13 have the folder nvidia/cu13, and CUDA 12 has nvidia/cuda_nvrtc.
+    paths = [path for folder in folders for path in folder.glob("*/lib/libnvrtc.so.1[0-9]")]
+    paths += Path("/usr/local").glob("cuda*/lib64/libnvrtc.so.1[0-9]")
+    return sorted(paths, key=lambda path: path.suffix, reverse=True)

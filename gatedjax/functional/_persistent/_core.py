@@ -87,7 +87,7 @@ def run_directions(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, 
     """Returns (final, outputs) for each direction: the final carry, and the outputs [B, T, H].
 
     Outputs are 0 at padding. Reverse-mode derivatives of any order are supported, and forward over
-    reverse. Second derivatives are those of the scan.
+    reverse. The scan computes the second derivatives.
     """
     return _on_platform(
         functools.partial(_run_kernel, static), functools.partial(_scan, static), masks, floats
@@ -193,7 +193,7 @@ def _stack(parts: Any) -> jax.Array:
 
 
 def _carries(carries: tuple[Tree, ...]) -> tuple[jax.Array, jax.Array]:
-    """Returns the hidden states [D, B, H] of carries, and the cell states of those of an LSTM."""
+    """Returns the hidden states [D, B, H] of carries, and the cell states of an LSTM."""
     leaves = [jax.tree.leaves(carry) for carry in carries]
     if not leaves[0]:
         return unused(), unused()
@@ -217,6 +217,7 @@ def _start(kernel: str, static: Static, masks: Masks, floats: Floats) -> list[ja
     """Launches a forward kernel."""
     xs, weights = floats.xs, floats.weights
     dtype, count = xs.dtype, len(weights)
+    # The products with the inputs of all steps and directions are one product before the launch.
     wide = jnp.dtype(jnp.float32)
     kernels = jnp.concatenate([its.input.astype(dtype) for its in weights], axis=1)
     bias = jnp.concatenate([its.bias.astype(wide) for its in weights])
@@ -238,12 +239,12 @@ def _results(
     masks: Masks, floats: Floats, states: jax.Array, hidden: jax.Array, cell: jax.Array
 ) -> tuple[Tree, ...]:
     """Returns (final, outputs) of each direction from the results of a kernel."""
-    found = []
+    results = []
     for d, initial in enumerate(floats.initial):
         leaves = [part[d] for part in (hidden, cell)[: len(jax.tree.leaves(initial))]]
         final = jax.tree.unflatten(jax.tree.structure(initial), leaves)
-        found.append((final, as_outputs(states[:, :, d], masks.real, floats.xs.dtype)))
-    return tuple(found)
+        results.append((final, as_outputs(states[:, :, d], masks.real, floats.xs.dtype)))
+    return tuple(results)
 
 
 def _run_kernel(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, ...]:
@@ -274,6 +275,7 @@ def _pull_kernel(
     static: Static, masks: Masks, floats: Floats, saved: _Saved, cotangents: Tree
 ) -> Floats:
     variant, wide, dtype = static.variant, jnp.dtype(jnp.float32), floats.xs.dtype
+    # The states before the steps and the stacks are formed by XLA, which fuses them with the masks.
     reverse, recurrent, flags, dropout = _shared_operands(static, masks, floats)
     before = _states_before(static, masks, floats, saved.states)
     finals, outputs = zip(*cotangents, strict=True)
@@ -333,6 +335,7 @@ def _gradients(
     weights, drop = floats.weights[d], floats.dropout[d]
     dtype, wide, size = floats.xs.dtype, jnp.dtype(jnp.float32), before.shape[-1]
     fed = before if drop is None else before * drop[:, None]
+    # Products are in the dtype of the inputs, like in the scan, and sums are in float32.
     narrow = sums.astype(dtype)
     d_xs = matmul(narrow, weights.input.astype(dtype).T, wide)
     recurrent = weights.recurrent.astype(dtype)

@@ -46,14 +46,14 @@ class Variant(NamedTuple):
 
     def constants(self) -> dict[str, Any]:
         """Returns the macros of the source and their values."""
-        found = {
+        macros = {
             "RESTARTS": int(self.has_restarts),
             "DROPOUT": int(self.has_dropout),
             "SCALE": f"{self.scale:.9e}f",
         }
         if self.bound is not None:
-            found["BOUND"] = f"{self.bound:.9e}f"
-        return found
+            macros["BOUND"] = f"{self.bound:.9e}f"
+        return macros
 
 
 def axes_of(variant: Variant, kernel: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -67,10 +67,8 @@ def axes_of(variant: Variant, kernel: str) -> tuple[tuple[str, ...], tuple[str, 
         return operands, ("btdg", state, cell, fresh, fresh_cell)
     extra = "dh" if variant.kind.name == "gru_after" else ""
     starts = (state, cell, extra, fresh, fresh_cell, dropout)
-    results = ("btdh", state, cell)
-    if kernel == "saving":
-        results += ("btds", "btdh" if has_cell else "")
-    return ("d", "btdg", "dhg", "dbt", *starts), results
+    saved = ("btds", "btdh" if has_cell else "") if kernel == "saving" else ()
+    return ("d", "btdg", "dhg", "dbt", *starts), ("btdh", state, cell, *saved)
 
 
 def launch(variant: Variant, kernel: str, operands: Sequence[jax.Array]) -> list[jax.Array]:
@@ -95,13 +93,15 @@ def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
 
     @custom_vmap
     def call(*operands: jax.Array) -> list[jax.Array]:
-        if has_manual_axes():  # the rows are those of one device
+        # Inside `jax.shard_map` the arrays have the rows of one device.
+        if has_manual_axes():
             return _call(variant, kernel, *operands)
         return list(_partitioned(variant, kernel)(*operands))
 
     @call.def_vmap
     def rule(size: int, is_batched: list[bool], *operands: jax.Array) -> tuple[Tree, Tree]:
         pairs = list(zip(operand_axes, operands, is_batched, strict=True))
+        # A block reads one set of weights, so rows are merged only if all calls share them.
         shares_weights = not any(batched and "b" not in axes for axes, _, batched in pairs if axes)
         axis = "b" if shares_weights else "d"
         merged = [_merge(*pair, axis, size) for pair in pairs]
@@ -154,7 +154,7 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
             spec = [rows if axis == "b" else None for axis in axes]
             return NamedSharding(mesh, PartitionSpec(*spec))
 
-        # The containers are those of the results and of the operands of `function`.
+        # JAX wants the containers that `function` has for its results and operands.
         of_results = [place(axes) for axes in result_axes]
         return mesh, function, of_results, tuple(place(axes) for axes in operand_axes)
 
@@ -196,14 +196,15 @@ def _call(variant: Variant, kernel: str, *operands: jax.Array) -> list[jax.Array
     hidden, batch, directions = (sizes[axis] for axis in "hbd")
     sizes["s"] = variant.kind.saved * hidden
     plan = choose_plan(variant.kind, hidden, batch, directions, variant.card)
-    if plan is None:  # `choose_backend` has compared the weights with the card
-        raise ValueError(f"{variant.kind.name} of width {hidden} does not fit on {variant.card}")
+    # `choose_backend` has compared the weights with the card, and a plan with fewer rows also fits.
+    assert plan is not None
     # `custom_partitioning` permits no constant array.
     meta = jnp.concatenate([jnp.full(1, size, jnp.int32) for size in (sizes["t"], batch)])
     shapes = [
         jax.ShapeDtypeStruct(tuple(sizes[axis] for axis in axes) or (1,), jnp.float32)
         for axes in result_axes
     ]
+    # The blocks of a cluster are neighbours along x, and y is the direction.
     grid = plan.blocks(batch, directions) // directions, directions
     varying = vary_together((meta, *operands))
     results = call_kernel(variant, plan, kernel, grid, shapes, varying)
@@ -255,7 +256,7 @@ def options_for(variant: Variant, plan: Plan, kernel: str) -> tuple[str, ...]:
 
 
 def flags_of(
-    mask: jax.Array | None, goes_on: jax.Array | None, shape: tuple[int, int]
+    mask: jax.Array | None, goes_on: jax.Array | None, shape: tuple[int, ...]
 ) -> jax.Array:
     """Returns the flags [B, T] of the kernels: bit 0 real, bit 1 a start with a new carry.
 

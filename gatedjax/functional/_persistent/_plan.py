@@ -127,7 +127,11 @@ def choose_plan(kind: Kind, hidden: int, batch: int, directions: int, card: Card
 
 
 def _fit(kind: Kind, hidden: int, cluster: int, rows: int) -> Plan | None:
-    """Returns the plan with the fewest lanes per unit whose weights fit in registers, or None."""
+    """Returns the plan with the fewest lanes per unit whose weights fit in registers, or None.
+
+    The numbers of registers for the values of a step were read from the reports of the compiler for
+    all kinds and H from 64 to 256. At most some 100 bytes of a thread are then in local memory.
+    """
     for split in SPLITS:
         for back_split in BACK_SPLITS:
             # A lane of each unit stores the new state into each block of the cluster.
@@ -139,23 +143,24 @@ def _fit(kind: Kind, hidden: int, cluster: int, rows: int) -> Plan | None:
             backward = 4 * sum(
                 -(-columns * hidden // back_split) for columns in (kind.early, kind.late)
             )
-            if _has_registers(plan.threads(False), forward, rows) and _has_registers(
-                plan.threads(True), backward, rows
+            values = 16 + 12 * rows
+            # With a second product, the backward pass also has the addresses of two buffers in the
+            # other blocks.
+            more_values = values + 44 if kind.late and cluster > 1 else values
+            if _has_registers(plan.threads(False), forward + values) and _has_registers(
+                plan.threads(True), backward + more_values
             ):
                 return plan
     return None
 
 
-def _has_registers(threads: int, weights: int, rows: int) -> bool:
-    """Returns True if a thread has registers for its weights and for the values of a step.
-
-    The numbers were read from the compiler's reports for all kinds at H from 64 to 256.
-    """
+def _has_registers(threads: int, registers: int) -> bool:
+    """Returns True if each thread of a block can have that many registers."""
     if threads > _MOST_THREADS:
         return False
     # Registers are allocated for groups of four warps, in units of eight, and at most 255.
     available = min(255, _REGISTERS // _round_up(threads, 128) // 8 * 8)
-    return weights + 16 + 12 * rows <= available
+    return registers <= available
 
 
 def _round_up(number: int, multiple: int) -> int:
