@@ -1,5 +1,6 @@
 """The distribution of a recurrence over the blocks, threads and registers of a card."""
 
+import itertools
 from typing import NamedTuple
 
 
@@ -106,9 +107,11 @@ _MOST_THREADS = 1024  # of a block
 
 
 def choose_plan(kind: Kind, hidden: int, batch: int, directions: int, card: Card) -> Plan | None:
-    """Returns the plan with the smallest cluster that fits, or None if the weights do not fit.
+    """Returns a plan that runs all rows at the same time, or None if the weights do not fit.
 
-    A cluster processes as few rows as fill the card, because its time per step grows with the rows.
+    It has the smallest cluster, because barriers of larger clusters take longer, and then the
+    fewest rows per cluster, because the time of a step grows with them. If no plan runs all rows at
+    the same time, the plan with the fewest blocks is returned.
 
     Args:
       kind: the recurrence.
@@ -117,13 +120,13 @@ def choose_plan(kind: Kind, hidden: int, batch: int, directions: int, card: Card
       directions: the number of independent recurrences over the same rows.
       card: the GPU.
     """
-    for cluster in CLUSTERS if card.has_clusters else (1,):
-        fitting = [plan for rows in ROWS if (plan := _fit(kind, hidden, cluster, rows))]
-        if not fitting:
-            continue
-        full = [plan for plan in fitting if plan.blocks(batch, directions) <= card.processors]
-        return full[0] if full else fitting[-1]
-    return None
+    clusters = CLUSTERS if card.has_clusters else (1,)
+    shapes = itertools.product(clusters, ROWS)
+    plans = [plan for shape in shapes if (plan := _fit(kind, hidden, *shape)) is not None]
+    for plan in plans:
+        if plan.blocks(batch, directions) <= card.processors:
+            return plan
+    return min(plans, key=lambda plan: plan.blocks(batch, directions), default=None)
 
 
 def _fit(kind: Kind, hidden: int, cluster: int, rows: int) -> Plan | None:
