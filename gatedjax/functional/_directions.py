@@ -101,7 +101,7 @@ def recurrence_backend(
       implementation: the argument of the call.
 
     Returns:
-      A named tuple with `implementation`, "scan" or "persistent", and `reason`.
+      An object with `implementation`, "scan" or "persistent", and `reason`.
 
     Raises:
       ValueError: also if "persistent" is asked for and not available.

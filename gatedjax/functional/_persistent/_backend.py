@@ -1,5 +1,6 @@
 """The choice between the kernels and the scan, with its reason."""
 
+import dataclasses
 import functools
 import logging
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,8 @@ LEAST_STEPS = 8
 _LOG = logging.getLogger("gatedjax.functional")
 
 
-class RecurrenceBackend(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class RecurrenceBackend:
     """The implementation that a recurrence uses.
 
     Attributes:

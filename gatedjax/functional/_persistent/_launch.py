@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
 from jax.experimental.custom_partitioning import custom_partitioning
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from gatedjax.functional._devices import has_manual_axes, vary_together
 from gatedjax.functional._persistent._compiler import KERNELS, compile_ptx
@@ -142,6 +142,11 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
     def function(*operands: jax.Array) -> list[jax.Array]:
         return call(*operands)
 
+    def run_on_device(*operands: jax.Array) -> list[jax.Array]:
+        # The program of a device has no mesh, where constraints of a mesh have no meaning.
+        with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):
+            return call(*operands)
+
     def partition(mesh: Any, operands: Tree, results: Tree) -> tuple[Any, ...]:
         del results
         rows = None
@@ -156,7 +161,7 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
 
         # JAX wants the containers that `function` has for its results and operands.
         of_results = [place(axes) for axes in result_axes]
-        return mesh, function, of_results, tuple(place(axes) for axes in operand_axes)
+        return mesh, run_on_device, of_results, tuple(place(axes) for axes in operand_axes)
 
     partitioned = custom_partitioning(function)
     # Only the rows of a batch are independent, so only they may be sharded. XLA wants the axes in

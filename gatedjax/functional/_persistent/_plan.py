@@ -147,9 +147,9 @@ def _fit(kind: Kind, hidden: int, cluster: int, rows: int) -> Plan | None:
                 -(-columns * hidden // back_split) for columns in (kind.early, kind.late)
             )
             values = 16 + 12 * rows
-            # With a second product, the backward pass also has the addresses of two buffers in the
-            # other blocks.
-            more_values = values + 44 if kind.late and cluster > 1 else values
+            # The backward pass of a GRU and of a RAU prepares more factors per step than that of an
+            # LSTM, and with clusters it also has the addresses of the other blocks.
+            more_values = values + 44 if kind.name != "lstm" and cluster > 1 else values
             if _has_registers(plan.threads(False), forward + values) and _has_registers(
                 plan.threads(True), backward + more_values
             ):

@@ -7,7 +7,7 @@ extern "C" void set_order(int value) { order = value; }
 
 // Answers XLA's question for the version of the interface; returns true if this was the question.
 static bool is_query(XLA_FFI_CallFrame* frame) {
-    XLA_FFI_Extension_Base* extension = frame->extension_start;
+    auto* extension = frame->extension_start;  // its type has another name in newer versions
     if (!extension || extension->type != XLA_FFI_Extension_Metadata) return false;
     XLA_FFI_Metadata* metadata = ((XLA_FFI_Metadata_Extension*)extension)->metadata;
     metadata->api_version.major_version = XLA_FFI_API_MAJOR;
