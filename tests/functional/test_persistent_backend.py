@@ -271,3 +271,31 @@ def test_the_compiler_accepts_the_source_for_all_kinds(monkeypatch):
 def test_the_source_is_part_of_the_package():
     assert "run_backward" in _compiler.read_source()
     assert _plan.Plan(KINDS["gru_before"], 4, 1, 1, 4, 16, 2).constants()["KIND"] == 2
+
+
+def test_a_program_for_a_gpu_calls_the_kernels_with_their_grid(monkeypatch):
+    """Lowers for CUDA, which needs no GPU; the compiler is replaced."""
+    monkeypatch.setattr(_backend, "find_card", lambda: H100)
+    monkeypatch.setattr(_backend, "_trial_error", lambda variant, plan: None)
+    monkeypatch.setattr(_launch, "compile_ptx", lambda options: " ".join(options))
+    weights = F.LSTMWeights(*(np.ones(shape, np.float32) for shape in ((3, 16), (4, 16), (16,))))
+
+    def loss(weights, xs):
+        return jnp.sum(F.bidirectional(F.lstm, weights, weights, xs)[1])
+
+    traced = jax.jit(jax.grad(loss)).trace(weights, np.ones((5, 9, 3), np.float32))
+    text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    calls = [line for line in text.splitlines() if "@__gpu$xla.gpu.ptx(" in line]
+    assert len(calls) == 2
+    for line, kernel in zip(calls, ("saving", "backward"), strict=True):
+        assert f'name = "run_{kernel}"' in line
+        assert 'kernel_type = "ptx"' in line
+        assert "grid_x = 5 : i32, grid_y = 2 : i32, grid_z = 1 : i32" in line
+        assert "-DHIDDEN=4" in line
+    assert "stablehlo.while" not in text
+    # The same program runs by the scan on the CPU of a machine with a GPU.
+    other = traced.lower(lowering_platforms=("cpu",)).as_text()
+    assert "xla.gpu.ptx" not in other
+    assert "stablehlo.while" in other
+    gradients = jax.jit(jax.grad(loss))(weights, np.ones((5, 9, 3), np.float32))
+    assert np.all(np.isfinite(gradients.recurrent))
