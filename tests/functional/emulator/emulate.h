@@ -78,7 +78,7 @@ static void start_fiber() {
     _longjmp(scheduler, 1);
 }
 
-// Calls the kernel for each thread of a grid. `order` 1 resumes the coroutines from the last one.
+// Calls the kernel for each thread of a grid. With `order` 1 the last warp runs first.
 static void emulate(int grid_x, int grid_y, int cluster, int threads, int order, std::function<void()> kernel) {
     constexpr size_t STACK = 48 << 10, MEMORY = 12 << 10;
     const int count = cluster * threads;
@@ -104,24 +104,34 @@ static void emulate(int grid_x, int grid_y, int cluster, int threads, int order,
                 fiber.of_block = &blocks[block];
                 fiber.memory = memories[block];
             }
+            // A warp runs as far as it can before the next warp does, because a missing barrier then
+            // shows. The loops are volatile, because `_longjmp` returns into them.
             volatile int left = count;
             while (left > 0)
-                for (volatile int k = 0; k < count; k = k + 1) {
-                    Fiber& fiber = fibers[order ? count - 1 - k : k];
-                    if (fiber.is_done || (fiber.waits && fiber.waits->generation < fiber.until)) continue;
-                    fiber.waits = nullptr;
-                    running = &fiber;
-                    if (!_setjmp(scheduler)) {
-                        if (fiber.is_started) _longjmp(fiber.at, 1);
-                        fiber.is_started = true;
-                        getcontext(&fiber.context);
-                        fiber.context.uc_stack.ss_sp = stacks.data() + STACK * (&fiber - fibers.data());
-                        fiber.context.uc_stack.ss_size = STACK;
-                        fiber.context.uc_link = nullptr;
-                        makecontext(&fiber.context, start_fiber, 0);
-                        setcontext(&fiber.context);
+                for (volatile int k = 0; k < count / 32; k = k + 1) {
+                    volatile bool moved = true;
+                    while (moved) {
+                        moved = false;
+                        for (volatile int lane = 0; lane < 32; lane = lane + 1) {
+                            const int at = 32 * k + lane;
+                            Fiber& fiber = fibers[order ? count - 1 - at : at];
+                            if (fiber.is_done || (fiber.waits && fiber.waits->generation < fiber.until)) continue;
+                            fiber.waits = nullptr;
+                            running = &fiber;
+                            moved = true;
+                            if (!_setjmp(scheduler)) {
+                                if (fiber.is_started) _longjmp(fiber.at, 1);
+                                fiber.is_started = true;
+                                getcontext(&fiber.context);
+                                fiber.context.uc_stack.ss_sp = stacks.data() + STACK * (&fiber - fibers.data());
+                                fiber.context.uc_stack.ss_size = STACK;
+                                fiber.context.uc_link = nullptr;
+                                makecontext(&fiber.context, start_fiber, 0);
+                                setcontext(&fiber.context);
+                            }
+                            if (running->is_done) left = left - 1;
+                        }
                     }
-                    if (running->is_done) left = left - 1;
                 }
         }
 }
