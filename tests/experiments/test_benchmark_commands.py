@@ -25,6 +25,7 @@ OPTIONS = {
         *("--batch", "--document", "--query", "--hidden", "--hops", "--repeats", "--seed"),
         *("--json", "--docs", "--figures"),
     ),
+    "lexicon": ("--json", "--docs"),
     "ssan": (
         *("--layers", "--size", "--repeats", "--clock", "--memory-size", "--json"),
         "--docs",
