@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 
 PAGES = [
     ("training", 12),
-    ("recurrence", 5),
+    ("recurrence", 6),
     ("masks", 2),
     ("selective_attention", 2),
     ("ga_net", 1),

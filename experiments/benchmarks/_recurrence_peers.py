@@ -228,9 +228,18 @@ def _stack(unroll: Callable[..., Any], params: Params, xs: jax.Array, lengths: j
 
 
 def run_gatedjax(case: Case, xs: Array, lengths: Array, **options: Any) -> Runs:
-    """Prepares the runs of our fast scan."""
+    """Prepares the runs of our functions, with the implementation that they choose."""
     unroll = functools.partial(_UNROLL[case.cell], **options)
     return jax_runs(case, functools.partial(_stack, unroll), _make_weights(case), xs, lengths)
+
+
+def run_our_scan(case: Case, xs: Array, lengths: Array) -> Runs:
+    """Prepares the runs of our scan where our functions choose another implementation."""
+    sizes = case.batch, case.steps, case.hidden
+    backend = F.recurrence_backend(case.cell, *sizes, directions=1 + case.bidirectional)
+    if backend.implementation == "scan":
+        raise NotAvailable(f"{OURS} runs by the scan: {backend.reason}")
+    return run_gatedjax(case, xs, lengths, implementation="scan")
 
 
 def run_our_gru(case: Case, xs: Array, lengths: Array) -> Runs:
@@ -485,6 +494,7 @@ CONTESTANTS: dict[str, Callable[..., Runs]] = {
     OURS: run_gatedjax,
     RESET_AFTER: _only_for(run_gatedjax, "gru", reset_after=True),
     OUR_GRU: _only_for(run_our_gru, "rau"),
+    "gatedjax scan": run_our_scan,
     PRODUCTS: run_products,
     "scanned step": run_scanned_step,
     "flax": _only_for(run_linen, "lstm", "gru"),

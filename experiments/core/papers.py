@@ -63,6 +63,7 @@ BENCHMARKS = (
     "compile",
     "ga_net",
     "ga_reader",
+    "lexicon",
     "recurrence",
     "ssan",
     "training",

@@ -8,8 +8,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._devices import compile_outside_jit, run_core
+from gatedjax.functional._devices import compile_outside_jit
+from gatedjax.functional._directions import Recurrence, kind_of, register, run_recurrences
 from gatedjax.functional._export import exportable
+from gatedjax.functional._persistent._backend import RecurrenceImplementation
 from gatedjax.functional._recurrence import (
     Form,
     GateSums,
@@ -28,7 +30,7 @@ from gatedjax.functional._recurrence import (
     weight_gradient,
     wide_of,
 )
-from gatedjax.functional._types import Carry, Tree
+from gatedjax.functional._types import ArrayLike, Carry, Tree
 
 
 @exportable
@@ -130,6 +132,7 @@ def lstm(
     reset_to: LSTMState | None = None,
     reverse: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
+    implementation: RecurrenceImplementation = "auto",
 ) -> tuple[LSTMState, Float[Array, "B T H"]]:
     """Runs `lstm_step` over time, with a custom backward pass.
 
@@ -154,6 +157,8 @@ def lstm(
       reverse: run from the last step to the first; outputs stay in the order of xs.
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent product, the
         same at every step (variational dropout), with the scale 1 / keep already in it.
+      implementation: "scan", a loop of XLA; "persistent", one launch for all steps on an NVIDIA
+        GPU; or "auto", the faster of both (see `recurrence_backend`).
 
     Returns:
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
@@ -171,6 +176,33 @@ def lstm(
 
     Reference: as `lstm_step`; recurrent dropout of Gal and Ghahramani 2016.
     """
+    call = _prepare(
+        weights,
+        xs,
+        mask,
+        lengths=lengths,
+        initial=initial,
+        resets=resets,
+        reset_to=reset_to,
+        reverse=reverse,
+        recurrent_dropout_mask=recurrent_dropout_mask,
+    )
+    return run_recurrences((call,), implementation)[0]
+
+
+def _prepare(
+    weights: LSTMWeights,
+    xs: ArrayLike,
+    mask: ArrayLike = None,
+    *,
+    lengths: ArrayLike = None,
+    initial: LSTMState | None = None,
+    resets: ArrayLike = None,
+    reset_to: LSTMState | None = None,
+    reverse: bool = False,
+    recurrent_dropout_mask: Array | None = None,
+) -> Recurrence:
+    """Checks the arguments of `lstm`."""
     _, hidden = check_weights(LSTMWeights, 4, weights, xs, "B T D")
     xs, mask = real_steps(xs, mask, lengths)
     shape, wide = (xs.shape[0], hidden), wide_of(xs.dtype)
@@ -183,7 +215,11 @@ def lstm(
     dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = LSTMWeights(*map(jnp.asarray, weights))
     arguments = (weights, xs, mask, initial, dropout, begins)
-    return run_core(_lstm, (form_for(*shape), reverse), arguments, (xs, initial))
+    static = form_for(*shape), reverse
+    return Recurrence(*kind_of("lstm"), reverse, _lstm, _run_forward, static, arguments)
+
+
+register(lstm, _prepare)
 
 
 # The state is [H, B] or [B, H] inside the loops (see `form_for`), [B, H] outside.
@@ -243,9 +279,13 @@ def _forward(
     return (final, as_outputs(time_major(states), mask, dtype)), (states, saved)
 
 
+def _run_forward(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
+    return _forward(form, reverse, *arguments)[0]
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _lstm(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
-    return _forward(form, reverse, *arguments)[0]
+    return _run_forward(form, reverse, *arguments)
 
 
 def _lstm_fwd(form: Form, reverse: bool, *arguments: Tree) -> Tree:

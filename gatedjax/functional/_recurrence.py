@@ -1,13 +1,13 @@
-"""Shared parts of the recurrences: memory layout, argument checks, restarts, both directions."""
+"""Shared parts of the recurrences: memory layout, argument checks, restarts."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array
 
 from gatedjax.functional._checks import (
     check_floating,
@@ -495,87 +495,3 @@ def apply_dropout(hidden: Array, dropout: Array | None) -> Array:
     Both have the same shape, in any layout; None means no dropout.
     """
     return hidden if dropout is None else hidden * jnp.asarray(dropout, hidden.dtype)
-
-
-def bidirectional(
-    unroll: Callable[..., tuple[Carry, Array]],
-    forward: Weights,
-    backward: Weights,
-    xs: Float[Array, "B T D"],
-    mask: Bool[Array, "B T"] | None = None,
-    *,
-    lengths: Int[Array, " B"] | None = None,
-    resets: Bool[Array, "B T"] | None = None,
-    initial: tuple[Carry, Carry] | None = None,
-    reset_to: tuple[Carry, Carry] | None = None,
-    **options: Any,
-) -> tuple[tuple[Carry, Carry], Float[Array, "B T 2H"]]:
-    """Runs a recurrence in both directions over the same inputs.
-
-        >>> from gatedjax.functional import GRUWeights, gru
-        >>> weights = GRUWeights(jnp.ones((3, 12)), jnp.ones((4, 12)), jnp.zeros(12))
-        >>> xs = jnp.ones((2, 5, 3))
-        >>> carries, outputs = bidirectional(gru, weights, weights, xs, reset_after=True)
-        >>> outputs.shape
-        (2, 5, 8)
-
-    Args:
-      unroll: `lstm`, `gru`, `rau`, or a function with the same first arguments.
-      forward: weights of the direction from the first step to the last.
-      backward: weights of the direction from the last step to the first.
-      xs: inputs.
-      mask: True at real steps; None means all. The carry stays unchanged at padding, so the
-        backward direction starts at the last real step of its row.
-      lengths: instead of mask, the number of real steps of each row.
-      resets: True at the first step of each segment of a row, for both directions (see `lstm`).
-      initial: the carries (forward, backward) before the first step; None means zeros.
-      reset_to: the carries (forward, backward) at the start of a segment; None means `initial`.
-      **options: further options of `unroll` for both directions, such as `reset_after` of a GRU;
-        not `reverse`.
-
-    Returns:
-      The final carries (forward, backward) and the outputs, forward then backward features.
-
-    Raises:
-      TypeError: if `reverse` is given.
-      ValueError: if `initial` or `reset_to` is no pair of carries.
-    """
-    if "reverse" in options:
-        raise TypeError(
-            "reverse must not be an option of bidirectional, which runs both directions"
-        )
-    # A user's `unroll` need not have the arguments lengths, initial, resets and reset_to.
-    if lengths is not None:
-        mask = step_mask(jnp.shape(xs)[:2], mask, lengths)
-    if resets is not None:
-        options["resets"] = resets
-    carries = {
-        name: split_carries(name, pair)
-        for name, pair in {"initial": initial, "reset_to": reset_to}.items()
-        if pair is not None
-    }
-    starts = [{name: pair[way] for name, pair in carries.items()} for way in range(2)]
-    forward_carry, forward_out = unroll(forward, xs, mask, **starts[0], **options)
-    backward_carry, backward_out = unroll(backward, xs, mask, reverse=True, **starts[1], **options)
-    outputs = jnp.concatenate([forward_out, backward_out], axis=-1)
-    return (forward_carry, backward_carry), outputs
-
-
-def split_carries(name: str, carries: Any) -> tuple[Any, Any]:
-    """Returns the carries (forward, backward) of a layer; (None, None) if `carries` is None.
-
-    Raises:
-      ValueError: if carries are not a tuple or list of two, such as the carry of a single
-        direction; the message contains `name`, the name of the argument.
-    """
-    if carries is None:
-        return None, None
-    # An LSTMState is also a tuple of two arrays, but it is the carry of one direction; named tuples
-    # have `_fields`.
-    is_pair = isinstance(carries, tuple | list) and not hasattr(carries, "_fields")
-    if not is_pair or len(carries) != 2:
-        raise ValueError(
-            f"{name} must be (forward, backward), the carries of both directions, "
-            f"got {type(carries).__name__} of {len(carries)}"
-        )
-    return carries[0], carries[1]

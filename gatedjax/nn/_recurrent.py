@@ -13,7 +13,8 @@ from gatedjax._utils.deprecation import warn_deprecated
 from gatedjax._utils.types import Keywords, Tree
 from gatedjax.functional._checks import check_positive, check_rate
 from gatedjax.functional._devices import rows_like
-from gatedjax.functional._recurrence import split_carries, step_mask
+from gatedjax.functional._directions import run_both, split_carries
+from gatedjax.functional._recurrence import step_mask
 from gatedjax.functional._recurrence import time_major as swap_time
 from gatedjax.functional._types import Carry, Dtype
 from gatedjax.nn._cells import Cell, GRUCell, LSTMCell, RAUCell, check_size
@@ -64,6 +65,7 @@ class _Recurrent(nn.Module):
       bias_init: initialiser of the biases, applied to the block [H] of each gate.
       time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B].
       return_carry: False returns the outputs without the carries.
+      implementation: "auto", "scan" or "persistent", see `functional.lstm`.
     """
 
     features: int
@@ -80,6 +82,7 @@ class _Recurrent(nn.Module):
     bias_init: Initializer = ZEROS
     time_major: bool = False
     return_carry: bool = True
+    implementation: F.RecurrenceImplementation = "auto"
 
     def __post_init__(self) -> None:
         if self.init_scale is not None:
@@ -146,23 +149,23 @@ class _Recurrent(nn.Module):
         layers = [(zeros,) * ways] * self.num_layers
         return tuple(pair if self.bidirectional else pair[0] for pair in layers)
 
-    def _direction(
+    def _options(
         self,
-        weights: Tree,
         xs: Array,
-        mask: Array | None,
         resets: Array | None,
         carries: tuple[Carry, ...],
         reverse: bool,
         keys: Array | None,
         gates: Array | None,
-    ) -> tuple[Tree, Array]:
+    ) -> Keywords:
+        """Returns the options of a direction of a layer, for `functional.lstm` and its kin."""
         initial, reset_to = carries
-        options: Keywords = {"initial": initial, "reverse": reverse}
+        options: Keywords = {"initial": initial}
         if gates is None:
+            options |= {"implementation": self.implementation}
             options |= {"resets": resets, "reset_to": reset_to}
         else:
-            options["gates"] = gates
+            options |= {"gates": gates}
         if keys is not None and self.recurrent_dropout > 0:
             # The keys are folded so that the two directions drop different units.
             its_keys = fold_keys(keys, 1 + int(reverse))
@@ -170,11 +173,7 @@ class _Recurrent(nn.Module):
             options["recurrent_dropout_mask"] = F.example_dropout(
                 ones, self.recurrent_dropout, its_keys
             )
-        # The weights are not cast here, because the functions cast only the factors of products:
-        # biases and gradients stay wide.
-        if gates is not None:
-            return self._unroll_gated()(weights, xs, mask=mask, **options)
-        return self._create_cell()(parent=None)._unroll()(weights, xs, mask, **options)
+        return options
 
     def _unroll_gated(self) -> Callable[..., Tree]:
         raise ValueError(f"gates must be None for {type(self).__name__}: only LSTM has them")
@@ -256,18 +255,20 @@ class _Recurrent(nn.Module):
             starts = [None if its is None else its[layer] for its in (initial, reset_to)]
             scope = _Layer(self._create_cell(), directions, name=f"layer_{layer}")
             weights = scope(xs, make_key)
-            run = functools.partial(
-                self._direction, xs=xs, mask=mask, resets=resets, keys=keys, gates=gates
-            )
+            # The weights are not cast here, because the functions cast only the factors of
+            # products: biases and gradients stay wide.
+            unroll = self._create_cell()(parent=None)._unroll()
+            if gates is not None:
+                unroll = self._unroll_gated()
+            options = functools.partial(self._options, xs, resets, keys=keys, gates=gates)
             if not self.bidirectional:
-                carry, xs = run(weights[0], carries=tuple(starts), reverse=False)
+                carry, xs = unroll(weights[0], xs, mask, **options(tuple(starts), reverse=False))
             else:
                 names = f"initial[{layer}]", f"reset_to[{layer}]"
                 both = zip(*map(split_carries, names, starts), strict=True)
-                (ahead, forward_states), (back, backward_states) = (
-                    run(its, carries=carries_of, reverse=reverse)
-                    for its, carries_of, reverse in zip(weights, both, (False, True), strict=True)
-                )
+                pairs = [options(*pair) for pair in zip(both, (False, True), strict=True)]
+                results = run_both(unroll, weights, xs, mask, pairs)
+                (ahead, forward_states), (back, backward_states) = results
                 carry = (ahead, back)
                 xs = jnp.concatenate([forward_states, backward_states], axis=-1)
             carries.append(carry)
@@ -299,6 +300,7 @@ class LSTM(_Recurrent):
         kernels and biases, applied to the block of each gate separately.
       init_scale, init_distribution: former options; pass the initialisers.
       time_major, return_carry: defaults of the arguments of a call.
+      implementation: "auto", "scan" or "persistent", see `functional.lstm`.
       dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
       forget_bias: number that is added to the initial bias of the forget gate.
     """
@@ -309,7 +311,8 @@ class LSTM(_Recurrent):
         return LSTMCell, {"forget_bias": self.forget_bias}
 
     def _unroll_gated(self) -> Callable[..., Tree]:
-        return F.skip_lstm
+        # The third argument of `skip_lstm` is its gates, where the recurrences have their mask.
+        return lambda weights, xs, mask, **options: F.skip_lstm(weights, xs, mask=mask, **options)
 
 
 class GRU(_Recurrent):
@@ -334,6 +337,7 @@ class GRU(_Recurrent):
         kernels and biases, applied to the block of each gate separately.
       init_scale, init_distribution: former options; pass the initialisers.
       time_major, return_carry: defaults of the arguments of a call.
+      implementation: "auto", "scan" or "persistent", see `functional.lstm`.
       dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
       reset_after: True applies the reset gate after the recurrent product (cuDNN's form), which
         adds a recurrent bias to the candidate.
@@ -380,6 +384,7 @@ class RAU(_Recurrent):
         kernels and biases, applied to the block of each gate separately.
       init_scale, init_distribution: former options; pass the initialisers.
       time_major, return_carry: defaults of the arguments of a call.
+      implementation: "auto", "scan" or "persistent", see `functional.lstm`.
       dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
       attention: the form of the attention, see `functional.rau_step`.
       attn_hidden: width of a tanh layer before the attention logits; 0 omits the layer, except for

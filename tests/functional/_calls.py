@@ -27,7 +27,10 @@ NOT_CALLED = {
     "RAUMatrixWeights": "a tuple",
     "RAUTimeState": "a tuple",
     "RAUWeights": "a tuple",
+    "RecurrenceBackend": "an answer in words",
+    "RecurrenceImplementation": "a type",
     "plan_capacity": "runs on the host, before any program",
+    "recurrence_backend": "takes sizes",
 }
 """Public names that have no call below, and why."""
 

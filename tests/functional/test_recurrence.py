@@ -22,9 +22,9 @@ import pytest
 from jax import lax
 
 from gatedjax.functional import RAUWeights, _gru, _lstm, _rau, _recurrence, rau, rau_step
+from gatedjax.functional._directions import bidirectional
 from gatedjax.functional._gru import GRUWeights, gru, gru_step
 from gatedjax.functional._lstm import LSTMState, LSTMWeights, lstm, lstm_step
-from gatedjax.functional._recurrence import bidirectional
 from tests._slow import slow_but
 from tests.functional.passes import check_gradients, close, draw_like, passes
 from tests.functional.rau_oracle import numpy_rau_step, sigmoid
