@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from gatedjax import functional as F
 from gatedjax._utils.types import Keywords
+from gatedjax.functional._export import exportable
 from gatedjax.gates import STGumbel
 from gatedjax.gates._train import draw
 from gatedjax.models._classification import cross_entropy
@@ -39,6 +40,7 @@ _WORDS, _LENGTH = 1024, 16
 _FEWEST_STEPS = 300
 
 
+@exportable
 class WindowParams(NamedTuple):
     """The parameters of gates and of the linear reader, for V words and C classes.
 
