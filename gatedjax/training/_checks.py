@@ -5,6 +5,7 @@ They refuse arguments that would fail or mislead much later in a run.
 
 import dataclasses
 import functools
+import numbers
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -35,9 +36,11 @@ def config_with_steps(config: Any, steps: int | None) -> TrainConfig:
       steps: the number of updates, or None.
 
     Raises:
-      TypeError: if `config` is no `TrainConfig`.
+      TypeError: if `config` is no `TrainConfig`, or `steps` no integer.
       ValueError: if `steps` is below 1.
     """
+    if steps is not None and (isinstance(steps, bool) or not isinstance(steps, numbers.Integral)):
+        raise TypeError(f"steps must be an integer, got {steps!r}")
     if config is None:
         config = TrainConfig()
     if not isinstance(config, TrainConfig):
@@ -178,6 +181,14 @@ def first_evaluation_batch(eval_data: Any) -> Batch | None:
     # A dict can be iterated again, but it would yield the names of its arrays.
     if isinstance(eval_data, Mapping):
         raise TypeError("eval_data must be a list of batches, got one dict")
+    # Without a length or `__iter__`, iteration by index may never end.
+    if hasattr(eval_data, "__getitem__") and not (
+        hasattr(eval_data, "__iter__") or hasattr(eval_data, "__len__")
+    ):
+        raise TypeError(
+            f"eval_data must be a list of batches, got {type(eval_data).__name__}, which has no "
+            "__len__ and may never end: give a list such as [eval_data[0], eval_data[1]]"
+        )
     try:
         batch = next(iter(eval_data), None)
     except TypeError:
@@ -316,5 +327,8 @@ def check_outputs(
     _check_ratios(metrics, "evaluate")
     # The names of `summarise` are known only after an evaluation, see `Record.add_evaluation`.
     if best_metric not in metrics and not has_summary(task):
-        raise ValueError(f"best_metric must be one of {sorted(metrics)}, got {best_metric!r}")
+        raise ValueError(
+            f"best_metric must be one of {sorted(metrics)}, the metrics of evaluate, got "
+            f"{best_metric!r}: give config=TrainConfig(best_metric=...)"
+        )
     return unreached

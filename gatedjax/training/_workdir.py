@@ -77,7 +77,8 @@ class Workdir:
       view: the progress display.
 
     Raises:
-      ValueError: without a folder, if the training options write files into it.
+      ValueError: for an empty path; or without a folder, if the training options write files into
+        it.
     """
 
     def __init__(
@@ -88,6 +89,9 @@ class Workdir:
         on_log: OnLog,
         several: bool,
     ) -> None:
+        if path == "":
+            # `Path("")` is the current folder, which an empty string is unlikely to mean.
+            raise ValueError("workdir must be the path of a folder, got '': give None for no files")
         self.path = None if path is None else Path(path)
         self.config, self.several = config, several
         self.reports = is_main() or not several
