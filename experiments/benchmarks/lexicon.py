@@ -17,12 +17,13 @@ import tyro
 from experiments.benchmarks import _harness
 from experiments.core.kinds import Json, Records
 from gatedjax._utils.options import Unset
-from gatedjax.lexicon import fit_lexicon, learn_units
+from gatedjax.lexicon import fit_lexicon
 from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_report import count_equal
 from gatedjax.text._lexicon_training import TextPart, measure_baselines, read_labelled
 from gatedjax.text._prediction import COLUMNS
 from gatedjax.text._read import open_table
+from gatedjax.text._tokens import LEXICON_KIND, Splitter, Tokenizer, learn_units
 
 DENSITIES = (1.0, 0.7, 0.5, 0.4, 0.3)
 SHOWN = (1.0, 0.5, 0.3)
@@ -71,12 +72,12 @@ def measure(name: str, train: str, test: str) -> Json:
     classes = found["classes"]
     test_texts, test_labels, _ = read_part(test, classes)
     began = time.process_time()
-    units = learn_units(texts)
-    fitted = TextPart([units.split(text) for text in texts], texts, labels)
+    splitter = Splitter(learn_units(Tokenizer(LEXICON_KIND), texts))
+    fitted = TextPart([splitter.split(text) for text in texts], texts, labels)
     seconds = time.process_time() - began
-    held = TextPart([units.split(text) for text in test_texts], test_texts, test_labels)
+    held = TextPart([splitter.split(text) for text in test_texts], test_texts, test_labels)
     accuracies: dict[float, float] = {}
-    stages = fit_lexicon(fitted.words, labels, len(classes), DENSITIES, units=units)
+    stages = fit_lexicon(fitted.words, labels, len(classes), DENSITIES)
     for _ in DENSITIES:
         began = time.process_time()
         lexicon = next(stages)
@@ -86,10 +87,10 @@ def measure(name: str, train: str, test: str) -> Json:
     # A new lexicon has read no word yet, like the lexicon of a new process.
     lexicon = dataclasses.replace(lexicon)
     began = time.process_time()
-    readings = lexicon.read([units.split(text) for text in test_texts])
+    readings = lexicon.read([splitter.split(text) for text in test_texts])
     speed = len(test_texts) / (time.process_time() - began)
     with tempfile.TemporaryDirectory() as folder:
-        model = LexiconModel(lexicon=lexicon, classes=classes)
+        model = LexiconModel(lexicon=lexicon, splitter=splitter, classes=classes)
         saved = model.save(Path(folder, "model"), overwrite=False)
         size = sum(path.stat().st_size for path in saved.iterdir())
     rivals = measure_baselines(fitted, held, len(classes), "test")
@@ -101,7 +102,7 @@ def measure(name: str, train: str, test: str) -> Json:
         "characters": rivals["character_baseline"].get("test"),
         "accuracy": {str(density): accuracies[density] for density in SHOWN},
         "open": float(np.mean(np.concatenate(readings.is_open))),
-        "same": count_equal(lexicon, held.words) / len(held.words),
+        "same": count_equal(lexicon, splitter, held.words) / len(held.words),
         "seconds": seconds,
         "speed": speed,
         "megabytes": size / 1e6,

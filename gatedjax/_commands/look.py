@@ -26,10 +26,10 @@ _ARGUMENTS = {
 class LookOptions:
     """Shows how `gatedjax train` would read labelled texts, without training.
 
-    It prints the columns, the classes with their numbers of texts, the lengths, the scripts, the
-    texts that occur more than once or with several labels, the lines that cannot be used with the
-    reasons, the tokens of the first text, and the sizes of training and validation. The exit status
-    is 1 if training would stop with an error.
+    It prints the model that would be trained, the columns, the classes with their numbers of texts,
+    the lengths, the scripts, the texts that occur more than once or with several labels, the lines
+    that cannot be used with the reasons, the tokens of the first text, and the sizes of training
+    and validation. The exit status is 1 if training would stop with an error.
 
     For example:
     $ gatedjax look reviews.csv
@@ -56,11 +56,12 @@ class LookOptions:
     split: str = "train"
     """The split of a data set that is given by its name."""
     tokens: Unset[Literal["words", "social", "characters", "bpe"]] = None
-    """The rule that splits texts into tokens (default: words)."""
+    """The rule that splits texts into tokens (default: social for a lexicon, else words)."""
     min_class: int = 1
     """The number of texts below which a class is left out."""
-    max_len: int = 400
-    """The number of words of a text that a model reads."""
+    max_len: Unset[int] = None
+    """The number of words of a text that a network reads (default: 400; a lexicon reads all words).
+    With this option, the survey of texts is for the network ganet."""
     held_out: float = 0.1
     """The share of the texts that is split off for validation."""
     encoding: str = "utf-8"
@@ -73,16 +74,18 @@ class LookOptions:
 
 def _survey(options: LookOptions) -> Json:
     from gatedjax.text._asides import check_share
+    from gatedjax.text._prediction import LEXICON
     from gatedjax.text._read import Columns, infer_task, open_table, parse_header
-    from gatedjax.text._survey import survey_tags, survey_texts
+    from gatedjax.text._survey import MAX_LEN, survey_tags, survey_texts
     from gatedjax.text._tags import open_sentences
+    from gatedjax.text._tokens import LEXICON_KIND
 
     check_share(options.max_aside)
     for name, value, least in (
         ("--min-class", options.min_class, 1),
         ("--max-len", options.max_len, 1),
     ):
-        if value < least:
+        if value is not None and value < least:
             raise ValueError(f"{name} must be at least {least}, got {value}")
     if not 0 < options.held_out < 1:
         raise ValueError(f"--held-out must be in (0, 1), got {options.held_out}")
@@ -95,16 +98,18 @@ def _survey(options: LookOptions) -> Json:
         if options.text and task != "tags":
             # The number of columns after --text decides, because the file may have any names.
             task = "pair" if len(options.text) == 2 else "text"
+    name = _choose_model(task, options)
     common = {
         "held_out": options.held_out,
         "max_aside": options.max_aside,
-        "max_len": options.max_len,
+        "max_len": None if name == LEXICON else options.max_len or MAX_LEN,
     }
     if task == "tags":
         sentences = open_sentences(
             options.data, word=options.word, tag=options.tag, encoding=options.encoding
         )
-        return {"task": task, **survey_tags(sentences, lowercase=False, **common)}  # type: ignore[arg-type]
+        report = survey_tags(sentences, lowercase=False, **common)  # type: ignore[arg-type]
+        return {"task": task, "model": name, **report}
     if options.word is not None or options.tag is not None:
         raise ValueError("--word and --tag are only for files of tags: leave them out")
     inputs = ("premise", "hypothesis") if task == "pair" else ("text",)
@@ -115,13 +120,24 @@ def _survey(options: LookOptions) -> Json:
             f"{len(columns.inputs)}"
         )
     table = open_table(options.data, columns, encoding=options.encoding, split=options.split)
-    tokens = {"tokens": options.tokens, "min_class": options.min_class}
-    return {"task": task, **survey_texts(table, lowercase=True, **common, **tokens)}  # type: ignore[arg-type]
+    kind = options.tokens or (LEXICON_KIND if name == LEXICON else None)
+    tokens = {"tokens": kind, "min_class": options.min_class}
+    report = survey_texts(table, lowercase=True, **common, **tokens)  # type: ignore[arg-type]
+    return {"task": task, "model": name, **report}
 
 
-def _train_command(options: LookOptions) -> str:
+def _choose_model(task: str, options: LookOptions) -> str:
+    """Returns the name of the model that the survey is for, by the task and the options."""
+    if task != "text":
+        return "ssan"
+    return "lexicon" if options.max_len is None else "ganet"
+
+
+def _train_command(options: LookOptions, report: Json) -> str:
     """Returns the command that trains on the same data, with the options that differ."""
     words = [*program().split(), "train", options.data, "--out", "model"]
+    if report["model"] == "ganet":
+        words += ["--model", "ganet"]
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
         if field.name in ("data", "split", "json") or value == field.default:
@@ -143,6 +159,6 @@ def main(args: list[str]) -> int:
         if options.json:
             say_json(report)
         else:
-            for line in render_survey(report, _train_command(options)):
+            for line in render_survey(report, _train_command(options, report)):
                 say(line)
     return 1 if report["problems"] else 0

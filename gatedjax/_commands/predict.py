@@ -15,6 +15,7 @@ from gatedjax._commands._lines import in_turns, lines_to
 from gatedjax._utils.cli import parse, program, refusals
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
+from gatedjax._utils.types import Json
 from gatedjax._utils.write import check_place
 
 _SECONDS = 1.0
@@ -57,6 +58,9 @@ class PredictOptions:
     """The encoding of the file."""
     reasons: Flag = False
     """Add the parts of the open words and pairs in the score of each class, for a lexicon."""
+    abstain: Unset[float] = None
+    """Write null as the label, with a note, if the probability of the best class is below this
+    number, as 0.6."""
     overwrite: Flag = False
     """Replace the file of --out."""
 
@@ -131,6 +135,15 @@ def _read_piped(encoding: str) -> Iterator[Line]:
         yield ([line.rstrip("\r\n")], "") if problem is None else (None, problem)
 
 
+def _abstain(line: Json, least: float | None) -> Json:
+    """Returns a line of the output without its label if its probability is below `least`."""
+    if least is None or "label" not in line or line["probability"] >= least:
+        return line
+    note = f"no class has a probability of {least:g}; the most probable is {line['label']}"
+    notes = [line["note"], note] if "note" in line else [note]
+    return {**line, "label": None, "note": "; ".join(notes)}
+
+
 def _run(options: PredictOptions) -> None:
     from gatedjax.text._lines import suggest_encoding
     from gatedjax.text._prediction import Failure
@@ -144,6 +157,10 @@ def _run(options: PredictOptions) -> None:
         raise ValueError("TEXT and --file exclude each other: give one of them")
     model = load_model(options.model, ("text", "pair", "tags"))
     tagger = model.kind == "tags"
+    if options.abstain is not None and tagger:
+        raise ValueError("--abstain is only for classifiers of texts: leave it out")
+    if options.abstain is not None and not 0 < options.abstain <= 1:
+        raise ValueError(f"--abstain must be in (0, 1], got {options.abstain}")
     if options.word is not None and not tagger:
         raise ValueError("--word is only for taggers: leave it out")
     lines = iter(_sentences(options) if tagger else _lines(options, model.kind))
@@ -172,7 +189,7 @@ def _run(options: PredictOptions) -> None:
             for texts, why in chunk:
                 prediction = Failure(why) if texts is None else next(predictions)
                 failed += isinstance(prediction, Failure)
-                write(prediction.to_json())
+                write(_abstain(prediction.to_json(), options.abstain))
             done += len(chunk)
             now = time.monotonic()
             if sys.stderr.isatty() and now - last_report > _SECONDS:

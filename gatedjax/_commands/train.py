@@ -42,6 +42,7 @@ _ARGUMENTS = (
         for field in dataclasses.fields(TextOptions)
     }
     | {
+        "training={'best_metric': ...}": "--train.best-metric",
         "--training needs": "--train.NAME needs",
         "--network needs": "--model.NAME needs",
         "or model=": "or --model ",
@@ -157,6 +158,8 @@ class TrainOptions(TextOptions, DataOptions):
     density: Unset[float] = None
     min_count: Unset[int] = None
     tokens: Unset[Literal["words", "social", "characters", "bpe"]] = None
+    class_weight: Unset[Literal["balanced"]] = None
+    best_metric: Literal["accuracy", "macro_f1"] = "accuracy"
     # A function cannot be given on a command line.
     tokenizer: Any = dataclasses.field(default=None, init=False)
     batch_size: Unset[int] = None

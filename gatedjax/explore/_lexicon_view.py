@@ -1,4 +1,4 @@
-"""The view of a lexicon: gates that depend on the spelling of words, and shares of the classes."""
+"""The view of a lexicon: gates that depend on words, and shares of the classes."""
 
 from typing import Any
 
@@ -7,13 +7,17 @@ import numpy as np
 from gatedjax.explore._example import example_text
 from gatedjax.explore._state import State
 from gatedjax.explore._views import LONGEST, Found, View, floats, line
+from gatedjax.text._prediction import WINDOW
 
+_SPELLING = "The gate of a word depends only on its spelling."
+_WINDOW = "The gate of a word depends on the word and its two neighbours."
 _SHARES = (
-    "The gate of a word depends only on its spelling. The number is the share of the word in the "
-    "logit of the class: the shares of all words and pairs and the constant {bias} sum to {logit}."
+    "{gates} The number is the share of the word in the logit of the class: the shares of all "
+    "words and pairs and the constant {bias} sum to {logit}."
 )
 _PAIRS = "Two open words with only closed words between them also have a share as a pair."
 _CHOSEN = "No word was open, so the closed word with the largest weight was read."
+_CHOSEN_BY_WINDOW = "No word was open, so the word with the largest gate logit was read."
 _EMPTY = "Nothing of this text was read, so the prediction is that of the constants."
 
 
@@ -35,13 +39,15 @@ class LexiconView(View):
       max_len: the largest number of words that are shown.
     """
 
-    network = "a lexicon: each spelling has a gate and a share in each class"
     fields = ({"name": "text", "label": "Sentence", "empty": "Type a sentence"},)
     layered = False
 
     def __init__(self, model: Any) -> None:
         super().__init__()
         self._model = model
+        self._has_windows = model.network == WINDOW
+        owner = "place" if self._has_windows else "spelling"
+        self.network = f"a lexicon: each {owner} has a gate and a share in each class"
         self._known = frozenset(model.lexicon.words)
         self.classes = [str(label) for label in model.classes]
 
@@ -78,6 +84,7 @@ class LexiconView(View):
                 values=[floats(row) for row in shares.words.T],
                 gates=[bool(gate) for gate in is_open],
                 note=_SHARES.format(
+                    gates=_WINDOW if self._has_windows else _SPELLING,
                     bias=f"{shares.bias[best]:+.3f}",
                     logit=f"{logits[best]:+.3f} for {self.classes[best]}",
                 ),
@@ -92,7 +99,8 @@ class LexiconView(View):
         count = int(is_open.sum())
         note = f"{count} of {len(words)} gates are open (density {np.mean(is_open):.3f})."
         if reading.chosen[0] or reading.is_empty[0]:
-            note = f"{note} {_CHOSEN if reading.chosen[0] else _EMPTY}"
+            chosen = _CHOSEN_BY_WINDOW if self._has_windows else _CHOSEN
+            note = f"{note} {chosen if reading.chosen[0] else _EMPTY}"
         return notes, {
             "title": self.classes[best],
             "share": float(probabilities[best]),

@@ -6,7 +6,7 @@ from typing import Any
 from gatedjax.explore._lexicon_view import LexiconView
 from gatedjax.explore._views import PairView, ReaderView, TranslatorView, View
 from gatedjax.text._folders import kind_of
-from gatedjax.text._prediction import LEXICON
+from gatedjax.text._prediction import LEXICONS
 from gatedjax.text._reader import Reader
 from gatedjax.text._run import load_run
 from gatedjax.text._saved import load_model
@@ -27,7 +27,7 @@ def view_of(model: Any, *, tokenized: bool = False) -> View | None:
         return ReaderView(model, tokenized=tokenized)
     if isinstance(model, Translator):
         return TranslatorView(model)
-    if getattr(model, "network", None) == LEXICON:
+    if getattr(model, "network", None) in LEXICONS:
         return LexiconView(model)
     if model.kind == "pair":
         return PairView(model)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gatedjax.lexicon._units import spell
+from gatedjax.lexicon._spelling import spell
 
 # Texts with more open words than this are counted by SciPy, which is faster for many words but is
 # slow to import.

@@ -25,7 +25,7 @@ from gatedjax.lexicon._lexicon import (
     sum_spellings,
 )
 from gatedjax.lexicon._solve import choose_words, compute_gains, expand_scores, fit_weights
-from gatedjax.lexicon._units import Units, spell
+from gatedjax.lexicon._spelling import spell
 
 DENSITIES = (1.0, 0.7, 0.5, 0.4, 0.3, 0.2, 0.1)
 """The stages of a fit: shares of the words of the training texts that are open."""
@@ -86,7 +86,7 @@ def fit_lexicon(
     num_classes: int,
     densities: Sequence[float] = DENSITIES,
     *,
-    units: Units | None = None,
+    sample_weight: np.ndarray | None = None,
 ) -> Iterator[Lexicon]:
     """Fits lexicons of falling density to labelled texts, and yields one for each density.
 
@@ -110,8 +110,8 @@ def fit_lexicon(
       labels: int [n], the class of each text, from 0.
       num_classes: the number of classes, at least 2.
       densities: the shares of the words that are open, falling, in (0, 1].
-      units: the splitter that made the words, which the lexicons store; None stores the splitter of
-        scripts with spaces.
+      sample_weight: [n], the weight of each text in the loss and in the gains, with a mean above 0
+        that is scaled to 1; None gives all texts the same weight.
 
     Yields:
       The lexicon of each density.
@@ -119,25 +119,27 @@ def fit_lexicon(
     Raises:
       EmptyLexicon: if a density leaves no word open.
       ValueError: if the number of texts and labels differ, there is no word or no class, the
-        densities are not falling numbers in (0, 1], or there are more than 20,000,000 weights.
+        densities are not falling numbers in (0, 1], a weight is negative or not finite, or there
+        are more than 20,000,000 features times classes.
     """
     labels = np.asarray(labels)
     _check_arguments(texts, labels, num_classes, densities)
+    sample_weight = None if sample_weight is None else scale_weights(sample_weight, len(labels))
     corpus = _count_words(texts)
     open_types = np.ones(len(corpus.types), bool)
     before: _Stage | None = None
     for density in densities:
         if density < 1:
             if before is None:
-                before = _fit_stage(corpus, labels, num_classes, open_types, None)
-            open_types = _close_words(corpus, labels, open_types, before, density)
+                before = _fit_stage(corpus, labels, num_classes, open_types, None, sample_weight)
+            open_types = _close_words(corpus, labels, open_types, before, density, sample_weight)
             if not open_types.any():
                 raise EmptyLexicon(
                     f"density must leave a word open, got {density}: it is less than the rarest of "
                     f"the {len(corpus.ids):,} words"
                 )
-        before = _fit_stage(corpus, labels, num_classes, open_types, before)
-        yield _make_lexicon(corpus, num_classes, open_types, before, density, units or Units())
+        before = _fit_stage(corpus, labels, num_classes, open_types, before, sample_weight)
+        yield _make_lexicon(corpus, num_classes, open_types, before, density)
 
 
 def _check_arguments(
@@ -163,6 +165,27 @@ def _check_arguments(
         raise ValueError(f"densities must be falling numbers in (0, 1], got {list(densities)}")
 
 
+def scale_weights(weights: np.ndarray, num_texts: int) -> np.ndarray:
+    """Returns the weights of texts as float64 with the mean 1.
+
+        >>> print(scale_weights(np.array([1, 3]), 2))
+        [0.5 1.5]
+
+    Args:
+      weights: [n], finite numbers of at least 0, and some above 0.
+      num_texts: the number n of texts.
+    """
+    weights = np.asarray(weights, np.float64)
+    if weights.shape != (num_texts,):
+        raise ValueError(f"sample_weight must have shape ({num_texts},), got {weights.shape}")
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise ValueError(
+            "sample_weight must be finite numbers of at least 0, and some above 0, got "
+            f"{weights[:5]}"
+        )
+    return weights / weights.mean()
+
+
 def _count_words(texts: Sequence[Sequence[str]]) -> _Corpus:
     words = number_words(texts)
     counts = np.bincount(words.ids, minlength=len(words.types))
@@ -186,6 +209,7 @@ def _fit_stage(
     num_classes: int,
     open_types: np.ndarray,
     before: _Stage | None,
+    sample_weight: np.ndarray | None,
 ) -> _Stage:
     """Fits the weights of the features of the open words."""
     from scipy.sparse import csr_matrix
@@ -233,7 +257,9 @@ def _fit_stage(
     shape = corpus.num_texts, num_columns
     matrix = csr_matrix((values.astype(np.float32), cells.columns, starts), shape)
     start = None if before is None else _warm_start(before, word_types, pairs, ngrams, scale)
-    weights, bias = fit_weights(matrix, labels, num_classes, _INVERSE_PENALTY, start)
+    weights, bias = fit_weights(
+        matrix, labels, num_classes, _INVERSE_PENALTY, start, sample_weight=sample_weight
+    )
     weights, bias = weights.astype(np.float32), bias.astype(np.float32)
     logits = expand_scores((matrix @ weights + bias).astype(np.float64))
     if before is None:
@@ -277,7 +303,12 @@ def _warm_start(
 
 
 def _close_words(
-    corpus: _Corpus, labels: np.ndarray, open_types: np.ndarray, stage: _Stage, density: float
+    corpus: _Corpus,
+    labels: np.ndarray,
+    open_types: np.ndarray,
+    stage: _Stage,
+    density: float,
+    sample_weight: np.ndarray | None,
 ) -> np.ndarray:
     """Returns the gates of the next stage, bool [types]: the open words of the largest scores."""
     is_open = open_types[corpus.ids]
@@ -302,6 +333,8 @@ def _close_words(
         shares *= stage.factors[row][:, None]
         texts, local = np.unique(row, return_inverse=True)
         gains = compute_gains(stage.logits[texts], shares, local, labels[texts])
+        if sample_weight is not None:
+            gains = gains * sample_weight[row]
         sums += np.bincount(part, gains, len(sums))
     scores = np.where(open_types, sums / (corpus.counts + _SHRINK), -np.inf)
     return choose_words(scores, corpus.counts, density * len(corpus.ids))
@@ -321,7 +354,6 @@ def _make_lexicon(
     open_types: np.ndarray,
     stage: _Stage,
     density: float,
-    units: Units,
 ) -> Lexicon:
     """Makes the lexicon of a stage, with the threshold for unknown words."""
     spare = _choose_spare(stage)
@@ -355,7 +387,6 @@ def _make_lexicon(
     pairs = number_of[np.stack(np.divmod(stage.pairs, len(corpus.types)), 1)]
     return Lexicon(
         num_classes=num_classes,
-        units=units,
         words=tuple(corpus.types[i] for i in stored.tolist()),
         is_open=open_types[stored],
         counts=corpus.counts[weighted].astype(np.int32),

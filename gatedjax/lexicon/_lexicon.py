@@ -19,7 +19,7 @@ from gatedjax.lexicon._features import (
     weigh_cells,
 )
 from gatedjax.lexicon._solve import expand_scores
-from gatedjax.lexicon._units import Units, spell
+from gatedjax.lexicon._spelling import spell
 
 
 class Readings(NamedTuple):
@@ -78,7 +78,7 @@ class Lexicon:
     The gate of a word x is g(x) = [x in L], so that it depends on the spelling alone. The class is
     computed from the sequence of the open words, as if the closed words were not in the text:
 
-        logits = b + W f / |f|,   f_i = r_i (1 + log count_i)
+        logits = (b + W f / |f|) / T,   f_i = r_i (1 + log count_i)
 
     for the words, the pairs of neighbours and the character n-grams i of the open words. Removing a
     closed word therefore changes no bit of the probabilities.
@@ -93,7 +93,6 @@ class Lexicon:
 
     Attributes:
       num_classes: the number of classes C.
-      units: the splitter of texts into words.
       words: the words whose gates are stored. The first D have weights: the open words, then closed
         words for texts without an open word. The remaining words are exceptions from the rule for
         unknown words.
@@ -106,10 +105,10 @@ class Lexicon:
       bias: float32 [K], b.
       threshold: the strength above which an unknown word is open.
       density: the share of the words of the training texts that the fit was asked to open.
+      temperature: the number T by which the logits are divided.
     """
 
     num_classes: int
-    units: Units
     words: tuple[str, ...]
     is_open: np.ndarray
     counts: np.ndarray
@@ -120,6 +119,7 @@ class Lexicon:
     bias: np.ndarray
     threshold: float
     density: float
+    temperature: float = 1.0
 
     def check(self) -> None:
         """Raises ValueError if the arrays do not belong together, as in a damaged file."""
@@ -142,6 +142,8 @@ class Lexicon:
         )
         if len(self.counts) > len(self.words) or not in_range or (np.diff(keys) <= 0).any():
             raise ValueError("pairs must be sorted and different pairs of words with weights")
+        if not 0 < self.temperature < np.inf:
+            raise ValueError(f"temperature must be positive, got {self.temperature}")
 
     @functools.cached_property
     def _number_of(self) -> dict[str, int]:
@@ -193,13 +195,13 @@ class Lexicon:
         """Predicts the classes of texts.
 
         Args:
-          texts: the words of each text, as `units.split` returns them.
+          texts: the words of each text, by the rule that split the training texts.
 
         Returns:
           The probabilities and the gates.
         """
         prepared = self._prepare(texts)
-        logits = expand_scores(self._score(prepared, len(texts)))
+        logits = expand_scores(self._score(prepared, len(texts))) / self.temperature
         exponentials = np.exp(logits - logits.max(1, keepdims=True))
         # The sum is taken class by class, so that its bits do not depend on the number of texts.
         total = functools.reduce(np.add, exponentials.T)
@@ -227,7 +229,7 @@ class Lexicon:
         columns, values = prepared.cells.columns, prepared.values
         part_of = np.zeros((len(self.scale), self.num_classes))
         parts = self._weights[:, columns].T * values[:, None] / prepared.cells.counts[:, None]
-        part_of[columns] = _centred_parts(parts)
+        part_of[columns] = expand_scores(parts) / self.temperature
         of_words = np.zeros((len(words), self.num_classes))
         places = np.flatnonzero(prepared.is_open)
         for place in places:
@@ -241,7 +243,7 @@ class Lexicon:
         keys, first = find_pairs(numbers, np.zeros(len(numbers), int), self._columns.width)
         found = find_keys(self._columns.pairs, keys)
         first, found = first[found >= 0], found[found >= 0]
-        bias = _centred_parts(self.bias.astype(np.float64)[None])[0]
+        bias = expand_scores(self.bias.astype(np.float64)[None])[0] / self.temperature
         ends = (
             np.stack([places[first], places[first + 1]], 1) if len(first) else np.zeros((0, 2), int)
         )
@@ -338,10 +340,6 @@ def centre_weights(weights: np.ndarray) -> np.ndarray:
     """Returns weights [F, K] as weights [F, C] whose mean over the C classes is 0."""
     expanded = expand_scores(weights)
     return np.asarray(expanded - expanded.mean(1, keepdims=True))
-
-
-def _centred_parts(parts: np.ndarray) -> np.ndarray:
-    return expand_scores(parts)
 
 
 def sum_spellings(spelling: Spelling, weights: np.ndarray) -> np.ndarray:

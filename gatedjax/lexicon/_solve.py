@@ -93,8 +93,9 @@ def fit_weights(
     inverse_penalty: float,
     start: tuple[np.ndarray, np.ndarray] | None = None,
     steps: int = _STEPS,
+    sample_weight: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Fits the weights of logistic regression: minimises sum_i loss(W f_i + b, y_i) + |W|^2 / 2C.
+    """Fits logistic regression: minimises sum_i w_i loss(W f_i + b, y_i) + |W|^2 / 2C.
 
     For two classes the weights of the first class are minus those of the second, so that a single
     column is fitted, with the logits -z/2 and z/2.
@@ -106,6 +107,7 @@ def fit_weights(
       inverse_penalty: the number C. The bias has no penalty.
       start: weights and bias from which the solver starts, of the same shapes as the result.
       steps: the largest number of steps of L-BFGS.
+      sample_weight: [n], the weight w of each row; None is 1.
 
     Returns:
       W, float64 [F, K], and b, float64 [K]. K is the number of classes, but 1 for two classes.
@@ -121,7 +123,10 @@ def fit_weights(
     def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
         weights, bias = point[: width * columns].reshape(width, columns), point[width * columns :]
         scores = matrix @ weights.astype(dtype) + bias
-        loss, wrong = _loss_and_slope(scores, labels)
+        losses, wrong = _loss_and_slope(scores, labels)
+        if sample_weight is not None:
+            losses, wrong = losses * sample_weight, wrong * sample_weight[:, None]
+        loss = float(losses.sum())
         slope = transposed @ wrong.astype(dtype)
         value = inverse_penalty * loss + 0.5 * float(np.vdot(weights, weights))
         gradient = np.empty_like(point)
@@ -142,8 +147,8 @@ def fit_weights(
     return point[: width * columns].reshape(width, columns), point[width * columns :]
 
 
-def _loss_and_slope(scores: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:
-    """Returns the sum of the losses of texts, and its derivative by their scores, [n, K].
+def _loss_and_slope(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the losses of texts, [n], and their derivatives by the scores, [n, K].
 
     `scores` are the logits, or for two classes [n, 1], the logit of the second class minus that of
     the first.
@@ -152,16 +157,16 @@ def _loss_and_slope(scores: np.ndarray, labels: np.ndarray) -> tuple[float, np.n
         signs = np.where(labels == 1, 1.0, -1.0)[:, None]
         margins = signs * scores
         # log(1 + exp(-m)) without overflow
-        loss = np.logaddexp(0, -margins).sum()
-        return float(loss), -signs / (1 + np.exp(np.clip(margins, -500, 500)))
+        losses = np.logaddexp(0, -margins)[:, 0]
+        return losses, -signs / (1 + np.exp(np.clip(margins, -500, 500)))
     scores = scores - scores.max(1, keepdims=True)
     exponentials = np.exp(scores)
     totals = exponentials.sum(1)
     places = np.arange(len(labels)), labels
-    loss = np.log(totals).sum() - scores[places].sum()
+    losses = np.log(totals) - scores[places]
     wrong = exponentials / totals[:, None]
     wrong[places] -= 1
-    return float(loss), wrong
+    return losses, wrong
 
 
 def expand_scores(scores: np.ndarray) -> np.ndarray:

@@ -9,7 +9,6 @@ import numpy as np
 
 from gatedjax.lexicon._features import number_words
 from gatedjax.lexicon._lexicon import Lexicon, Readings, Shares
-from gatedjax.lexicon._units import Units
 
 
 class Neighbours(NamedTuple):
@@ -96,11 +95,6 @@ class WindowLexicon:
         """The number of classes."""
         return self.reader.num_classes
 
-    @property
-    def units(self) -> Units:
-        """The splitter of texts into words."""
-        return self.reader.units
-
     @functools.cached_property
     def _row_of(self) -> dict[str, int]:
         return {word: row for row, word in enumerate(self.words)}
@@ -132,7 +126,7 @@ class WindowLexicon:
         """Predicts the classes of texts, with the gates and fields of `Lexicon.read`.
 
         Args:
-          texts: the words of each text, as `units.split` returns them.
+          texts: the words of each text, by the rule that split the training texts.
         """
         is_open, had_none = self.select(texts)
         readings = self.reader.read(list(_select_words(texts, is_open)))

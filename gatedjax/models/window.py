@@ -3,11 +3,11 @@
     z_t = a[x_t] + l[x_{t-1}] + r[x_{t+1}]                    the logit of a gate, `gate_logits`
     g_t ~ Bernoulli(sigmoid(z_t)), straight-through Gumbel    `gates.STGumbel`
     y = b + sum_t g_t E[x_t] / sqrt(sum_t g_t q[x_t])         the class scores, `read_gated`
-    loss = cross-entropy + the constraint mean sigmoid(z) = d(k)
+    loss = w cross-entropy + the constraint mean sigmoid(z) = d(k)
 
-The squared lengths q of the features of words are constants, and all other tables are trained. d(k)
-falls geometrically from 1 to the density in the first 60 % of the steps. `fit_gates` trains in a
-single compiled program.
+The weights w of the texts and the squared lengths q of the features of words are constants, and all
+tables of the parameters are trained. d(k) falls geometrically from 1 to the density in the first
+60 % of the steps. `fit_gates` trains in a single compiled program.
 """
 
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from gatedjax import functional as F
 from gatedjax._utils.types import Keywords
+from gatedjax.functional._export import exportable
 from gatedjax.gates import STGumbel
 from gatedjax.gates._train import draw
 from gatedjax.models._classification import cross_entropy
@@ -39,6 +40,7 @@ _WORDS, _LENGTH = 1024, 16
 _FEWEST_STEPS = 300
 
 
+@exportable
 class WindowParams(NamedTuple):
     """The parameters of gates and of the linear reader, for V words and C classes.
 
@@ -67,12 +69,14 @@ class WindowTexts(NamedTuple):
       gates: the gates of the words [N, T], as rows of `WindowParams.word_logits`.
       lengths: the numbers of words [N].
       labels: the classes [N].
+      weights: the weights of the texts in the loss [N].
     """
 
     words: Int[Array, "N T"]
     gates: Int[Array, "N T"]
     lengths: Int[Array, " N"]
     labels: Int[Array, " N"]
+    weights: Float[Array, " N"]
 
 
 class Room(NamedTuple):
@@ -159,6 +163,7 @@ def fit_gates(
     epochs: int = 15,
     seed: int = 0,
     room: Room | None = None,
+    sample_weight: np.ndarray | None = None,
 ) -> np.ndarray:
     """Trains gates that see the neighbours, and returns their numbers a, l and r.
 
@@ -183,20 +188,25 @@ def fit_gates(
       seed: the seed of the order of the texts and of the noise of the gates.
       room: the sizes of another fit that is to use the same compiled program. Larger arrays have
         more padding, and small data sets take more steps.
+      sample_weight: [n], the weight of the cross-entropy of each text; None is 1.
 
     Returns:
       float32 [G + 1, 3]: a, l and r of each gate, and in the last row of the edge of a text.
 
     Raises:
-      ValueError: if the density is out of range, or there is no text.
+      ValueError: if the density is out of range, there is no text, or the weights have another
+        shape.
     """
     if not 0 < density < 1:
         raise ValueError(f"density must be in (0, 1), got {density}")
     if not len(texts):
         raise ValueError("texts must have at least one text, got none")
+    weights = np.ones(len(texts)) if sample_weight is None else np.asarray(sample_weight)
+    if weights.shape != (len(texts),):
+        raise ValueError(f"sample_weight must have shape ({len(texts)},), got {weights.shape}")
     edge = len(initial_logits)
     room = room or Room(0, 0, 0)
-    arrays, squares = _pad_arrays(texts, labels, gate_of, squares, room)
+    arrays, squares = _pad_arrays(texts, labels, weights, gate_of, squares, room)
     # There are at most as many gates as words, and the tables of gates have the same size.
     size = len(squares)
     start: Keywords = {
@@ -226,6 +236,7 @@ def _pad_rows(values: Any, rows: int) -> Any:
 def _pad_arrays(
     texts: list[np.ndarray],
     labels: np.ndarray,
+    weights: np.ndarray,
     gate_of: np.ndarray,
     squares: np.ndarray,
     room: Room,
@@ -244,6 +255,7 @@ def _pad_arrays(
         gate_of[words],
         np.pad(lengths, (0, extra)),
         np.pad(labels.astype(np.int32), (0, extra)),
+        np.pad(weights.astype(np.float32), (0, extra)),
     )
     return WindowTexts(*columns), _pad_rows(squares, num_words)
 
@@ -272,7 +284,7 @@ def _loss(
     # The share is that of all words of the batch, like the density of the selection.
     share = jnp.sum(jax.nn.sigmoid(logits)) / jnp.maximum(jnp.sum(mask), 1)
     term, _ = constraint(params.multiplier, share[None], density)
-    return jnp.mean(losses) + term[0]
+    return jnp.mean(losses * batch.weights) + term[0]
 
 
 @jax.jit

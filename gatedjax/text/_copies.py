@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from gatedjax._utils.terminal import render_count
+from gatedjax._utils.types import Json
 from gatedjax.text._table import Label
 
 
@@ -51,6 +52,10 @@ class Duplicates:
     conflicts: int
     lines: int
     examples: tuple[tuple[tuple[int, Label], ...], ...]
+
+    def to_report(self) -> Json:
+        """Returns the numbers for `report.json`: "copies" and "conflicts", or {} without copies."""
+        return {"copies": self.copies, "conflicts": self.conflicts} if self.copies else {}
 
     def render(self) -> list[str]:
         """Returns a sentence about copies and a sentence about contradictions, if there are any."""

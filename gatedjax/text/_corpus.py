@@ -14,14 +14,14 @@ import numpy as np
 from gatedjax._utils.limits import MOST_LENGTH
 from gatedjax._utils.terminal import render_count
 from gatedjax.data.sets._split import stratified_split
-from gatedjax.data.text._units import RUN, Units
+from gatedjax.data.text._units import RUN
 from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
 from gatedjax.text._asides import Asides
 from gatedjax.text._copies import count_overlap, equal_texts, single_text_classes
 from gatedjax.text._labels import Classes
 from gatedjax.text._read import Aside, Label, Record, Table
 from gatedjax.text._shapes import ShapedVocabulary, common_shapes
-from gatedjax.text._tokens import Function, Tokenizer, choose_tokenizer
+from gatedjax.text._tokens import Function, Tokenizer, choose_tokenizer, learn_units
 
 # The number of ids in memory before they are written, and in a piece that is read at once.
 _FLUSH = 1 << 20
@@ -310,10 +310,10 @@ def read_training(
     rule = choose_tokenizer(tokens, tokenizer, texts, lowercase=lowercase)
     numbers = Numbers(lowercase=lowercase, tokenizer=rule, left_out=rare)
     corpus = read_corpus(table, folder, "train", numbers, **options)
-    if rule.kind in ("words", "social") and any(RUN.search(word) for word in numbers.ids):
-        units = Units.learn(map(rule.prepare, texts()))
-        if units is not None:
-            rule = dataclasses.replace(rule, units=units)
+    if any(RUN.search(word) for word in numbers.ids):
+        learned = learn_units(rule, texts())
+        if learned != rule:
+            rule = learned
             numbers = Numbers(lowercase=lowercase, tokenizer=rule, left_out=rare)
             corpus = read_corpus(table, folder, "train", numbers, **options)
     return corpus, numbers

@@ -18,7 +18,7 @@ from gatedjax.text._model import TrainedModel
 from gatedjax.text._options import TextOptions, check_options
 from gatedjax.text._prediction import LEXICONS
 from gatedjax.text._saved import load_model
-from gatedjax.text._tokens import KINDS
+from gatedjax.text._tokens import KINDS, LEXICON_KIND
 from gatedjax.text._training import Data, train_model
 from gatedjax.text._work_folder import WorkFolder
 
@@ -146,10 +146,13 @@ class TextEstimator(TextOptions):
         # defaults.
         trained = load_model(folder, (cls._kind,), tokenizer)
         if isinstance(trained, LexiconModel):
+            kind = trained.splitter.tokenizer.kind
             estimator = cls(
                 model=trained.network,
                 density=trained.lexicon.density if trained.lexicon.density < 1 else None,
-                lowercase=trained.lexicon.units.lowercase,
+                lowercase=trained.splitter.lowercase,
+                tokens=kind if kind in KINDS and kind != LEXICON_KIND else None,
+                tokenizer=tokenizer,
             )
         else:
             estimator = cls(

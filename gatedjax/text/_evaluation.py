@@ -137,7 +137,7 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
         probabilities.append(readings.probabilities)
         words += sum(map(len, texts))
         open_words += sum(int(gates.sum()) for gates in readings.is_open)
-        equal += count_equal(model.lexicon, texts)
+        equal += count_equal(model.lexicon, model.splitter, texts)
         for text in texts:
             sample.add(text)
     if not labels:

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,11 @@ from gatedjax._utils.types import Json
 from gatedjax.export._folder import load, read_file, save
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.export._tensors import BadFile
-from gatedjax.lexicon import Lexicon, Readings, Units, WindowLexicon
-from gatedjax.text._labels import CONTROL
+from gatedjax.lexicon import Lexicon, Readings, WindowLexicon
 from gatedjax.text._prediction import (
     LEXICON,
     REPORT,
-    VOCABULARY,
+    TOKENS,
     WINDOW,
     Failure,
     Prediction,
@@ -30,20 +29,19 @@ from gatedjax.text._prediction import (
     usable,
 )
 from gatedjax.text._table import Label
+from gatedjax.text._tokens import Function, NeedsTokenizer, Splitter, Tokenizer
 
 CURVE = "curve.svg"
 """The file with the picture of the accuracy at each density."""
-WORDS, NGRAMS = "words.txt", "ngrams.txt"
-"""The files with the words and the character n-grams, one in each line. A list in JSON would take
-a third more space."""
+WORDS, NGRAMS, GATE_WORDS = "words.txt", "ngrams.txt", "gate_words.txt"
+"""The files with the words, the n-grams of characters, and for windows the words with gates, one in
+each line. A list in JSON would take a third more space."""
+EXAMPLES = "examples.json"
+"""The file with extracts of training texts, by the word."""
 UNREAD = "nothing of this text was read"
 _CHUNK = 4096
+_NUMBERS = ("density", "threshold", "temperature")
 _ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias")
-
-
-def split_units(units: Units, text: str) -> list[str]:
-    """Splits a text into the units of a lexicon; invisible characters count as spaces."""
-    return units.split(CONTROL.sub(" ", text))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,13 +50,17 @@ class LexiconModel:
 
     Attributes:
       lexicon: the gates and weights.
+      splitter: the rule that splits texts into the words of the lexicon.
       classes: the labels as written in the training data, in the order of the outputs.
+      examples: for open words up to two extracts of training texts in which they occur.
       report: scores of the model, and of other models on the same texts.
       picture: an SVG image of the accuracy at each density, or "".
     """
 
     lexicon: Lexicon | WindowLexicon
+    splitter: Splitter
     classes: tuple[Label, ...]
+    examples: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     report: Json = dataclasses.field(default_factory=dict)
     picture: str = ""
     kind: str = "text"
@@ -70,8 +72,8 @@ class LexiconModel:
         return WINDOW if isinstance(self.lexicon, WindowLexicon) else LEXICON
 
     def split(self, text: str) -> list[str]:
-        """Returns the units of a text, which are its words for this model."""
-        return split_units(self.lexicon.units, text)
+        """Returns the tokens of a text, which are its words for this model."""
+        return self.splitter.split(text)
 
     def read_texts(
         self, examples: Iterable[Sequence[str]]
@@ -142,21 +144,24 @@ class LexiconModel:
         """
         gated = self.lexicon if isinstance(self.lexicon, WindowLexicon) else None
         lexicon: Any = self.lexicon if gated is None else gated.reader
-        units = lexicon.units
+        splitter = self.splitter
+        tokens = splitter.tokenizer.to_json()
+        numbers = {name: getattr(lexicon, name) for name in _NUMBERS}
         config: Json = {
             **facts_of("text"),
             "network": self.network,
-            "model": {"density": self.lexicon.density, "threshold": lexicon.threshold},
+            "model": {**numbers, "density": self.lexicon.density},
             "classes": list(self.classes),
+            "tokens": splitter.tokenizer.kind,
+            "lowercase": splitter.lowercase,
         }
-        pieces: Json = {"pieces": units.scores, "lowercase": units.lowercase}
-        if gated is not None:
-            config["model"]["cut"] = gated.cut
-            pieces["gate_words"] = list(gated.words)
         files = {
-            VOCABULARY: to_json(pieces, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+            TOKENS: to_json(tokens, ensure_ascii=False).encode("utf-8", "surrogatepass"),
             WORDS: _join_lines(lexicon.words),
             NGRAMS: _join_lines(lexicon.ngrams),
+            EXAMPLES: to_json(dict(self.examples), ensure_ascii=False, indent=1).encode(
+                "utf-8", "surrogatepass"
+            ),
             REPORT: to_json(self.report, indent=1).encode(),
         }
         if self.picture:
@@ -164,56 +169,65 @@ class LexiconModel:
         params = {name: getattr(lexicon, name) for name in _ARRAYS}
         if gated is not None:
             params["gates"] = gated.gates
+            config["model"]["cut"] = gated.cut
+            files[GATE_WORDS] = _join_lines(gated.words)
         return save(folder, params, config=config, card=card, files=files, overwrite=overwrite)
 
     @classmethod
-    def load(cls, folder: str | Path) -> "LexiconModel":
+    def load(cls, folder: str | Path, tokenizer: Function | None = None) -> "LexiconModel":
         """Loads a model that `save` wrote; no code in the folder is executed.
 
         Args:
           folder: the folder of the model.
+          tokenizer: the function with which the model was trained; None for a model without one.
 
         Returns:
           The fitted model.
 
         Raises:
-          FileNotFoundError, ValueError: if the folder does not have such a model, or is damaged.
+          FileNotFoundError, ValueError: if the folder does not have such a model, is damaged, or
+            needs another tokenizer.
         """
         params, config = load(folder)
         check_kind(config, "text", folder)
         try:
-            words = json.loads(read_file(folder, VOCABULARY))
+            rule = Tokenizer.from_json(json.loads(read_file(folder, TOKENS)), tokenizer)
+            if type(config["lowercase"]) is not bool:
+                raise ValueError(f"lowercase must be true or false, got {config['lowercase']!r}")
             classes = check_classes(config["classes"])
-            pieces = words["pieces"]
-            check_texts(list(pieces))
+            numbers: Any = {name: float(config["model"][name]) for name in _NUMBERS}
+            arrays: Any = {name: np.asarray(params[name]) for name in _ARRAYS}
             lexicon: Any = Lexicon(
                 num_classes=len(classes),
-                units=Units(
-                    {piece: int(score) for piece, score in pieces.items()},
-                    lowercase=bool(words["lowercase"]),
-                ),
                 words=_split_lines(read_file(folder, WORDS)),
                 ngrams=_split_lines(read_file(folder, NGRAMS)),
-                threshold=float(config["model"]["threshold"]),
-                density=float(config["model"]["density"]),
-                **{name: np.asarray(params[name]) for name in _ARRAYS},
+                **numbers,
+                **arrays,
             )
             if config["network"] == WINDOW:
                 lexicon = WindowLexicon(
-                    words=tuple(check_texts(words["gate_words"])),
+                    words=_split_lines(read_file(folder, GATE_WORDS)),
                     gates=np.asarray(params["gates"]),
                     cut=float(config["model"]["cut"]),
                     reader=dataclasses.replace(lexicon, density=1.0),
                     density=lexicon.density,
                 )
             lexicon.check()
+            # The file has private texts if the training texts are private, and may be deleted.
+            has_examples = Path(folder, EXAMPLES).exists()
+            examples = json.loads(read_file(folder, EXAMPLES)) if has_examples else {}
+            for texts in examples.values():
+                check_texts(texts)
             report = check_report(json.loads(read_file(folder, REPORT)))
-        except BadFile:  # The message already names the file and the fault.
+        except (BadFile, NeedsTokenizer):  # The message already names the file and the fault.
             raise
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             # The content comes from a file and may be anything.
             raise BadFile(f"{folder} is not a model that this version reads: {error!r}") from error
-        return cls(lexicon=lexicon, classes=classes, report=report)
+        splitter = Splitter(rule, config["lowercase"])
+        return cls(
+            lexicon=lexicon, splitter=splitter, classes=classes, examples=examples, report=report
+        )
 
 
 def _join_lines(strings: Sequence[str]) -> bytes:

@@ -1,6 +1,7 @@
 """Explanations of a lexicon: the parts of the words of a text, and its open words by class."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 
@@ -10,13 +11,17 @@ from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Json
 from gatedjax.analysis._text import render_table
 from gatedjax.lexicon import WindowLexicon
+from gatedjax.lexicon._spelling import is_spaceless
 from gatedjax.text._lexicon import UNREAD, LexiconModel
 from gatedjax.text._prediction import WINDOW, Failure, Prediction
 from gatedjax.text._show import Change, Explanation, Reasons
 from gatedjax.text._table import Label
 
 _CHOSEN = "no word was open, so the closed word with the largest weight was read"
+_CHOSEN_BY_WINDOW = "no word was open, so the word with the largest gate logit was read"
 _SHOWN = 20
+_MOST_WITH_EXAMPLES = 1000
+_NEIGHBOURS, _LONGEST_EXTRACT = 5, 120
 
 
 def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation:
@@ -40,9 +45,11 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation:
     probabilities, is_open = reading.probabilities[0], reading.is_open[0]
     best = int(np.argmax(probabilities))
     shares = lexicon.share(words)
-    remaining = " ".join(compress(words, is_open.tolist()))
-    again = lexicon.read([lexicon.units.split(remaining)]).probabilities[0]
-    note = _CHOSEN if reading.chosen[0] else UNREAD if reading.is_empty[0] else ""
+    remaining = model.splitter.split_again(compress(words, is_open.tolist()))
+    again = lexicon.read([remaining]).probabilities[0]
+    has_windows = model.network == WINDOW
+    chosen = _CHOSEN_BY_WINDOW if has_windows else _CHOSEN
+    note = chosen if reading.chosen[0] else UNREAD if reading.is_empty[0] else ""
     removed = lexicon.read([[*words[:i], *words[i + 1 :]] for i in range(len(words))])
     return Explanation(
         text=text,
@@ -69,7 +76,7 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation:
             ),
             is_same=bool((probabilities == again).all()),
             note=note,
-            has_windows=model.network == WINDOW,
+            has_windows=has_windows,
         ),
     )
 
@@ -136,8 +143,9 @@ def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
     Returns:
       A dict: "density", "open" (the number of open words with weights), and "classes", for each
       class a dict with "label", "open" (the number of words that count for it most) and "words",
-      each with "word", "count" (in the training texts) and "weight" (the larger, the more a word
-      counts for the class); the largest product of weight and root of the count comes first.
+      each with "word", "count" (in the training texts), "weight" (the larger, the more a word
+      counts for the class) and "examples" (up to two extracts of training texts of the class); the
+      largest product of weight and root of the count comes first.
     """
     lexicon = model.lexicon
     density = lexicon.density
@@ -155,12 +163,68 @@ def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
                 "word": lexicon.words[i],
                 "count": int(lexicon.counts[i]),
                 "weight": round(float(weights[i, number]), 4),
+                "examples": list(model.examples.get(lexicon.words[i], ())),
             }
             for i in places[:most]
         ]
         classes.append({"label": label, "open": len(places), "words": words})
     listing = {"density": density, "open": int(is_open.sum()), "classes": classes}
     return listing | ({"windows": True} if model.network == WINDOW else {})
+
+
+def find_examples(
+    listing: Json,
+    texts: Sequence[Sequence[str]],
+    labels: Sequence[Label],
+    is_open: Sequence[np.ndarray] | None = None,
+) -> dict[str, list[str]]:
+    """Finds short extracts of training texts for the listed words.
+
+    The two shortest texts of the class of a word in which it occurs are used, of each the word with
+    up to five tokens before and after it.
+
+    Args:
+      listing: the result of `list_open_words`.
+      texts: the words of the training texts.
+      labels: the label of each text.
+      is_open: the gates of each text, bool [T], if the extracts are to have the words where they
+        are open; None uses the first place of a word.
+
+    Returns:
+      Up to two extracts for each word, for at most 1,000 words.
+    """
+    most = max(_MOST_WITH_EXAMPLES // max(len(listing["classes"]), 1), 1)
+    class_of = {
+        word["word"]: entry["label"]
+        for entry in listing["classes"]
+        for word in entry["words"][:most]
+    }
+    examples: dict[str, list[str]] = {word: [] for word in class_of}
+    # The shortest texts come first. Equals stay in the order of the file.
+    for row in sorted(range(len(texts)), key=lambda row: len(texts[row])):
+        words = texts[row]
+        places = range(len(words)) if is_open is None else np.flatnonzero(is_open[row]).tolist()
+        # The first place of a word is inserted last.
+        for word, place in {words[i]: i for i in reversed(places)}.items():
+            extracts = examples.get(word)
+            if extracts is None or len(extracts) == 2 or class_of[word] != labels[row]:
+                continue
+            extract = _extract(words, place)
+            if extract != word and extract not in extracts:
+                extracts.append(extract)
+    return {word: extracts for word, extracts in examples.items() if extracts}
+
+
+def _extract(words: Sequence[str], place: int) -> str:
+    """Returns the word at a place with its neighbours, in at most 120 characters.
+
+    There is no space between two units of a script without spaces.
+    """
+    part = words[max(place - _NEIGHBOURS, 0) : place + _NEIGHBOURS + 1]
+    extract = part[0]
+    for before, word in itertools.pairwise(part):
+        extract += word if is_spaceless(before) and is_spaceless(word) else f" {word}"
+    return extract[:_LONGEST_EXTRACT]
 
 
 def render_open_words(listing: Json) -> str:
@@ -177,9 +241,14 @@ def render_open_words(listing: Json) -> str:
         ]
     for entry in listing["classes"]:
         rows: Sequence[Sequence[object]] = [
-            (clean(word["word"]), word["count"], f"{word['weight']:+.3f}")
+            (
+                clean(word["word"]),
+                word["count"],
+                f"{word['weight']:+.3f}",
+                clean(" / ".join(word["examples"])).replace("|", "\\|"),
+            )
             for word in entry["words"]
         ]
         lines += ["", f"{clean(str(entry['label']))}: {entry['open']:,} words"]
-        lines.append(render_table(("word", "count", "weight"), rows).rstrip())
+        lines.append(render_table(("word", "count", "weight", "examples"), rows).rstrip())
     return "\n".join(lines)

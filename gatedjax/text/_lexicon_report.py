@@ -8,28 +8,32 @@ import numpy as np
 from gatedjax._utils.types import Json
 from gatedjax.lexicon import Lexicon, WindowLexicon, measure_window_leak
 from gatedjax.text._leak import Sample
+from gatedjax.text._tokens import Splitter
 
 _POINTS = (1.0, 0.7, 0.5, 0.3, 0.1)
 """The densities of the curve that are printed; `report.json` and the picture have all stages."""
 _CHUNK = 2048
 
 
-def count_equal(lexicon: Lexicon | WindowLexicon, texts: Sequence[Sequence[str]]) -> int:
+def count_equal(
+    lexicon: Lexicon | WindowLexicon, splitter: Splitter, texts: Sequence[Sequence[str]]
+) -> int:
     """Counts the texts whose open words alone give bitwise the same probabilities.
 
     The closed words are removed, the rest is joined by spaces, and the result is split and read
-    again as a text of its own.
+    again as a new text. Pieces of words and the tokens of a function are not joined.
 
     Args:
       lexicon: the lexicon.
+      splitter: the rule that split the texts.
       texts: the words of each text.
     """
     equal = 0
     for begin in range(0, len(texts), _CHUNK):
         part = texts[begin : begin + _CHUNK]
         readings = lexicon.read(part)
-        remaining = [" ".join(compress(w, g)) for w, g in zip(part, readings.is_open, strict=True)]
-        again = lexicon.read([lexicon.units.split(text) for text in remaining])
+        remaining = [compress(w, g) for w, g in zip(part, readings.is_open, strict=True)]
+        again = lexicon.read([splitter.split_again(words) for words in remaining])
         equal += int(np.sum((readings.probabilities == again.probabilities).all(1)))
     return equal
 
@@ -97,13 +101,35 @@ def render_accuracies(report: Json, checked: str) -> str:
     return "\n".join(rows)
 
 
-def render_curve(curve: Sequence[Json], chosen: int) -> list[str]:
-    """Returns a line for five densities of the curve, and for the chosen stage."""
+def render_calibration(report: Json, checked: str) -> str:
+    """Returns the sentence about the temperature and the error of the calibration.
+
+    Args:
+      report: the report of the fit.
+      checked: "test" or "validation".
+    """
+    scores = report[checked]
+    fitted = " (fitted on these texts)" if checked == "validation" else ""
+    return (
+        f"probabilities: temperature {report['temperature']:.2f} from the validation texts; "
+        f"{checked} calibration error {scores['ece']:.4f}{fitted}, without the temperature "
+        f"{scores['uncalibrated_ece']:.4f}"
+    )
+
+
+def render_curve(curve: Sequence[Json], chosen: int, metric: str = "accuracy") -> list[str]:
+    """Returns a line for five densities of the curve, and for the chosen stage.
+
+    Args:
+      curve: for each stage its "density", "words" and the metric.
+      chosen: the number of the stage of the model.
+      metric: "accuracy" or "macro_f1".
+    """
     lines = []
     for number, stage in enumerate(curve):
         if number == chosen or stage["density"] in _POINTS:
             mark = "  <- chosen" if number == chosen else ""
-            lines.append(f"  {stage['words']:4.0%} of the words: {stage['accuracy']:.4f}{mark}")
+            lines.append(f"  {stage['words']:4.0%} of the words: {stage[metric]:.4f}{mark}")
     return lines
 
 

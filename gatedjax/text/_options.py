@@ -32,6 +32,10 @@ from gatedjax.training import OptimizerConfig, TrainConfig
 C = TypeVar("C")
 Check = Callable[[str, Any], None]
 """A function of (name, value) that raises ValueError for a value that the option cannot have."""
+METRICS = ("accuracy", "macro_f1")
+"""The metrics that may choose the density of a lexicon."""
+BALANCED = "balanced"
+"""The value of `class_weight` with which all classes have the same total weight."""
 _FEWEST_STEPS = 400
 _WIDTH = 100
 
@@ -57,6 +61,19 @@ def _share(name: str, value: float) -> None:
 
 def _check_tokens(name: str, value: str) -> None:
     check_kind(value)
+
+
+def _check_class_weight(name: str, value: str | None) -> None:
+    if value not in (None, BALANCED):
+        raise ValueError(f"{name} must be {BALANCED!r} or None, got {value!r}")
+
+
+def _check_best_metric(name: str, value: str) -> None:
+    if value not in METRICS:
+        raise ValueError(
+            f"{name} must be one of {', '.join(map(repr, METRICS))}, got {value!r}."
+            f"{suggestion(str(value), METRICS)}"
+        )
 
 
 def _option(default: Any, text: str, check: Check | None = None) -> Any:
@@ -149,7 +166,8 @@ class TextOptions:
         "Rule that splits texts into tokens: words (words and marks, like the vocabulary of "
         "GloVe), social (links, @user, #tag and emoji stay whole, entities of HTML are replaced), "
         "characters, or bpe (8,000 learned pieces of words). With words and social, scripts "
-        "without spaces are cut into units that are learned from the texts (default: words).",
+        "without spaces are cut into units that are learned from the texts (default: social for "
+        "lexicon and window, words for networks).",
         _check_tokens,
     )
     tokenizer: Callable[[str], Iterable[str]] | None = _option(  # noqa: RUF009
@@ -159,6 +177,18 @@ class TextOptions:
         1,
         "Classes with fewer texts are left out, also of the validation and test data.",
         _check_integer(1, MOST_WORDS),
+    )
+    class_weight: str | None = _option(
+        None,
+        "balanced gives the classes the same total weight in the fit of a lexicon (default: the "
+        "texts have the same weight).",
+        _check_class_weight,
+    )
+    best_metric: str = _option(
+        "accuracy",
+        "Metric of the validation texts that chooses the density of a lexicon: accuracy or "
+        "macro_f1. For a network see `training`.",
+        _check_best_metric,
     )
     held_out: float = _option(
         0.1,
@@ -232,6 +262,16 @@ def check_options(options: TextOptions, kind: str) -> None:
     if options.model in LEXICONS:
         _check_for_lexicon(options)
         return
+    if options.class_weight is not None:
+        raise ValueError(
+            f"class_weight needs model='lexicon' or model='window', got {options.class_weight!r} "
+            f"for {options.model!r}: leave it out"
+        )
+    if options.best_metric != METRICS[0]:
+        raise ValueError(
+            f"best_metric needs model='lexicon' or model='window', got {options.best_metric!r} for "
+            f"{options.model!r}: give training={{'best_metric': ...}}"
+        )
     entry = available[options.model]
     if options.density is not None and not entry.gated:
         raise ValueError(
@@ -257,8 +297,7 @@ def _check_for_lexicon(options: TextOptions) -> None:
             continue
         raise ValueError(
             f"{field.name} needs model='ganet' or another network, got {value!r} for a lexicon, "
-            "which has no steps, no vectors, no limit on the words of a text, and a tokenizer that "
-            "it learns"
+            "which has no steps, no vectors and no limit on the words of a text"
         )
 
 
@@ -272,8 +311,6 @@ _OF_NETWORKS = (
     "batch_size",
     "network",
     "training",
-    "tokens",
-    "tokenizer",
 )
 """The options that only networks use."""
 

@@ -18,7 +18,7 @@ def load_model(folder: str | Path, kinds: Sequence[str], tokenizer: Any = None) 
     Args:
       folder: the folder of the model.
       kinds: the accepted kinds of models, among "text", "pair" and "tags".
-      tokenizer: the function that splits texts, for a network that was trained with one; else None.
+      tokenizer: the function that splits texts, for a model that was trained with one; else None.
 
     Raises:
       FileNotFoundError, ValueError: if the folder does not have a model, has another kind of model,
@@ -27,12 +27,7 @@ def load_model(folder: str | Path, kinds: Sequence[str], tokenizer: Any = None) 
     config = read_config(folder)
     kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
     if kind == "text" and config.get("network") in LEXICONS:
-        if tokenizer is not None:
-            raise ValueError(
-                f"tokenizer must be None for the lexicon in {folder}, which splits texts by its "
-                f"units, got {tokenizer!r}"
-            )
-        return LexiconModel.load(folder)
+        return LexiconModel.load(folder, tokenizer)
     from gatedjax.text._model import TrainedModel
 
     return TrainedModel.load(folder, kinds, tokenizer)

@@ -33,6 +33,8 @@ _FEATURES = {
     "entities": re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|amp|lt|gt|quot|nbsp|apos);"),
 }
 """The parts of posts that `--tokens social` does not split."""
+MAX_LEN = 400
+"""The number of words of a text that a network reads if no other number is given."""
 _SHOWN = 12
 _SAMPLE = 24
 
@@ -42,7 +44,7 @@ def survey_texts(
     *,
     held_out: float,
     max_aside: float,
-    max_len: int,
+    max_len: int | None,
     lowercase: bool,
     **tokens: Any,
 ) -> Json:
@@ -52,7 +54,7 @@ def survey_texts(
       table: the texts.
       held_out: share of the texts that is split off for validation.
       max_aside: the largest share of the lines that may be set aside.
-      max_len: number of words of a text that a model reads.
+      max_len: number of words of a text that a model reads; None reads all.
       lowercase: True ignores case.
       **tokens: the arguments "tokens" and "min_class" of `read_training`.
 
@@ -190,7 +192,7 @@ def _aside(asides: Asides) -> Json:
     return {"lines": asides.count, "reasons": dict(asides.reasons.most_common()), "first": first}
 
 
-def _words(corpus: Corpus, max_len: int) -> Json:
+def _words(corpus: Corpus, max_len: int | None) -> Json:
     """Returns the number of words, and quantiles of the number of words of a text.
 
     For pairs the words of both texts count together.
@@ -202,7 +204,7 @@ def _words(corpus: Corpus, max_len: int) -> Json:
         "total": int(lengths.sum()),
         "quantiles": dict(zip(QUANTILES.values(), quantiles.tolist(), strict=True)),
         "max_len": max_len,
-        "longer": int(np.sum(longest > max_len)),
+        "longer": 0 if max_len is None else int(np.sum(longest > max_len)),
     }
 
 
@@ -252,6 +254,8 @@ def render_survey(report: Json, train: str) -> Iterator[str]:
     kinds = noun if len(classes) != 1 else {"classes": "class", "tags": "tag"}[noun]
     size = f"{render_count(report['texts'], unit[:-1])}, {len(classes):,} {kinds}"
     yield f"{clean(report['name'])}: {size}"
+    if model := report.get("model"):
+        yield f"model: {model}"
     if not tagged:
         yield from _render_columns(report["columns"])
     total = max(sum(n for _, n in classes), 1)

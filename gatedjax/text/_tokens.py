@@ -1,14 +1,16 @@
 """The tokenizers of a model for texts, and their form in a model folder."""
 
 import dataclasses
+import functools
 import importlib
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from gatedjax._utils.choices import suggestion
 from gatedjax._utils.types import Json
-from gatedjax.data import BytePairs, tokenize
+from gatedjax.data.text._bpe import BytePairs
 from gatedjax.data.text._social import character_tokens, social_tokens, unescape
+from gatedjax.data.text._tokenize import tokenize
 from gatedjax.data.text._units import Units
 from gatedjax.text._labels import CONTROL
 
@@ -16,10 +18,17 @@ Function = Callable[[str], Iterable[str]]
 """A function from a text to its tokens."""
 KINDS = ("words", "social", "characters", "bpe")
 """The values of `--tokens`."""
+LEXICON_KIND = "social"
+"""The value of `--tokens` for a lexicon that has no other."""
 CUSTOM = "custom"
 """The kind of a tokenizer that a user passed as a function."""
+_MOST_SETTLED = 200_000
+"""The number of tokens that a splitter remembers."""
+_ROUNDS = 8
+"""A token that still changes after this many splits is left out."""
 _PIECES = 8000
 """The number of pieces of a byte-pair encoding; short training texts give fewer."""
+_WITH_UNITS = ("words", "social")
 _PROBE = "It's 3.5 stars, isn't it? #fun @ann: Caf\u00e9 \u597d\u770b https://example.org/a"
 """A text on which a function must give the same tokens as the function of the training."""
 
@@ -169,6 +178,80 @@ class Tokenizer:
         if kind == "bpe":
             pieces = BytePairs.from_json(str(value.get("pieces")))
         return cls(str(kind), units, pieces, lowercase=value.get("lowercase") is True)
+
+
+def learn_units(rule: Tokenizer, texts: Iterable[str]) -> Tokenizer:
+    """Returns a tokenizer with the units of scripts without spaces that are learned from texts.
+
+    Args:
+      rule: the tokenizer; words and social have units, and the other kinds are returned unchanged.
+      texts: the training texts.
+    """
+    if rule.kind not in _WITH_UNITS:
+        return rule
+    return dataclasses.replace(rule, units=Units.learn(map(rule.prepare, texts)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Splitter:
+    """A tokenizer whose tokens stay the same if some of them are left out.
+
+    With words, social and characters, each token of a text is also the only token of itself, so
+    that `split(" ".join(tokens))` returns the tokens again. A token that is split further when it
+    stands alone is replaced by its parts.
+
+        >>> Splitter(Tokenizer("social")).split("It's @ann")
+        ["it's", '@ann']
+
+    Attributes:
+      tokenizer: the rule that splits texts.
+      lowercase: True ignores case.
+    """
+
+    tokenizer: Tokenizer
+    lowercase: bool = True
+
+    def split(self, text: str) -> list[str]:
+        """Returns the tokens of a text."""
+        tokens = self._split_once(text)
+        if not self.is_repeatable or self._settled.issuperset(tokens):
+            return tokens
+        if len(self._settled) > _MOST_SETTLED:
+            self._settled.clear()
+        settled = [part for token in tokens for part in self._settle(token, _ROUNDS)]
+        self._settled.update(settled)
+        return settled
+
+    def split_again(self, tokens: Iterable[str]) -> list[str]:
+        """Splits the text that consists of these tokens, as a text that nobody has split.
+
+        Pieces of a byte-pair encoding and the tokens of a function of a user are returned as they
+        are, because joined by spaces they are another text.
+        """
+        return self.split(" ".join(tokens)) if self.is_repeatable else list(tokens)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """True if the tokens of a text, joined by spaces, are a text with the same tokens."""
+        return self.tokenizer.kind in ("words", "social", "characters")
+
+    @functools.cached_property
+    def _settled(self) -> set[str]:
+        """Tokens that are the only token of themselves."""
+        return set()
+
+    def _split_once(self, text: str) -> list[str]:
+        tokens = self.tokenizer.split(text)
+        return [token.lower() for token in tokens] if self.lowercase else list(tokens)
+
+    def _settle(self, token: str, rounds: int) -> list[str]:
+        if token in self._settled:
+            return [token]
+        parts = self._split_once(token)
+        if parts == [token]:
+            return parts
+        # Each split of a token in parts or in another form is split again, a few times at most.
+        return [p for part in parts if rounds for p in self._settle(part, rounds - 1)]
 
 
 class NeedsTokenizer(ValueError):

@@ -261,11 +261,7 @@ def train_model(
         name: {"n": len(part.labels), "aside": corpora[name].aside if name in corpora else 0}
         for name, part in parts.items()
     }
-    if duplicates.copies:
-        report["data"]["train"] |= {
-            "copies": duplicates.copies,
-            "conflicts": duplicates.conflicts,
-        }
+    report["data"]["train"] |= duplicates.to_report()
     return dataclasses.replace(model, report=report)
 
 

@@ -9,12 +9,12 @@ import numpy as np
 from gatedjax.lexicon import (
     DENSITIES,
     Lexicon,
-    Units,
     WindowLexicon,
     compute_gains,
     fit_lexicon,
 )
 from gatedjax.lexicon._features import Words, number_words
+from gatedjax.lexicon._fit import scale_weights
 from gatedjax.lexicon._window import add_logits, find_neighbours
 
 # Words that occur less often share a gate, which also serves words that training has not seen.
@@ -31,7 +31,7 @@ def fit_window(
     num_classes: int,
     densities: Sequence[float] = DENSITIES,
     *,
-    units: Units | None = None,
+    sample_weight: np.ndarray | None = None,
     seed: int = 0,
     room_for: Sequence[Sequence[str]] | None = None,
 ) -> Iterator[WindowLexicon]:
@@ -47,7 +47,8 @@ def fit_window(
       labels: int [n], the class of each text, from 0.
       num_classes: the number of classes, at least 2.
       densities: the shares of the words that are open, falling, in (0, 1].
-      units: the splitter that made the words, which the lexicons store.
+      sample_weight: [n], the weight of each text in both fits, as in `fit_lexicon`; None gives all
+        texts the same weight.
       seed: the seed of the order of the texts and of the noise of the gates.
       room_for: texts of a later fit, for which the arrays get room, so that both fits use the same
         compiled program.
@@ -62,7 +63,9 @@ def fit_window(
     from gatedjax.models.window import Room, fit_gates
 
     labels = np.asarray(labels)
-    first = next(fit_lexicon(texts, labels, num_classes, [1.0], units=units))
+    if sample_weight is not None:
+        sample_weight = scale_weights(sample_weight, len(texts))
+    first = next(fit_lexicon(texts, labels, num_classes, [1.0], sample_weight=sample_weight))
     numbered = number_words(texts)
     counts = np.bincount(numbered.ids, minlength=len(numbered.types))
     # The gate of rare words comes after those of the frequent words.
@@ -73,7 +76,7 @@ def fit_window(
     weights, squares = first.weigh(numbered.types)
     size = len(frequent) + 1
     initial_logits = _initial_logits(
-        first, texts, numbered, labels, weights, squares, gate_of, size
+        first, texts, numbered, labels, weights, squares, gate_of, size, sample_weight
     )
     ends = np.cumsum([len(text) for text in texts])[:-1]
     ids = np.split(numbered.ids, ends)
@@ -102,23 +105,27 @@ def fit_window(
             density,
             seed=seed,
             room=room,
+            sample_weight=sample_weight,
         )
         if len(frequent) == len(counts):
             # No rare word has trained the gate of unknown words.
             gates[-2] = gates[:-2].mean(axis=0)
         logits = add_logits(gates, neighbours)
         lexicon = WindowLexicon(words, gates, find_cut(logits, density), first, density)
-        yield _with_reader(lexicon, texts, labels)
+        yield _with_reader(lexicon, texts, labels, sample_weight)
 
 
 def _with_reader(
-    lexicon: WindowLexicon, texts: Sequence[Sequence[str]], labels: np.ndarray
+    lexicon: WindowLexicon,
+    texts: Sequence[Sequence[str]],
+    labels: np.ndarray,
+    sample_weight: np.ndarray | None,
 ) -> WindowLexicon:
     is_open, _ = lexicon.select(texts)
     selected = [
         list(compress(text, gates.tolist())) for text, gates in zip(texts, is_open, strict=True)
     ]
-    fit = fit_lexicon(selected, labels, lexicon.num_classes, [1.0], units=lexicon.units)
+    fit = fit_lexicon(selected, labels, lexicon.num_classes, [1.0], sample_weight=sample_weight)
     return dataclasses.replace(lexicon, reader=next(fit))
 
 
@@ -131,6 +138,7 @@ def _initial_logits(
     squares: np.ndarray,
     gate_of: np.ndarray,
     size: int,
+    sample_weight: np.ndarray | None,
 ) -> np.ndarray:
     """Returns the initial gate logits [size] from the mean gains of the words of each gate.
 
@@ -142,11 +150,14 @@ def _initial_logits(
       weights, squares: the weights of each word [types, C] and the squared length of its features.
       gate_of: int [types], the gate of each word.
       size: the number of gates.
+      sample_weight: [n], the weight of each text in the gains; None is 1.
     """
     logits = np.log(np.maximum(first.read(texts).probabilities, 1e-30))
     length = np.sqrt(np.bincount(numbered.rows, squares[numbered.ids], numbered.num_texts))
     shares = weights[numbered.ids] / np.maximum(length, 1e-9)[numbered.rows, None]
     gains = compute_gains(logits, shares, numbered.rows, labels)
+    if sample_weight is not None:
+        gains = gains * sample_weight[numbered.rows]
     gates = gate_of[numbered.ids]
     means = np.bincount(gates, gains, size) / (np.bincount(gates, minlength=size) + 1)
     positive = means > 0

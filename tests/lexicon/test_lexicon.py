@@ -1,5 +1,6 @@
 """The gated lexicon against loops over texts, and what its gates promise."""
 
+import dataclasses
 import itertools
 import math
 import random
@@ -17,10 +18,10 @@ from gatedjax.lexicon import (
     compute_gains,
     fit_lexicon,
     fit_weights,
-    learn_units,
     spell,
 )
 from gatedjax.lexicon._features import count_features, number_words, weigh_cells
+from gatedjax.text._tokens import Splitter, Tokenizer, learn_units
 from tests.conftest import ROOT
 
 GOOD, BAD = ["fine", "moving", "bright", "warm"], ["dull", "slow", "flat", "cold"]
@@ -133,15 +134,16 @@ def test_the_weights_are_a_stationary_point_of_the_loss(num_classes):
     rng = np.random.default_rng(2)
     features = rng.normal(size=(30, 4)) * (rng.random((30, 4)) < 0.5)
     labels = rng.integers(0, num_classes, 30)
-    weights, bias = fit_weights(csr_matrix(features), labels, num_classes, 5.0)
+    given = rng.uniform(0, 2, 30)
+    weights, bias = fit_weights(csr_matrix(features), labels, num_classes, 5.0, sample_weight=given)
 
     def loss(point):
         w, b = point[:-1], point[-1]
         total = 0.5 * (w**2).sum()
-        for row, label in zip(features, labels, strict=True):
+        for row, label, weight in zip(features, labels, given, strict=True):
             z = row @ w + b
             z = np.array([-z[0] / 2, z[0] / 2]) if len(z) == 1 else z
-            total += 5 * (np.log(np.exp(z).sum()) - z[label])
+            total += 5 * weight * (np.log(np.exp(z).sum()) - z[label])
         return total
 
     point = np.concatenate([weights, bias[None]])
@@ -151,6 +153,10 @@ def test_the_weights_are_a_stationary_point_of_the_loss(num_classes):
         slope = (loss(point + step) - loss(point - step)) / 2e-4
         assert abs(slope) / len(labels) < 2e-2
         assert loss(point + 300 * step) >= loss(point) - 1e-2
+
+
+def social(texts):
+    return Splitter(learn_units(Tokenizer("social"), texts))
 
 
 def random_texts():
@@ -166,14 +172,14 @@ def random_texts():
 
 @pytest.mark.parametrize("num_classes", [2, 3])
 def test_the_open_words_alone_have_the_same_bits(num_classes):
-    units = learn_units(["天气好 今天天气好", "天气 今天"] * 3)
-    texts = [units.split(text) for text in random_texts()]
+    splitter = social(["天气好 今天天气好", "天气 今天"] * 3)
+    texts = [splitter.split(text) for text in random_texts()]
     texts = [words for words in texts if words]
     for lexicon in lexicons(num_classes):
         reading = lexicon.read(texts)
         assert not all(gates.all() for gates in reading.is_open) or lexicon.density == 1
         remaining = [
-            units.split(" ".join(itertools.compress(words, gates)))
+            splitter.split(" ".join(itertools.compress(words, gates)))
             for words, gates in zip(texts, reading.is_open, strict=True)
         ]
         again = lexicon.read(remaining)
@@ -252,22 +258,49 @@ def test_the_package_does_not_import_jax():
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-def test_units_of_units_are_the_units():
-    units = learn_units(["天气好 今天天气好", "天气 今天", "สวัสดี ครับ สวัสดี"] * 3)
-    rng = random.Random(4)
-    for text in random_texts():
-        words = units.split(text)
-        remaining = [word for word in words if rng.random() < 0.6]
-        assert units.split(" ".join(remaining)) == remaining
-    assert units.split("See HTTPS://a.org/x?y @me #tag हिन्दी isn't") == [
-        *("see", "https://a.org", "@me", "#tag", "हिन्दी", "isn't")
-    ]
-    assert units.split("今天天气") == ["今天", "天气"]
+def test_tokens_are_the_ngrams_of_their_script():
+    assert spell("at") == [" a", "at", "t ", " at", "at ", " at "]
+    assert spell("天气") == ["天", "气", "天气"]
+    assert spell("#天")[0] == " #"
+    assert len(spell("x" * 99)) == 31 + 30 + 29
+
+
+def test_weights_of_texts_change_the_fit_and_their_scale_does_not():
+    def fit(weights):
+        return list(fit_lexicon(TEXTS, LABELS, 2, (1.0, 0.5), sample_weight=weights))[-1]
+
+    same, plain = fit(np.full(len(TEXTS), 7)), fit(None)
+    np.testing.assert_array_equal(same.weights, plain.weights)
+    heavy = fit(np.where(LABELS == 1, 9.0, 1.0))
+    ambiguous = [["unseen"], ["film"]]
+    assert (
+        heavy.read(ambiguous).probabilities[:, 1] > plain.read(ambiguous).probabilities[:, 1]
+    ).all()
+    first_half = np.arange(len(TEXTS)) % 3 == 0
+    alone = fit(first_half.astype(float))
+    assert alone.read(TEXTS).probabilities[LABELS == 1, 1].min() > 0.5
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_the_temperature_divides_the_logits_and_their_parts(num_classes):
+    plain = lexicons(num_classes)[-1]
+    warm = dataclasses.replace(plain, temperature=2.5)
+    powers = plain.read(TEXTS).probabilities ** (1 / 2.5)
+    expected = powers / powers.sum(1, keepdims=True)
+    np.testing.assert_allclose(warm.read(TEXTS).probabilities, expected, rtol=1e-12)
+    shares = warm.share(TEXTS[0])
+    total = np.exp(shares.bias + shares.words.sum(0) + shares.pairs.sum(0))
+    np.testing.assert_allclose(total / total.sum(), expected[0], rtol=1e-9)
+    with pytest.raises(ValueError, match="temperature must be positive, got 0"):
+        dataclasses.replace(plain, temperature=0).check()
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"sample_weight": np.ones(3)}, "sample_weight must have shape"),
+        ({"sample_weight": -np.ones(len(TEXTS))}, "finite numbers of at least 0"),
+        ({"sample_weight": np.zeros(len(TEXTS))}, "some above 0"),
         ({"labels": LABELS[:-1]}, "the same length"),
         ({"labels": LABELS * 1.0}, "integers in"),
         ({"labels": LABELS + 1}, "integers in"),

@@ -119,6 +119,20 @@ def test_a_fit_is_bit_equal_with_its_seed_and_shares_the_program_of_a_larger_fit
     assert window._train._cache_size() == compiled
 
 
+def test_a_text_of_weight_zero_teaches_nothing():
+    texts, labels = texts_where_the_word_after_a_mark_decides(np.random.default_rng(0))
+    room = Room(texts=len(texts), words=6, length=9)
+    ones = fit(texts, labels, room=room, sample_weight=np.ones(len(texts)))
+    np.testing.assert_array_equal(ones, fit(texts, labels, room=room))
+    weights = np.where(np.arange(len(texts)) % 4 == 0, 0.0, 4 / 3)
+    first = fit(texts, labels, room=room, sample_weight=weights)
+    other_labels = np.where(weights == 0, 1 - labels, labels)
+    np.testing.assert_array_equal(first, fit(texts, other_labels, room=room, sample_weight=weights))
+    assert (first != fit(texts, other_labels, room=room)).any()
+    with pytest.raises(ValueError, match=r"sample_weight must have shape \(400,\), got \(1,\)"):
+        fit(texts, labels, sample_weight=[1.0])
+
+
 @pytest.mark.parametrize("density", [0.0, 1.0, -1.0])
 def test_a_density_out_of_range_is_refused(density):
     with pytest.raises(ValueError, match=r"density must be in \(0, 1\)"):

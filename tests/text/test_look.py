@@ -50,7 +50,11 @@ def test_the_survey_has_the_counts_of_the_file(here, capsys):
     assert sum(report["split"][part] for part in ("training", "validation")) == len(ROWS)
     assert set(report["scripts"]) == {"Latin", "Han"}
     assert sum(report["scripts"].values()) == pytest.approx(1)
-    assert report["tokens"]["kind"] == "words"
+    assert (report["model"], report["tokens"]["kind"]) == ("lexicon", "social")
+    assert report["words"]["max_len"] is None
+    network = looked(capsys, "reviews.csv", "--max-len", "4")
+    assert (network["model"], network["tokens"]["kind"]) == ("ganet", "words")
+    assert network["words"]["longer"] > 30
     assert report["problems"] == []
     social = looked(capsys, "reviews.csv", "--tokens", "social", "--min-class", "2")
     assert social["tokens"]["sample"] == ["a", "dull", "film", "number0", "http://t.co"]
@@ -78,7 +82,8 @@ def test_the_lines_of_a_survey(here, capsys):
         "contradictions: 1 text with different labels (2 lines)",
         "'good' in line 22 and 'bad' in line 41",
         "set aside: no lines",
-        "links in 20 texts, @user in 20 texts: --tokens social keeps them whole",
+        "model: lexicon",
+        "tokens: social,",
         "validation cannot check: rare (--min-class 2 leaves them out)",
         "train reviews.csv --out model\n",
     ):
@@ -87,6 +92,10 @@ def test_the_lines_of_a_survey(here, capsys):
     end = capsys.readouterr().out
     assert "train reviews.csv --out model --text Text --tokens social --min-class 2\n" in end
     assert "--tokens social keeps" not in end
+    assert look("reviews.csv", "--max-len", "9") == 0
+    end = capsys.readouterr().out
+    assert "links in 20 texts, @user in 20 texts: --tokens social keeps them whole" in end
+    assert "train reviews.csv --out model --model ganet --max-len 9\n" in end
 
 
 def test_lines_set_aside_are_counted_by_reason(here, capsys):

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import random
 
 import pytest
 
@@ -12,12 +13,15 @@ from gatedjax.text._options import TextOptions, check_options
 from gatedjax.text._read import open_table
 from gatedjax.text._tokens import (
     NeedsTokenizer,
+    Splitter,
     Tokenizer,
     check_function,
     choose_tokenizer,
     import_path,
+    learn_units,
     split_words,
 )
+from tests.lexicon.test_lexicon import random_texts
 from tests.refusals import refused
 from tests.text._own import options
 
@@ -160,3 +164,53 @@ def test_a_model_of_a_function_is_loaded_with_it(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["predict", str(tmp_path / "model"), "a, b"])
     assert "tokenizer=commas" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize("kind", ["words", "social", "characters"])
+def test_tokens_stay_the_same_if_tokens_are_left_out(kind, lowercase):
+    texts = ["天气好 今天天气好", "天气 今天", "สวัสดี ครับ สวัสดี"] * 3
+    splitter = Splitter(learn_units(Tokenizer(kind), texts), lowercase)
+    rng = random.Random(4)
+    hard = [
+        "a天@b.c",
+        "x_y n't U.S. don't",
+        "3️⃣ &amp;lt; <br />",
+        "İI ﬁ www.天.org @天气",
+        "a@b.c天",
+    ]
+    for text in [*hard, *random_texts()]:
+        words = splitter.split(text)
+        remaining = [word for word in words if rng.random() < 0.6]
+        assert splitter.split(" ".join(remaining)) == remaining
+        assert splitter.split_again(remaining) == remaining
+    fresh = Splitter(splitter.tokenizer, lowercase)
+    # The tokens of a text do not depend on the texts before it.
+    assert [fresh.split(text) for text in reversed(hard)] == [*map(splitter.split, hard[::-1])]
+
+
+def test_the_tokens_of_a_function_are_not_split_again():
+    splitter = Splitter(Tokenizer("custom", function=commas))
+    assert splitter.split("A b, c") == ["a b", "c"]
+    assert splitter.split_again(["a b", "c"]) == ["a b", "c"]
+
+
+@pytest.mark.parametrize("kind", ["words", "characters", "bpe", "custom"])
+def test_a_lexicon_uses_every_tokenizer(kind, tmp_path):
+    if kind == "bpe":
+        pytest.importorskip("tokenizers")
+    given = {"tokenizer": commas} if kind == "custom" else {"tokens": kind}
+    rows = [(f"{word}, {thing}", word) for word in ("Dull", "Fine") for thing in "abcdefghij"]
+    model = TextClassifier.train(rows, **given)
+    report = model.report_["validation"]["same_answer"]
+    assert report["equal"] == report["texts"] > 0
+    model.save(tmp_path / "model")
+    function = given.get("tokenizer")
+    again = TextClassifier.load(tmp_path / "model", tokenizer=function)
+    assert again.get_params()["tokens"] == given.get("tokens")
+    query = ["Fine, film"]
+    assert again.predict(query)[0] == model.predict(query)[0]
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["tokens"] == kind
+    if kind == "custom":
+        assert "fine" in again.predict(query)[0].kept
+        refused(lambda: TextClassifier.load(tmp_path / "model"), "tokenizer=commas")

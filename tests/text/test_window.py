@@ -6,9 +6,11 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.utils.class_weight import compute_sample_weight
 
 from gatedjax.__main__ import main
 from gatedjax.text import TextClassifier
+from gatedjax.text._lexicon_explanation import find_examples
 from gatedjax.text._window import find_cut, fit_window
 from tests._programs import environment
 from tests.text._own import TEXTS, write_csv
@@ -110,6 +112,72 @@ def test_explain_says_that_a_gate_depends_on_the_neighbours(folder, capsys):
     assert "error of the program" not in printed
     assert main(["explain", str(folder / "model")]) == 0
     assert "a gate also depends on the neighbours" in capsys.readouterr().out
+
+
+def test_the_tokens_are_those_of_the_rule(folder, tmp_path):
+    model = TextClassifier.load(folder / "model").model_
+    assert model.split("It's @ann #film") == ["it's", "@ann", "#film"]
+    texts = [text.replace(" ", "/") for text, _ in TEXTS]
+    labels = [label for _, label in TEXTS]
+
+    def cut(text):
+        return text.split("/")
+
+    slashes = TextClassifier("window", density=0.3, tokenizer=cut).fit(texts, labels)
+    again = TextClassifier.load(slashes.save(tmp_path / "slashes"), tokenizer=cut)
+    np.testing.assert_array_equal(slashes.predict_proba(texts), again.predict_proba(texts))
+    assert again.score(texts, labels) > 0.9
+
+
+def test_weights_change_the_gates_and_the_reader():
+    texts, labels = map(list, zip(*TEXTS[:30], strict=True))
+    unsure = ["film", "unseen words"]
+    column = int(np.argmin([labels.count(label) for label in ("bad", "good")]))
+
+    def fit(sample_weight=None, **options):
+        model = TextClassifier("window", density=0.3, **options)
+        return model.fit(texts, labels, sample_weight=sample_weight)
+
+    plain, balanced = fit(), fit(class_weight="balanced")
+    assert (plain.model_.lexicon.gates != balanced.model_.lexicon.gates).any()
+    rare = [model.predict_proba(unsure)[:, column] for model in (plain, balanced)]
+    assert (rare[1] > rare[0]).all()
+    # The weights that "balanced" gives, by their definition in scikit-learn.
+    weighted = fit(compute_sample_weight("balanced", labels))
+    np.testing.assert_array_equal(weighted.predict_proba(unsure), balanced.predict_proba(unsure))
+
+
+def test_the_metric_chooses_the_density(monkeypatch):
+    from gatedjax.text import _lexicon_training
+
+    curves = []
+
+    def choose(values, count):
+        curves.append(values)
+        return 1
+
+    monkeypatch.setattr(_lexicon_training, "DENSITIES", (1.0, 0.3))
+    monkeypatch.setattr(_lexicon_training, "choose_stage", choose)
+    texts, labels = map(list, zip(*TEXTS, strict=True))
+    model = TextClassifier("window", best_metric="macro_f1").fit(texts, labels)
+    assert curves == [[stage["macro_f1"] for stage in model.report_["curve"]]]
+    assert model.model_.lexicon.density == 0.3
+
+
+def test_the_temperature_and_the_examples_are_in_the_folder(folder):
+    report = json.loads((folder / "model" / "report.json").read_text())
+    model = TextClassifier.load(folder / "model").model_
+    assert model.lexicon.reader.temperature == report["temperature"] != 1
+    assert {"ece", "uncalibrated_ece"} <= set(report["test"])
+    assert model.examples
+
+
+def test_examples_show_places_where_the_word_is_open():
+    listing = {"classes": [{"label": "x", "words": [{"word": "w"}]}]}
+    texts = [["w"], ["w", "a"], ["b", "w", "c", "w", *"defghi"]]
+    is_open = [np.array([False]), np.array([False, True]), np.arange(10) == 3]
+    assert find_examples(listing, texts, ["x"] * 3, is_open) == {"w": ["b w c w d e f g h"]}
+    assert find_examples(listing, texts, ["x"] * 3) == {"w": ["w a", "b w c w d e f"]}
 
 
 def test_an_option_of_networks_is_refused(folder, capsys):

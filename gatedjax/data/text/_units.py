@@ -27,6 +27,8 @@ _LEAST = 3
 _MOST = 2_000_000
 """The most characters from which units are learned, because their substrings fill the memory."""
 _REMEMBERED = 1 << 16
+_SCALE = 1 << 16
+"""Scores are integers, because sums of integers do not depend on their order."""
 
 
 class Units:
@@ -37,8 +39,10 @@ class Units:
         p(u_1 ... u_m) = prod_i p(u_i),  p(u) = count(u) / total,  0.5 / total for a single
         character that is not a unit,
 
-    by the algorithm of Viterbi. Among equal probabilities the shorter last unit wins. Kudo (2018),
-    "Subword Regularization", describes the model; here the units are learned in a single round.
+    by the algorithm of Viterbi. Among equal probabilities the shorter last unit wins. A unit stays
+    whole if it is cut again, because logarithms are rounded to integers, round(65536 log p). Kudo
+    (2018), "Subword Regularization", describes the model; here the units are learned in a single
+    round.
 
         >>> units = Units({"\u96fb\u5f71": 6, "\u597d": 4, "\u770b": 3}, 20)
         >>> units.cut("\u96fb\u5f71\u597d\u770b") == ("\u96fb\u5f71", "\u597d", "\u770b")
@@ -59,8 +63,10 @@ class Units:
         ):
             raise ValueError("units must be texts with counts above 0")
         self.counts, self.total = dict(counts), total
-        self._logs = {unit: math.log(count / total) for unit, count in counts.items()}
-        self._unknown = math.log(0.5 / total)
+        self._logs = {
+            unit: round(_SCALE * math.log(count / total)) for unit, count in counts.items()
+        }
+        self._unknown = round(_SCALE * math.log(0.5 / total))
         self._cut = functools.lru_cache(_REMEMBERED)(self._viterbi)
 
     def __eq__(self, other: object) -> bool:
@@ -131,7 +137,8 @@ class Units:
     def _viterbi(self, run: str) -> tuple[str, ...]:
         characters = split_characters(run)
         n = len(characters)
-        best, back = [0.0] + [-math.inf] * n, [0] * (n + 1)
+        best: list[float] = [0, *[-math.inf] * n]
+        back = [0] * (n + 1)
         logs, unknown = self._logs, self._unknown
         for end in range(1, n + 1):
             for size in range(1, min(LONGEST, end) + 1):
