@@ -21,7 +21,9 @@ from tests.lower_bounds import constraints, requirements
 from tests.text._runs import DOCUMENT, LINES, QUESTION, reader_run, translator_run
 
 SOURCES = sorted((ROOT / "gatedjax").rglob("*.py"))
-WEB = [path for end in ("js", "css", "html") for path in (ROOT / "gatedjax").rglob(f"*.{end}")]
+DATA = [
+    path for end in ("js", "css", "html", "cu") for path in (ROOT / "gatedjax").rglob(f"*.{end}")
+]
 
 
 def _imports(path):
@@ -324,7 +326,7 @@ def test_a_wheel_holds_the_library_and_nothing_else(installed):
     held = {name for name in names if not name.startswith(f"{place}/")}
     sources = {path.relative_to(ROOT).as_posix() for path in SOURCES}
     assert held == {*sources, "gatedjax/py.typed"} | {
-        path.relative_to(ROOT).as_posix() for path in WEB
+        path.relative_to(ROOT).as_posix() for path in DATA
     }
     assert {f"{place}/entry_points.txt", f"{place}/licenses/LICENSE"} <= names
     assert f"\nVersion: {gatedjax.__version__}\n" in about

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gatedjax.functional._tracing import is_traced
 from gatedjax.training._digests import compiled_digest
 
 # A program stays compiled until this number of newer programs was used.
@@ -59,7 +60,7 @@ class SharedProgram:
         return self._jitted.eval_shape(*arguments)
 
     def _find(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments)):
+        if any(map(is_traced, jax.tree.leaves(arguments))):
             # Inside another trace nothing is compiled here.
             return self._jitted
         digest = compiled_digest(self._jitted.trace(*arguments))

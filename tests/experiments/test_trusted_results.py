@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.core import origins, records
+from experiments.core.claims import mark
 from experiments.core.command import run_cells
 from experiments.core.comparison import compare, compare_all
 from experiments.core.paper import Cell, Claim, Job
@@ -190,7 +191,7 @@ def test_what_collapsed_is_neither_a_percentage_nor_a_p_value(tmp_path):
     text = rendered(paper, store_of(paper, tmp_path, {("toy", "noisy"): ["1100", "1100"]}, **lost))
     rows = {row[1]: row for row in rows_of(text, "Table 1")}
     assert rows["noise"][3:] == ["collapsed (n=2)", "-", "-"]
-    assert "- noise is better: undecided on Toy (collapsed).\n" in text
+    assert f"- noise is better: {mark('undecided')} on Toy (collapsed).\n" in text
 
 
 def curve(*losses):

@@ -218,6 +218,11 @@ def calls() -> dict[str, Call]:
         "lstm of lengths": Call(
             of_weights(F.lstm), {"xs": sequence["xs"], "lengths": lengths}, lstm
         ),
+        "skip_lstm": Call(
+            lambda weights, rows: F.skip_lstm(weights, **rows),
+            {**sequence, "gates": jax.nn.sigmoid(sequence["xs"][..., 0])},
+            lstm,
+        ),
         "lstm_step": Call(of_weights(F.lstm_step), {**step, "carry": cells["initial"]}, lstm),
         "bidirectional": Call(
             lambda weights, rows: F.bidirectional(F.lstm, *weights, **rows), sequence, (lstm, lstm)
