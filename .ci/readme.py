@@ -10,8 +10,10 @@ import io
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import gatedjax
@@ -24,11 +26,26 @@ def run_command(line: str) -> None:
     """Runs a line such as `gatedjax train reviews.csv --out model  # a comment`."""
     name, *arguments = shlex.split(line, comments=True)
     if arguments[0] == "explore":
-        # Without this option the command serves a page until it is stopped.
-        arguments += ["--html", "page.html", "--text", "a dull film"]
+        arguments += ["--text", "a dull film", "--no-browser"]
     print("$", shlex.join([name, *arguments]), flush=True)
+    if arguments[0] == "explore":
+        open_page([str(Path(sys.executable).with_name(name)), *arguments])
+        return
     # The output is shown, so that a log of CI has the reason of a failure.
     subprocess.run([str(Path(sys.executable).with_name(name)), *arguments], check=True)
+
+
+def open_page(command: list[str]) -> None:
+    """Starts the explorer, reads its page from the printed address, and stops it."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().split("#")[0].strip()
+        try:
+            with urllib.request.urlopen(address, timeout=60) as page:
+                assert b"gatedjax" in page.read()
+        finally:
+            # The explorer ends by itself only at a signal, as at Ctrl-C.
+            server.send_signal(signal.SIGINT)
 
 
 def write_texts(path: str, split: str, count: int) -> None:
