@@ -41,8 +41,9 @@ def test_functional_imports_no_flax_and_no_other_part():
         for name in _imports(path):
             assert not name.startswith(("flax", "optax")), (path, name)
             if name.startswith("gatedjax."):
-                # these two modules import no part of the library
-                utilities = ("gatedjax._utils.removed", "gatedjax._utils.old_calls")
+                # These modules import no other part of the library.
+                modules = ("removed", "old_calls", "tracing")
+                utilities = tuple(f"gatedjax._utils.{module}" for module in modules)
                 assert name.startswith(("gatedjax.functional", *utilities)), (path, name)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from gatedjax.functional._tracing import is_traced
+from gatedjax._utils.tracing import is_traced
 from gatedjax.training._digests import compiled_digest
 
 # A program stays compiled until this number of newer programs was used.
