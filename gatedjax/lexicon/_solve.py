@@ -1,8 +1,8 @@
 """Logistic regression on sparse features, and the gain of each word."""
 
-import contextlib
-
 import numpy as np
+
+from gatedjax._utils.threads import limit_to_one_thread
 
 # The slope of the mean loss and the relative decrease of the loss at which the solver stops, and
 # its largest number of steps. Nearer to the optimum the accuracy does not change. With many classes
@@ -142,7 +142,7 @@ def fit_weights(
         point = np.concatenate([start[0].ravel(), start[1].ravel()])
     decrease = _DECREASE if columns < _MANY else _MANY_DECREASE
     options = {"maxiter": steps, "gtol": _SLOPE, "ftol": decrease, "maxcor": _HISTORY}
-    with _one_thread():
+    with limit_to_one_thread():
         point = minimize(objective, point, jac=True, method="L-BFGS-B", options=options).x
     return point[: width * columns].reshape(width, columns), point[width * columns :]
 
@@ -172,12 +172,3 @@ def _loss_and_slope(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray,
 def expand_scores(scores: np.ndarray) -> np.ndarray:
     """Returns the logits [n, C] of scores [n, K]; a single column z becomes (-z/2, z/2)."""
     return np.concatenate([-scores / 2, scores / 2], 1) if scores.shape[1] == 1 else scores
-
-
-def _one_thread() -> contextlib.AbstractContextManager[object]:
-    """Limits BLAS to one thread if threadpoolctl is installed; this changes only the time."""
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return contextlib.nullcontext()
-    return threadpool_limits(1, "blas")

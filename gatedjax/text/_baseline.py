@@ -1,6 +1,5 @@
 """The baseline for text classifiers: a log-linear model of words and pairs of adjacent words."""
 
-import contextlib
 import itertools
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,6 +9,7 @@ import numpy as np
 import scipy
 from scipy.sparse import csr_matrix
 
+from gatedjax._utils.threads import limit_to_one_thread
 from gatedjax.lexicon import spell
 
 # Inverse strength of the penalty, like scikit-learn's C. On a fifth of the training sets of TREC,
@@ -372,21 +372,9 @@ def _solve(rows: csr_matrix, classes: np.ndarray) -> tuple[np.ndarray, np.ndarra
         "maxls": 50,
     }
     start = np.zeros(shape[0] * shape[1])
-    with _one_thread():
+    with limit_to_one_thread():
         point = minimize(objective, start, jac=True, method="L-BFGS-B", options=options).x
     return point.reshape(shape)[:-1], point.reshape(shape)[-1]
-
-
-def _one_thread() -> contextlib.AbstractContextManager[object]:
-    """Limits BLAS to one thread if threadpoolctl is installed; this changes only the time.
-
-    The vectors of the solver are short: with several threads a step takes ten times as long.
-    """
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return contextlib.nullcontext()
-    return threadpool_limits(1, "blas")
 
 
 def _log_softmax(scores: np.ndarray) -> np.ndarray:
