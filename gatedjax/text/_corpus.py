@@ -5,9 +5,9 @@ import collections
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from gatedjax.text._read import Aside, Label, Record, Table
 from gatedjax.text._shapes import ShapedVocabulary, common_shapes
 from gatedjax.text._tokens import Function, Tokenizer, choose_tokenizer, learn_units
 
+T = TypeVar("T")
 # The number of ids in memory before they are written, and in a piece that is read at once.
 _FLUSH = 1 << 20
 # Up to so many classes a corpus of a few examples may have almost as many classes as examples.
@@ -365,81 +366,133 @@ def read_corpus(
     """
     width = len(table.columns.inputs)
     spools = [Spool(folder / f"{part}-{i}.ids") for i in range(width)]
-    table_of_classes = Classes("label", classes)
-    labels, lines, digests = array.array("i"), array.array("q"), array.array("Q")
-    left_out: collections.Counter[Label] = collections.Counter()
+    examples = Examples(table, classes, numbers.left_out)
     split = numbers.tokenizer.split
-    asides = Asides(table.name)
     with contextlib.ExitStack() as stack:
         for spool in spools:
             stack.enter_context(spool)
-        for record in table:
-            if isinstance(record, Record):
-                if record.label in numbers.left_out:
-                    left_out[record.label] += 1
-                    continue
-                pieces = [numbers.of(split(text, MOST_LENGTH)) for text in record.inputs]
-                # A text may be left without a word, because invisible characters count as spaces.
-                if not all(pieces):
-                    record = Aside(record.where, record.line, "a text without a word")
-            if isinstance(record, Aside):
-                asides.add(record)
-                continue
-            seen = len(table_of_classes.places)
-            labels.append(
-                table_of_classes.place(cast(Label, record.label), record.where, record.line)
+        for record, pieces in examples.read(
+            lambda record: [numbers.of(split(text, MOST_LENGTH)) for text in record.inputs]
+        ):
+            is_new = examples.add(
+                record, digest_parts(array.array("i", p).tobytes() for p in pieces)
             )
-            if len(table_of_classes.places) > seen and check_labels:
+            if is_new and check_labels:
                 # Checked early, so that a column of texts is not stored as a million labels.
-                check_classes(table.name, len(table_of_classes.places), len(labels), most=2000)
-            lines.append(record.line)
-            digests.append(_digest(pieces))
+                check_classes(table.name, examples.num_classes, len(examples), most=2000)
             for piece, spool in zip(pieces, spools, strict=True):
                 spool.add(piece)
-    if not labels:
-        raise asides.make_empty_error(f"{table.name} has no labelled text")
-    asides.check(len(labels), max_aside)
-    if classes is None and check_labels:
-        check_classes(table.name, len(table_of_classes.places), len(labels))
-    # Labels were numbered in the order of the file, because the list of all classes is complete
-    # only now.
-    names, order = order_classes(table_of_classes.places, classes)
-    return Corpus(
-        table.name,
-        tuple(spool.rows() for spool in spools),
-        order[np.frombuffer(labels, np.int32)],
-        np.frombuffer(lines, np.int64),
-        names,
-        asides.count,
-        tuple(asides.first),
-        dict(asides.reasons),
-        np.frombuffer(digests, np.uint64),
-        dict(left_out),
-    )
+    corpus = examples.finish(max_aside, check_labels=check_labels)
+    return dataclasses.replace(corpus, texts=tuple(spool.rows() for spool in spools))
 
 
-def _digest(pieces: Sequence[Sequence[int]]) -> int:
-    """Returns a hash of 64 bits of the words of an example, by which equal texts are found.
+class Examples:
+    """The labels of the usable records of a table, collected while it is read.
+
+    Args:
+      table: the labelled texts.
+      classes: the possible labels; None uses the labels in the table.
+      left_out: texts with these labels are left out.
+    """
+
+    def __init__(
+        self, table: Table, classes: Sequence[Label] | None, left_out: Collection[Label]
+    ) -> None:
+        self._table, self._given, self._left_out = table, classes, left_out
+        self._classes = Classes("label", classes)
+        self._labels, self._lines = array.array("i"), array.array("q")
+        self._digests = array.array("Q")
+        self._counts: collections.Counter[Label] = collections.Counter()
+        self._asides = Asides(table.name)
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    @property
+    def num_classes(self) -> int:
+        """The number of different labels so far, or of the possible labels."""
+        return len(self._classes.places)
+
+    def read(self, split: Callable[[Record], Sequence[T]]) -> Iterator[tuple[Record, Sequence[T]]]:
+        """Yields the usable records, each with the words of its texts, and counts the others.
+
+        Args:
+          split: a function that returns the words of each text of a record. A record with a text
+            without a word is set aside.
+        """
+        for record in self._table:
+            if isinstance(record, Record):
+                if record.label in self._left_out:
+                    self._counts[cast(Label, record.label)] += 1
+                    continue
+                pieces = split(record)
+                # A text may be left without a word, because invisible characters count as spaces.
+                if all(pieces):
+                    yield record, pieces
+                    continue
+                record = Aside(record.where, record.line, "a text without a word")
+            self._asides.add(record)
+
+    def add(self, record: Record, digest: int) -> bool:
+        """Stores the label and the line of a record; returns True for a label seen first here.
+
+        Args:
+          record: a record from `read`.
+          digest: a hash of its words, by which equal texts are found.
+        """
+        seen = self.num_classes
+        label = cast(Label, record.label)
+        self._labels.append(self._classes.place(label, record.where, record.line))
+        self._lines.append(record.line)
+        self._digests.append(digest)
+        return self.num_classes > seen
+
+    def finish(self, max_aside: float, *, check_labels: bool = True) -> Corpus:
+        """Returns the `Corpus` of all records, without texts.
+
+        Args:
+          max_aside: the largest share of the lines that may be set aside.
+          check_labels: False also accepts labels that look like texts or numbers.
+
+        Raises:
+          ValueError: if no line or too few lines can be used, or if the labels look like texts or
+            numbers rather than classes.
+        """
+        name = self._table.name
+        if not self._labels:
+            raise self._asides.make_empty_error(f"{name} has no labelled text")
+        self._asides.check(len(self._labels), max_aside)
+        if self._given is None and check_labels:
+            check_classes(name, self.num_classes, len(self._labels))
+        # Labels were numbered in the order of the file, because the list of all classes is complete
+        # only now.
+        names, order = order_classes(self._classes.places, self._given)
+        return Corpus(
+            name,
+            (),
+            order[np.frombuffer(self._labels, np.int32)],
+            np.frombuffer(self._lines, np.int64),
+            names,
+            self._asides.count,
+            tuple(self._asides.first),
+            dict(self._asides.reasons),
+            np.frombuffer(self._digests, np.uint64),
+            dict(self._counts),
+        )
+
+
+def digest_parts(parts: Iterable[bytes]) -> int:
+    """Returns a hash of 64 bits of the parts of an example, by which equal texts are found.
 
     Two of ten million different texts have the same hash with a probability of three in a million.
 
     Args:
-      pieces: the numbers of the words of its text, or of both texts of a pair.
+      parts: the numbers of the words of each text, or the words of a text, as bytes.
     """
     digest = hashlib.blake2b(digest_size=8)
-    for piece in pieces:
-        digest.update(len(piece).to_bytes(8, "little"))
-        digest.update(array.array("i", piece).tobytes())
-    return int.from_bytes(digest.digest(), "little")
-
-
-def digest_words(words: Sequence[str]) -> int:
-    """Returns a hash of 64 bits of the words of a text, by which equal texts are found."""
-    digest = hashlib.blake2b(digest_size=8)
-    for word in words:
-        data = word.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
     return int.from_bytes(digest.digest(), "little")
 
 

@@ -1,6 +1,5 @@
 """The fit of a lexicon to labelled texts: the split, the choice of the density, and the report."""
 
-import collections
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +15,11 @@ from gatedjax.lexicon import (
     fit_lexicon,
 )
 from gatedjax.text import _copies, _corpus
-from gatedjax.text._asides import Asides, check_share
+from gatedjax.text._asides import check_share
 from gatedjax.text._baseline import LinearBaseline, character_ngrams
 from gatedjax.text._calibration import fit_temperature
-from gatedjax.text._corpus import Corpus, say_corpus
-from gatedjax.text._labels import CONTROL, Classes
+from gatedjax.text._corpus import Corpus, Examples, digest_parts, say_corpus
+from gatedjax.text._labels import CONTROL
 from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_explanation import find_examples, list_open_words
 from gatedjax.text._lexicon_report import (
@@ -36,7 +35,7 @@ from gatedjax.text._lexicon_report import (
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._options import BALANCED, METRICS, TextOptions, check_options
 from gatedjax.text._prediction import WINDOW, check_inputs
-from gatedjax.text._table import Aside, Label, Record, Table
+from gatedjax.text._table import Label, Record, Table
 from gatedjax.text._tokens import (
     LEXICON_KIND,
     Splitter,
@@ -372,48 +371,12 @@ def read_labelled(
     Returns:
       A `Corpus` with the labels, without the numbers of words, and the texts.
     """
-    table_of_classes = Classes("label", classes)
+    examples = Examples(table, classes, left_out)
     texts: list[str] = []
-    labels: list[int] = []
-    lines: list[int] = []
-    digests: list[int] = []
-    counts: collections.Counter[Label] = collections.Counter()
-    asides = Asides(table.name)
-    for record in table:
-        words: list[str] = []
-        if not isinstance(record, Aside):
-            if record.label in left_out:
-                counts[record.label] += 1
-                continue
-            words = splitter.split(record.inputs[0])
-            if not words:
-                record = Aside(record.where, record.line, "a text without a word")
-        if isinstance(record, Aside):
-            asides.add(record)
-            continue
-        labels.append(table_of_classes.place(record.label, record.where, record.line))  # type: ignore[arg-type]
-        lines.append(record.line)
-        digests.append(_corpus.digest_words(words))
+    for record, (words,) in examples.read(lambda record: [splitter.split(record.inputs[0])]):
+        examples.add(record, digest_parts(word.encode("utf-8", "surrogatepass") for word in words))
         texts.append(CONTROL.sub(" ", record.inputs[0]))
-    if not labels:
-        raise asides.make_empty_error(f"{table.name} has no labelled text")
-    asides.check(len(labels), max_aside)
-    if classes is None:
-        _corpus.check_classes(table.name, len(table_of_classes.places), len(labels))
-    names, order = _corpus.order_classes(table_of_classes.places, classes)
-    corpus = Corpus(
-        table.name,
-        (),
-        order[np.array(labels, np.int32)],
-        np.array(lines, np.int64),
-        names,
-        asides.count,
-        tuple(asides.first),
-        dict(asides.reasons),
-        np.array(digests, np.uint64),
-        dict(counts),
-    )
-    return corpus, texts
+    return examples.finish(max_aside), texts
 
 
 def measure_lexicon(lexicon: Gated, part: TextPart, classes: Sequence[Label]) -> Json:
