@@ -512,12 +512,6 @@ class _Single:
     ) -> None:
         self.task, self.data, self.eval_data = task, data, eval_data
         self.config, self.parallel, self.rates = config, parallel, rates
-        # A single device needs no placement of its arrays, which costs more than a small step.
-        self.is_one_device = (
-            parallel.kind != "pmap"
-            and len(parallel.devices) == 1
-            and not parallel.several_processes
-        )
         self.seed_key = jax.random.key(config.seed)
         self.traces_before = parallel.traces
         self.train_step = parallel.train_step(task, tx, check_loss=True)
@@ -533,7 +527,7 @@ class _Single:
         return ([batch] for batch in self.data.read(start, self.config.num_steps))
 
     def advance(self, batches: list[Batch], running: list[int]) -> Metrics:
-        if self.is_one_device:
+        if self.parallel.is_one_device:
             batch = pad_rows(batches[0], self.parallel.accumulate)
             self.state, metrics = self.train_step(self.state, batch, self.seed_key)
             return metrics

@@ -106,6 +106,11 @@ class Parallel:
         process = jax.process_index()
         self._local = [device for device in self.devices if device.process_index == process]
         self.several_processes = len(self._local) < len(self.devices)
+        # Such a device needs no placement of the arrays of a step, which costs more than a small
+        # step.
+        self.is_one_device = (
+            kind != "pmap" and len(self.devices) == 1 and not self.several_processes
+        )
         # A mesh of the user may have axes that the metadata of parameters name.
         self.splits_params = kind == "fsdp" or mesh is not None or param_sharding is not None
         self.mesh: jax.sharding.Mesh | None = None
