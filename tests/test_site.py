@@ -284,7 +284,8 @@ def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
     assert (tmp_path / "html/_static/mathjax/tex-chtml.js").is_file()
 
 
-PAGES = ("beside", "extending", "gates", "masks", "recurrence", "reproduce", "start")
+PAGES = ("beside", "extending", "export", "gates", "masks", "parallel", "recurrence", "reproduce")
+PAGES += ("start", "training")
 PAGES += ("agt", "ga_net", "ga_reader", "papers", "rau", "ssan")
 
 
