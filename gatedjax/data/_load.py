@@ -197,7 +197,10 @@ def load(
     # A line that is neither used, skipped nor set aside is a fault of the reader, and its results
     # would be wrong without a sign.
     if not report.reconciles:
-        raise ValueError(f"data set {name!r}, {part}: not everything is accounted for: {report}")
+        raise ValueError(
+            f"data set {name!r}, {part}: not everything is accounted for: each line must be used, "
+            f"skipped or set aside, got {report}"
+        )
     info = SourceInfo(name, split, declared.class_names(every), substitute)
     return declared.source(examples, info, report, read_part)
 
@@ -230,14 +233,20 @@ def _check(
     name, unit, aside = declared.name, declared.unit, rows.quarantine
     if strict and (aside or substitute):
         first = aside[0] if aside else f"{name}, {part}: {substitute}"
-        raise ValueError(f"{first} ({len(aside)} malformed {unit}; strict=True)")
+        raise ValueError(
+            f"{first}. With strict=True all {unit} must be well formed and official, got "
+            f"{len(aside)} malformed {unit}; strict=False sets them aside"
+        )
     if not rows.rows:
-        raise ValueError(f"data set {name!r}, {part}: no usable line{rows.first_aside()}")
+        raise ValueError(
+            f"data set {name!r}, {part}: no usable line{rows.first_aside()}; at least one must be "
+            "well formed"
+        )
     if rows.lines != rows.accounted_lines:
         raise ValueError(
-            f"data set {name!r}, {part}: {rows.lines:,} lines were read and "
-            f"{rows.accounted_lines:,} are accounted for; prepare it again or check it with "
-            "python -m gatedjax data check"
+            f"data set {name!r}, {part}: all {rows.lines:,} lines must be accounted for, got "
+            f"{rows.accounted_lines:,} lines: prepare it again or check it with python -m gatedjax "
+            "data check"
         )
     if aside:
         _LOG.warning(

@@ -46,7 +46,7 @@ class ModelCard:
             if not isinstance(value, str) or not value.isprintable():
                 raise ValueError(f"{name} must be one line of text, got {value!r}")
         if not self.name.strip():
-            raise ValueError("name must not be empty")
+            raise ValueError(f"name must not be empty, got {self.name!r}")
 
 
 def render_card(

@@ -82,7 +82,7 @@ def _collect(tree: Mapping[str, Tree], prefix: str, flat: dict[str, Tree], argum
             )
         name = f"{prefix}.{key}" if prefix else key
         if fault := name_fault(name):
-            raise ValueError(f"{argument} has the name {name!r}, which {fault}")
+            raise ValueError(f"{argument} must not have the name {name!r}, which {fault}")
         if isinstance(value, Mapping):
             _collect(value, name, flat, argument)
         elif isinstance(value, list | tuple) or not hasattr(value, "dtype"):
@@ -110,7 +110,9 @@ def unflatten(flat: Mapping[str, Tree]) -> dict[str, Tree]:
             if not isinstance(node, dict):
                 break
         if not isinstance(node, dict) or last in node:
-            raise ValueError(f"the name {name!r} is an array and also holds other arrays")
+            raise ValueError(
+                f"the name {name!r} must be an array or a dict of arrays, got both: rename one"
+            )
         node[last] = value
     return tree
 

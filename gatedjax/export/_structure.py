@@ -71,9 +71,9 @@ def _collect(
         if "." in key:
             raise ValueError(f"{argument} must have keys without dots, got {key!r} below {name!r}")
         if fault := name_fault(inner):
-            raise ValueError(f"{argument} has the name {inner!r}, which {fault}")
+            raise ValueError(f"{argument} must not have the name {inner!r}, which {fault}")
         if inner in flat or inner in kinds:
-            raise ValueError(f"{argument} has two parts of the name {inner!r}")
+            raise ValueError(f"{argument} must have each name once, got {inner!r} twice")
         _collect(child, inner, flat, kinds, argument)
 
 
@@ -130,8 +130,8 @@ def check_kinds(kinds: Mapping[str, str], where: str) -> None:
         if kind not in _PLAIN:
             at = f" at {name!r}" if name else ""
             raise ValueError(
-                f"{where} holds a {kind[:200]}{at}, and a file cannot choose a class: "
-                "pass like=, a tree of the same structure"
+                f"{where} must hold only dicts, lists, tuples and numbers, because a file cannot "
+                f"choose a class, got {kind[:200]!r}{at}: pass like=, a tree of the same structure"
             )
 
 
@@ -229,10 +229,10 @@ def read_kinds(metadata: Mapping[str, str]) -> dict[str, str]:
     try:
         kinds = json.loads(metadata.get(_KEY, "{}"))
     except (ValueError, TypeError, RecursionError) as error:
-        raise ValueError(f"its structure is not JSON ({error})") from None
+        raise ValueError(f"its structure must be JSON ({error})") from None
     if not isinstance(kinds, dict) or not all(isinstance(kind, str) for kind in kinds.values()):
-        raise ValueError("its structure must be an object of names and kinds")
+        raise ValueError(f"its structure must be an object of names and kinds, got {kinds!r:.80}")
     for name in filter(None, kinds):
         if fault := name_fault(name):
-            raise ValueError(f"the name {name[:200]!r} of its structure {fault}")
+            raise ValueError(f"its structure must not have the name {name[:200]!r}, which {fault}")
     return kinds

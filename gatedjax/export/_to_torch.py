@@ -77,8 +77,8 @@ def gru_to_torch(
     def convert(ours: Arrays) -> Block:
         if "recurrent_bias" not in ours:
             raise ValueError(
-                "layers must have a recurrent_bias: PyTorch's GRU resets after the recurrent "
-                "product. If yours does too (reset_after=True), give zeros for it"
+                "layers must have a recurrent_bias, got None: PyTorch's GRU resets after the "
+                "recurrent product. If yours does too (reset_after=True), give zeros for it"
             )
         size = len(ours["recurrent"])
         # PyTorch multiplies the candidate by 1 - z instead of z.
@@ -167,7 +167,7 @@ def _layers_of(params: Mapping[str, Tree], kind: Kind) -> list[Tree]:
     for name, value in flatten(params, "layers").items():
         match = _PARAMETER.fullmatch(current_name(name))
         if match is None or match[3] not in fields:
-            raise ValueError(f"layers has a parameter that no {kind.__name__} has: {name!r}")
+            raise ValueError(f"layers must have only parameters of {kind.__name__}, got {name!r}")
         blocks.setdefault((int(match[1]), match[2]), {})[fields[match[3]]] = value
     layers: list[Tree] = []
     for number in range(1 + max((number for number, _ in blocks), default=-1)):

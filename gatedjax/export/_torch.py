@@ -236,17 +236,17 @@ def _own_names(state_dict: Mapping[str, Tree], prefix: str) -> set[str]:
     names = {name.removeprefix(prefix) for name in state_dict if name.startswith(prefix)}
     names = {name for name in names if "." not in name}
     if projected := sorted(name for name in names if name.startswith("weight_hr_l")):
-        raise ValueError(f"an LSTM with proj_size cannot be converted (it has {projected[0]})")
+        raise ValueError(f"state_dict must be of an LSTM without proj_size, got {projected[0]!r}")
     if not any(_NAME.fullmatch(name) for name in names):
         prefixes = {
             name[: match.start()] for name in state_dict if (match := re.search(_NAME, name))
         }
         hint = (
-            f"; there are some below {', '.join(map(repr, sorted(prefixes)))}" if prefixes else ""
+            f": pass prefix={' or prefix='.join(map(repr, sorted(prefixes)))}" if prefixes else ""
         )
-        raise ValueError(f"state_dict has no weight_ih_l0 below prefix {prefix!r}{hint}")
+        raise ValueError(f"state_dict must have weight_ih_l0 below prefix {prefix!r}{hint}")
     if unknown := sorted(name for name in names if not _NAME.fullmatch(name)):
-        raise ValueError(f"state_dict has names that no LSTM or GRU has: {', '.join(unknown)}")
+        raise ValueError(f"state_dict must have only names of an LSTM or GRU, got {unknown}")
     return names
 
 

@@ -170,9 +170,10 @@ def open_batches(train_data: Any, num_steps: int, repeatable: bool = True) -> Ba
         if not repeatable:
             return _Once(train_data)
         raise TypeError(
-            f"train_data is a {type(train_data).__name__}, of which no batch can be read again: "
-            "give repeatable=False, and a run that continues goes on with the next batches; or "
-            "give data with the batch of a step as train_data[step], or a grain dataset"
+            "train_data must give each batch again to a run that continues, got "
+            f"{type(train_data).__name__}: give repeatable=False, and such a run goes on with the "
+            "next batches; or give data with the batch of a step as train_data[step], or a grain "
+            "dataset"
         )
     raise TypeError(
         "train_data must give the batch of a step as train_data[step], or be an iterable of "
@@ -202,7 +203,9 @@ def first_batch(train_data: Any, num_steps: int) -> Batch:
 def _first_of(iterator: Iterator[Any], data: Any) -> Batch:
     batch = next(iterator, None)
     if batch is None:
-        raise ValueError(f"train_data must have at least one batch, {type(data).__name__} has none")
+        raise ValueError(
+            f"train_data must have at least one batch, got {type(data).__name__} without"
+        )
     check_batch(batch, "the first batch of train_data")
     return batch
 

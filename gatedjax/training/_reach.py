@@ -123,9 +123,9 @@ class Reach:
         shown_paths = ", ".join(map(repr, paths[:8])) + suffix
         raise ValueError(
             f"no gradient reaches these parameters of {type(self.task).__name__}: {shown_paths}. "
-            "Statistics of a model, such as those of BatchNorm, are no parameters: return them "
-            "from the loss as model state (gatedjax.training.ModelStateTask). Parameters that are "
-            "to stay as they are belong into the attribute frozen of the task: "
+            "Statistics of a model, such as those of BatchNorm, are no parameters: the loss must "
+            "return them as model state (gatedjax.training.ModelStateTask). Parameters that are "
+            "to stay as they are must be in the attribute frozen of the task: "
             f"frozen = ({paths[0]!r},)"
         )
 

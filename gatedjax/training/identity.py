@@ -248,7 +248,10 @@ def named_leaves(tree: Any) -> dict[str, Any]:
     for path, leaf in flat:
         name = jax.tree_util.keystr(path, simple=True, separator=".")
         if name in named:
-            raise ValueError(f"two arrays have the name {name!r}; rename a key with a dot in it")
+            raise ValueError(
+                f"arrays must have different names, got {name!r} twice: rename a key with a dot in "
+                "it"
+            )
         named[name] = leaf
     return named
 

@@ -543,7 +543,10 @@ def fit_lanes(
             f"parallel must be 'sharding' or 'single' for several seeds, got {config.parallel!r}"
         )
     if config.tensorboard or config.profile_steps:
-        raise ValueError("tensorboard and profile_steps are only for a single seed: leave them out")
+        raise ValueError(
+            "tensorboard and profile_steps must be left out for several seeds, got "
+            f"{config.tensorboard} and {config.profile_steps}"
+        )
     if is_stateful(task):
         raise ValueError(
             "task must not carry a state from batch to batch for several seeds, got "

@@ -280,7 +280,10 @@ def _recount(path: AnyPath, rows: FileRows, declared: DataSet) -> int:
     lines = declared.count(path)
     # Equal numbers do not suffice, because a line that is counted twice could hide a lost line.
     if sorted(places) != list(range(1, len(places) + 1)):
-        raise ValueError(f"{path}: {len(places) - len(set(places))} lines are accounted for twice")
+        raise ValueError(
+            f"{path}: each line must be accounted for once, got {len(places) - len(set(places))} "
+            "lines twice"
+        )
     return lines
 
 

@@ -139,7 +139,7 @@ def _buckets(encoded: EncodedCloze, shapes: Sequence[ClozeShape]) -> np.ndarray:
     if (bucket < 0).any():
         i = int(np.argmax(bucket < 0))
         raise ValueError(
-            "shapes must have room for every question, got none for a document of "
+            "shapes must have room for each question, got none for a document of "
             f"{documents[i]} and a query of {queries[i]} tokens"
         )
     return bucket
@@ -291,9 +291,9 @@ class ClozeBatches(PlannedBatches):
                 need = NEEDS[name](self.encoded, row)
                 if need > getattr(shape, name):
                     raise ValueError(
-                        f"shapes must have room for every question: example "
-                        f"{self.encoded.example_ids[row]} needs {name} of at least {need}, got "
-                        f"{shape}"
+                        "shapes must have room for each question: "
+                        f"{name} must be at least {need} for example "
+                        f"{self.encoded.example_ids[row]}, got {shape}"
                     )
 
     def _dense(self, shape: ClozeShape) -> bool:

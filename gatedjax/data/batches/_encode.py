@@ -64,7 +64,10 @@ class Encoded:
         """
         example = self.source[index]
         if name not in example:
-            raise KeyError(f"{self.info.name} has no {name!r}; it has {', '.join(sorted(example))}")
+            raise KeyError(
+                f"name must be a field of the examples of {self.info.name} ({sorted(example)}), "
+                f"got {name!r}"
+            )
         value = example[name]
         return self._window(index, value) if name in PER_TOKEN else value
 

@@ -54,7 +54,7 @@ class ArchivePath:
         raise NotImplementedError
 
     def _missing(self) -> ValueError:
-        return ValueError(f"{self.archive}: no {self.member} in it")
+        return ValueError(f"{self.archive}: the archive must contain {self.member}, got none")
 
 
 class TarPath(ArchivePath):
@@ -104,7 +104,8 @@ class ZipPath(ArchivePath):
                 if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                     # zipfile unpacks other methods without a bound, and no data set uses them.
                     raise ValueError(
-                        f"{self}: packed by method {info.compress_type}, which is not read here"
+                        f"{self}: the member must be stored or deflated, got compression method "
+                        f"{info.compress_type}: unpack the archive"
                     )
                 with unpacked.open(info) as file:
                     data = _unpack.bound_size(file, self, _unpack.limit()).read()
@@ -115,7 +116,8 @@ class ZipPath(ArchivePath):
             raise _unpack.Damaged(
                 self,
                 "zip file",
-                f"its directory says {info.file_size:,} bytes, it has {len(data):,}",
+                f"it must have {info.file_size:,} bytes, as its directory states, got "
+                f"{len(data):,}",
             )
         return data
 

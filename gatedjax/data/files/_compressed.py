@@ -64,10 +64,13 @@ def _member(path: Path) -> zipfile.ZipInfo:
             f"{', ...' * (len(members) > 4)}): unpack it, and give the file that is to be read"
         )
     if members[0].flag_bits & 1:
-        raise ValueError(f"{path}: the file inside is encrypted: unpack it first")
+        raise ValueError(f"{path}: the file inside must not be encrypted: unpack it first")
     if members[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         # zipfile unpacks a whole block of another method at once, without a limit.
-        raise ValueError(f"{path}: packed by a method that is not read here: unpack it first")
+        raise ValueError(
+            f"{path}: the file inside must be stored or deflated, got compression method "
+            f"{members[0].compress_type}: unpack it first"
+        )
     return members[0]
 
 

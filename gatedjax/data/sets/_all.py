@@ -73,7 +73,8 @@ def check_known(noun: str, name: object, names: Sequence[str]) -> None:
     if name in names:
         return
     hint = suggestion(name, names, cutoff=0.4)
-    raise ValueError(f"unknown {noun} {name!r}.{hint} Known: {', '.join(names)}.")
+    known = ", ".join(map(repr, names)) or "(none)"
+    raise ValueError(f"{noun} must be one of {known}, got {name!r}.{hint}")
 
 
 def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Embedded, SetOptions]:
@@ -99,7 +100,7 @@ def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Emb
             )
     if name in EMBEDDED:
         for option in options:
-            raise ValueError(f"unknown option {option!r}: {name} has none")
+            raise ValueError(f"options must be empty for {name!r}, got {option!r}: leave it out")
         return EMBEDDED[name], {}
     declared = SETS[name]
     for option in options:

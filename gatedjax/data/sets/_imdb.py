@@ -52,7 +52,7 @@ def _folder_files(path: Path) -> Iterator[File]:
         missing = [folder for folder in folders if not folder.is_dir()]
         if len(missing) == 1:  # both missing: the folder has only the other part
             raise ValueError(
-                f"{missing[0]}: there is no such folder, but a folder of the other class"
+                f"{missing[0]}: there is no such folder; both classes must have a folder"
             )
         for folder in folders if not missing else ():
             yield from files_of(folder, f"{part}/{folder.name}/")

@@ -136,8 +136,8 @@ def source(
         # hide a wrong file.
         if label not in classes:
             raise ValueError(
-                f"label {label!r} of example {example_id} of {info.name}, {info.split}: the "
-                f"training part has {', '.join(classes)}"
+                f"label of example {example_id} of {info.name}, {info.split} must be one of "
+                f"{', '.join(map(repr, classes))}, the labels of the training part, got {label!r}"
             )
     make = functools.partial(_example, classes=classes)
     info = dataclasses.replace(info, class_names=classes)

@@ -149,7 +149,7 @@ def move_word(tokens: Sequence[str], out: int, into: int) -> tuple[tuple[str, ..
     words = list(tokens)
     if not (0 <= out < len(words) - 1 and 0 <= into < len(words) - 1 and out != into):
         raise ValueError(
-            f"out and into must be different numbers in [0, {len(words) - 2}], got {out}, {into}"
+            f"out and into must be different numbers in [0, {len(words) - 2}], got {out} and {into}"
         )
     words.insert(into, words.pop(out))
     return tuple(words), into, out + 1 if out > into else out

@@ -53,7 +53,7 @@ def _check_dim(dim: int, std: float | None) -> None:
     if dim < 1:
         raise ValueError(f"dim must be at least 1, got {dim}")
     if std is not None and not std >= 0:
-        raise ValueError(f"the standard deviation must be at least 0, got {std}")
+        raise ValueError(f"std or oov_std must be at least 0, got {std}")
 
 
 def random_embeddings(
@@ -166,11 +166,16 @@ def load_embeddings(
             continue  # tokens contain no space
         else:
             hint = "; truncated?" if spaces < dim and number > first else ""
-            raise ValueError(f"{path}, line {number}: {spaces} values; wanted {dim}{hint}")
+            raise ValueError(
+                f"{path}, line {number}: a line must have a word and {dim} values, got {spaces} "
+                f"values{hint}"
+            )
         try:
             index = ids.get(raw.decode())
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path}, line {number}: the word is not UTF-8: {raw!r}") from error
+            raise ValueError(
+                f"{path}, line {number}: the word must be UTF-8, got {raw!r}"
+            ) from error
         # The first line is parsed in any case, so that a file of another kind is noticed.
         is_wanted = index is not None and not in_file[index]
         if not is_wanted and number > first:
@@ -178,14 +183,16 @@ def load_embeddings(
         try:
             vector = np.array([float(v) for v in line[len(raw) + 1 :].split(b" ")])
         except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}") from error
+            raise ValueError(f"{path}, line {number}: values must be numbers: {error}") from error
         if not (np.abs(vector) <= _LARGEST).all():  # False for NaN too
-            raise ValueError(f"{path}, line {number}: a value of {raw.decode()!r} is not finite")
+            raise ValueError(
+                f"{path}, line {number}: the values of {raw.decode()!r} must be finite"
+            )
         if is_wanted:
             matrix[index] = vector
             in_file[index] = True
     if not first:
-        raise ValueError(f"{path} is empty: there are no word vectors in it")
+        raise ValueError(f"{path}: the file is empty; it must have word vectors")
     # Vectors are drawn only for the words that the file lacks, because a draw per word takes time.
     for row in np.flatnonzero(~in_file).tolist():
         if row != PAD:
@@ -243,11 +250,12 @@ def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
         return
     count, width = map(int, header.groups())
     if len(start) < 2:
-        raise ValueError(f"{path}, line {start[0][0]}: there are no vectors below these counts")
+        raise ValueError(f"{path}, line {start[0][0]}: vectors must follow the counts, got none")
     number, line = start[1]
     if line.count(b" ") != width and not _has_space(line, width):
         raise ValueError(
-            f"{path}, line {number}: {line.count(b' '):,} values; the header says {width:,}"
+            f"{path}, line {number}: a line must have {width:,} values, as the header states, got "
+            f"{line.count(b' '):,}"
         )
     seen = 0
     for numbered_line in itertools.chain(start[1:], lines):
@@ -258,7 +266,8 @@ def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
     if seen != count:
         hint = "; truncated?" if seen < count else ""
         raise ValueError(
-            f"{path}, line {start[0][0]}: the header says {count:,} vectors, {seen:,} follow{hint}"
+            f"{path}, line {start[0][0]}: {count:,} vectors must follow, as the header states, got "
+            f"{seen:,}{hint}"
         )
 
 
@@ -288,7 +297,10 @@ def _number_lines(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
         while line := file.readline(_LONGEST_LINE):
             number += 1
             if len(line) == _LONGEST_LINE:
-                raise ValueError(f"{path}, line {number}: longer than {_LONGEST_LINE:,} bytes")
+                raise ValueError(
+                    f"{path}, line {number}: a line must have fewer than {_LONGEST_LINE:,} bytes, "
+                    "got more"
+                )
             line = line.removeprefix(BOM) if number == 1 else line
             line = line.rstrip(b"\r\n ")
             if line:

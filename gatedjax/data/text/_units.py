@@ -61,7 +61,10 @@ class Units:
         if not all(type(n) is int and n > 0 for n in numbers) or not all(
             isinstance(unit, str) and unit for unit in counts
         ):
-            raise ValueError("units must be texts with counts above 0")
+            raise ValueError(
+                "counts must be integers above 0 for texts, and total an integer above 0, got "
+                f"{counts!r:.80} and {total!r}"
+            )
         self.counts, self.total = dict(counts), total
         self._logs = {
             unit: round(_SCALE * math.log(count / total)) for unit, count in counts.items()

@@ -61,7 +61,8 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
             declaration = self.declaration
             if declaration.files.url is None:
                 raise FileNotFoundError(
-                    f"{declaration.name} has no download; its files are at {declaration.where}"
+                    f"{declaration.name} has no download; its files are at {declaration.where}: "
+                    "get them and name their folder (manual_dir=...)"
                 )
             paths = declaration.files.download(lambda url: Path(dl_manager.download(url)))
         return {part: self._generate_examples(part, path) for part, path in paths.items()}

@@ -75,8 +75,9 @@ def prepare(
         if not builder.is_prepared():
             if manual_dir is not None:
                 raise ValueError(
-                    f"data set {name!r} could not be prepared in {builder.data_path} from "
-                    f"{manual_dir}: {type(error).__name__}: {error}"
+                    f"data set {name!r} could not be prepared in {builder.data_path}: manual_dir "
+                    f"must have its raw files, got {str(manual_dir)!r} ({type(error).__name__}: "
+                    f"{error})"
                 ) from error
             raise FileNotFoundError(_message(name, builder, error)) from error
         builder = builder_of(name, data_dir)
