@@ -239,6 +239,7 @@ def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Tree]], Any]:
 
 
 def _existing(folder: str | Path) -> Path:
+    """Returns the path of an existing model folder; raises FileNotFoundError if there is none."""
     folder = Path(folder)
     if not folder.exists():
         # A process may have been killed while it replaced the folder.
@@ -250,6 +251,10 @@ def _existing(folder: str | Path) -> Path:
 
 
 def _config_text(config: Any) -> str:
+    """Returns a configuration as the text of config.json.
+
+    Raises TypeError or ValueError for a configuration that JSON cannot store.
+    """
     if not isinstance(config, Mapping):
         raise TypeError(f"config must be a dict, got {type(config).__name__}")
 
@@ -261,6 +266,11 @@ def _config_text(config: Any) -> str:
 
 
 def _checked_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Returns the argument `files` of `save`, file name -> content, after checking it.
+
+    Raises ValueError for a name that is not allowed or taken, and TypeError for content that is not
+    bytes.
+    """
     used_names = {name.lower() for name in _FILES}
     for name, content in files.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -365,6 +375,10 @@ def _check_digests(folder: Path, names: tuple[str, ...], *, check_further: bool 
 
 
 def _check_digest(folder: Path, name: str, digests: Mapping[str, str], digest: str) -> None:
+    """Raises BadFile unless `digest` is the SHA-256 of the file `name` in `digests`.
+
+    `digests` is file name -> SHA-256 in hex, from SHA256SUMS in `folder`.
+    """
     if name not in digests:
         raise BadFile(f"{folder / DIGESTS} is damaged: it must have a line for {name}")
     if digests[name] != digest:

@@ -131,6 +131,10 @@ class Inference:
         return self._call(unflatten(flatten(params)), unflatten(inputs))
 
     def _cast(self, name: str, array: Tree) -> Tree:
+        """Returns the array `name` of a batch in the dtype of the exported program.
+
+        Raises ValueError if the dtypes are of different kinds, such as float and integer.
+        """
         dtype = self._inputs[name].dtype
         # NumPy integers have 64 bits by default; casts to another kind would hide mistakes.
         if array.dtype.kind != np.dtype(dtype).kind:
@@ -201,6 +205,7 @@ def _field_fault(exported: export.Exported) -> str | None:
 
 
 def as_spec(array: Tree) -> jax.ShapeDtypeStruct:
+    """Returns the shape and dtype of an array, with the dtype in which JAX computes."""
     # NumPy arrays have 64 bits by default, and JAX computes with 32 unless it is configured
     # otherwise.
     return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))

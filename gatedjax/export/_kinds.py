@@ -74,6 +74,8 @@ def check_kind(
         raise ValueError(
             f"{folder} must have an integer of at least 1 as its format, got {version!r}"
         )
+    # The format is checked before the kind, because a newer format may have kinds that are unknown
+    # here.
     if version > FORMAT:
         raise ValueError(
             f"{folder} must have a format of at most {FORMAT} for gatedjax {__version__}, got "

@@ -70,6 +70,11 @@ def flatten(params: Params, argument: str = "params") -> dict[str, Tree]:
 
 
 def _collect(tree: Mapping[str, Tree], prefix: str, flat: dict[str, Tree], argument: str) -> None:
+    """Adds the leaves of nested mappings to `flat`, dotted name -> leaf, see `flatten`.
+
+    `prefix` is the dotted name of `tree`, "" for the outermost mapping, and `argument` the
+    argument's name for messages.
+    """
     if not tree:
         where = f"{argument}[{prefix!r}]" if prefix else argument
         raise ValueError(f"{where} must hold at least one array, got an empty dict")

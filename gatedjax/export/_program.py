@@ -122,6 +122,7 @@ def _check_module(module: Any) -> None:
 
 
 def _check_operation(operation: Any) -> None:
+    """Raises ValueError for an MLIR operation, or a size of its results, that is not allowed."""
     name = operation.name
     if name == "stablehlo.custom_call":
         target = ir.StringAttr(operation.attributes["call_target_name"]).value
@@ -140,6 +141,10 @@ def _check_operation(operation: Any) -> None:
 
 
 def _check_size(kind: Any) -> None:
+    """Raises ValueError if an array of the MLIR type `kind` has too many elements.
+
+    Open sizes count as 1, and other types than arrays pass.
+    """
     if not isinstance(kind, ir.RankedTensorType):
         return
     open_size = ir.ShapedType.get_dynamic_size()
@@ -199,6 +204,7 @@ def _limit_memory() -> None:
         import resource
     except ImportError:  # as on Windows
         return
+    # A crafted program could otherwise fill the memory, and the core file of a crash the disk.
     resource.setrlimit(resource.RLIMIT_DATA, (CHECK_MEMORY, CHECK_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

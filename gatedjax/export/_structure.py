@@ -51,6 +51,11 @@ def take_apart(tree: Tree, argument: str = "params") -> tuple[dict[str, Tree], d
 def _collect(
     node: Tree, name: str, flat: dict[str, Tree], kinds: dict[str, str], argument: str
 ) -> None:
+    """Adds the leaves below `node` to `flat` and the kinds to `kinds`, see `take_apart`.
+
+    `name` is the dotted name of the node, "" for the tree, and `argument` the argument's name for
+    messages.
+    """
     parts = _parts(node, argument, name)
     # The exact type is compared, because np.float64 is a subclass of float, but is saved as an
     # array.
@@ -78,6 +83,7 @@ def _collect(
 
 
 def _kind(node: Tree) -> str:
+    """Returns the name of the type of a node, such as "list" or "package.module.Class"."""
     kind = type(node)
     return kind.__name__ if kind in _PLAIN.values() else f"{kind.__module__}.{kind.__qualname__}"
 
@@ -103,6 +109,10 @@ def _parts(node: Tree, argument: str, name: str) -> list[tuple[str, Tree]] | Non
 
 
 def _one_level(node: Tree) -> tuple[list[tuple[Any, Tree]], Any]:
+    """Returns ([(JAX key path, child) of each child], tree definition) of a pytree node.
+
+    The children are not flattened further. A leaf has a single child with an empty path, itself.
+    """
     import jax
 
     # All parts of the node count as leaves, so that only a single level is taken apart.

@@ -234,12 +234,17 @@ def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
 
 
 def _other_format(start: bytes) -> str:
+    """Returns the end of a message if the first bytes of a file are those of a pickle, else ""."""
     if start[:4] == b"PK\x03\x04" or start[:1] == b"\x80":
         return ". It looks like a pickle (torch.save), which is never loaded: it can run any code"
     return ""
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Tree]:
+    """Returns the (name, value) pairs of a JSON object as a dict.
+
+    Raises ValueError if a name occurs twice.
+    """
     entries: dict[str, Tree] = {}
     for name, value in pairs:
         if name in entries:

@@ -97,6 +97,12 @@ def _state_dict(
     gates: int,
     convert: Callable[[Arrays], Block],
 ) -> dict[str, np.ndarray]:
+    """Converts layers to a state dict of PyTorch: name -> NumPy array.
+
+    `kind` is the class of the weights and `gates` their number of gates, 4 for LSTMWeights and 3
+    for GRUWeights. `convert` maps the arrays of a layer and direction by field to the four arrays
+    of PyTorch. `layers` and `prefix` are the arguments of `lstm_to_torch`.
+    """
     if isinstance(layers, Mapping):
         layers = _layers_of(layers, kind)
     if not layers:
@@ -106,6 +112,8 @@ def _state_dict(
     state_dict: dict[str, np.ndarray] = {}
     common: tuple[int, int, int] | None = None
     for number, layer in enumerate(layers):
+        # Weights are named tuples, so that `isinstance(layer, tuple)` would not distinguish them
+        # from a pair of directions.
         ways = (layer,) if hasattr(layer, "_asdict") else tuple(layer)
         if len(ways) not in (1, 2):
             raise ValueError(f"layers[{number}] must have 1 or 2 directions, got {len(ways)}")

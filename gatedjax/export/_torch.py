@@ -180,6 +180,11 @@ def _convert(
     gates: int,
     convert: Callable[[Block], Weights],
 ) -> Tree:
+    """Returns the weights of each layer, or (forward, backward), in a state dict of PyTorch.
+
+    `gates` is 4 for an LSTM and 3 for a GRU. `convert` maps the four arrays of PyTorch for a layer
+    and direction to weights. `state_dict` and `prefix` are the arguments of `lstm_from_torch`.
+    """
     if isinstance(state_dict, str | Path):
         state_dict = load_flat(state_dict)
     if not isinstance(state_dict, Mapping):
@@ -268,6 +273,12 @@ def as_array(name: str, value: Tree) -> np.ndarray:
 def _block(
     arrays: dict[str, np.ndarray], end: str, prefix: str, gates: int, width: int | None
 ) -> Block:
+    """Returns the four arrays of a layer and direction, after checking their shapes.
+
+    `arrays` has the names of PyTorch without the prefix, and `end` is their end, such as
+    "l0_reverse". `gates` is 4 for an LSTM and 3 for a GRU. `width` is the width of the inputs; None
+    accepts any. Missing biases are zeros.
+    """
     kernel, recurrent = arrays[f"weight_ih_{end}"], arrays[f"weight_hh_{end}"]
     if recurrent.ndim != 2 or 0 in recurrent.shape or len(recurrent) != gates * recurrent.shape[1]:
         other = (
@@ -299,6 +310,10 @@ def _block(
 
 
 def _check_pair(blocks: list[Block], name: str) -> None:
+    """Raises ValueError if the directions of a layer have different shapes.
+
+    `blocks` has the arrays of each direction, and `name` is the names of the layer for the message.
+    """
     first, last = blocks[0], blocks[-1]
     if first.input.shape != last.input.shape or first.recurrent.shape != last.recurrent.shape:
         raise ValueError(

@@ -41,7 +41,7 @@ class _ByStep:
     Args:
       data: the training data, perhaps with a method `iterate(start, stop)`.
       num_steps: the number of steps of the run.
-      repeatable: the argument of `fit`.
+      repeatable: False if the data give other batches when they are read again.
     """
 
     def __init__(self, data: Any, num_steps: int, repeatable: bool) -> None:
@@ -82,7 +82,7 @@ class _ByState:
       data: an `IterDataset` or a `DataLoader` of grain, one of their iterators, or another iterable
         with such an iterator.
       iterator: the result of `iter(data)`.
-      repeatable: the argument of `fit`.
+      repeatable: False if the data give other batches when they are read again.
     """
 
     def __init__(self, data: Any, iterator: Any, repeatable: bool) -> None:
@@ -201,6 +201,10 @@ def first_batch(train_data: Any, num_steps: int) -> Batch:
 
 
 def _first_of(iterator: Iterator[Any], data: Any) -> Batch:
+    """Returns the first batch of an iterator of `data`, after checking it.
+
+    Raises ValueError if there is none.
+    """
     batch = next(iterator, None)
     if batch is None:
         raise ValueError(
@@ -232,4 +236,5 @@ def _encode_state(state: Any) -> Any:
 
 
 def _decode_state(saved: Any) -> Any:
+    """Returns the state of an iterator for a result of `_encode_state`."""
     return base64.b64decode(saved["base64"]) if "base64" in saved else saved["json"]

@@ -202,6 +202,10 @@ def first_evaluation_batch(eval_data: Any) -> Batch | None:
 
 
 def _check_ratios(metrics: Any, source: str) -> None:
+    """Raises TypeError or ValueError unless `metrics` is a dict of scalar `Ratio`s.
+
+    `source` names the function that returned it, such as "evaluate".
+    """
     if not isinstance(metrics, Mapping):
         raise TypeError(f"metrics of {source} must be a dict, got {type(metrics).__name__}")
     for name, ratio in metrics.items():

@@ -65,6 +65,7 @@ def array_digests(tree: Any) -> dict[str, str]:
 
 
 def _array_digest(value: Any) -> str:
+    """Returns the dtype and shape of an array and 12 hex digits of its hash, as a text."""
     array = host_array(value)
     return f"{describe(array)} {leaf_hash(array)[:12]}"
 
@@ -223,6 +224,7 @@ def run_digests(
 
 
 def _tree_digest(tree: Any) -> str:
+    """Returns a hash of the names, dtypes, shapes and values of the arrays of a tree."""
     text = repr(sorted(array_digests(tree).items()))
     return f"arrays {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
@@ -254,7 +256,7 @@ def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> 
     If the function cannot be lowered, the result is None, and a RuntimeWarning gives the reason.
 
     Args:
-      name: the name of the program in the warning, see `_TITLES`.
+      name: the name of the program in the warning, such as "loss" or "evaluate".
       function: a pure function.
       arguments: its arguments, trees of arrays or of their shapes and dtypes.
     """

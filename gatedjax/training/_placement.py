@@ -157,10 +157,12 @@ def without_axes(shardings: Any, axes: Sequence[str]) -> Any:
 
 
 def _names(path: Any) -> tuple[str, ...]:
+    """Returns the names in a JAX key path, such as ("dense", "kernel")."""
     return tuple(jax.tree_util.keystr((key,), simple=True) for key in path)
 
 
 def _is_box(leaf: Any) -> bool:
+    """Returns True for a parameter in a box of Linen with the names of its axes."""
     return isinstance(leaf, linen.Partitioned)
 
 

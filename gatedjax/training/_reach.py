@@ -89,7 +89,7 @@ class Reach:
         paths: frozenset[str],
         is_new: bool,
     ) -> "Reach | None":
-        """Returns the unreached parameters to watch until the first line of metrics.jsonl.
+        """Returns a `Reach` that watches unreached parameters up to the first line of the log.
 
         The result is None if there are none, or if the run has written its first line.
 

@@ -248,7 +248,7 @@ class Profile:
         """Starts or stops the trace before a step.
 
         Args:
-          done: the number of steps in this process.
+          done: the number of steps that this process has trained so far.
           state: the train state, which the trace waits for.
         """
         steps = self._work.config.profile_steps

@@ -497,6 +497,10 @@ def _orbax() -> tuple[Any, Any]:
 def _orbax_save(
     folder: Path, trees: dict[str, Any], record: dict[str, Any], *, packed: bool = True
 ) -> None:
+    """Writes trees of arrays and a JSON record into a folder by Orbax.
+
+    `trees` is {"state": ..., "best": ...}. With `packed` False the arrays are not compressed.
+    """
     ocp, alone = _orbax()
     handlers, arguments = {}, {}
     for item, tree in trees.items():

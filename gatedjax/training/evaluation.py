@@ -114,8 +114,7 @@ def evaluate(
 
     Returns:
       (metrics, predictions): metrics as Python floats, with the metrics of `task.summarise`, and
-      NumPy arrays with the predictions for
-      all real rows in the order of the data, both by name.
+      NumPy arrays with the predictions for all real rows in the order of the data, both by name.
 
     Raises:
       ValueError: if `model_state` is missing for a `ModelStateTask`, or given for another task.

@@ -192,6 +192,7 @@ def encode_cloze(
         words, query = example["tokens"], add_markers(example)
         if max_doc_len is not None and len(words) > max_doc_len:
             words, cut = words[:max_doc_len], cut + 1
+        # The readers of files set such questions aside, but a source may also be made by a caller.
         if PLACEHOLDER not in query:
             raise ValueError(
                 f"the query of example {example['example_id']} must have {PLACEHOLDER!r}, got "

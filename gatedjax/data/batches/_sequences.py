@@ -126,7 +126,9 @@ class SequenceBatches(PlannedBatches):
 
 
 def _rows(max_tokens: int, edge: int) -> int:
+    """Returns the number of rows of length `edge` that fit into `max_tokens`, at least 1."""
     rows = max(max_tokens // edge, 1)
+    # Below 8 rows the multiple of 8 would be 0.
     return rows // 8 * 8 if rows >= 8 else rows
 
 
@@ -141,6 +143,7 @@ def one_pass(ids: Sequence[np.ndarray], size: int) -> Iterator[tuple[Batch, list
         {"tokens": ids},
         np.arange(len(ids)),
         lengths={"lengths": "tokens"},
+        # A batch has at most as many rows as there are texts, because filler rows cost as much.
         batch_size=min(size, len(ids)),
         max_buckets=4,
         shuffle=False,

@@ -21,6 +21,7 @@ _OPENERS: dict[bytes, Callable[..., object]] = {
     b"\xfd7zXZ\x00": lzma.open,
 }
 _DAMAGED = (EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, OSError)
+# zipfile raises RuntimeError for an encrypted member, and struct.error for a truncated header.
 _DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, struct.error)
 
 
@@ -169,6 +170,7 @@ def members(
 
 
 def _open_archive(archive: Path) -> IO[bytes]:
+    """Opens an archive for reading bytes, unpacked by its kind of compression."""
     with archive.open("rb") as file:
         # The first bytes decide how the archive is packed, because its name may be wrong.
         start = file.read(6)

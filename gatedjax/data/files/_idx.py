@@ -10,11 +10,17 @@ _IMAGES, _LABELS = 0x0803, 0x0801
 
 
 def _read_idx(path: AnyPath, magic: int, content: str) -> np.ndarray:
+    """Reads an IDX file with the magic number `magic`; returns its bytes, uint8.
+
+    The last byte of the magic number is the number of axes. `content` is a noun for messages, such
+    as "images". Raises ValueError for another or a damaged file.
+    """
     data = read_bytes(path)
     if not data:
         raise ValueError(f"{path}: the file is empty; it must be an idx file of {content}")
     axes = magic & 0xFF
     header = 4 * (1 + axes)
+    # A file of fewer than four bytes is padded, so that the comparison below refuses it by name.
     (start,) = struct.unpack(">I", data[:4].ljust(4, b"\0"))
     if start != magic:
         raise ValueError(
@@ -25,6 +31,7 @@ def _read_idx(path: AnyPath, magic: int, content: str) -> np.ndarray:
             f"{path}: an idx file must have a header of {header} bytes, got {len(data)}"
         )
     shape = struct.unpack(f">{axes}I", data[4:header])
+    # The product of Python integers cannot overflow, whatever sizes a damaged header states.
     expected = header + int(np.prod(shape, dtype=object))
     if len(data) != expected:
         fault = "truncated idx file" if len(data) < expected else "bytes after the end of the data"

@@ -72,7 +72,7 @@ class DataSet:
       examples: maps (rows, first id, options) to examples; see `eagerly` and `lazily`.
       classes: the names of the classes, or a function that maps the options to them.
       tfds: the TFDS form; None for a set that TFDS builds.
-      tfds_rows: For a set that TFDS builds: maps (records, part) to rows.
+      tfds_rows: for a set that TFDS builds, maps (records, part) to rows; else None.
       aliases: other names of the set -> their options.
       family: name of a family of sets, its option, and the value of the option for this set; the
         set that is declared first is the default.
@@ -221,8 +221,8 @@ def lazily(
 ) -> Callable[[FileRows, int, SetOptions], Examples]:
     """Returns a function that maps (rows, first id, options) to examples that are made on access.
 
-    The first id is an example id.
-    `make(row, example_id)` returns an example; with `once` each example is made only once.
+    The first id is an example id. `make(row, example_id)` returns an example; with `once` each
+    example is made only once.
     """
     return lambda rows, base, options: RowExamples(rows, base, make, once=once)
 

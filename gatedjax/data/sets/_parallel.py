@@ -87,6 +87,7 @@ class Corpus(Places):
         return self.files[part][0].format(self.languages[0])
 
     def _inside(self, archive: Path, part: str) -> PairPath:
+        """Returns the source and target file of a part inside an archive."""
         assert self.archive is not None
         name = f"{self.archive[1]}/{self.files[part][0]}"
         return PairPath(*(TarPath(archive, name.format(language)) for language in self.languages))
@@ -170,6 +171,7 @@ def _lines(path: Path | ArchivePath, kind: str) -> Iterator[tuple[int, str | Lin
 
 
 def _kind(path: Path | ArchivePath) -> str:
+    """Returns the kind of a file by its name: "xml", "tags" or "plain"; see `_lines`."""
     name = PurePosixPath(str(path)).name.removesuffix(".gz")
     return "xml" if name.endswith(".xml") else "tags" if ".tags." in name else "plain"
 

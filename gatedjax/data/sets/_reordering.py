@@ -71,6 +71,7 @@ def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
     followed it before the move, both from 0. Raises LineError unless the line has two numbers.
     """
     numbers = line.split()
+    # `int` would also accept signs and underscores, which a position does not have.
     if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
         raise LineError(f"{line.strip()[:40]!r} is not two positions")
     return 0, (int(numbers[0]), int(numbers[1]))
@@ -86,6 +87,8 @@ def read_rows(path: PairPath, part: str = "") -> FileRows:
     """
     sentences = read_lines(path.source, lambda line: (0, tuple(line.split())))
     labels = read_lines(path.target, parse_labels)
+    # With different numbers of lines it is unknown where the pairs are shifted, so no pair can be
+    # trusted.
     if sentences.lines != labels.lines:
         raise ValueError(
             f"sentences and labels must have the same number of lines, got {sentences.lines:,} in "
@@ -125,6 +128,7 @@ def _of_row(row: FileRow, example_id: int) -> Example:
 
 
 def _parse_record(record: Record) -> tuple[int, tuple[tuple[str, ...], int, int]]:
+    """Returns (0, (tokens, insert, original)) for a TFDS record, see `read_rows`."""
     tokens = tuple(record["text"].decode().split())
     return 0, (tokens, int(record["insert"]), int(record["original"]))
 

@@ -50,6 +50,7 @@ class Embeddings:
 
 
 def _check_dim(dim: int, std: float | None) -> None:
+    """Raises ValueError for a width below 1 or a standard deviation below 0."""
     if dim < 1:
         raise ValueError(f"dim must be at least 1, got {dim}")
     if std is not None and not std >= 0:
@@ -87,6 +88,11 @@ def random_embeddings(
 
 
 def _word_vector(word: str, dim: int, seed: int, std: float | None) -> np.ndarray:
+    """Returns the random vector [dim] of a word, a function of (seed, word).
+
+    Its numbers are uniform in [-0.25, 0.25), or normal with standard deviation `std` if it is
+    given.
+    """
     # Bits of a hash are cheaper than a generator per word and do not depend on NumPy's version.
     size = dim if std is None else 2 * dim
     data = hashlib.shake_256(f"{seed}\0{word}".encode("utf-8", "surrogatepass")).digest(4 * size)
@@ -159,6 +165,8 @@ def load_embeddings(
     first = 0
     for number, line in _vectors(path, allowed):
         first = first or number
+        # Counting spaces is faster than splitting, and most lines are of words that are not looked
+        # up.
         spaces = line.count(b" ")
         if spaces == dim:
             raw = line[: line.index(b" ")]
@@ -225,6 +233,8 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
     lines = (line for _, line in _vectors(path, allowed))
     start = list(itertools.islice(lines, _LOOK))
     widths = collections.Counter(map(_width, start))
+    # Among equally frequent widths the smallest is chosen, so that the order of the lines has no
+    # effect.
     width = max(widths, key=lambda size: (widths[size], -size), default=0)
     if not width:
         raise ValueError(

@@ -138,6 +138,7 @@ class Units:
         return out
 
     def _viterbi(self, run: str) -> tuple[str, ...]:
+        """Returns the most probable units of a run of characters, see the class."""
         characters = split_characters(run)
         n = len(characters)
         best: list[float] = [0, *[-math.inf] * n]
@@ -150,6 +151,8 @@ class Units:
                     if size > 1:
                         continue
                     log = unknown
+                # The comparison is strict, so that the shorter of two equally probable units is
+                # used.
                 if log + best[end - size] > best[end]:
                     best[end], back[end] = log + best[end - size], size
         units, end = [], n

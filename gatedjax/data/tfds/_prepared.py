@@ -137,6 +137,10 @@ def _check_network(name: str, builder: "DatasetBuilder") -> None:
 
 
 def _message(name: str, builder: "DatasetBuilder", error: Exception) -> str:
+    """Returns the message for a data set that cannot be prepared because of `error`.
+
+    `name` is the name of the data set, and `builder` its TFDS builder.
+    """
     text = f"{type(error).__name__}: {error}".splitlines()[0][:300]
     message = (
         f"data set {name!r} is not prepared in {builder.data_path} and could not be downloaded "
