@@ -17,6 +17,8 @@ Kind = Literal["text", "pair", "tags", "cloze", "translation", "run"]
 
 @dataclasses.dataclass(frozen=True)
 class _About:
+    """The content of a model folder, as a noun phrase, and the name of its reader."""
+
     content: str
     reader: str
 

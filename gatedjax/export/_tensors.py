@@ -190,9 +190,8 @@ def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
     """Reads and checks the header of a `safetensors` file.
 
     Returns:
-      (leaves, metadata): name of an array -> its dtype and shape; and the
-      dict "__metadata__" of the file, {} if it has none. The values of the metadata are not
-      checked.
+      (leaves, metadata): name of an array -> its dtype and shape; and the dict "__metadata__" of
+      the file, {} if it has none. The values of the metadata are not checked.
 
     Raises:
       FileNotFoundError: if the file does not exist.

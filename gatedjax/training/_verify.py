@@ -95,8 +95,8 @@ def write_digests(
 ) -> None:
     """Appends digests of the end of a run to the file in the variable GATEDJAX_DIGESTS.
 
-    Without this environment variable the call has no effect.
-    A resumed run must have the same digests as an unbroken run.
+    Without this environment variable the call has no effect. A resumed run must have the same
+    digests as an unbroken run.
 
     Args:
       state: the last train state.

@@ -126,7 +126,9 @@ class CheckpointStore:
           RuntimeError: in another process than process 0, where Orbax would write no arrays.
         """
         if jax.process_index() != 0:
-            raise RuntimeError(f"process 0 saves checkpoints, this is {jax.process_index()}")
+            raise RuntimeError(
+                f"save must be called in process 0 of the run, got process {jax.process_index()}"
+            )
         self.wait()
         if os.path.lexists(self.folder(step)):
             # A run that was continued reaches the step again with the same bits, so the old

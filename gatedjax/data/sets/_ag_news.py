@@ -34,8 +34,8 @@ def parse(line: str) -> tuple[int, str]:
     """Parses a CSV line (class from 1, title, description); returns (class from 0, text).
 
     The returned class is 0 for World, 1 for Sports, 2 for Business and 3 for Sci/Tech. The text is
-    the title and the description.
-    Raises LineError for another number of columns or an unknown class.
+    the title and the description. Raises LineError for another number of columns or an unknown
+    class.
     """
     try:
         # Without `strict` a line with an unclosed quote would be accepted.

@@ -85,9 +85,11 @@ class DataSet:
       by_line: True if row i is line i + 1 of its file.
       ids_per_row: the number of example ids per row: id // ids_per_row is the row.
       skipped: counts well-formed lines that give no example: reason -> count.
-      spans: maps (rows, examples, options) to the counts of examples that are spans of lines.
+      spans: maps (rows, examples, options) to the `SpanCounts` of examples that are spans of lines;
+        None if they are not.
       notes: counts the unusual rows: reason -> count.
-      hold_out: maps labels of the training part to (train, validation); None: a stratified split.
+      hold_out: maps the labels [n] of the training part to the positions of its (training,
+        validation) rows; None: a stratified split.
       source: maps (examples, info, report, reader of parts) to the source that `load` returns.
     """
 

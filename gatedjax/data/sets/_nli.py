@@ -88,9 +88,8 @@ def parse_snli(line: str) -> tuple[int, tuple[str, str]]:
 def read_sick(path: AnyPath, part: str) -> FileRows:
     """Reads a file of SICK without its header, the line with the names of the columns.
 
-    `part` has no effect.
     The content of a row is (first sentence, second sentence), and its label the class: 0 for
-    entailment, 1 for neutral, 2 for contradiction.
+    entailment, 1 for neutral, 2 for contradiction. `part` has no effect.
     """
     rows = read_lines(path, parse_sick)
     pairs = tuple(row for row in rows.rows if row.content is not None)

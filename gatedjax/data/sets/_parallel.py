@@ -177,11 +177,10 @@ def _kind(path: Path | ArchivePath) -> str:
 
 
 def read_rows(path: PairPath, part: str = "") -> FileRows:
-    """Reads a source and a target file in parallel; a pair with an unusable side is set aside.
+    """Reads a source and a target file in parallel; a pair with an unusable text is set aside.
 
-    `path` is the pair of files.
-    Returns a row for each pair of sentences, with the content (source text, target text) and the
-    label 0, and the pairs that were set aside. `part` is not used.
+    `path` is the pair of files. Returns a row for each pair of sentences, with the content (source
+    text, target text) and the label 0, and the pairs that were set aside. `part` is not used.
     """
     sides = [list(_lines(side, _kind(side))) for side in (path.source, path.target)]
     # With different numbers of lines it is unknown where the pairs are shifted, so no pair can be

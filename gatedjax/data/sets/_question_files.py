@@ -145,9 +145,9 @@ def _read_part(path: Path, part: str, _stamp: tuple[int, int]) -> FileRows:
 def read_rows(path: Path, part: str) -> FileRows:
     """Reads a part from its folder or an archive; a row is a file with a question.
 
-    `path` is the folder or the archive, and `part` an official part such as "train".
-    Rows are numbered in the order of the file names, and their content is a `Question`. All rows
-    are in memory: about 4 GiB for the training part of Daily Mail.
+    `path` is the folder or the archive, and `part` an official part such as "train". Rows are
+    numbered in the order of the file names, and their content is a `Question`. All rows are in
+    memory: about 4 GiB for the training part of Daily Mail.
     """
     return _read_part(path.resolve(), part, stamp(path))
 

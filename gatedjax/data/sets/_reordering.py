@@ -80,10 +80,9 @@ def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
 def read_rows(path: PairPath, part: str = "") -> FileRows:
     """Reads a file of sentences and a file of labels; a pair that does not fit is set aside.
 
-    `path` is the pair of files NAME.x and NAME.y.
-    The content of a row is (tokens, insert, original): `insert` is the position of the moved token,
-    and `original` the position of the token that followed it before the move, both from 0. `part`
-    has no effect.
+    `path` is the pair of files NAME.x and NAME.y. The content of a row is (tokens, insert,
+    original): `insert` is the position of the moved token, and `original` the position of the token
+    that followed it before the move, both from 0. `part` has no effect.
     """
     sentences = read_lines(path.source, lambda line: (0, tuple(line.split())))
     labels = read_lines(path.target, parse_labels)

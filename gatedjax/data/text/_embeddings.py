@@ -211,8 +211,8 @@ def load_embeddings(
 def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
     """Reads the width of the vectors in a text file of word vectors, and its first words.
 
-    A line of the file is a word and the numbers of its vector, separated by single spaces.
-    The width is the most frequent width of the first lines, because a word may contain spaces.
+    A line of the file is a word and the numbers of its vector, separated by single spaces. The
+    width is the most frequent width of the first lines, because a word may contain spaces.
 
     Args:
       path: the file, plain or .gz.

@@ -87,9 +87,8 @@ def prepare(
 def read_prepared(name: str, part: str, *, data_dir: str | Path | None) -> FileRows:
     """Reads an official part, such as "train", of a data set; the rows are sorted by their index.
 
-    `name` is the name of the data set.
-    It first downloads and prepares the data set in `data_dir` (None: TFDS's own folder) if it is
-    not prepared.
+    `name` is the name of the data set. If it is not prepared in `data_dir` (None: TFDS's own
+    folder), it is downloaded and prepared there first.
     """
     prepared = prepare(name, data_dir=data_dir)
     source = prepared.as_data_source(part)
