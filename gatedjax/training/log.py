@@ -59,8 +59,8 @@ def read_json(path: Path, *keys: str) -> Any:
     missing = [key for key in keys if not isinstance(value, dict) or key not in value]
     if missing:
         raise ValueError(
-            f"{path} is not a record: it must have {', '.join(missing)}: delete it, and it is "
-            "computed again"
+            f"{path} must be a record with the entries {missing}: delete it, and it is computed "
+            "again"
         )
     return value
 

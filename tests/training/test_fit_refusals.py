@@ -97,7 +97,7 @@ TRAINING_DATA = {
     "a short list": ([Data()[0]] * 3, "at least num_steps = 4 batches, got 3"),
     "a generator": (
         (b for b in EVALUATION),
-        r"(train_data is a generator, .* repeatable=False|give .* as data.step., got generator)",
+        r"(each batch again .* got generator: .* repeatable=False|as data.step., got generator)",
     ),
     "one batch": (Data()[0], r"train_data\[0\] must be the batch of step 0, got KeyError"),
     "no dicts": ([1.0] * 4, r"train_data\[0\] must be a dict of arrays, got float"),

@@ -187,8 +187,8 @@ def of_lane(**values):
 
 
 FORGED = {
-    "step of another": (change(step=10), r"run\.step is 10 in checkpoint 12"),
-    "step of another type": (change(step="12"), r"run\.step is '12' in checkpoint 12"),
+    "step of another": (change(step=10), r"run\.step must be 12, got 10"),
+    "step of another type": (change(step="12"), r"run\.step must be 12, got '12'"),
     "best step": (change(best_step=1.5), r"run: best_step must be a count, got '1\.5'"),
     "best metrics": (change(best_metrics=[1]), "best_metrics must be numbers by name"),
     "finished": (change(finished=1), "finished must be 'done', 'early' or null, got '1'"),
