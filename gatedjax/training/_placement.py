@@ -234,9 +234,9 @@ def _sharding(name: str, spec: Any, shape: tuple[int, ...], mesh: Mesh) -> Named
         count = math.prod(mesh.shape[axis] for axis in axes)
         if shape[number] % count:
             raise ValueError(
-                f"{problem}: {count} devices must share the {shape[number]} numbers of "
-                f"dimension {number} equally: leave the dimension whole (None), or make its size a "
-                f"multiple of {count}"
+                f"{problem}: dimension {number} has {shape[number]} numbers, which {count} devices "
+                "must share equally. Leave the dimension whole (None), or make its size a multiple "
+                f"of {count}"
             )
     if len(set(used)) < len(used):
         raise ValueError(f"{problem}: a mesh axis must split only one dimension")

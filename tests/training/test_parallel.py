@@ -316,7 +316,7 @@ def test_the_rule_of_fsdp():
         (
             lambda p, a: P("model") if p == "out/bias" else P(),
             ValueError,
-            r"'out/bias'.*fit its shape \[1\]: dimension 0 has 1 numbers, which 2 devices cannot",
+            r"'out/bias'.*fit its shape \[1\]: dimension 0 has 1 numbers, which 2 devices must",
         ),
         (lambda p, a: P(None, None, "data"), ValueError, "at most 1 entries, got 3"),
         (lambda p, a: P(P.UNCONSTRAINED), ValueError, "must name axes of the mesh, got UNCONSTR"),
