@@ -111,7 +111,7 @@ def _parts(node: Tree, argument: str, name: str) -> list[tuple[str, Tree]] | Non
 def _one_level(node: Tree) -> tuple[list[tuple[Any, Tree]], Any]:
     """Returns ([(JAX key path, child) of each child], tree definition) of a pytree node.
 
-    The children are not flattened further. A leaf has a single child with an empty path, itself.
+    The children are not flattened further. For a leaf the list has the leaf with the path ().
     """
     import jax
 

@@ -165,10 +165,9 @@ def _layers_of(params: Mapping[str, Tree], kind: Kind) -> list[Tree]:
     """Returns the layers in a dict of parameters, the inverse of `recurrent_params`.
 
     `params` are the parameters of a `gatedjax.nn.LSTM` or `gatedjax.nn.GRU`, nested dicts, and
-    `kind` is the class of the weights, LSTMWeights or GRUWeights. Names are "kernel" and those of
-    the other parameters in "layer_0", "forward"; names from before version 0.1.0 are accepted until
-    the next release. Each layer is a tuple of weights: (weights,) or (forward weights, backward
-    weights).
+    `kind` is the class of the weights, LSTMWeights or GRUWeights. Parameters have dotted names such
+    as "layer_0.forward.kernel"; names from before version 0.1.0 are accepted until the next
+    release. Each layer is a tuple of weights: (weights,) or (forward weights, backward weights).
     """
     blocks: dict[tuple[int, str], dict[str, Tree]] = {}
     fields = {PARAMETERS[field]: field for field in kind._fields}

@@ -312,7 +312,7 @@ def _block(
 def _check_pair(blocks: list[Block], name: str) -> None:
     """Raises ValueError if the directions of a layer have different shapes.
 
-    `blocks` has the arrays of each direction, and `name` is the names of the layer for the message.
+    `blocks` has the arrays of each direction, and `name` names the layer in the message.
     """
     first, last = blocks[0], blocks[-1]
     if first.input.shape != last.input.shape or first.recurrent.shape != last.recurrent.shape:

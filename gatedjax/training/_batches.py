@@ -236,5 +236,5 @@ def _encode_state(state: Any) -> Any:
 
 
 def _decode_state(saved: Any) -> Any:
-    """Returns the state of an iterator for a result of `_encode_state`."""
+    """Returns the state of an iterator from `saved`, the JSON value of `_encode_state`."""
     return base64.b64decode(saved["base64"]) if "base64" in saved else saved["json"]

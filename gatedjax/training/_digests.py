@@ -124,7 +124,7 @@ def compiled_digest(traced: Any) -> str | None:
 
 
 def _hash_text(text: str, traced: Any) -> str:
-    """Returns a hash of the text of a program and of its constants."""
+    """Returns a hash of the text of a program and of the constants of its trace `traced`."""
     # Functions are numbered by their order, because a helper may get another name.
     numbers = {name: f"@{i}" for i, name in enumerate(_FUNCTION.findall(text))}
     text = _SYMBOL.sub(lambda symbol: numbers.get(symbol[1], symbol[0]), text)

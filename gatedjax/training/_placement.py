@@ -169,6 +169,8 @@ def _is_box(leaf: Any) -> bool:
 def _spec_of_box(name: str, box: Any, mesh: Mesh) -> PartitionSpec:
     """Returns the PartitionSpec in Linen's metadata of the parameter `name`, in axes of the mesh.
 
+    `box` is the parameter with its metadata, a `linen.Partitioned`.
+
     Raises:
       ValueError: if no rule translates the logical names of the parameter.
     """

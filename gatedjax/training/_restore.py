@@ -257,7 +257,10 @@ def restore_newest(
 
 
 def _best_like(like: TrainState) -> Params:
-    """Returns the shapes and dtypes of the best parameters that `best_of` saves."""
+    """Returns the shapes and dtypes of the tree of best parameters that `best_of` saves.
+
+    `like` has the shapes and dtypes of the train state.
+    """
     return best_of(like.params, like.model_state)
 
 

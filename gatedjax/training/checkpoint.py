@@ -158,7 +158,7 @@ class CheckpointStore:
         Args:
           step: the number of the checkpoint.
           trees: {"state": ..., "best": ...}, trees of NumPy arrays with None for arrays of size 0.
-          leaves: for each of the two names all arrays by dotted name, arrays of size 0 included.
+          leaves: {"state": ..., "best": ...}, all arrays by dotted name, arrays of size 0 included.
           record: the JSON record.
         """
         partial = self.directory / f"{step}.partial"

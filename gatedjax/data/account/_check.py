@@ -302,7 +302,10 @@ def _recount(path: AnyPath, rows: FileRows, declared: DataSet) -> int:
 
 
 def _check_embedded(declared: Embedded, examples: int) -> Report:
-    """Returns the report of a data set without files, see `check`."""
+    """Returns the report of a data set without files, see `check`.
+
+    `examples` is the number of common texts to list per pair of splits.
+    """
     accounts, texts = [], {}
     for split, size in declared.sizes.items():
         source = declared.source(split)
@@ -325,8 +328,9 @@ def _report(
 ) -> Report:
     """Returns the report for the accounts of all parts and the texts of each split, by name.
 
-    `classes` are the names of the classes, and `examples` is the number of common texts to list per
-    pair of splits.
+    `name` is the name of the data set, and `origin` describes the place of its files. `classes` are
+    the names of the classes, and `examples` is the number of common texts to list per pair of
+    splits.
     """
     # A split without texts is left out, because its lengths would have no quantiles.
     splits = [split for split in ("train", "validation", "test") if texts.get(split)]

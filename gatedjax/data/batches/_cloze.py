@@ -339,7 +339,7 @@ class ClozeBatches(PlannedBatches):
     def _words(
         self, documents: list[np.ndarray], queries: list[np.ndarray], shape: ClozeShape
     ) -> Batch:
-        """Returns the arrays of a batch about characters, {} without characters; see the class.
+        """Returns the arrays of a batch about characters, {} without them; see `ClozeBatches`.
 
         `documents` and `queries` are the ids of each question in the batch.
         """

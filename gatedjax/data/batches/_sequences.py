@@ -126,7 +126,10 @@ class SequenceBatches(PlannedBatches):
 
 
 def _rows(max_tokens: int, edge: int) -> int:
-    """Returns the number of rows of length `edge` that fit into `max_tokens`, at least 1."""
+    """Returns the number of rows of length `edge` that fit into `max_tokens` cells.
+
+    It is at least 1, and from 8 on a multiple of 8.
+    """
     rows = max(max_tokens // edge, 1)
     # Below 8 rows the multiple of 8 would be 0.
     return rows // 8 * 8 if rows >= 8 else rows

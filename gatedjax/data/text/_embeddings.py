@@ -318,10 +318,7 @@ def _number_lines(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_number(last_word_part: bytes) -> bool:
-    """Returns True if the last word of the text is a number.
-
-    The text is the part of a line before its last `dim` values, `dim` the width of the vectors.
-    """
+    """Returns True if the last of the words in a text, separated by single spaces, is a number."""
     try:
         float(last_word_part.rsplit(b" ", 1)[-1])
     except ValueError:

@@ -138,7 +138,7 @@ class Units:
         return out
 
     def _viterbi(self, run: str) -> tuple[str, ...]:
-        """Returns the most probable units of a run of characters, see the class."""
+        """Returns the most probable units of a run of spaceless characters, see `Units`."""
         characters = split_characters(run)
         n = len(characters)
         best: list[float] = [0, *[-math.inf] * n]
@@ -180,7 +180,7 @@ def split_characters(run: str) -> Sequence[str]:
 
 
 def _select_runs(texts: Iterable[str]) -> collections.Counter[str]:
-    """Counts the runs of an even selection of texts with at most `_MOST` characters.
+    """Returns run -> count for an even selection of texts with at most `_MOST` characters.
 
     The selection has each k-th text with runs; k doubles when there are too many characters.
     """
