@@ -259,7 +259,7 @@ def test_a_damaged_file_is_refused(name, folder, tmp_path):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("config.json", lambda c: c["gatedjax"].update(format=99), "the newer gatedjax that wrote it"),
+        ("config.json", lambda c: c["gatedjax"].update(format=99), "newer gatedjax that wrote it"),
         ("config.json", lambda c: c["gatedjax"].update(kind="cloze"), "answer"),
         ("config.json", lambda c: c.pop("gatedjax"), "must name the kind"),
         ("config.json", lambda c: c.update(network="other"), "not a model that this version reads"),

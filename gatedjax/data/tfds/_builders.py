@@ -118,7 +118,7 @@ def _classes() -> dict[str, type[SetBuilder]]:
 def builder_class(builder: str, members: Mapping[str, DataSet]) -> type[SetBuilder]:
     """Returns the class of a TFDS builder.
 
-    `builder` is its name in lower case, such as "cbt_ne". `members` maps the names of its
+    `builder` is its name in lower case, with underscores. `members` maps the names of its
     configurations to data sets; a builder without configurations has the name "".
     """
     form = next(iter(members.values())).tfds
