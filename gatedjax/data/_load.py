@@ -62,6 +62,8 @@ def _look(declared: DataSet, data_dir: str | Path | None, manual_dir: str | Path
         return
     for part in declared.official:
         path, looked_for = declared.files.find(Path(manual_dir).expanduser(), part)
+        # A prepared set replaces missing raw files only if its folder is named too, as in
+        # `_read_part`.
         if path is None and (data_dir is None or not prepared):
             raise not_there(declared, part, Path(manual_dir).expanduser(), looked_for)
 
@@ -161,6 +163,8 @@ def load(
         unpacks to more than the limit; under `strict`, for the first malformed line.
       FileNotFoundError: if the files do not exist; the message names their address.
     """
+    # The name of a TFDS builder with several sets is replaced first, because the next check does
+    # not know it.
     name, options = resolve_config(name, options)
     check_known("data set", name, names())
     check_known("split", split, SPLITS)
@@ -172,6 +176,8 @@ def load(
             raise ValueError(f"held_out must be None for {name!r}: its validation part is fixed")
         if not 0 < held_out < 1:
             raise ValueError(f"held_out must be in (0, 1), got {held_out}")
+    # The arguments are checked before this point, so that a wrong option is also reported if the
+    # caller only looks for files.
     if _LOOKING.get():
         if isinstance(declared, DataSet):
             _look(declared, data_dir, manual_dir)
@@ -186,6 +192,8 @@ def load(
     )
     rows = read_part(part)
     substitute = _substitute(declared, part, rows)
+    # The rows are checked before they are divided, because the official numbers count the whole
+    # part.
     _check(declared, part, rows, substitute, strict)
 
     part_options = declared.of_part(part, every)
@@ -197,7 +205,10 @@ def load(
     # A line that is neither used, skipped nor set aside is a fault of the reader, and its results
     # would be wrong without a sign.
     if not report.reconciles:
-        raise ValueError(f"data set {name!r}, {part}: not everything is accounted for: {report}")
+        raise ValueError(
+            f"data set {name!r}, {part}: not everything is accounted for: each line must be used, "
+            f"skipped or set aside, got {report}"
+        )
     info = SourceInfo(name, split, declared.class_names(every), substitute)
     return declared.source(examples, info, report, read_part)
 
@@ -229,15 +240,22 @@ def _check(
     """
     name, unit, aside = declared.name, declared.unit, rows.quarantine
     if strict and (aside or substitute):
+        # A malformed line comes first in the message, because it has a line number and a reason.
         first = aside[0] if aside else f"{name}, {part}: {substitute}"
-        raise ValueError(f"{first} ({len(aside)} malformed {unit}; strict=True)")
+        raise ValueError(
+            f"{first}. With strict=True all {unit} must be well formed and official, got "
+            f"{len(aside)} malformed {unit}; strict=False sets them aside"
+        )
     if not rows.rows:
-        raise ValueError(f"data set {name!r}, {part}: no usable line{rows.first_aside()}")
+        raise ValueError(
+            f"data set {name!r}, {part}: no usable line{rows.first_aside()}; at least one must be "
+            "well formed"
+        )
     if rows.lines != rows.accounted_lines:
         raise ValueError(
-            f"data set {name!r}, {part}: {rows.lines:,} lines were read and "
-            f"{rows.accounted_lines:,} are accounted for; prepare it again or check it with "
-            "python -m gatedjax data check"
+            f"data set {name!r}, {part}: all {rows.lines:,} lines must be accounted for, got "
+            f"{rows.accounted_lines:,} lines: prepare it again or check it with python -m gatedjax "
+            "data check"
         )
     if aside:
         _LOG.warning(

@@ -43,10 +43,11 @@ class ModelCard:
         """Raises ValueError for a name or licence that is not a printable line of text."""
         for name in ("name", "licence"):
             value = getattr(self, name)
+            # A line break would begin another entry of the front matter or another paragraph.
             if not isinstance(value, str) or not value.isprintable():
                 raise ValueError(f"{name} must be one line of text, got {value!r}")
         if not self.name.strip():
-            raise ValueError("name must not be empty")
+            raise ValueError(f"name must not be empty, got {self.name!r}")
 
 
 def render_card(
@@ -107,6 +108,7 @@ def _fence(language: str, text: str) -> str:
 
 
 def _example(folder: str, inference: bool) -> str:
+    """Returns Python code that loads the folder, and with `inference` also its program."""
     lines = ["from gatedjax import export", "", f"params, config = export.load({folder!r})"]
     if inference:
         lines += [

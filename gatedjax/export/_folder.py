@@ -158,9 +158,9 @@ def read_config(folder: str | Path) -> dict[str, Tree]:
     try:
         config = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise BadFile(f"{path} is not JSON: {error}") from None
+        raise BadFile(f"{path} is damaged: it must be JSON ({error})") from None
     if not isinstance(config, dict):
-        raise BadFile(f"{path} must hold an object, got {type(config).__name__}")
+        raise BadFile(f"{path} must be a JSON object, got {type(config).__name__}")
     return config
 
 
@@ -191,7 +191,9 @@ def read_file(folder: str | Path, name: str) -> bytes:
         raise ValueError(f"name must be that of a file in the folder, got {name!r}")
     folder = _existing(folder)
     if not (folder / name).is_file():
-        raise FileNotFoundError(f"{folder} lacks {name}")
+        raise FileNotFoundError(
+            f"{folder} lacks {name}: it must be a folder that save wrote with it"
+        )
     try:
         content = read_limited(folder / name)
     except ValueError as error:
@@ -237,6 +239,7 @@ def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Tree]], Any]:
 
 
 def _existing(folder: str | Path) -> Path:
+    """Returns the path of an existing model folder; raises FileNotFoundError if there is none."""
     folder = Path(folder)
     if not folder.exists():
         # A process may have been killed while it replaced the folder.
@@ -248,6 +251,10 @@ def _existing(folder: str | Path) -> Path:
 
 
 def _config_text(config: Any) -> str:
+    """Returns a configuration as the text of config.json.
+
+    Raises TypeError or ValueError for a configuration that JSON cannot store.
+    """
     if not isinstance(config, Mapping):
         raise TypeError(f"config must be a dict, got {type(config).__name__}")
 
@@ -259,17 +266,25 @@ def _config_text(config: Any) -> str:
 
 
 def _checked_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Returns the argument `files` of `save`, file name -> content, after checking it.
+
+    Raises ValueError for a name that is not allowed or taken, and TypeError for content that is not
+    bytes.
+    """
     used_names = {name.lower() for name in _FILES}
     for name, content in files.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(
-                f"files: a name must be of letters, digits, '_', '-' and '.', got {name!r}"
+                f"files must have names of letters, digits, '_', '-' and '.', got {name!r}"
             )
         # Some file systems ignore case.
         if name.lower() in used_names:
-            raise ValueError(f"files: the name {name!r} is taken")
+            raise ValueError(
+                f"files must not have the name {name!r}, which is taken (upper and lower case are "
+                "the same): rename it"
+            )
         if not isinstance(content, bytes):
-            raise TypeError(f"files: {name} must be bytes, got {type(content).__name__}")
+            raise TypeError(f"files[{name!r}] must be bytes, got {type(content).__name__}")
         used_names.add(name.lower())
     return dict(files)
 
@@ -300,7 +315,8 @@ def check_target(folder: Path, overwrite: bool, option: str) -> None:
     written = {name for name in _FILES if (folder / name).is_file()} | _further(folder)
     if foreign := sorted(names - written):
         raise FileExistsError(
-            f"{folder} holds files that save did not write: {', '.join(foreign[:5])}"
+            f"{folder} holds files that save did not write: {', '.join(foreign[:5])}; move them "
+            "away, or save to another folder"
         )
 
 
@@ -347,7 +363,9 @@ def _check_digests(folder: Path, names: tuple[str, ...], *, check_further: bool 
     """
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
-        raise FileNotFoundError(f"{folder} lacks {', '.join(missing)}")
+        raise FileNotFoundError(
+            f"{folder} lacks {', '.join(missing)}: it must be a folder that save wrote"
+        )
     digests = _read_digests(folder / DIGESTS)
     if digests is None:
         return
@@ -357,10 +375,17 @@ def _check_digests(folder: Path, names: tuple[str, ...], *, check_further: bool 
 
 
 def _check_digest(folder: Path, name: str, digests: Mapping[str, str], digest: str) -> None:
+    """Raises BadFile unless `digest` is the SHA-256 of the file `name` in `digests`.
+
+    `digests` is file name -> SHA-256 in hex, from SHA256SUMS in `folder`.
+    """
     if name not in digests:
-        raise BadFile(f"{folder / DIGESTS} is damaged: it has no line for {name}")
+        raise BadFile(f"{folder / DIGESTS} is damaged: it must have a line for {name}")
     if digests[name] != digest:
-        raise BadFile(f"{folder / name} is damaged: its SHA-256 is not the one in {DIGESTS}")
+        raise BadFile(
+            f"{folder / name} is damaged: its SHA-256 must be {digests[name]} as in {DIGESTS}, "
+            f"got {digest}: take another copy of the folder"
+        )
 
 
 def _read_digests(sums: Path) -> dict[str, str] | None:
@@ -373,16 +398,18 @@ def _read_digests(sums: Path) -> dict[str, str] | None:
     if not sums.is_file():
         return None
     if sums.stat().st_size > _LARGEST_SUMS:
-        raise BadFile(f"{sums} is damaged: it has more than {_LARGEST_SUMS} bytes")
+        raise BadFile(f"{sums} is damaged: it must have at most {_LARGEST_SUMS} bytes, got more")
     text = sums.read_text(encoding="utf-8", errors="replace")
     if not text.strip():
-        raise BadFile(f"{sums} is damaged: it is empty")
+        raise BadFile(f"{sums} is damaged: it must have a line for each file, but is empty")
     digests = {}
     for number, line in enumerate(text.splitlines(), 1):
         # The format of sha256sum: two spaces, or a space and a star.
         match = re.fullmatch(r"([0-9a-f]{64}) [ *](.+)", line)
         if not match:
-            raise BadFile(f"{sums} is damaged: line {number} must be a digest and a name")
+            raise BadFile(
+                f"{sums} is damaged: line {number} must be a digest and a name, got {line[:80]!r}"
+            )
         if _NAME.fullmatch(match[2]):
             digests[match[2]] = match[1]
     return digests

@@ -60,7 +60,7 @@ def export_inference(
     specs = jax.tree.map(as_spec, unflatten(flatten(params)))
     arrays = flatten(example_batch, "example_batch")
     if unknown := sorted(set(shapes or ()) - set(arrays)):
-        raise ValueError(f"shapes must name arrays of {sorted(arrays)}, got {', '.join(unknown)}")
+        raise ValueError(f"shapes must name arrays of {sorted(arrays)}, got {unknown}")
     if isinstance(platforms, str) or not platforms:
         raise ValueError(f"platforms must be names such as {PLATFORMS}, got {platforms!r}")
     # Sizes with the same name are equal only within the same scope.
@@ -80,7 +80,7 @@ def export_inference(
 
     exported = export.export(jax.jit(plain), platforms=tuple(platforms))(specs, unflatten(inputs))
     if fault := _field_fault(exported) or program_fault(exported.mlir_module_serialized):
-        raise ValueError(f"apply cannot be exported as a pure computation: {fault}")
+        raise ValueError(f"apply must be a pure computation to be exported: {fault}")
     return bytes(exported.serialize())
 
 
@@ -100,7 +100,9 @@ class Inference:
         specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
         (self.params_like, self.batch_like), keywords = jax.tree.unflatten(exported.in_tree, specs)
         if keywords:
-            raise ValueError(f"it takes keyword arguments: {', '.join(keywords)}")
+            raise ValueError(
+                f"it must take only (params, batch), got the keywords {list(keywords)}"
+            )
         self._wanted = leaves(self.params_like, "params")
         self._inputs = flatten(self.batch_like, "batch")
 
@@ -123,13 +125,16 @@ class Inference:
         arrays = flatten(batch, "batch")
         if arrays.keys() != self._inputs.keys():
             raise ValueError(
-                f"batch must hold {', '.join(sorted(self._inputs))}, "
-                f"got {', '.join(sorted(arrays))}"
+                f"batch must have the arrays {sorted(self._inputs)}, got {sorted(arrays)}"
             )
         inputs = {name: self._cast(name, array) for name, array in arrays.items()}
         return self._call(unflatten(flatten(params)), unflatten(inputs))
 
     def _cast(self, name: str, array: Tree) -> Tree:
+        """Returns the array `name` of a batch in the dtype of the exported program.
+
+        Raises ValueError if the dtypes are of different kinds, such as float and integer.
+        """
         dtype = self._inputs[name].dtype
         # NumPy integers have 64 bits by default; casts to another kind would hide mistakes.
         if array.dtype.kind != np.dtype(dtype).kind:
@@ -158,12 +163,12 @@ def load_inference(data: bytes) -> Inference:
     """
     if not isinstance(data, bytes | bytearray):
         raise TypeError(f"data must be bytes, got {type(data).__name__}")
-    wrong = "data is not an exported inference function"
+    wrong = "data must be an exported inference function"
     if len(data) > MOST_BYTES:
-        raise BadFile(f"{wrong}: it must have at most {MOST_BYTES:,} bytes, got {len(data):,}")
+        raise BadFile(f"{wrong} of at most {MOST_BYTES:,} bytes, got {len(data):,}")
     try:
         exported = export.deserialize(bytearray(data))
-        fault = "it brings a derivative" if exported.has_vjp() else _field_fault(exported)
+        fault = "it must not contain a derivative" if exported.has_vjp() else _field_fault(exported)
         if not fault:
             fault = fault_in_child(exported.mlir_module_serialized)
         if fault:
@@ -186,17 +191,21 @@ def _field_fault(exported: export.Exported) -> str | None:
     highest = export.maximum_supported_calling_convention_version
     version = exported.calling_convention_version
     if not lowest <= version <= highest:
-        return f"its calling convention has version {version}, this JAX has {lowest} to {highest}"
+        return (
+            f"its calling convention must have a version from {lowest} to {highest} for this JAX, "
+            f"got {version}: export it again"
+        )
     if exported.nr_devices != 1:
-        return f"it is a program for {exported.nr_devices} devices, not for one"
+        return f"it must be a program for a single device, got {exported.nr_devices}"
     if exported.ordered_effects or exported.unordered_effects:
-        return "it has effects besides its results"
+        return "it must have no effects besides its results"
     if exported.disabled_safety_checks:
-        return "it switches off checks of JAX"
+        return "it must not switch off checks of JAX"
     return None
 
 
 def as_spec(array: Tree) -> jax.ShapeDtypeStruct:
+    """Returns the shape and dtype of an array, with the dtype in which JAX computes."""
     # NumPy arrays have 64 bits by default, and JAX computes with 32 unless it is configured
     # otherwise.
     return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))

@@ -17,6 +17,8 @@ Kind = Literal["text", "pair", "tags", "cloze", "translation", "run"]
 
 @dataclasses.dataclass(frozen=True)
 class _About:
+    """The content of a model folder, as a noun phrase, and the name of its reader."""
+
     content: str
     reader: str
 
@@ -64,20 +66,29 @@ def check_kind(
     facts = config.get(KEY)
     if not isinstance(facts, dict) or "kind" not in facts:
         raise ValueError(
-            f"{folder} does not name the kind of its model: write it again with "
-            "gatedjax export WORKDIR --out FOLDER, or read it with gatedjax.export.load"
+            f"{folder} must name the kind of its model in {KEY!r} of config.json, got "
+            f"{facts!r:.80}: write it again with gatedjax export WORKDIR --out FOLDER, or read it "
+            "with gatedjax.export.load"
         )
     version, kind = facts.get("format"), facts["kind"]
     # bool is a subclass of int, but true is no version.
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise ValueError(f"{folder}: its format must be an integer of at least 1, got {version!r}")
+        raise ValueError(
+            f"{folder} must have an integer of at least 1 as its format, got {version!r}"
+        )
+    # The format is checked before the kind, because a newer format may have kinds that are unknown
+    # here.
     if version > FORMAT:
         raise ValueError(
-            f"{folder} has format {version}, and gatedjax {__version__} reads formats up to "
-            f"{FORMAT}: a newer gatedjax wrote it and reads it"
+            f"{folder} must have a format of at most {FORMAT} for gatedjax {__version__}, got "
+            f"{version}: read it with the newer gatedjax that wrote it"
         )
     if not isinstance(kind, str) or kind not in _ABOUT:
-        raise ValueError(f"{folder} holds a model of the unknown kind {kind!r}")
+        raise ValueError(
+            f"{folder} must hold a model of the kind {' or '.join(map(repr, _ABOUT))}, got {kind!r}"
+        )
     if kind not in ([accepted] if isinstance(accepted, str) else accepted):
-        raise ValueError(f"{folder} holds {_ABOUT[kind].content}: {_ABOUT[kind].reader} reads it")
+        raise ValueError(
+            f"{folder} holds {_ABOUT[kind].content}, which must be read with {_ABOUT[kind].reader}"
+        )
     return kind

@@ -70,6 +70,11 @@ def flatten(params: Params, argument: str = "params") -> dict[str, Tree]:
 
 
 def _collect(tree: Mapping[str, Tree], prefix: str, flat: dict[str, Tree], argument: str) -> None:
+    """Adds the leaves of nested mappings to `flat`, dotted name -> leaf, see `flatten`.
+
+    `prefix` is the dotted name of `tree`, "" for the outermost mapping, and `argument` the
+    argument's name for messages.
+    """
     if not tree:
         where = f"{argument}[{prefix!r}]" if prefix else argument
         raise ValueError(f"{where} must hold at least one array, got an empty dict")
@@ -82,7 +87,7 @@ def _collect(tree: Mapping[str, Tree], prefix: str, flat: dict[str, Tree], argum
             )
         name = f"{prefix}.{key}" if prefix else key
         if fault := name_fault(name):
-            raise ValueError(f"{argument} has the name {name!r}, which {fault}")
+            raise ValueError(f"{argument} must not have the name {name!r}, which {fault}")
         if isinstance(value, Mapping):
             _collect(value, name, flat, argument)
         elif isinstance(value, list | tuple) or not hasattr(value, "dtype"):
@@ -110,7 +115,9 @@ def unflatten(flat: Mapping[str, Tree]) -> dict[str, Tree]:
             if not isinstance(node, dict):
                 break
         if not isinstance(node, dict) or last in node:
-            raise ValueError(f"the name {name!r} is an array and also holds other arrays")
+            raise ValueError(
+                f"the name {name!r} must be an array or a dict of arrays, got both: rename one"
+            )
         node[last] = value
     return tree
 

@@ -99,8 +99,9 @@ def onnx_program(
 def _evaluate(program: core.ClosedJaxpr, arguments: Any) -> list[Any]:
     """Evaluates a program with calls replaced by their content and all scans from the first step.
 
-    A scan from the last step to the first is a scan of the reversed inputs, whose outputs are
-    reversed. The bodies of `cond` and `while` stay as they are.
+    `arguments` are the values of the inputs of the program, and the list has the values of its
+    outputs. A scan from the last step to the first is a scan of the reversed inputs, whose outputs
+    are reversed. The bodies of `cond` and `while` stay as they are.
     """
     jaxpr = program.jaxpr
     values = dict(zip(jaxpr.constvars, program.consts, strict=True))
@@ -130,7 +131,11 @@ def _evaluate(program: core.ClosedJaxpr, arguments: Any) -> list[Any]:
 
 
 def _scan_forward(given: list[Any], options: dict[str, Any]) -> list[Any]:
-    """Evaluates a scan as a scan from the first step to the last."""
+    """Evaluates a scan as a scan from the first step to the last.
+
+    `given` are the operands of the scan: constants, initial carries and scanned arrays. `options`
+    are the parameters of its equation. Returns the final carries, then the stacked outputs.
+    """
     count, carries = options["num_consts"], options["num_carry"]
     constants, initial, xs = given[:count], given[count:][:carries], given[count + carries :]
 

@@ -61,7 +61,7 @@ def fault_in_child(program: bytes) -> str | None:
     try:
         done = subprocess.run(command, input=program, capture_output=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        return f"reading it takes more than {SECONDS} seconds"
+        return f"reading it must take at most {SECONDS} seconds, but takes longer"
     if done.returncode < 0:
         return f"it is damaged: reading it ends a process by signal {-done.returncode}"
     if done.returncode > 0:
@@ -105,7 +105,9 @@ def _check_module(module: Any) -> None:
                 operation, level = pending.pop()
                 counts[name] += 1
                 if level > MOST_LEVELS:
-                    raise ValueError(f"its operations are nested more than {MOST_LEVELS} deep")
+                    raise ValueError(
+                        f"its operations must be nested at most {MOST_LEVELS} deep, got more"
+                    )
                 for region in operation.regions:
                     for block in region:
                         for argument in block.arguments:
@@ -115,31 +117,40 @@ def _check_module(module: Any) -> None:
                             calls[name] += _references(inner.operation)
                             pending.append((inner.operation, level + 1))
     if "main" not in counts:
-        raise ValueError("it has no function 'main'")
+        raise ValueError(f"it must have a function 'main', got {sorted(counts)[:5]}")
     _check_calls(counts, calls)
 
 
 def _check_operation(operation: Any) -> None:
+    """Raises ValueError for an MLIR operation, or a size of its results, that is not allowed."""
     name = operation.name
     if name == "stablehlo.custom_call":
         target = ir.StringAttr(operation.attributes["call_target_name"]).value
         if target not in CUSTOM_CALLS:
-            raise ValueError(f"it has the custom call {target[:80]!r}, which is not allowed")
+            raise ValueError(
+                f"its custom calls must be among {sorted(CUSTOM_CALLS)}, got {target[:80]!r}"
+            )
     elif name in _COMMUNICATION:
-        raise ValueError(f"it communicates with the host or other devices ({name})")
+        raise ValueError(f"it must not communicate with the host or other devices, got {name!r}")
     elif name.partition(".")[0] not in _DIALECTS and name not in _SHARDING:
-        raise ValueError(f"it has the operation {name[:80]!r}, which is not allowed")
+        raise ValueError(
+            f"its operations must be of the dialects {sorted(_DIALECTS)}, got {name[:80]!r}"
+        )
     for result in operation.results:
         _check_size(result.type)
 
 
 def _check_size(kind: Any) -> None:
+    """Raises ValueError if an array of the MLIR type `kind` has too many elements.
+
+    Open sizes count as 1, and other types than arrays pass.
+    """
     if not isinstance(kind, ir.RankedTensorType):
         return
     open_size = ir.ShapedType.get_dynamic_size()
     size = math.prod(max(size, 1) for size in kind.shape if size != open_size)
     if size > MOST_ELEMENTS:
-        raise ValueError(f"it has an array of {size:,} elements, more than {MOST_ELEMENTS:,}")
+        raise ValueError(f"its arrays must have at most {MOST_ELEMENTS:,} elements, got {size:,}")
 
 
 def _references(operation: Any) -> list[str]:
@@ -173,11 +184,15 @@ def _check_calls(counts: dict[str, int], calls: dict[str, list[str]]) -> None:
                 sizes[name] = counts[name] + sum(sizes[called] for called in callees)
                 levels[name] = 1 + max((levels[called] for called in callees), default=0)
                 if sizes[name] > MOST_OPERATIONS:
-                    raise ValueError(f"it has more than {MOST_OPERATIONS:,} operations")
+                    raise ValueError(
+                        f"it must have at most {MOST_OPERATIONS:,} operations, got {sizes[name]:,}"
+                    )
                 if levels[name] > MOST_LEVELS:
-                    raise ValueError(f"its functions call each other more than {MOST_LEVELS} deep")
+                    raise ValueError(
+                        f"its calls must be nested at most {MOST_LEVELS} deep, got {levels[name]}"
+                    )
             elif name in path:
-                raise ValueError(f"its function {name[:80]!r} calls itself")
+                raise ValueError(f"its functions must not call themselves, got {name[:80]!r}")
             elif name in counts and name not in sizes:
                 path[name] = None
                 pending.append((name, True))
@@ -189,6 +204,7 @@ def _limit_memory() -> None:
         import resource
     except ImportError:  # as on Windows
         return
+    # A crafted program could otherwise fill the memory, and the core file of a crash the disk.
     resource.setrlimit(resource.RLIMIT_DATA, (CHECK_MEMORY, CHECK_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

@@ -51,6 +51,11 @@ def take_apart(tree: Tree, argument: str = "params") -> tuple[dict[str, Tree], d
 def _collect(
     node: Tree, name: str, flat: dict[str, Tree], kinds: dict[str, str], argument: str
 ) -> None:
+    """Adds the leaves below `node` to `flat` and the kinds to `kinds`, see `take_apart`.
+
+    `name` is the dotted name of the node, "" for the tree, and `argument` the argument's name for
+    messages.
+    """
     parts = _parts(node, argument, name)
     # The exact type is compared, because np.float64 is a subclass of float, but is saved as an
     # array.
@@ -71,13 +76,14 @@ def _collect(
         if "." in key:
             raise ValueError(f"{argument} must have keys without dots, got {key!r} below {name!r}")
         if fault := name_fault(inner):
-            raise ValueError(f"{argument} has the name {inner!r}, which {fault}")
+            raise ValueError(f"{argument} must not have the name {inner!r}, which {fault}")
         if inner in flat or inner in kinds:
-            raise ValueError(f"{argument} has two parts of the name {inner!r}")
+            raise ValueError(f"{argument} must have each name once, got {inner!r} twice")
         _collect(child, inner, flat, kinds, argument)
 
 
 def _kind(node: Tree) -> str:
+    """Returns the name of the type of a node, such as "list" or "package.module.Class"."""
     kind = type(node)
     return kind.__name__ if kind in _PLAIN.values() else f"{kind.__module__}.{kind.__qualname__}"
 
@@ -103,6 +109,10 @@ def _parts(node: Tree, argument: str, name: str) -> list[tuple[str, Tree]] | Non
 
 
 def _one_level(node: Tree) -> tuple[list[tuple[Any, Tree]], Any]:
+    """Returns ([(JAX key path, child) of each child], tree definition) of a pytree node.
+
+    The children are not flattened further. For a leaf the list has the leaf with the path ().
+    """
     import jax
 
     # All parts of the node count as leaves, so that only a single level is taken apart.
@@ -130,8 +140,8 @@ def check_kinds(kinds: Mapping[str, str], where: str) -> None:
         if kind not in _PLAIN:
             at = f" at {name!r}" if name else ""
             raise ValueError(
-                f"{where} holds a {kind[:200]}{at}, and a file cannot choose a class: "
-                "pass like=, a tree of the same structure"
+                f"{where} must hold only dicts, lists, tuples and numbers, because a file cannot "
+                f"choose a class, got {kind[:200]!r}{at}: pass like=, a tree of the same structure"
             )
 
 
@@ -229,10 +239,10 @@ def read_kinds(metadata: Mapping[str, str]) -> dict[str, str]:
     try:
         kinds = json.loads(metadata.get(_KEY, "{}"))
     except (ValueError, TypeError, RecursionError) as error:
-        raise ValueError(f"its structure is not JSON ({error})") from None
+        raise ValueError(f"its structure must be JSON ({error})") from None
     if not isinstance(kinds, dict) or not all(isinstance(kind, str) for kind in kinds.values()):
-        raise ValueError("its structure must be an object of names and kinds")
+        raise ValueError(f"its structure must be an object of names and kinds, got {kinds!r:.80}")
     for name in filter(None, kinds):
         if fault := name_fault(name):
-            raise ValueError(f"the name {name[:200]!r} of its structure {fault}")
+            raise ValueError(f"its structure must not have the name {name[:200]!r}, which {fault}")
     return kinds

@@ -82,7 +82,10 @@ def save_params(path: str | Path, params: Tree) -> Path:
     flat = host_arrays(leaves)
     for name, value in flat.items():
         if value.dtype.name not in _DTYPES.values():
-            raise TypeError(f"params[{name!r}] has dtype {value.dtype}, which no file can hold")
+            raise TypeError(
+                f"params[{name!r}] must have a dtype that files can hold ("
+                f"{', '.join(_DTYPES.values())}), got {value.dtype}"
+            )
     write_atomic(path, save(flat, metadata={"format": "flax"} | written(kinds)))
     return path
 
@@ -147,8 +150,8 @@ def check_finite(params: Tree, where: str | Path) -> None:
         if array.dtype.kind not in "biu" and not np.isfinite(array).all():
             count = array.size - np.count_nonzero(np.isfinite(array))
             raise BadFile(
-                f"{where}: the parameter {name!r} has {count:,} of {array.size:,} numbers that are "
-                "NaN or infinite; train the model again, or take an older copy"
+                f"{where}: the parameter {name!r} must be finite, got {count:,} of {array.size:,} "
+                "numbers that are NaN or infinite: train the model again, or take an older copy"
             )
 
 
@@ -187,9 +190,8 @@ def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
     """Reads and checks the header of a `safetensors` file.
 
     Returns:
-      (leaves, metadata): name of an array -> its dtype and shape; and the
-      dict "__metadata__" of the file, {} if it has none. The values of the metadata are not
-      checked.
+      (leaves, metadata): name of an array -> its dtype and shape; and the dict "__metadata__" of
+      the file, {} if it has none. The values of the metadata are not checked.
 
     Raises:
       FileNotFoundError: if the file does not exist.
@@ -204,15 +206,15 @@ def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
         length = int.from_bytes(start[:8], "little")
         fault = None
         if size < 10:
-            fault = f"it has {size} bytes, fewer than any header"
+            fault = f"it must have at least 10 bytes, got {size}"
         elif length > HEADER_LIMIT:
-            fault = f"its header claims {length} bytes, the format allows {HEADER_LIMIT}"
+            fault = f"its header must have at most {HEADER_LIMIT} bytes, got {length}"
         # The length is checked before the header is read, because a forged length would fill the
         # memory.
         elif length > size - 8:
-            fault = f"its header claims {length} bytes, the file has {size}"
+            fault = f"its header must fit into its {size} bytes, got a length of {length}"
         elif start[8:9] != b"{":
-            fault = f"its header does not start with '{{' but {start[8:9]!r}"
+            fault = f"its header must start with '{{', got {start[8:9]!r}"
         if fault:
             raise BadFile(f"{path} is not a safetensors file: {fault}{_other_format(start)}")
         file.seek(8)
@@ -220,7 +222,7 @@ def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
     try:
         entries = json.loads(text, object_pairs_hook=_no_duplicates)
     except (ValueError, RecursionError) as error:
-        raise BadFile(f"{path} is damaged: its header is not JSON ({error})") from None
+        raise BadFile(f"{path} is damaged: its header must be JSON ({error})") from None
     metadata = entries.pop("__metadata__", {})
     if not isinstance(metadata, dict):
         raise BadFile(f"{path} is damaged: __metadata__ must be an object, got {_short(metadata)}")
@@ -231,16 +233,21 @@ def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
 
 
 def _other_format(start: bytes) -> str:
+    """Returns the end of a message if the first bytes of a file are those of a pickle, else ""."""
     if start[:4] == b"PK\x03\x04" or start[:1] == b"\x80":
         return ". It looks like a pickle (torch.save), which is never loaded: it can run any code"
     return ""
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Tree]:
+    """Returns the (name, value) pairs of a JSON object as a dict.
+
+    Raises ValueError if a name occurs twice.
+    """
     entries: dict[str, Tree] = {}
     for name, value in pairs:
         if name in entries:
-            raise ValueError(f"the name {_short(name)} occurs more than once")
+            raise ValueError(f"the name {_short(name)} must occur once, got it again")
         entries[name] = value
     return entries
 
@@ -266,7 +273,7 @@ def _check_entries(entries: Mapping[str, Tree], data_size: int) -> dict[str, Lea
     for name, entry in entries.items():
         short_name = _short(name)
         if fault := name_fault(name):
-            raise ValueError(f"the name {short_name} {fault}")
+            raise ValueError(f"its arrays must not have the name {short_name}, which {fault}")
         fields = ("dtype", "shape", "data_offsets")
         if not isinstance(entry, dict) or set(entry) != set(fields):
             raise ValueError(
@@ -275,17 +282,18 @@ def _check_entries(entries: Mapping[str, Tree], data_size: int) -> dict[str, Lea
         dtype, shape, offsets = (entry[field] for field in fields)
         if not isinstance(dtype, str) or dtype not in _DTYPES:
             names = ", ".join(_DTYPES)
-            raise ValueError(f"{short_name} has dtype {_short(dtype)}, wanted one of {names}")
+            raise ValueError(f"{short_name} must have a dtype of {names}, got {_short(dtype)}")
         if not isinstance(shape, list) or not all(map(_natural, shape)):
             raise ValueError(f"{short_name} must have a shape of sizes, got {_short(shape)}")
         if len(shape) > MAX_RANK:
-            raise ValueError(f"{short_name} has {len(shape)} axes, NumPy has at most {MAX_RANK}")
+            raise ValueError(f"{short_name} must have at most {MAX_RANK} axes, got {len(shape)}")
         if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(_natural, offsets)):
             raise ValueError(f"{short_name} must have two data_offsets, got {_short(offsets)}")
         wanted_size = math.prod(shape) * _BYTES[dtype]
         if offsets[1] - offsets[0] != wanted_size:
             raise ValueError(
-                f"{short_name} is {dtype}{shape}, {wanted_size} bytes, at offsets {offsets}"
+                f"{short_name} must have {wanted_size} bytes for {dtype}{shape}, got the "
+                f"data_offsets {offsets}"
             )
         places.append((*offsets, name))
         leaves_of[name] = Leaf(_DTYPES[dtype], tuple(shape))
@@ -294,9 +302,9 @@ def _check_entries(entries: Mapping[str, Tree], data_size: int) -> dict[str, Lea
         if begin != position:
             fault = "overlaps the array before it" if begin < position else "leaves a gap before it"
             raise ValueError(
-                f"{_short(name)} at offsets [{begin}, {end}] {fault} (wanted {position})"
+                f"{_short(name)} must begin at byte {position}, got [{begin}, {end}], which {fault}"
             )
         position = end
     if position != data_size:
-        raise ValueError(f"its arrays need {position} bytes, {data_size} follow the header")
+        raise ValueError(f"its data must have {position} bytes for its arrays, got {data_size}")
     return leaves_of

@@ -77,8 +77,8 @@ def gru_to_torch(
     def convert(ours: Arrays) -> Block:
         if "recurrent_bias" not in ours:
             raise ValueError(
-                "layers must have a recurrent_bias: PyTorch's GRU resets after the recurrent "
-                "product. If yours does too (reset_after=True), give zeros for it"
+                "layers must have a recurrent_bias, got None: PyTorch's GRU resets after the "
+                "recurrent product. If yours does too (reset_after=True), give zeros for it"
             )
         size = len(ours["recurrent"])
         # PyTorch multiplies the candidate by 1 - z instead of z.
@@ -97,6 +97,12 @@ def _state_dict(
     gates: int,
     convert: Callable[[Arrays], Block],
 ) -> dict[str, np.ndarray]:
+    """Converts layers to a state dict of PyTorch: name -> NumPy array.
+
+    `kind` is the class of the weights and `gates` their number of gates, 4 for LSTMWeights and 3
+    for GRUWeights. `convert` maps the arrays of a layer and direction by field to the four arrays
+    of PyTorch. `layers` and `prefix` are the arguments of `lstm_to_torch`.
+    """
     if isinstance(layers, Mapping):
         layers = _layers_of(layers, kind)
     if not layers:
@@ -106,6 +112,8 @@ def _state_dict(
     state_dict: dict[str, np.ndarray] = {}
     common: tuple[int, int, int] | None = None
     for number, layer in enumerate(layers):
+        # Weights are named tuples, so that `isinstance(layer, tuple)` would not distinguish them
+        # from a pair of directions.
         ways = (layer,) if hasattr(layer, "_asdict") else tuple(layer)
         if len(ways) not in (1, 2):
             raise ValueError(f"layers[{number}] must have 1 or 2 directions, got {len(ways)}")
@@ -157,17 +165,16 @@ def _layers_of(params: Mapping[str, Tree], kind: Kind) -> list[Tree]:
     """Returns the layers in a dict of parameters, the inverse of `recurrent_params`.
 
     `params` are the parameters of a `gatedjax.nn.LSTM` or `gatedjax.nn.GRU`, nested dicts, and
-    `kind` is the class of the weights, LSTMWeights or GRUWeights. Names are "kernel" and those of
-    the other parameters in "layer_0", "forward"; names from before version 0.1.0 are accepted until
-    the next release. Each layer is a tuple of weights: (weights,) or (forward weights, backward
-    weights).
+    `kind` is the class of the weights, LSTMWeights or GRUWeights. Parameters have dotted names such
+    as "layer_0.forward.kernel"; names from before version 0.1.0 are accepted until the next
+    release. Each layer is a tuple of weights: (weights,) or (forward weights, backward weights).
     """
     blocks: dict[tuple[int, str], dict[str, Tree]] = {}
     fields = {PARAMETERS[field]: field for field in kind._fields}
     for name, value in flatten(params, "layers").items():
         match = _PARAMETER.fullmatch(current_name(name))
         if match is None or match[3] not in fields:
-            raise ValueError(f"layers has a parameter that no {kind.__name__} has: {name!r}")
+            raise ValueError(f"layers must have only parameters of {kind.__name__}, got {name!r}")
         blocks.setdefault((int(match[1]), match[2]), {})[fields[match[3]]] = value
     layers: list[Tree] = []
     for number in range(1 + max((number for number, _ in blocks), default=-1)):

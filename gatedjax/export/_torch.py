@@ -180,6 +180,11 @@ def _convert(
     gates: int,
     convert: Callable[[Block], Weights],
 ) -> Tree:
+    """Returns the weights of each layer, or (forward, backward), in a state dict of PyTorch.
+
+    `gates` is 4 for an LSTM and 3 for a GRU. `convert` maps the four arrays of PyTorch for a layer
+    and direction to weights. `state_dict` and `prefix` are the arguments of `lstm_from_torch`.
+    """
     if isinstance(state_dict, str | Path):
         state_dict = load_flat(state_dict)
     if not isinstance(state_dict, Mapping):
@@ -236,17 +241,17 @@ def _own_names(state_dict: Mapping[str, Tree], prefix: str) -> set[str]:
     names = {name.removeprefix(prefix) for name in state_dict if name.startswith(prefix)}
     names = {name for name in names if "." not in name}
     if projected := sorted(name for name in names if name.startswith("weight_hr_l")):
-        raise ValueError(f"an LSTM with proj_size cannot be converted (it has {projected[0]})")
+        raise ValueError(f"state_dict must be of an LSTM without proj_size, got {projected[0]!r}")
     if not any(_NAME.fullmatch(name) for name in names):
         prefixes = {
             name[: match.start()] for name in state_dict if (match := re.search(_NAME, name))
         }
         hint = (
-            f"; there are some below {', '.join(map(repr, sorted(prefixes)))}" if prefixes else ""
+            f": pass prefix={' or prefix='.join(map(repr, sorted(prefixes)))}" if prefixes else ""
         )
-        raise ValueError(f"state_dict has no weight_ih_l0 below prefix {prefix!r}{hint}")
+        raise ValueError(f"state_dict must have weight_ih_l0 below prefix {prefix!r}{hint}")
     if unknown := sorted(name for name in names if not _NAME.fullmatch(name)):
-        raise ValueError(f"state_dict has names that no LSTM or GRU has: {', '.join(unknown)}")
+        raise ValueError(f"state_dict must have only names of an LSTM or GRU, got {unknown}")
     return names
 
 
@@ -268,6 +273,12 @@ def as_array(name: str, value: Tree) -> np.ndarray:
 def _block(
     arrays: dict[str, np.ndarray], end: str, prefix: str, gates: int, width: int | None
 ) -> Block:
+    """Returns the four arrays of a layer and direction, after checking their shapes.
+
+    `arrays` has the names of PyTorch without the prefix, and `end` is their end, such as
+    "l0_reverse". `gates` is 4 for an LSTM and 3 for a GRU. `width` is the width of the inputs; None
+    accepts any. Missing biases are zeros.
+    """
     kernel, recurrent = arrays[f"weight_ih_{end}"], arrays[f"weight_hh_{end}"]
     if recurrent.ndim != 2 or 0 in recurrent.shape or len(recurrent) != gates * recurrent.shape[1]:
         other = (
@@ -299,6 +310,10 @@ def _block(
 
 
 def _check_pair(blocks: list[Block], name: str) -> None:
+    """Raises ValueError if the directions of a layer have different shapes.
+
+    `blocks` has the arrays of each direction, and `name` names the layer in the message.
+    """
     first, last = blocks[0], blocks[-1]
     if first.input.shape != last.input.shape or first.recurrent.shape != last.recurrent.shape:
         raise ValueError(

@@ -55,7 +55,7 @@ def params_ema(decay: float) -> optax.GradientTransformation:
 
     def update(updates: Any, state: EmaState, params: Any = None) -> tuple[Any, EmaState]:
         if params is None:
-            raise ValueError("params_ema needs params in update")
+            raise ValueError("params must be given to update of params_ema, got None")
         t = state.steps.astype(jnp.float32)
         d = jnp.minimum(decay, (1 + t) / (10 + t))
         new = optax.apply_updates(params, updates)

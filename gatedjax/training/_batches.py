@@ -41,7 +41,7 @@ class _ByStep:
     Args:
       data: the training data, perhaps with a method `iterate(start, stop)`.
       num_steps: the number of steps of the run.
-      repeatable: the argument of `fit`.
+      repeatable: False if the data give other batches when they are read again.
     """
 
     def __init__(self, data: Any, num_steps: int, repeatable: bool) -> None:
@@ -82,7 +82,7 @@ class _ByState:
       data: an `IterDataset` or a `DataLoader` of grain, one of their iterators, or another iterable
         with such an iterator.
       iterator: the result of `iter(data)`.
-      repeatable: the argument of `fit`.
+      repeatable: False if the data give other batches when they are read again.
     """
 
     def __init__(self, data: Any, iterator: Any, repeatable: bool) -> None:
@@ -170,9 +170,10 @@ def open_batches(train_data: Any, num_steps: int, repeatable: bool = True) -> Ba
         if not repeatable:
             return _Once(train_data)
         raise TypeError(
-            f"train_data is a {type(train_data).__name__}, of which no batch can be read again: "
-            "give repeatable=False, and a run that continues goes on with the next batches; or "
-            "give data with the batch of a step as train_data[step], or a grain dataset"
+            "train_data must give each batch again to a run that continues, got "
+            f"{type(train_data).__name__}: give repeatable=False, and such a run goes on with the "
+            "next batches; or give data with the batch of a step as train_data[step], or a grain "
+            "dataset"
         )
     raise TypeError(
         "train_data must give the batch of a step as train_data[step], or be an iterable of "
@@ -200,9 +201,15 @@ def first_batch(train_data: Any, num_steps: int) -> Batch:
 
 
 def _first_of(iterator: Iterator[Any], data: Any) -> Batch:
+    """Returns the first batch of an iterator of `data`, after checking it.
+
+    Raises ValueError if there is none.
+    """
     batch = next(iterator, None)
     if batch is None:
-        raise ValueError(f"train_data must have at least one batch, {type(data).__name__} has none")
+        raise ValueError(
+            f"train_data must have at least one batch, got {type(data).__name__} without"
+        )
     check_batch(batch, "the first batch of train_data")
     return batch
 
@@ -229,4 +236,5 @@ def _encode_state(state: Any) -> Any:
 
 
 def _decode_state(saved: Any) -> Any:
+    """Returns the state of an iterator from `saved`, the JSON value of `_encode_state`."""
     return base64.b64decode(saved["base64"]) if "base64" in saved else saved["json"]

@@ -75,7 +75,7 @@ def check_optimizer(optimizer: Any, config: TrainConfig) -> Any:
             f"{type(optimizer).__name__}{hint}"
         )
     if config.optimizer != OptimizerConfig():
-        raise ValueError("optimizer and config.optimizer exclude each other: give one of them")
+        raise ValueError("optimizer must be None with config.optimizer, got both: give one of them")
     return optimizer
 
 
@@ -93,8 +93,8 @@ def digest_optimizer(tx: optax.GradientTransformation, params: Any) -> str:
         return program_of(tx, params)
     except (TypeError, ValueError, AttributeError, KeyError) as error:
         raise TypeError(
-            "optimizer cannot update the parameters of this task with what fit hands on (gradient, "
-            f"state, params, value=, grad=, value_fn=): {error}"
+            "optimizer must update the parameters of this task given (gradient, state, params, "
+            f"value=, grad=, value_fn=), got an error: {error}"
         ) from error
 
 
@@ -115,8 +115,8 @@ def check_eval_params(point: Callable[..., Any], state: TrainState) -> None:
         result = jax.eval_shape(point, state.params, state.opt_state)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise TypeError(
-            "eval_params(params, opt_state) fails for this task and optimizer, so give fit another "
-            f"eval_params=: {error}"
+            "eval_params must compute parameters from (params, opt_state) of this task and "
+            f"optimizer, got an error, so give fit another eval_params=: {error}"
         ) from error
     # The structure is compared as well, because two trees may have the same dotted names.
     lines = differences(describe_arrays(state.params), describe_arrays(result))
@@ -138,7 +138,7 @@ def check_task(task: Any, evaluates: bool) -> None:
     """
     for name in ("init", "loss", "evaluate")[: 3 if evaluates else 2]:
         if not callable(getattr(task, name, None)):
-            raise TypeError(f"task must have a method {name!r}, {type(task).__name__} has none")
+            raise TypeError(f"task must have a method {name!r}, got {type(task).__name__} without")
 
 
 def check_batch(batch: Any, name: str) -> None:
@@ -202,18 +202,22 @@ def first_evaluation_batch(eval_data: Any) -> Batch | None:
 
 
 def _check_ratios(metrics: Any, source: str) -> None:
+    """Raises TypeError or ValueError unless `metrics` is a dict of scalar `Ratio`s.
+
+    `source` names the function that returned it, such as "evaluate".
+    """
     if not isinstance(metrics, Mapping):
         raise TypeError(f"metrics of {source} must be a dict, got {type(metrics).__name__}")
     for name, ratio in metrics.items():
         if not isinstance(ratio, Ratio):
             is_array = isinstance(ratio, jax.Array | jax.ShapeDtypeStruct)
             kind = "an array" if is_array else type(ratio).__name__
-            raise TypeError(f"metrics of {source} must be Ratio, {name!r} is {kind}")
+            raise TypeError(f"metrics of {source} must be Ratio, got {kind} as {name!r}")
         shapes = [list(np.shape(value)) for value in (ratio.total, ratio.count)]
         if shapes != [[], []]:
             raise ValueError(
-                f"metrics of {source} must be scalars, {name!r} has total and count of the shapes "
-                f"{shapes[0]} and {shapes[1]}"
+                f"metrics of {source} must be scalars, got {name!r} with total and count of the "
+                f"shapes {shapes[0]} and {shapes[1]}"
             )
 
 
@@ -231,8 +235,8 @@ def check_arrays(state: TrainState) -> None:
     for name, leaf in named.items():
         if is_key(leaf):
             raise TypeError(
-                f"{name} is a PRNG key, which no checkpoint holds: keep jax.random.key_data(key) "
-                "in a model state, or draw from the rngs of the loss"
+                f"{name} must not be a PRNG key, which no checkpoint holds: keep "
+                "jax.random.key_data(key) in a model state, or draw from the rngs of the loss"
             )
         if name.partition(".")[0] == "params" and not jax.dtypes.issubdtype(leaf.dtype, np.inexact):
             raise TypeError(

@@ -65,6 +65,7 @@ def array_digests(tree: Any) -> dict[str, str]:
 
 
 def _array_digest(value: Any) -> str:
+    """Returns the dtype and shape of an array and 12 hex digits of its hash, as a text."""
     array = host_array(value)
     return f"{describe(array)} {leaf_hash(array)[:12]}"
 
@@ -123,7 +124,7 @@ def compiled_digest(traced: Any) -> str | None:
 
 
 def _hash_text(text: str, traced: Any) -> str:
-    """Returns a hash of the text of a program and of its constants."""
+    """Returns a hash of the text of a program and of the constants of its trace `traced`."""
     # Functions are numbered by their order, because a helper may get another name.
     numbers = {name: f"@{i}" for i, name in enumerate(_FUNCTION.findall(text))}
     text = _SYMBOL.sub(lambda symbol: numbers.get(symbol[1], symbol[0]), text)
@@ -223,6 +224,7 @@ def run_digests(
 
 
 def _tree_digest(tree: Any) -> str:
+    """Returns a hash of the names, dtypes, shapes and values of the arrays of a tree."""
     text = repr(sorted(array_digests(tree).items()))
     return f"arrays {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
@@ -254,7 +256,7 @@ def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> 
     If the function cannot be lowered, the result is None, and a RuntimeWarning gives the reason.
 
     Args:
-      name: the name of the program in the warning, see `_TITLES`.
+      name: the name of the program in the warning, such as "loss" or "evaluate".
       function: a pure function.
       arguments: its arguments, trees of arrays or of their shapes and dtypes.
     """

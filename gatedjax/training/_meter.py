@@ -253,6 +253,10 @@ class Meter:
                     record.skipped_in_a_row = 0
 
     def _report_skipped(self, number: int, record: Record, update: Update) -> None:
+        """Writes a line about a skipped update of run `number`, whose progress is `record`.
+
+        Raises NonFiniteError if too many updates in a row were skipped.
+        """
         step, limit = update.step + 1, self._work.config.max_skipped
         example_ids = update.example_ids[number]
         # Filler rows have the id -1 and belong to no example.
@@ -280,6 +284,7 @@ class Meter:
         )
 
     def _saved_before(self) -> str:
+        """Returns a sentence about the last checkpoint for an error, or "" without a checkpoint."""
         if self._work.path is None:
             return ""
         return (

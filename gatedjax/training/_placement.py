@@ -157,15 +157,19 @@ def without_axes(shardings: Any, axes: Sequence[str]) -> Any:
 
 
 def _names(path: Any) -> tuple[str, ...]:
+    """Returns the names in a JAX key path, such as ("dense", "kernel")."""
     return tuple(jax.tree_util.keystr((key,), simple=True) for key in path)
 
 
 def _is_box(leaf: Any) -> bool:
+    """Returns True for a parameter in a box of Linen with the names of its axes."""
     return isinstance(leaf, linen.Partitioned)
 
 
 def _spec_of_box(name: str, box: Any, mesh: Mesh) -> PartitionSpec:
     """Returns the PartitionSpec in Linen's metadata of the parameter `name`, in axes of the mesh.
+
+    `box` is the parameter with its metadata, a `linen.Partitioned`.
 
     Raises:
       ValueError: if no rule translates the logical names of the parameter.
@@ -178,9 +182,9 @@ def _spec_of_box(name: str, box: Any, mesh: Mesh) -> PartitionSpec:
     unknown = [n for n in box.names if n is not None and n not in translated]
     if any(axis not in mesh.axis_names for axis in unknown):
         raise ValueError(
-            f"parameter {name!r} has the logical axes {box.names}, and no rule translates "
-            f"{unknown}: call fit inside `with nn.logical_axis_rules(rules):` with a pair (logical "
-            "name, mesh axis or None) for each name"
+            f"the logical axes of parameter {name!r}, {box.names}, must each have a rule, got none "
+            f"for {unknown}: call fit inside `with nn.logical_axis_rules(rules):` with a pair "
+            "(logical name, mesh axis or None) for each name"
         )
     return linen.logical_to_mesh_axes(box.names, rules) or PartitionSpec()
 
@@ -218,7 +222,7 @@ def _sharding(name: str, spec: Any, shape: tuple[int, ...], mesh: Mesh) -> Named
         )
     problem = f"the sharding of parameter {name!r}, {spec}, must fit its shape {list(shape)}"
     if len(spec) > len(shape):
-        raise ValueError(f"{problem}: it has {len(spec)} entries for {len(shape)} dimensions")
+        raise ValueError(f"{problem}: it must have at most {len(shape)} entries, got {len(spec)}")
     used: list[Any] = []
     for number, entry in enumerate(spec):
         axes = _axes(entry)
@@ -233,9 +237,9 @@ def _sharding(name: str, spec: Any, shape: tuple[int, ...], mesh: Mesh) -> Named
         if shape[number] % count:
             raise ValueError(
                 f"{problem}: dimension {number} has {shape[number]} numbers, which {count} devices "
-                "cannot share equally. Leave the dimension whole (None), or make its size a "
-                f"multiple of {count}"
+                "must share equally. Leave the dimension whole (None), or make its size a multiple "
+                f"of {count}"
             )
     if len(set(used)) < len(used):
-        raise ValueError(f"{problem}: a mesh axis may split only one dimension")
+        raise ValueError(f"{problem}: a mesh axis must split only one dimension")
     return NamedSharding(mesh, spec)

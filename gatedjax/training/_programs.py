@@ -30,7 +30,8 @@ class SharedProgram:
       batch: the position of the argument, a dict of arrays, whose shapes may change from call to
         call. All other arguments must always have the shapes of the first call. None if no shape
         changes.
-      place: the devices, and options of `jax.jit` that are not in the text of a program.
+      place: a hashable value, such as a tuple of the devices and of the options of `jax.jit` that
+        are not in the text of a program. Only functions with equal values share a program.
       **options: options of `jax.jit`.
     """
 

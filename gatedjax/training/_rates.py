@@ -75,6 +75,7 @@ class LearningRates:
 
 
 def _schedule_counts(opt_state: Any) -> list[Any]:
+    """Returns the counts of updates in the states of schedules, as arrays."""
     is_count = lambda node: isinstance(node, optax.ScaleByScheduleState)  # noqa: E731
     nodes = jax.tree.leaves(opt_state, is_leaf=is_count)
     return [node.count for node in nodes if is_count(node)]
@@ -88,7 +89,7 @@ def _group(path: tuple[Any, ...]) -> str | None:
 
 
 def _scheduled_rate(tx: optax.GradientTransformation) -> Callable[[Any], Any] | None:
-    """Returns the schedule of the learning rate of a transformation, if it has exactly one.
+    """Returns the schedule of the learning rate of a transformation; None unless it has one.
 
     A schedule maps the number of updates to the rate. The state of an Optax transformation does not
     have it, so that it is looked for in the functions that the update closes over.

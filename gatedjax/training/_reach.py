@@ -89,7 +89,7 @@ class Reach:
         paths: frozenset[str],
         is_new: bool,
     ) -> "Reach | None":
-        """Returns the unreached parameters to watch until the first line of metrics.jsonl.
+        """Returns a `Reach` that watches unreached parameters up to the first line of the log.
 
         The result is None if there are none, or if the run has written its first line.
 
@@ -123,9 +123,9 @@ class Reach:
         shown_paths = ", ".join(map(repr, paths[:8])) + suffix
         raise ValueError(
             f"no gradient reaches these parameters of {type(self.task).__name__}: {shown_paths}. "
-            "Statistics of a model, such as those of BatchNorm, are no parameters: return them "
-            "from the loss as model state (gatedjax.training.ModelStateTask). Parameters that are "
-            "to stay as they are belong into the attribute frozen of the task: "
+            "Statistics of a model, such as those of BatchNorm, are no parameters: the loss must "
+            "return them as model state (gatedjax.training.ModelStateTask). Parameters that are "
+            "to stay as they are must be in the attribute frozen of the task: "
             f"frozen = ({paths[0]!r},)"
         )
 

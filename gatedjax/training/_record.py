@@ -47,13 +47,13 @@ class Record:
             raise ValueError(f"it must be an object, got {type(saved).__name__}")
         fields = {field.name for field in dataclasses.fields(cls)}
         if unknown := sorted(saved.keys() - fields):
-            raise ValueError(f"unknown fields {unknown}")
+            raise ValueError(f"its fields must be among {sorted(fields)}, got {unknown}")
         for name, value in saved.items():
             expected, fits = _FIELDS[name]
             if not fits(value):
                 raise ValueError(f"{name} must be {expected}, got {str(value)[:80]!r}")
         if "step" not in saved:
-            raise ValueError("step is missing")
+            raise ValueError("it must have a step, got none")
         return cls(**saved)
 
     def add_evaluation(self, step: int, metrics: dict[str, float], config: TrainConfig) -> bool:
@@ -166,11 +166,13 @@ def check_run(run: Any, folder_step: int, array_steps: Any) -> None:
     else:
         named = {"run": run}
     if type(run.get("step")) is not int or run["step"] != folder_step:
-        raise ValueError(f"run.step is {run.get('step')!r} in checkpoint {folder_step}")
+        raise ValueError(f"run.step must be {folder_step}, got {run.get('step')!r}")
     for (name, saved), step in zip(named.items(), steps, strict=True):
         try:
             record = Record.from_json(saved)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
         if record.step != step:
-            raise ValueError(f"{name}.step is {record.step}, its arrays are of step {step}")
+            raise ValueError(
+                f"{name}.step must be {step}, the step of its arrays, got {record.step}"
+            )

@@ -257,8 +257,13 @@ def restore_newest(
 
 
 def _best_like(like: TrainState) -> Params:
+    """Returns the shapes and dtypes of the tree of best parameters that `best_of` saves.
+
+    `like` has the shapes and dtypes of the train state.
+    """
     return best_of(like.params, like.model_state)
 
 
 def _reason(error: Exception) -> str:
+    """Returns the first line of an error, at most 200 characters, for a message."""
     return str(error).split("\n", 1)[0][:200]

@@ -85,6 +85,7 @@ _CLOCK = ("time", "steps_per_s", "tokens_per_s", "compile_s", "padding")
 
 
 def _metric_lines(path: Path) -> list[dict[str, Any]]:
+    """Returns the lines of a metrics.jsonl as dicts, without times and speeds."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return [{k: v for k, v in line.items() if k not in _CLOCK} for line in lines]
 
@@ -94,8 +95,8 @@ def write_digests(
 ) -> None:
     """Appends digests of the end of a run to the file in the variable GATEDJAX_DIGESTS.
 
-    Without this environment variable the call has no effect.
-    A resumed run must have the same digests as an unbroken run.
+    Without this environment variable the call has no effect. A resumed run must have the same
+    digests as an unbroken run.
 
     Args:
       state: the last train state.

@@ -46,8 +46,8 @@ def _refuse_files(config: TrainConfig) -> None:
     for name in ("tensorboard", "profile_steps"):
         if getattr(config, name):
             raise ValueError(
-                f"{name}={getattr(config, name)!r} writes into the workdir, got workdir=None: give "
-                "fit a workdir"
+                f"workdir must be a folder, because {name}={getattr(config, name)!r} writes into "
+                "it, got None: give fit a workdir"
             )
 
 
@@ -248,7 +248,7 @@ class Profile:
         """Starts or stops the trace before a step.
 
         Args:
-          done: the number of steps in this process.
+          done: the number of steps that this process has trained so far.
           state: the train state, which the trace waits for.
         """
         steps = self._work.config.profile_steps

@@ -126,7 +126,9 @@ class CheckpointStore:
           RuntimeError: in another process than process 0, where Orbax would write no arrays.
         """
         if jax.process_index() != 0:
-            raise RuntimeError(f"process 0 saves checkpoints, this is {jax.process_index()}")
+            raise RuntimeError(
+                f"save must be called in process 0 of the run, got process {jax.process_index()}"
+            )
         self.wait()
         if os.path.lexists(self.folder(step)):
             # A run that was continued reaches the step again with the same bits, so the old
@@ -156,7 +158,7 @@ class CheckpointStore:
         Args:
           step: the number of the checkpoint.
           trees: {"state": ..., "best": ...}, trees of NumPy arrays with None for arrays of size 0.
-          leaves: for each of the two names all arrays by dotted name, arrays of size 0 included.
+          leaves: {"state": ..., "best": ...}, all arrays by dotted name, arrays of size 0 included.
           record: the JSON record.
         """
         partial = self.directory / f"{step}.partial"
@@ -497,6 +499,10 @@ def _orbax() -> tuple[Any, Any]:
 def _orbax_save(
     folder: Path, trees: dict[str, Any], record: dict[str, Any], *, packed: bool = True
 ) -> None:
+    """Writes trees of arrays and a JSON record into a folder by Orbax.
+
+    `trees` is {"state": ..., "best": ...}. With `packed` False the arrays are not compressed.
+    """
     ocp, alone = _orbax()
     handlers, arguments = {}, {}
     for item, tree in trees.items():

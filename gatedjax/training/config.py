@@ -240,7 +240,10 @@ def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
     if not 0 <= config.weight_decay < float("inf"):
         raise ValueError(f"weight_decay must be in [0, inf), got {config.weight_decay}")
     if config.weight_decay and config.name not in ("adamw", "adadelta"):
-        raise ValueError(f"weight_decay needs adamw or adadelta, got {config.name!r}")
+        raise ValueError(
+            f"weight_decay must be 0 for {config.name!r}, got {config.weight_decay}: use 'adamw' "
+            "or 'adadelta'"
+        )
     if not 0 <= config.warmup_steps <= num_steps:
         raise ValueError(
             f"optimizer.warmup_steps must be in [0, num_steps = {num_steps}], got "
@@ -259,8 +262,8 @@ def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
     adaptive = config.name in ("adam", "adamw")
     if config.reset_moments and not (adaptive and config.schedule == "staircase"):
         raise ValueError(
-            "reset_moments needs adam or adamw and the schedule staircase, got "
-            f"{config.name!r} and {config.schedule!r}"
+            "reset_moments must be False unless name is 'adam' or 'adamw' and schedule "
+            f"'staircase', got True for {config.name!r} and {config.schedule!r}"
         )
     for name in ("beta2", "rho"):
         if not 0 < getattr(config, name) < 1:

@@ -50,7 +50,10 @@ class DistributedConfig:
             )
         if all(is_set):
             if self.auto:
-                raise ValueError("auto and coordinator exclude each other: give one of them")
+                raise ValueError(
+                    "auto must be False with a coordinator, got "
+                    f"{self.coordinator!r}: give one of them"
+                )
             host, _, port = str(self.coordinator).rpartition(":")
             if not host or not port.isdigit():
                 raise ValueError(f"coordinator must be HOST:PORT, got {self.coordinator!r}")

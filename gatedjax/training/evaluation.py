@@ -114,8 +114,7 @@ def evaluate(
 
     Returns:
       (metrics, predictions): metrics as Python floats, with the metrics of `task.summarise`, and
-      NumPy arrays with the predictions for
-      all real rows in the order of the data, both by name.
+      NumPy arrays with the predictions for all real rows in the order of the data, both by name.
 
     Raises:
       ValueError: if `model_state` is missing for a `ModelStateTask`, or given for another task.
@@ -123,8 +122,8 @@ def evaluate(
     if has_model_state(task) != (model_state is not None):
         kind = "needs its model state" if has_model_state(task) else "has no model state"
         raise ValueError(
-            f"{type(task).__name__} {kind}, got model_state={model_state!r:.80}: give "
-            "result.best_model_state with result.best_params, and None for a task without one"
+            f"model_state must fit {type(task).__name__}, which {kind}, got {model_state!r:.80}: "
+            "give result.best_model_state with result.best_params, and None for a task without one"
         )
     parallel = parallel or make_parallel()
     placed, model_state = parallel.place_params(params), parallel.replicate(model_state)

@@ -77,6 +77,10 @@ def metadata_of(source: object) -> dict[str, Any]:
 
 
 def _mapping(name: str, source: object) -> dict[str, Any]:
+    """Returns a mapping or a dataclass as a dict.
+
+    Raises TypeError, with the argument's name `name`, for another object.
+    """
     values = {} if source is None else to_json_values(source, name)
     if not isinstance(values, dict):
         raise TypeError(f"{name} must be a mapping or a dataclass, got {type(source).__name__}")
@@ -157,6 +161,7 @@ def eval_params_digest(function: Callable[..., Any], params: Any, opt_state: Any
 
 
 def _digest(programs: list[Any]) -> str:
+    """Returns a hash of the texts of lowered programs, as 16 hex digits."""
     text = "".join(program.as_text() for program in programs)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -248,7 +253,10 @@ def named_leaves(tree: Any) -> dict[str, Any]:
     for path, leaf in flat:
         name = jax.tree_util.keystr(path, simple=True, separator=".")
         if name in named:
-            raise ValueError(f"two arrays have the name {name!r}; rename a key with a dot in it")
+            raise ValueError(
+                f"arrays must have different names, got {name!r} twice: rename a key with a dot in "
+                "it"
+            )
         named[name] = leaf
     return named
 

@@ -176,6 +176,10 @@ def make_lane_step(
 
 
 def _stack(batches: Sequence[Batch], kind: str = "training") -> Batch:
+    """Stacks the batches of all lanes into arrays [L, B, ...]; L is the number of lanes.
+
+    Raises ValueError if their shapes differ. `kind` is "training" or "evaluation", for the message.
+    """
     shapes = {tuple(sorted((k, np.shape(v)) for k, v in batch.items())) for batch in batches}
     if len(shapes) > 1:
         raise ValueError(
@@ -376,6 +380,10 @@ def _real_rows(parts: list[Any], number: int) -> dict[str, np.ndarray]:
 
 
 def _copy_lanes(source: Params, target: Params, numbers: list[int]) -> None:
+    """Copies the arrays of the lanes `numbers` from `source` into `target`, in place.
+
+    Both are trees of arrays with a leading axis over the lanes.
+    """
     for old, new in zip(jax.tree.leaves(target), jax.tree.leaves(source), strict=True):
         old[numbers] = new[numbers]
 
@@ -543,7 +551,10 @@ def fit_lanes(
             f"parallel must be 'sharding' or 'single' for several seeds, got {config.parallel!r}"
         )
     if config.tensorboard or config.profile_steps:
-        raise ValueError("tensorboard and profile_steps are only for a single seed: leave them out")
+        raise ValueError(
+            "tensorboard and profile_steps must be left out for several seeds, got "
+            f"{config.tensorboard} and {config.profile_steps}"
+        )
     if is_stateful(task):
         raise ValueError(
             "task must not carry a state from batch to batch for several seeds, got "

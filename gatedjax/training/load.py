@@ -111,6 +111,10 @@ def _read_part(
     step: int | None,
     part: Literal["params", "model_state"],
 ) -> tuple[CheckpointStore, Any, list[str]]:
+    """Reads a part of a checkpoint; returns (store, arrays like `like`, lines that differ).
+
+    The arguments are those of `restore_params`, and `part` is "params" or "model_state".
+    """
     if which not in ("best", "last"):
         raise ValueError(f"which must be 'best' or 'last', got {which!r}")
     store = CheckpointStore(Path(workdir) / "checkpoints")

@@ -55,7 +55,7 @@ class WorkdirLock:
             if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
                 warnings.warn(
                     f"{self.path.parent} is on a file system without locks ({error.strerror}); "
-                    "a second run in it is not prevented",
+                    "a second run in it is not prevented: start none there until this run ends",
                     RuntimeWarning,
                     stacklevel=2,
                 )

@@ -54,13 +54,13 @@ def read_json(path: Path, *keys: str) -> Any:
         value = json.loads(read_limited(path).decode())
     except (ValueError, RecursionError) as error:
         raise ValueError(
-            f"{path} is damaged ({error}): delete it, and it is computed again"
+            f"{path} is damaged: it must be JSON ({error}): delete it, and it is computed again"
         ) from error
     missing = [key for key in keys if not isinstance(value, dict) or key not in value]
     if missing:
         raise ValueError(
-            f"{path} is not a record: it has no {', '.join(missing)}: delete it, and it is "
-            "computed again"
+            f"{path} must be a record with the entries {missing}: delete it, and it is computed "
+            "again"
         )
     return value
 

@@ -292,7 +292,10 @@ def train(run: TrainingRun, signals: Signals) -> int | None:
 
 
 def _evaluates(run: TrainingRun, at_end: bool) -> bool:
-    """Returns True if the runs are evaluated after this step, and have not been at this step."""
+    """Returns True if the runs are evaluated after this step, and have not been at this step.
+
+    `at_end` is True after the last step of the run.
+    """
     if run.engine.eval_data is None or not (at_end or run.step % run.work.config.eval_every == 0):
         return False
     histories = [run.meter.records[number].history for number in run.meter.running()]

@@ -272,6 +272,10 @@ def is_complete(folder: Path) -> bool:
 
 
 def _sizes(folder: Path, files: dict[str, Any]) -> list[str]:
+    """Returns a line for each file that is missing, extra or of another size than in `files`.
+
+    `files` is path -> {"size", "sha256"}, as in the manifest.
+    """
     sizes, problems, _ = _walk(folder)
     sizes.pop(NAME, None)
     problems += [f"{name} is missing" for name in sorted(files.keys() - sizes.keys())]

@@ -554,17 +554,19 @@ def make_parallel(
                 "or 'fsdp'"
             )
     if mesh is not None and devices is not None:
-        raise ValueError("devices must be None with a mesh, which has its devices")
+        raise ValueError(
+            f"devices must be None with a mesh, which has its devices, got {devices!r:.80}"
+        )
     if mesh is not None:
         devices = list(mesh.devices.flat)
     device_list = jax.devices() if devices is None else list(devices)
     if not device_list:
-        raise ValueError("devices must not be empty")
+        raise ValueError(f"devices must not be empty, got {devices!r}")
     if kind == "single":
         if devices is None and jax.process_count() > 1:
             raise ValueError(
-                f"parallel 'single' uses one device of one process, but {jax.process_count()} "
-                "processes run: use 'sharding' or 'pmap'"
+                f"parallel must be 'sharding' or 'pmap' for {jax.process_count()} processes, got "
+                "'single', which uses one device of one process"
             )
         device_list = device_list[:1]
     return Parallel(

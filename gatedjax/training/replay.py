@@ -46,7 +46,7 @@ def replay(
     if example_id < 0 or len(rows) == 0:
         example_ids = sorted(int(i) for i in batch["example_id"] if i >= 0)
         raise ValueError(
-            f"example_id {example_id} is not in the batch of step {step}: {example_ids}"
+            f"example_id must be in the batch of step {step}, {example_ids}, got {example_id}"
         )
     row = int(rows[0])
     row_batch = {name: np.asarray(value)[row : row + 1] for name, value in batch.items()}

@@ -85,8 +85,8 @@ class SummaryTask(Protocol):
 
         Args:
           predictions: the predictions of `evaluate` by name, NumPy arrays with a row for each real
-            row of the data, in the order of the data. They must include the
-            other arrays that the metric needs, such as the labels.
+            row of the data, in the order of the data. They must include the other arrays that the
+            metric needs, such as the labels.
         """
 
 

@@ -64,7 +64,7 @@ def test_encoding_looks_up_words_and_finds_the_first_placeholder(source, vocabul
     several = dict(source[0], query=("@placeholder", "a", "@placeholder"))
     assert data.encode_cloze(data.Source([several], INFO), vocabulary).cloze.tolist() == [1]
     none = dict(source[0], query=("a",))
-    with pytest.raises(ValueError, match=r"1000: .*@placeholder"):
+    with pytest.raises(ValueError, match=r"example 1000 must have '@placeholder'"):
         data.encode_cloze(data.Source([none], INFO), vocabulary)
 
 
@@ -102,7 +102,7 @@ def test_fractions_are_nested_and_keep_the_order(encoded):
     assert ids[0] != encoded.fraction(0.5, seed=4).example_ids.tolist()
     part = encoded.fraction(0.5, seed=3)
     assert part.example(0)["example_id"] == part.example_ids[0]
-    with pytest.raises(ValueError, match="share must be above 0"):
+    with pytest.raises(ValueError, match=r"share must be in \(0, 1\]"):
         encoded.fraction(0.0)
 
 
@@ -228,5 +228,5 @@ def test_vectors_of_unknown_words_are_standard_normal_on_request(tmp_path):
     found = data.load_embeddings(path, words, dim=50, oov_std=1.0)
     assert np.array_equal(found.matrix[2], made[2])
     assert (found.matrix[3] == 0.5).all()
-    with pytest.raises(ValueError, match="standard deviation must be at least 0"):
+    with pytest.raises(ValueError, match="std or oov_std must be at least 0"):
         data.random_embeddings(words, 50, std=-1.0)

@@ -137,7 +137,7 @@ def test_a_broken_tree_gives_no_phrase_and_is_named(trees):
     assert (source.report.lines, source.report.used) == (12, 2)
     assert source.report.reconciles
     assert all(x["tokens"] for x in source)
-    with pytest.raises(ValueError, match=r"train.txt:2: unbalanced.*strict=True"):
+    with pytest.raises(ValueError, match=r"train.txt:2: unbalanced.*With strict=True"):
         data.load("sst1_phrases", "train", manual_dir=trees, strict=True)
 
 

@@ -218,7 +218,7 @@ def test_parallel_lines_are_pairs_in_either_direction(raw):
     assert source[1]["tokens"] == ("A", "cat.")
     back = data.load("multi30k", "train", manual_dir=raw, source="de")
     assert (back[0]["text"], back[0]["target"]) == ("Ein Hund.", "A dog.")
-    with pytest.raises(ValueError, match="unknown source 'fr'"):
+    with pytest.raises(ValueError, match="source must be one of 'en', 'de', got 'fr'"):
         data.load("multi30k", "train", manual_dir=raw, source="fr")
 
 

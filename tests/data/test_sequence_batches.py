@@ -150,15 +150,15 @@ def test_a_vocabulary_is_saved_as_it_is_and_others_are_refused(tmp_path):
     assert data.BytePairs.train(TEXTS, 60).digest() == bpe.digest()  # nothing is drawn
     assert data.BytePairs.train(TEXTS, 40).digest() != bpe.digest()
     (tmp_path / "bad.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"bad.json: not a BPE vocabulary"):
+    with pytest.raises(ValueError, match=r"bad.json: the text must be a vocabulary of BytePairs"):
         data.BytePairs.load(tmp_path / "bad.json")
     with pytest.raises(FileNotFoundError):
         data.BytePairs.load(tmp_path / "none.json")
-    with pytest.raises(ValueError, match="vocab_size must be above 4"):
+    with pytest.raises(ValueError, match="vocab_size must be at least 5"):
         data.BytePairs.train(TEXTS, 4)
     import tokenizers
 
     other = tokenizers.Tokenizer(tokenizers.models.BPE())
     other.save(str(tmp_path / "other.json"))
-    with pytest.raises(ValueError, match="the first pieces must be"):
+    with pytest.raises(ValueError, match="tokenizer must have the first pieces"):
         data.BytePairs.load(tmp_path / "other.json")

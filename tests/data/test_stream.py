@@ -57,10 +57,10 @@ def test_a_closed_vocabulary_has_its_words_and_no_more(tmp_path):
     assert again.words == words.words
     assert again.digest() == words.digest()
     assert data.ClosedVocabulary(["<unk>", "the", "<eos>"]).digest() != words.digest()
-    with pytest.raises(ValueError, match="not a vocabulary"):
+    with pytest.raises(ValueError, match="must be a saved vocabulary"):
         data.Vocabulary.load(tmp_path / "v.json")
     data.Vocabulary(["the"]).save(tmp_path / "open.json")
-    with pytest.raises(ValueError, match="not a vocabulary of a language model"):
+    with pytest.raises(ValueError, match="must be a vocabulary of a language model"):
         data.ClosedVocabulary.load(tmp_path / "open.json")
 
 
@@ -120,7 +120,7 @@ def test_ptb_is_read_plain_packed_and_from_the_archive(ptb_dir, tmp_path_factory
         data.load("ptb", "test", manual_dir=archive)
     with tarfile.open(archive / "simple-examples.tgz", "w:gz"):
         pass
-    with pytest.raises(ValueError, match=r"no simple-examples/data/ptb.test.txt in it"):
+    with pytest.raises(ValueError, match=r"must contain simple-examples/data/ptb.test.txt"):
         data.load("ptb", "test", manual_dir=archive)
 
 
@@ -130,7 +130,7 @@ def test_another_vocabulary_is_refused_with_its_size(ptb_dir, extra, count):
     text = path.read_text("utf-8")
     changed = f"{text}{extra}\n" if extra else text.replace("w0007", "").replace("w0008", "")
     path.write_text(changed, "utf-8")
-    with pytest.raises(ValueError, match=rf"has {count} distinct tokens .* wanted 10,000"):
+    with pytest.raises(ValueError, match=rf"must have 10,000 distinct tokens .* got {count}"):
         data.load("ptb", "test", manual_dir=ptb_dir)
 
 

@@ -184,7 +184,7 @@ def test_a_zip_gives_no_more_than_its_directory_states(tmp_path):
     with little_memory():
         assert ZipPath(path, "a").read_bytes() == bytes(10)
     path = lying_zip(tmp_path, TREE, 60)
-    with pytest.raises(ValueError, match="directory says 60 bytes, it has 19"):
+    with pytest.raises(ValueError, match="must have 60 bytes, as its directory states, got 19"):
         ZipPath(path, "a").read_bytes()
     path = lying_zip(tmp_path, TREE, 19)
     assert ZipPath(path, "a").read_bytes() == TREE
@@ -213,7 +213,7 @@ def lying_zip(folder, content, stated):
 def test_a_zip_packed_in_another_way_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_BZIP2) as archive:
         archive.writestr("a", bytes(1000))
-    with pytest.raises(ValueError, match="packed by method 12, which is not read here"):
+    with pytest.raises(ValueError, match="stored or deflated, got compression method 12"):
         ZipPath(tmp_path / "a.zip", "a").read_bytes()
 
 

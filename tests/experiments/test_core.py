@@ -238,7 +238,8 @@ def test_a_signal_ends_a_table_and_leaves_the_records_of_finished_runs(
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"), [('{"config": ', "is damaged"), ('{"seed": 0}', "no config"), ("", "")]
+    ("content", "reason"),
+    [('{"config": ', "is damaged"), ('{"seed": 0}', "'config'"), ("", "")],
 )
 def test_a_damaged_record_is_named_and_nothing_is_trained_or_written(
     content, reason, tmp_path, runs, capsys

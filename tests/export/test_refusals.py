@@ -126,7 +126,7 @@ TABLE = {
     "inference": [
         (
             lambda: export.load_inference(exported())(PARAMS, {"tokens": BATCH["tokens"]}),
-            "lengths, tokens",
+            "['lengths', 'tokens']",
         ),
         (inference(tokens=np.ones((3, 7))), "tokens|int32|float64"),
         (inference(lengths=np.ones(2, np.int32)), "tokens"),
@@ -154,7 +154,7 @@ TABLE = {
         (kind({"kind": "cloze", "format": 2}), "model|2|1"),
         (kind({"kind": "cloze", "format": "1"}), "model|format"),
         (kind({"kind": "poem", "format": 1}), "model|'poem'"),
-        (kind({"kind": ["cloze"], "format": 1}), "model|unknown kind"),
+        (kind({"kind": ["cloze"], "format": 1}), "model|['cloze']"),
     ],
     "ModelCard": [
         (lambda: export.ModelCard(name="a\n---\nb"), r"name|'a\n---\nb'"),

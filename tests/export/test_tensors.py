@@ -89,7 +89,7 @@ def test_a_tree_with_classes_comes_back_into_one_like_it(tmp_path):
         "frozen": flax.core.freeze({"a": half}),
     }
     path = save_params(tmp_path / "p.safetensors", tree)
-    with pytest.raises(ValueError, match=r"holds a .*GRUWeights at 'cell', .*pass like="):
+    with pytest.raises(ValueError, match=r"got '.*GRUWeights' at 'cell': pass like="):
         load_params(path)
     want = tree | {"frozen": {"a": half}}  # every mapping comes back as a dict
     _assert_same(load_params(path, tree), want)
@@ -146,8 +146,12 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatc
         (np.ones(2), TypeError, "params must be a dict, list, tuple or dataclass .* got ndarray"),
         ({"a": ["x"]}, TypeError, r"got str at 'a\.0'"),
         ((np.ones(2), 1j), TypeError, "got complex at '1'"),
-        ({"a": 2**70}, TypeError, "'a'.*object, which no file can hold"),
-        ({"a": ml_dtypes.float8_e4m3(1)}, TypeError, "'a'.*float8_e4m3, which no file can hold"),
+        ({"a": 2**70}, TypeError, "'a'.*must have a dtype that files can hold.*got object"),
+        (
+            {"a": ml_dtypes.float8_e4m3(1)},
+            TypeError,
+            "'a'.*must have a dtype that files.*float8_e4m3",
+        ),
         ({"a": [Pair(np.ones(2), None), {0: np.ones(1)}]}, TypeError, r"got 0 below 'a\.1'"),
         ({"a": {0: np.ones(2)}}, TypeError, "str keys, got 0 below 'a'"),
         ({"a.b": np.ones(2)}, ValueError, "keys without dots, got 'a.b'"),
@@ -157,7 +161,7 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatc
         ({"../up": np.ones(2)}, ValueError, "dots"),
         ({"a/b": np.ones(2)}, ValueError, "looks like a path"),
         ({"a\n": np.ones(2)}, ValueError, "cannot be printed"),
-        ({"a": np.array(["x"])}, TypeError, "which no file can hold"),
+        ({"a": np.array(["x"])}, TypeError, "must have a dtype that files can hold"),
         ({"a": (jax.random.key(0),)}, TypeError, r"plain arrays, got key<fry> at 'a\.0'"),
     ],
 )
@@ -195,30 +199,39 @@ GOOD = {"a": _entry()}
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        (b"", "0 bytes, fewer than any header"),
-        (_file(GOOD, length=2**63), "claims 9223372036854775808 bytes, the format allows"),
-        (_file(GOOD, length=4096), "claims 4096 bytes, the file has"),
-        (_file(b"[1, 2]"), "does not start with"),
-        (_file(b'{"a": '), "not JSON"),
-        (_file(b'{"a":' * 100_000), "not JSON"),
-        (_file(b'{"a": 1, "a": 2}'), "'a' occurs more than once"),
+        (b"", "must have at least 10 bytes, got 0"),
+        (
+            _file(GOOD, length=2**63),
+            "header must have at most 100000000 bytes, got 9223372036854775808",
+        ),
+        (_file(GOOD, length=4096), "header must fit into its .* bytes, got a length of 4096"),
+        (_file(b"[1, 2]"), "must start with"),
+        (_file(b'{"a": '), "must be JSON"),
+        (_file(b'{"a":' * 100_000), "must be JSON"),
+        (_file(b'{"a": 1, "a": 2}'), "'a' must occur once"),
         (_file({"a": [1]}), "must have the fields"),
         (_file({"a": _entry() | {"more": 1}}), "must have the fields"),
-        (_file(GOOD, data=b"\0" * 4), "need 8 bytes, 4 follow"),
-        (_file(GOOD, data=b"\0" * 9), "need 8 bytes, 9 follow"),
-        (_file({"a": _entry(end=2**40)}), "8 bytes, at offsets"),
-        (_file({"a": _entry(end=2**50, shape=(2**48,))}), "need 1125899906842624 bytes, 8"),
-        (_file({"a": _entry(shape=(2**62, 2**62))}), "at offsets"),
+        (_file(GOOD, data=b"\0" * 4), "must have 8 bytes for its arrays, got 4"),
+        (_file(GOOD, data=b"\0" * 9), "must have 8 bytes for its arrays, got 9"),
+        (_file({"a": _entry(end=2**40)}), "8 bytes for F32.*, got the data_offsets"),
+        (
+            _file({"a": _entry(end=2**50, shape=(2**48,))}),
+            "must have 1125899906842624 bytes for its arrays, got 8",
+        ),
+        (_file({"a": _entry(shape=(2**62, 2**62))}), "got the data_offsets"),
         (_file({"a": _entry(), "b": _entry(4, 12)}), "overlaps"),
         (_file({"a": _entry(), "b": _entry(12, 20)}), "leaves a gap"),
         (_file({"a": _entry(shape=(-2,))}), "shape of sizes"),
         (_file({"a": _entry(shape=(True,))}), "shape of sizes"),
-        (_file({"a": _entry(begin=8, end=0)}), "at offsets"),
-        (_file({"a": _entry(dtype="PICKLE")}), "has dtype 'PICKLE'"),
-        (_file({"a": _entry(dtype=["F32"])}), "has dtype"),
+        (_file({"a": _entry(begin=8, end=0)}), "got the data_offsets"),
+        (_file({"a": _entry(dtype="PICKLE")}), "must have a dtype of .*, got 'PICKLE'"),
+        (_file({"a": _entry(dtype=["F32"])}), "must have a dtype of"),
         (_file({"../../etc/passwd": _entry()}), "empty part"),
         (_file({"/etc/passwd": _entry()}), "looks like a path"),
-        (_file({"a": _entry(0, 4, (1,)), "a.b": _entry(4, 8, (1,))}), "also holds other arrays"),
+        (
+            _file({"a": _entry(0, 4, (1,)), "a.b": _entry(4, 8, (1,))}),
+            "an array or a dict of arrays, got both",
+        ),
         (_file(GOOD | {"__metadata__": 3}), "__metadata__"),
         (pickle.dumps({"a": [1.0] * 20}), "looks like a pickle"),
         (b"PK\x03\x04" + b"\0" * 40, "looks like a pickle"),
@@ -240,10 +253,10 @@ def _many(entry, last):
 @pytest.mark.parametrize(
     ("header", "match"),
     [
-        (_many("1", '"a":1,"a":1'), "the name 'a' occurs more than once"),
-        (b'{"__metadata__":' + _many("1", '"a":1,"a":1') + b"}", "'a' occurs more than once"),
+        (_many("1", '"a":1,"a":1'), "the name 'a' must occur once"),
+        (b'{"__metadata__":' + _many("1", '"a":1,"a":1') + b"}", "'a' must occur once"),
         (b'{"a":{"dtype":"F32","shape":[' + b"9223372036854775807," * 20_000
-         + b'1],"data_offsets":[0,0]}}', "20001 axes, NumPy has at most 64"),
+         + b'1],"data_offsets":[0,0]}}', "must have at most 64 axes, got 20001"),
         (b'{"' + b"a." * 200_000 + b'a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}',
          "nested more than 100 deep"),
     ],

@@ -83,18 +83,22 @@ def test_other_folders_are_refused_by_what_they_are(folders, document, capsys, t
     for folder, message in {
         tmp_path / "nowhere": "there is no such folder",
         tmp_path / "empty": "is not a model: it has neither model.safetensors",
-        changed(out, tmp_path, kind="text"): "holds a text classifier: gatedjax predict reads it",
+        changed(out, tmp_path, kind="text"): "holds a text classifier, which must be read with "
+        "gatedjax predict",
     }.items():
         line = refused(["answer", str(folder), *document], capsys)
         assert line.startswith(f"error: {folder}")
         assert message in line
     line = refused(["translate", str(out)], capsys)
-    assert line == f"error: {out} holds a reader that answers questions: gatedjax answer reads it\n"
+    content = "a reader that answers questions, which must be read with gatedjax answer"
+    assert line == f"error: {out} holds {content}\n"
 
 
 def test_newer_and_incomplete_folders_are_refused(folders, document, capsys, tmp_path):
     newer = changed(folders[1], tmp_path, format=2)
-    assert "has format 2, and gatedjax" in refused(["answer", str(newer), *document], capsys)
+    assert "must have a format of at most 1 for gatedjax" in refused(
+        ["answer", str(newer), *document], capsys
+    )
     export.save(newer, ANY, config=facts_of("cloze"), overwrite=True)
     assert "lacks vocabulary.json" in refused(["answer", str(newer), *document], capsys)
     words = {"vocabulary.json": b"{}", "characters.json": b'{"alphabet": "a"}'}

@@ -636,7 +636,7 @@ def test_a_folder_that_is_no_model(command, here, tmp_path, capsys):
     newer = tmp_path / "newer"
     export.save(newer, {"w": np.zeros(1, np.float32)},
                 config={"gatedjax": {"kind": "text", "format": 99}})  # fmt: skip
-    assert "a newer gatedjax wrote it" in refused([command, str(newer), *rest], capsys)
+    assert "the newer gatedjax that wrote it" in refused([command, str(newer), *rest], capsys)
 
 
 @pytest.mark.parametrize(

@@ -259,9 +259,9 @@ def test_a_damaged_file_is_refused(name, folder, tmp_path):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("config.json", lambda c: c["gatedjax"].update(format=99), "a newer gatedjax wrote it"),
+        ("config.json", lambda c: c["gatedjax"].update(format=99), "newer gatedjax that wrote it"),
         ("config.json", lambda c: c["gatedjax"].update(kind="cloze"), "answer"),
-        ("config.json", lambda c: c.pop("gatedjax"), "does not name the kind"),
+        ("config.json", lambda c: c.pop("gatedjax"), "must name the kind"),
         ("config.json", lambda c: c.update(network="other"), "not a model that this version reads"),
         ("config.json", lambda c: c["model"].update(hidden=5), "not those of the network"),
         (

@@ -33,7 +33,7 @@ ALONE = """
         try:
             store.save(1, tree, tree, {})
         except RuntimeError as error:
-            assert "process 0 saves checkpoints, this is 1" in str(error)
+            assert "save must be called in process 0 of the run, got process 1" in str(error)
     multihost_utils.sync_global_devices("saved")
     state, best = store.restore(3, tree, tree)
     assert (state["w"] == tree["w"]).all() and store.record(3) == {"step": 3}

@@ -315,7 +315,10 @@ def test_without_options_nothing_happens():
         ({"coordinator": "a:1"}, "must be given together"),
         ({"coordinator": "a", "num_processes": 2, "process_id": 0}, "must be HOST:PORT"),
         ({"coordinator": "a:1", "num_processes": 2, "process_id": 2}, r"= 2\), got 2"),
-        ({"coordinator": "a:1", "num_processes": 1, "process_id": 0, "auto": True}, "exclude"),
+        (
+            {"coordinator": "a:1", "num_processes": 1, "process_id": 0, "auto": True},
+            "auto must be False",
+        ),
         ({"timeout_s": 0}, "timeout_s must be at least 1"),
     ],
 )

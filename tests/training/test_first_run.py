@@ -84,7 +84,7 @@ def test_a_run_without_a_workdir_is_the_run_with_one(tmp_path):
 
 def test_options_that_write_files_need_a_workdir():
     for name, value in (("tensorboard", True), ("profile_steps", 2)):
-        with pytest.raises(ValueError, match=f"{name}={value} writes into the workdir, got work"):
+        with pytest.raises(ValueError, match=f"workdir must be a folder, because {name}={value} "):
             fit(Plane(), Data(), config=dataclasses.replace(CONFIG, **{name: value}))
     with pytest.raises(ValueError, match="num_steps must be at least 1, got 0"):
         fit(Plane(), Data(), steps=0)

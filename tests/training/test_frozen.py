@@ -160,5 +160,5 @@ def test_moments_are_forgotten_exactly_where_the_rate_falls():
     ],
 )
 def test_moments_need_a_rule_that_has_them_and_a_rate_that_falls(optimizer):
-    with pytest.raises(ValueError, match="reset_moments needs adam or adamw"):
+    with pytest.raises(ValueError, match="reset_moments must be False unless"):
         make_optimizer(optimizer, 10)

@@ -298,7 +298,7 @@ class WithKey(Normalised):
     [
         (OtherShape(), {}, r"(?s)the arrays of init_model_state:.*var: wanted float32\[2\]"),
         (Forgetful(), {}, r"loss must return \(loss, \(metrics, model_state\)\)"),
-        (WithKey(), {}, "model_state.key is a PRNG key"),
+        (WithKey(), {}, "model_state.key must not be a PRNG key"),
         (Normalised(), {"accumulate": 2}, "accumulate must be 1 for Normalised"),
     ],
 )
@@ -314,7 +314,7 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_written(
 def test_an_evaluation_needs_the_state_of_its_task(alone):
     _, result = alone
     parallel = make_parallel("single")
-    with pytest.raises(ValueError, match="Normalised needs its model state"):
+    with pytest.raises(ValueError, match="fit Normalised, which needs its model state"):
         evaluate(Normalised(), result.best_params, EVALUATION, parallel)
-    with pytest.raises(ValueError, match="Tiny has no model state"):
+    with pytest.raises(ValueError, match="fit Tiny, which has no model state"):
         evaluate(Tiny(), {"w": np.zeros(2)}, EVALUATION, parallel, {"mean": np.zeros(2)})

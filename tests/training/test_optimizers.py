@@ -96,6 +96,6 @@ def test_a_line_search_runs_on_several_devices(kind, tmp_path):
 
 
 def test_what_an_optimizer_cannot_get_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(TypeError, match=r"optimizer cannot update .*value_fn=.*obj_fn"):
+    with pytest.raises(TypeError, match=r"optimizer must update .*value_fn=.*obj_fn"):
         fit(Plane(), Data(), None, CONFIG, tmp_path / "run", optimizer=contrib.sophia(0.1))
     assert not (tmp_path / "run").exists()

@@ -95,7 +95,7 @@ def test_arrays_without_numbers_are_saved(tmp_path):
 @pytest.mark.parametrize(
     ("leaf", "message"),
     [
-        (jax.random.key(0), "params.odd is a PRNG key"),
+        (jax.random.key(0), "params.odd must not be a PRNG key"),
         (np.arange(3), r"params.odd must be .* floating-point numbers, got int32\[3\]"),
     ],
 )

@@ -224,8 +224,8 @@ def test_a_loader_is_iterated_again_for_each_epoch(data):
 
 
 WRONG = {
-    "a generator": (generator, {}, TypeError, "is a generator, .* give repeatable=False"),
-    "a set": (set, {"repeatable": False}, ValueError, "at least one batch, set has none"),
+    "a generator": (generator, {}, TypeError, "got generator: give repeatable=False"),
+    "a set": (set, {"repeatable": False}, ValueError, "at least one batch, got set without"),
     "pairs": (Loader, {"repeatable": False}, TypeError, "first batch of train_data must be a dict"),
     "a number": (lambda: 3, {}, TypeError, r"train_data\[step\], or be an iterable .* got int"),
 }

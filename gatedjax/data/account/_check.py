@@ -58,12 +58,16 @@ class FileAccount(ReadReport):
         Faults are an error, lost lines or spans, and a file without usable lines.
         """
         total = self.used + sum(self.skipped.values()) + len(self.quarantine)
+        # The error comes first, because the counts of a file that could not be read have no
+        # meaning.
         if self.error is not None:
             return self.error
         if self.lines != total:
             return f"{self.file}: {self.lines:,} {self.unit} were read, {total:,} are accounted for"
         if self.spans is not None and not self.spans.reconciles:
             return f"{self.file}: not every span is accounted for: {self.spans}"
+        # Lines that were skipped on purpose are well formed, so a file of only such lines is no
+        # fault.
         if total == len(self.quarantine):
             return f"{self.file}: no usable line; gatedjax.data.load refuses it"
         return None
@@ -154,6 +158,11 @@ def check(
 
 
 def _of_id(places: Mapping[int, str], first: int, ids_per_row: int, example_id: int) -> str:
+    """Returns the location in `places` of the example `example_id`.
+
+    `places` maps the index of a row to its location. The ids of the part begin at `first`, and each
+    row has `ids_per_row` ids.
+    """
     return places[(example_id - first) // ids_per_row]
 
 
@@ -192,6 +201,7 @@ class _Reader:
             )
 
     def _find(self, part: str) -> bool:
+        """Returns True if the raw file of a part exists, also if it is damaged."""
         try:
             return self._declared.files.find(self._folder, part)[0] is not None
         except ValueError:  # a damaged archive, whose fault `read_part` reports
@@ -217,6 +227,7 @@ class _Reader:
         """
         declared, file_name = self._declared, f"{self._name}, {part}"
         rows, lines, missing, error = FileRows((), ()), 0, False, None
+        # The lines of a prepared set cannot be counted again, because its raw files may be gone.
         if not self._raw:
             rows = _prepared.read_prepared(self._name, part, data_dir=self._data_dir)
             lines = rows.lines
@@ -237,6 +248,8 @@ class _Reader:
             # The check reports on all parts, so a part that cannot be read does not end it.
             except (ValueError, OSError) as failure:
                 error = f"{part}: {failure}"
+                # The report lists the lines that were set aside, so the fault of the whole file
+                # becomes line 0.
                 fault = Quarantined(file_name, 0, str(failure).removeprefix(f"{file_name}: "))
                 rows, lines = FileRows((), (fault,)), 0
         account = FileAccount(
@@ -271,6 +284,7 @@ def _recount(path: AnyPath, rows: FileRows, declared: DataSet) -> int:
     reader. If the texts of the part are files and not lines, it returns the count of the reader.
     Raises ValueError if `rows` has a line twice, as a row or set aside.
     """
+    # Rows of these sets are not lines, so that their numbers cannot be compared with line numbers.
     if not declared.by_line:
         return declared.count(path)
     folder = isinstance(path, Path) and path.is_dir()
@@ -280,11 +294,18 @@ def _recount(path: AnyPath, rows: FileRows, declared: DataSet) -> int:
     lines = declared.count(path)
     # Equal numbers do not suffice, because a line that is counted twice could hide a lost line.
     if sorted(places) != list(range(1, len(places) + 1)):
-        raise ValueError(f"{path}: {len(places) - len(set(places))} lines are accounted for twice")
+        raise ValueError(
+            f"{path}: each line must be accounted for once, got {len(places) - len(set(places))} "
+            "lines twice"
+        )
     return lines
 
 
 def _check_embedded(declared: Embedded, examples: int) -> Report:
+    """Returns the report of a data set without files, see `check`.
+
+    `examples` is the number of common texts to list per pair of splits.
+    """
     accounts, texts = [], {}
     for split, size in declared.sizes.items():
         source = declared.source(split)
@@ -305,6 +326,13 @@ def _report(
     classes: Sequence[str],
     examples: int,
 ) -> Report:
+    """Returns the report for the accounts of all parts and the texts of each split, by name.
+
+    `name` is the name of the data set, and `origin` describes the place of its files. `classes` are
+    the names of the classes, and `examples` is the number of common texts to list per pair of
+    splits.
+    """
+    # A split without texts is left out, because its lengths would have no quantiles.
     splits = [split for split in ("train", "validation", "test") if texts.get(split)]
     pairs = [("train", "validation"), ("train", "test"), ("validation", "test")]
     return Report(

@@ -96,6 +96,7 @@ def read_texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iter
         joined = joined.lower()
         # Reports show only the start of a text.
         yield Text(
+            # Texts from JSON may contain lone surrogates, which UTF-8 refuses by default.
             hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=16).digest(),
             example["status"] if cloze else example["label"],
             len(example["tokens"]),
@@ -117,6 +118,7 @@ def _image(example: Example, place: Callable[[int], str]) -> Text:
 
 
 def _labels(texts: Sequence[Text]) -> dict[bytes, set[int]]:
+    """Returns the labels of each distinct text: digest of the text -> set of labels."""
     labels = collections.defaultdict(set)
     for text in texts:
         if text.length:  # empty texts do not count as repetitions
@@ -132,6 +134,7 @@ def conflicting(texts: Sequence[Text]) -> int:
 def describe(split: str, texts: Sequence[Text], classes: Sequence[str]) -> SplitTexts:
     """Computes the statistics of the texts of a split; `classes` are the names of the classes."""
     counts = collections.Counter(text.label for text in texts)
+    # Empty texts are counted separately, because each of them would repeat the first.
     full = [text for text in texts if text.length]
     return SplitTexts(
         split=split,

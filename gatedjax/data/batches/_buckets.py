@@ -33,7 +33,9 @@ def plan_buckets(lengths: ArrayLike, max_buckets: int) -> tuple[int, ...]:
     if max_buckets < 1:
         raise ValueError(f"max_buckets must be at least 1, got {max_buckets}")
     if lengths.size == 0 or lengths.min() < 1:
-        raise ValueError("lengths must not be empty, and each length must be at least 1")
+        raise ValueError(
+            f"lengths must not be empty, and each length must be at least 1, got {lengths!r:.80}"
+        )
     sizes, counts = np.unique(lengths, return_counts=True)
     covered = np.concatenate([[0], np.cumsum(counts)])  # texts up to the first j lengths
     distinct = len(sizes)
@@ -42,6 +44,7 @@ def plan_buckets(lengths: ArrayLike, max_buckets: int) -> tuple[int, ...]:
     choices = []
     for _ in range(min(max_buckets, distinct)):
         previous, best = best, np.full(distinct + 1, np.inf)
+        # No lengths cost nothing with any number of edges, so that a plan may have fewer edges.
         best[0] = 0.0
         choice = np.zeros(distinct + 1, int)
         for j in range(1, distinct + 1):

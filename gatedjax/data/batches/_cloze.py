@@ -73,8 +73,11 @@ def plan_cloze_shapes(
         cells, shapes = 0, []
         for i, size in enumerate(edges):
             lengths = queries[bucket == i]
+            # The longest query of all parts fits into each bucket, because in an evaluation it may
+            # come with a document of any length.
             inner = _through(plan_buckets(lengths, max_shapes // d), longest[1])
             counts = np.bincount(np.searchsorted(inner, lengths), minlength=len(inner))
+            # Incomplete batches count in full, because filler rows cost as much as questions.
             cells += int((-(-counts // batch_size) * (size + np.array(inner))).sum())
             shapes += [(size, width) for width in inner]
         if cells < best[0]:
@@ -88,15 +91,21 @@ def _through(edges: tuple[int, ...], longest: int) -> tuple[int, ...]:
 
 
 def _candidates(encoded: EncodedCloze, row: int) -> int:
+    """Returns the number of candidates of the question at position `row`."""
     return int(encoded.candidates[row])
 
 
 def _positions(encoded: EncodedCloze, row: int) -> int:
+    """Returns the largest number of occurrences of a candidate in a document, at least 1.
+
+    `row` is the position of the question.
+    """
     where = encoded.occurrences[row][:, 0]
     return int(np.bincount(where).max()) if len(where) else 1
 
 
 def _words(encoded: EncodedCloze, row: int) -> int:
+    """Returns the number of distinct words in the document and the query at position `row`."""
     return len(np.unique(np.concatenate([encoded.documents[row], encoded.queries[row]])))
 
 
@@ -107,6 +116,11 @@ NEEDS = {"candidates": _candidates, "positions": _positions, "words": _words}
 def _measure_shapes(
     parts: Sequence[EncodedCloze], shapes: list[tuple[int, int]]
 ) -> tuple[ClozeShape, ...]:
+    """Returns shapes with room for the candidates, occurrences and words of all questions.
+
+    `shapes` are the pairs (N, Q) of padded document and query lengths, and each question is in the
+    bucket of the smallest pair that fits.
+    """
     plain = [ClozeShape(size, width, 1, 1, 1) for size, width in shapes]
     most = np.ones((len(shapes), len(NEEDS)), int)
     for part in parts:
@@ -139,7 +153,7 @@ def _buckets(encoded: EncodedCloze, shapes: Sequence[ClozeShape]) -> np.ndarray:
     if (bucket < 0).any():
         i = int(np.argmax(bucket < 0))
         raise ValueError(
-            "shapes must have room for every question, got none for a document of "
+            "shapes must have room for each question, got none for a document of "
             f"{documents[i]} and a query of {queries[i]} tokens"
         )
     return bucket
@@ -291,15 +305,20 @@ class ClozeBatches(PlannedBatches):
                 need = NEEDS[name](self.encoded, row)
                 if need > getattr(shape, name):
                     raise ValueError(
-                        f"shapes must have room for every question: example "
-                        f"{self.encoded.example_ids[row]} needs {name} of at least {need}, got "
-                        f"{shape}"
+                        "shapes must have room for each question: "
+                        f"{name} must be at least {need} for example "
+                        f"{self.encoded.example_ids[row]}, got {shape}"
                     )
 
     def _dense(self, shape: ClozeShape) -> bool:
+        """Returns True if batches of this shape have an occurrence mask instead of positions."""
         return self.batch_size * shape.document * shape.candidates <= self.dense_cells
 
     def _occurrence(self, rows: np.ndarray, shape: ClozeShape) -> Batch:
+        """Returns {"occurrence": bool [B, N, K]} or {"candidate_positions": int32 [B, K, P]}.
+
+        `rows` are the positions of the questions, and N, K and P the sizes in `shape`.
+        """
         size, k = self.batch_size, shape.candidates
         # The mask is the simplest form, but its size grows with the document and the candidates.
         if self._dense(shape):
@@ -320,6 +339,10 @@ class ClozeBatches(PlannedBatches):
     def _words(
         self, documents: list[np.ndarray], queries: list[np.ndarray], shape: ClozeShape
     ) -> Batch:
+        """Returns the arrays of a batch about characters, {} without them; see `ClozeBatches`.
+
+        `documents` and `queries` are the ids of each question in the batch.
+        """
         if self.characters is None:
             return {}
         ids, lengths = self.characters

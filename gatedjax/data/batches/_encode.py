@@ -45,6 +45,7 @@ class Encoded:
         return len(self.ids)
 
     def _window(self, index: int, values: Sequence[T]) -> tuple[T, ...]:
+        """Returns the part of values per token of text `index` that truncation leaves."""
         start = int(self.starts[index])
         return tuple(values[start : start + int(self.lengths[index])])
 
@@ -64,7 +65,10 @@ class Encoded:
         """
         example = self.source[index]
         if name not in example:
-            raise KeyError(f"{self.info.name} has no {name!r}; it has {', '.join(sorted(example))}")
+            raise KeyError(
+                f"name must be a field of the examples of {self.info.name} ({sorted(example)}), "
+                f"got {name!r}"
+            )
         value = example[name]
         return self._window(index, value) if name in PER_TOKEN else value
 
@@ -106,6 +110,7 @@ def encode(
     lengths, starts = np.empty(n, np.int32), np.zeros(n, np.int64)
     pieces = []
     for i, example in enumerate(source):
+        # JAX does not report an index outside an array, so that a wrong label would be trained on.
         if not 0 <= example["label"] < classes:
             raise ValueError(
                 f"label of example {example['example_id']} must be in [0, {classes}), got "

@@ -132,7 +132,7 @@ class EncodedCloze:
           ValueError: if `share` is not in (0, 1].
         """
         if not 0 < share <= 1:
-            raise ValueError(f"share must be above 0 and at most 1, got {share}")
+            raise ValueError(f"share must be in (0, 1], got {share}")
         # A share is the beginning of a permutation, so that a larger share contains a smaller
         # share.
         order = np.random.default_rng(seed).permutation(len(self))
@@ -192,8 +192,12 @@ def encode_cloze(
         words, query = example["tokens"], add_markers(example)
         if max_doc_len is not None and len(words) > max_doc_len:
             words, cut = words[:max_doc_len], cut + 1
+        # The readers of files set such questions aside, but a source may also be made by a caller.
         if PLACEHOLDER not in query:
-            raise ValueError(f"example {example['example_id']}: the query has no {PLACEHOLDER}")
+            raise ValueError(
+                f"the query of example {example['example_id']} must have {PLACEHOLDER!r}, got "
+                f"{' '.join(example['query'])!r:.80}"
+            )
         documents.append(np.array(vocabulary.encode(words), np.int32))
         queries.append(np.array(vocabulary.encode(query), np.int32))
         places.append(occurrences(words, example["candidates"]))

@@ -69,6 +69,7 @@ class ImageBatches(PlannedBatches):
         rows, source = self.rows(step), self.source
         size = source.images.shape[1:]
         pixels = np.zeros((self.batch_size, *size), np.float32)
+        # A Python number as the divisor would give float64, which needs twice the memory.
         pixels[: len(rows)] = source.images[rows] / np.float32(source.scale)
         columns = {
             "lengths": np.full(len(source), size[0]),

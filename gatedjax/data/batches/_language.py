@@ -75,6 +75,7 @@ class LanguageModelBatches(StepBatches):
         self._ends = np.cumsum(sizes)
         self._starts = self._ends - sizes
         self._inputs = np.concatenate([np.array([stream.end_id], np.int32), stream.ids[:-1]])
+        # The first row is the longest, so that it determines the number of windows.
         self.steps_per_epoch = -(-int(sizes[0]) // num_steps)
         cells = self.steps_per_epoch * batch_size * num_steps
         self.padding_fraction = 1.0 - stream.num_tokens / cells

@@ -80,6 +80,8 @@ class StepBatches(abc.ABC):
             raise ValueError(
                 f"start_step and stop_step must be in [0, {end}], got {start_step} and {stop}"
             )
+        # The checks are outside of the generator, so that they fail in the call and not at the
+        # first batch.
         return self._iterate(start_step, stop, num_threads)
 
     def _iterate(self, start: int, stop: int, num_threads: int) -> Iterator[Batch]:

@@ -71,7 +71,7 @@ class SequenceBatches(PlannedBatches):
     ) -> None:
         if (batch_size is None) == (max_tokens is None):
             raise ValueError(
-                "exactly one of batch_size and max_tokens must be given, got "
+                "batch_size or max_tokens must be given, and not both, got "
                 f"{batch_size} and {max_tokens}"
             )
         check_sizes(batch_size=batch_size, max_tokens=max_tokens)
@@ -82,7 +82,9 @@ class SequenceBatches(PlannedBatches):
         if len(set(sizes.values())) != 1 or not len(example_ids):
             raise ValueError(f"columns must have one entry per example, got {sizes}")
         if unknown := sorted(set(lengths.values()) - set(self.sequences)):
-            raise ValueError(f"lengths must name sequences, got {unknown}")
+            raise ValueError(
+                f"lengths must name sequences of {sorted(self.sequences)}, got {unknown}"
+            )
         every = {name: np.array([len(x) for x in rows]) for name, rows in self.sequences.items()}
         self._lengths = {name: every[sequence] for name, sequence in lengths.items()}
         # An edge must be at least 1, also if all sequences of an example are empty.
@@ -106,7 +108,7 @@ class SequenceBatches(PlannedBatches):
           ValueError: if the batches are shuffled.
         """
         if self.shuffle:
-            raise ValueError("shuffle must be False for one ordered pass")
+            raise ValueError("shuffle must be False for an ordered pass, got True")
         # The copy shares the sequences, which may be large.
         ordered = copy.copy(self)
         ordered.one_pass = True
@@ -124,7 +126,12 @@ class SequenceBatches(PlannedBatches):
 
 
 def _rows(max_tokens: int, edge: int) -> int:
+    """Returns the number of rows of length `edge` that fit into `max_tokens` cells.
+
+    It is at least 1, and from 8 on a multiple of 8.
+    """
     rows = max(max_tokens // edge, 1)
+    # Below 8 rows the multiple of 8 would be 0.
     return rows // 8 * 8 if rows >= 8 else rows
 
 
@@ -139,6 +146,7 @@ def one_pass(ids: Sequence[np.ndarray], size: int) -> Iterator[tuple[Batch, list
         {"tokens": ids},
         np.arange(len(ids)),
         lengths={"lengths": "tokens"},
+        # A batch has at most as many rows as there are texts, because filler rows cost as much.
         batch_size=min(size, len(ids)),
         max_buckets=4,
         shuffle=False,

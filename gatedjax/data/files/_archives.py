@@ -21,6 +21,7 @@ _OPENERS: dict[bytes, Callable[..., object]] = {
     b"\xfd7zXZ\x00": lzma.open,
 }
 _DAMAGED = (EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, OSError)
+# zipfile raises RuntimeError for an encrypted member, and struct.error for a truncated header.
 _DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, struct.error)
 
 
@@ -54,7 +55,7 @@ class ArchivePath:
         raise NotImplementedError
 
     def _missing(self) -> ValueError:
-        return ValueError(f"{self.archive}: no {self.member} in it")
+        return ValueError(f"{self.archive}: the archive must contain {self.member}, got none")
 
 
 class TarPath(ArchivePath):
@@ -104,7 +105,8 @@ class ZipPath(ArchivePath):
                 if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                     # zipfile unpacks other methods without a bound, and no data set uses them.
                     raise ValueError(
-                        f"{self}: packed by method {info.compress_type}, which is not read here"
+                        f"{self}: the member must be stored or deflated, got compression method "
+                        f"{info.compress_type}: unpack the archive"
                     )
                 with unpacked.open(info) as file:
                     data = _unpack.bound_size(file, self, _unpack.limit()).read()
@@ -115,7 +117,8 @@ class ZipPath(ArchivePath):
             raise _unpack.Damaged(
                 self,
                 "zip file",
-                f"its directory says {info.file_size:,} bytes, it has {len(data):,}",
+                f"it must have {info.file_size:,} bytes, as its directory states, got "
+                f"{len(data):,}",
             )
         return data
 
@@ -167,6 +170,7 @@ def members(
 
 
 def _open_archive(archive: Path) -> IO[bytes]:
+    """Opens an archive for reading bytes, unpacked by its kind of compression."""
     with archive.open("rb") as file:
         # The first bytes decide how the archive is packed, because its name may be wrong.
         start = file.read(6)

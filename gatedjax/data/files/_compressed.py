@@ -45,11 +45,13 @@ def inner_name(path: Path) -> str:
 
 
 def _member(path: Path) -> zipfile.ZipInfo:
+    """Returns the entry of the only file in a .zip file; raises ValueError if it is unusable."""
     try:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
     except (*_DAMAGED, UnicodeDecodeError) as error:
         raise Damaged(path, "zip file", error) from error
+    # macOS adds a folder __MACOSX and hidden files to an archive, which are no data of the user.
     members = [
         info
         for info in infos
@@ -64,10 +66,13 @@ def _member(path: Path) -> zipfile.ZipInfo:
             f"{', ...' * (len(members) > 4)}): unpack it, and give the file that is to be read"
         )
     if members[0].flag_bits & 1:
-        raise ValueError(f"{path}: the file inside is encrypted: unpack it first")
+        raise ValueError(f"{path}: the file inside must not be encrypted: unpack it first")
     if members[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         # zipfile unpacks a whole block of another method at once, without a limit.
-        raise ValueError(f"{path}: packed by a method that is not read here: unpack it first")
+        raise ValueError(
+            f"{path}: the file inside must be stored or deflated, got compression method "
+            f"{members[0].compress_type}: unpack it first"
+        )
     return members[0]
 
 
@@ -109,6 +114,10 @@ def open_compressed(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def _unpack(file: IO[bytes], ending: str, path: Path) -> Iterator[IO[bytes]]:
+    """Opens the stream of unpacked bytes of `file`, for a `with` block.
+
+    `ending` is an ending of `ENDS`, and `path` names the file in messages.
+    """
     if ending == ".zip":
         member = _member(path)
         with zipfile.ZipFile(file) as archive, archive.open(member) as unpacked:
@@ -130,6 +139,7 @@ def _unpack(file: IO[bytes], ending: str, path: Path) -> Iterator[IO[bytes]]:
 def _open_zstd(file: IO[bytes], path: Path) -> Any:
     """Opens a .zst file with Python 3.14, with the package zstandard, or with pyarrow."""
     with contextlib.suppress(ImportError):
+        # The standard library is tried first, because it needs no package.
         return importlib.import_module("compression.zstd").ZstdFile(file)
     with contextlib.suppress(ImportError):
         decompressor = importlib.import_module("zstandard").ZstdDecompressor()

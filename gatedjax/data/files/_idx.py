@@ -10,23 +10,35 @@ _IMAGES, _LABELS = 0x0803, 0x0801
 
 
 def _read_idx(path: AnyPath, magic: int, content: str) -> np.ndarray:
+    """Reads an IDX file with the magic number `magic`; returns its bytes, uint8.
+
+    The last byte of the magic number is the number of axes. `content` is a noun for messages, such
+    as "images". Raises ValueError for another or a damaged file.
+    """
     data = read_bytes(path)
     if not data:
-        raise ValueError(f"{path}: the file is empty")
+        raise ValueError(f"{path}: the file is empty; it must be an idx file of {content}")
     axes = magic & 0xFF
     header = 4 * (1 + axes)
+    # A file of fewer than four bytes is padded, so that the comparison below refuses it by name.
     (start,) = struct.unpack(">I", data[:4].ljust(4, b"\0"))
     if start != magic:
         raise ValueError(
-            f"{path}: not an idx file of {content}: it begins with 0x{start:08x}, not 0x{magic:08x}"
+            f"{path}: an idx file of {content} must begin with 0x{magic:08x}, got 0x{start:08x}"
         )
     if len(data) < header:
-        raise ValueError(f"{path}: truncated idx file: {len(data)} bytes, no whole header")
+        raise ValueError(
+            f"{path}: an idx file must have a header of {header} bytes, got {len(data)}"
+        )
     shape = struct.unpack(f">{axes}I", data[4:header])
+    # The product of Python integers cannot overflow, whatever sizes a damaged header states.
     expected = header + int(np.prod(shape, dtype=object))
     if len(data) != expected:
         fault = "truncated idx file" if len(data) < expected else "bytes after the end of the data"
-        raise ValueError(f"{path}: {fault}: {len(data):,} bytes, the header says {expected:,}")
+        raise ValueError(
+            f"{path}: {fault}: it must have {expected:,} bytes, as its header states, got "
+            f"{len(data):,}"
+        )
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
 
 

@@ -80,6 +80,7 @@ def decode(data: bytes, encoding: str = "utf-8") -> str:
 
     Raises LineError for bytes that are invalid in the encoding, and for NUL characters.
     """
+    # NUL is valid UTF-8, but in a text it is the sign of a damaged or binary file.
     if b"\0" in data:
         raise LineError("NUL character")
     try:

@@ -109,6 +109,7 @@ def read_bytes(path: AnyPath) -> bytes:
             open_gzip(packed, path) as file,
         ):
             data = file.read()
+    # Programs on Windows write a byte-order mark, which would be a part of the first word.
     return data.removeprefix(BOM)
 
 

@@ -60,6 +60,7 @@ def read_files(
         if not is_text(name):
             reason = f"not a {noun}: no {ends[0]} file"
             quarantine.append(Quarantined(f"{path}/{name}", 0, reason))
+    # Files with other endings are counted too, because each of them is set aside.
     return FileRows(tuple(rows), tuple(quarantine), counted=len(ordered))
 
 

@@ -14,6 +14,7 @@ OFFICIAL = {"train": 120_000, "test": 7_600}
 
 _ENTITY = re.compile(r"[ &]#(\d{2,4});")
 _NAMED = re.compile(r" (quot|amp|lt|gt|nbsp|apos);")
+# The length of a tag is bounded, so that a single "<" does not drop the text up to a distant ">".
 _TAG = re.compile(r"<[^<>]{1,200}>")
 
 
@@ -33,10 +34,11 @@ def parse(line: str) -> tuple[int, str]:
     """Parses a CSV line (class from 1, title, description); returns (class from 0, text).
 
     The returned class is 0 for World, 1 for Sports, 2 for Business and 3 for Sci/Tech. The text is
-    the title and the description.
-    Raises LineError for another number of columns or an unknown class.
+    the title and the description. Raises LineError for another number of columns or an unknown
+    class.
     """
     try:
+        # Without `strict` a line with an unclosed quote would be accepted.
         (row,) = csv.reader([line], strict=True)
     except csv.Error as error:
         raise LineError(f"not CSV: {error}") from error
@@ -60,6 +62,7 @@ DECLARED = (
             url="https://drive.google.com",
         ),
         read_rows=by_lines(parse),
+        # Each example is stored, because tokenising a text takes longer than reading it.
         examples=lazily(text_example, once=True),
         classes=CLASSES,
         tfds_rows=lambda records, part: number_records(

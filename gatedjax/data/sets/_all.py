@@ -42,6 +42,11 @@ ALIASES = {
 def _groups(
     places: Iterable[tuple[tuple[str, str, str] | None, str]],
 ) -> dict[str, tuple[str, dict[str, str]]]:
+    """Returns group -> (option, {value of the option: name of the data set}).
+
+    `places` has ((group, option, value), name) for each data set, or (None, name) for a set without
+    a group.
+    """
     groups: dict[str, tuple[str, dict[str, str]]] = {}
     for place, name in places:
         if place is not None:
@@ -73,7 +78,9 @@ def check_known(noun: str, name: object, names: Sequence[str]) -> None:
     if name in names:
         return
     hint = suggestion(name, names, cutoff=0.4)
-    raise ValueError(f"unknown {noun} {name!r}.{hint} Known: {', '.join(names)}.")
+    raise ValueError(
+        f"{noun} must be one of {', '.join(map(repr, names)) or '(none)'}, got {name!r}.{hint}"
+    )
 
 
 def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Embedded, SetOptions]:
@@ -99,7 +106,7 @@ def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Emb
             )
     if name in EMBEDDED:
         for option in options:
-            raise ValueError(f"unknown option {option!r}: {name} has none")
+            raise ValueError(f"options must be empty for {name!r}, got {option!r}: leave it out")
         return EMBEDDED[name], {}
     declared = SETS[name]
     for option in options:

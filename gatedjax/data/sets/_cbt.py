@@ -67,6 +67,7 @@ def _blocks(data: bytes) -> Iterator[Block]:
 
 
 def _parse(block: Block) -> _cloze.Question:
+    """Returns the question in a block of numbered lines; raises LineError if it is malformed."""
     texts = []
     # The numbers of the lines are checked, because a lost line would shift the query into the
     # document.
@@ -90,6 +91,7 @@ def _parse(block: Block) -> _cloze.Question:
             f"{len(fields)} fields between tabs; wanted query, answer, nothing and candidates",
             number,
         )
+    # The split of an empty text would be an empty candidate, so it is replaced by an empty list.
     query, answer, _, candidates = fields
     return _cloze.question(
         " ".join(texts[:-1]),

@@ -151,6 +151,7 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _parse_record(record: Record) -> tuple[int, Question, str]:
+    """Returns (status of the answer, question, place in the file) for a TFDS record."""
     question = Question(
         record["document"].decode(),
         record["query"].decode(),

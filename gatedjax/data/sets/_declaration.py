@@ -72,7 +72,7 @@ class DataSet:
       examples: maps (rows, first id, options) to examples; see `eagerly` and `lazily`.
       classes: the names of the classes, or a function that maps the options to them.
       tfds: the TFDS form; None for a set that TFDS builds.
-      tfds_rows: For a set that TFDS builds: maps (records, part) to rows.
+      tfds_rows: for a set that TFDS builds, maps (records, part) to rows; else None.
       aliases: other names of the set -> their options.
       family: name of a family of sets, its option, and the value of the option for this set; the
         set that is declared first is the default.
@@ -85,9 +85,11 @@ class DataSet:
       by_line: True if row i is line i + 1 of its file.
       ids_per_row: the number of example ids per row: id // ids_per_row is the row.
       skipped: counts well-formed lines that give no example: reason -> count.
-      spans: maps (rows, examples, options) to the counts of examples that are spans of lines.
+      spans: maps (rows, examples, options) to the `SpanCounts` of examples that are spans of lines;
+        None if they are not.
       notes: counts the unusual rows: reason -> count.
-      hold_out: maps labels of the training part to (train, validation); None: a stratified split.
+      hold_out: maps the labels [n] of the training part to the positions of its (training,
+        validation) rows; None: a stratified split.
       source: maps (examples, info, report, reader of parts) to the source that `load` returns.
     """
 
@@ -221,8 +223,8 @@ def lazily(
 ) -> Callable[[FileRows, int, SetOptions], Examples]:
     """Returns a function that maps (rows, first id, options) to examples that are made on access.
 
-    The first id is an example id.
-    `make(row, example_id)` returns an example; with `once` each example is made only once.
+    The first id is an example id. `make(row, example_id)` returns an example; with `once` each
+    example is made only once.
     """
     return lambda rows, base, options: RowExamples(rows, base, make, once=once)
 

@@ -86,7 +86,7 @@ class ImageSource(Source):
     ) -> None:
         if images.ndim != 3 or not len(images) == len(labels) == len(example_ids):
             raise ValueError(
-                f"images [n, rows, columns], labels [n] and example_ids [n] wanted, got "
+                "images, labels and example_ids must be [n, rows, columns], [n] and [n], got "
                 f"{images.shape}, {labels.shape} and {example_ids.shape}"
             )
         self.images = np.asarray(images, np.uint8)
@@ -109,13 +109,18 @@ def read_rows(path: Path, part: str) -> FileRows:
     """
     beside = find([path.parent], LABELS[part])
     if beside is None:
-        raise FileNotFoundError(f"{path}: no {LABELS[part]} (or {LABELS[part]}.gz) next to it")
+        raise FileNotFoundError(
+            f"{path}: there is no {LABELS[part]} (or {LABELS[part]}.gz) next to it"
+        )
     images, labels = _idx.read_images(path), _idx.read_labels(beside)
     if images.shape[1:] != SIZE:
         rows, columns = images.shape[1:]
-        raise ValueError(f"{path}: images of {rows} x {columns} pixels, wanted 28 x 28")
+        raise ValueError(f"{path}: images must have 28 x 28 pixels, got {rows} x {columns}")
     if len(images) != len(labels):
-        raise ValueError(f"{path}: {len(images):,} images, but {len(labels):,} labels in {beside}")
+        raise ValueError(
+            f"{path}: there must be an image for each of the {len(labels):,} labels in {beside}, "
+            f"got {len(images):,} images"
+        )
     return rows_of(images, labels, str(beside))
 
 
@@ -186,8 +191,8 @@ def read_records(name: str, records: Sequence[Record], part: str) -> FileRows:
     # The order in TFDS is no part of its interface. The checksum notices a version that changes it.
     if zlib.crc32(labels.tobytes()) != CHECKSUMS[name, part]:
         raise ValueError(
-            f"data set {name!r}, {part}: the prepared set does not hold the official images in an "
-            "order known to gatedjax; read the raw files with manual_dir=... instead"
+            f"data set {name!r}, {part}: the prepared set must have the official images in an "
+            "order that gatedjax knows: read the raw files with manual_dir=... instead"
         )
     return rows_of([record["image"][..., 0] for record in ordered], labels, name)
 

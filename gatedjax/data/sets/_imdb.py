@@ -47,17 +47,20 @@ def _is_listed(name: str) -> bool:
 
 
 def _folder_files(path: Path) -> Iterator[File]:
+    """Yields (part/class/name, content) of each file below an unpacked folder of reviews."""
     for part in ("train", "test"):
         folders = [path / part / label for label in CLASSES]
         missing = [folder for folder in folders if not folder.is_dir()]
         if len(missing) == 1:  # both missing: the folder has only the other part
             raise ValueError(
-                f"{missing[0]}: there is no such folder, but a folder of the other class"
+                f"{missing[0]}: there is no such folder; both classes must have a folder"
             )
         for folder in folders if not missing else ():
             yield from files_of(folder, f"{part}/{folder.name}/")
 
 
+# Both parts are usually loaded one after the other, so that a single cached result is enough; more
+# would fill the memory.
 @functools.lru_cache(maxsize=1)
 def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, FileRows]:
     """Reads both parts in a single pass, so that an archive is unpacked once.
@@ -77,6 +80,7 @@ def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, FileRows]:
 
 
 def _parse(name: str, data: bytes) -> tuple[int, str]:
+    """Returns (0 for "neg" or 1 for "pos", text) for the path and the content of a review."""
     match = _MEMBER.search(name)
     assert match is not None
     return CLASSES.index(match[2]), decode(data.removeprefix(BOM)).strip()
@@ -101,6 +105,7 @@ DECLARED = (
         where=f"https://ai.stanford.edu/~amaas/data/sentiment/{ARCHIVE}",
         files=_Folders(),
         read_rows=read_rows,
+        # Each example is stored, because tokenising a text takes longer than reading it.
         examples=lazily(text_example, once=True),
         classes=CLASSES,
         tfds_rows=lambda records, part: number_records(

@@ -74,6 +74,7 @@ def parse_snli(line: str) -> tuple[int, tuple[str, str]]:
         label, first, second = data["gold_label"], data["sentence1"], data["sentence2"]
     except (ValueError, KeyError, TypeError) as error:
         raise LineError(f"not an object with gold_label and two sentences: {error!r}") from error
+    # JSON may have a number or null in the place of a text.
     if not isinstance(first, str) or not isinstance(second, str) or not first or not second:
         raise LineError("an empty sentence")
     # The pair is well formed, so it is counted as skipped and not as malformed.
@@ -87,9 +88,8 @@ def parse_snli(line: str) -> tuple[int, tuple[str, str]]:
 def read_sick(path: AnyPath, part: str) -> FileRows:
     """Reads a file of SICK without its header, the line with the names of the columns.
 
-    `part` has no effect.
     The content of a row is (first sentence, second sentence), and its label the class: 0 for
-    entailment, 1 for neutral, 2 for contradiction.
+    entailment, 1 for neutral, 2 for contradiction. `part` has no effect.
     """
     rows = read_lines(path, parse_sick)
     pairs = tuple(row for row in rows.rows if row.content is not None)
@@ -106,6 +106,7 @@ def count_sick(path: AnyPath) -> int:
 
 
 def _sentences(record: Record) -> tuple[str, str]:
+    """Returns the first and the second sentence in a TFDS record."""
     return record["premise"].decode(), record["hypothesis"].decode()
 
 

@@ -87,6 +87,7 @@ class Corpus(Places):
         return self.files[part][0].format(self.languages[0])
 
     def _inside(self, archive: Path, part: str) -> PairPath:
+        """Returns the source and target file of a part inside an archive."""
         assert self.archive is not None
         name = f"{self.archive[1]}/{self.files[part][0]}"
         return PairPath(*(TarPath(archive, name.format(language)) for language in self.languages))
@@ -170,16 +171,16 @@ def _lines(path: Path | ArchivePath, kind: str) -> Iterator[tuple[int, str | Lin
 
 
 def _kind(path: Path | ArchivePath) -> str:
+    """Returns the kind of a file by its name: "xml", "tags" or "plain"; see `_lines`."""
     name = PurePosixPath(str(path)).name.removesuffix(".gz")
     return "xml" if name.endswith(".xml") else "tags" if ".tags." in name else "plain"
 
 
 def read_rows(path: PairPath, part: str = "") -> FileRows:
-    """Reads a source and a target file in parallel; a pair with an unusable side is set aside.
+    """Reads a source and a target file in parallel; a pair with an unusable text is set aside.
 
-    `path` is the pair of files.
-    Returns a row for each pair of sentences, with the content (source text, target text) and the
-    label 0, and the pairs that were set aside. `part` is not used.
+    `path` is the pair of files. Returns a row for each pair of sentences, with the content (source
+    text, target text) and the label 0, and the pairs that were set aside. `part` is not used.
     """
     sides = [list(_lines(side, _kind(side))) for side in (path.source, path.target)]
     # With different numbers of lines it is unknown where the pairs are shifted, so no pair can be

@@ -82,16 +82,23 @@ class _Draw:
         self._generator = generator
 
     def chance(self, probability: float) -> bool:
+        """Returns True with the given probability, in [0, 1]."""
         return bool(self._generator.random() < probability)
 
     def choose(self, options: Sequence) -> object:
+        """Returns an entry of `options`, all with the same probability."""
         return options[int(self._generator.integers(len(options)))]
 
     def word(self, options: Sequence[str], symbol: str, decides: bool = False) -> Tree:
+        """Returns a tree (symbol, [a random word of `options`]).
+
+        `decides` is True if the word decides the class.
+        """
         return (symbol, [(self.choose(options), decides)])
 
 
 def _make_node(symbol: str, *words: str, decides: bool = False) -> Tree:
+    """Returns a tree (symbol, words); `decides` is True if the words decide the class."""
     return (symbol, [(word, decides) for word in words])
 
 
@@ -110,12 +117,17 @@ def _noun_phrase(draw: _Draw) -> Tree:
 
 
 def _clause(draw: _Draw, label: int, decides: bool) -> Tree:
+    """Returns a random clause with the verdict `label`, 0 (negative) or 1 (positive).
+
+    `decides` is True if the clause decides the class of the sentence.
+    """
     negated = draw.chance(0.4)
     verdict = [_make_node("COP", "is")]
     if negated:
         verdict.append(_make_node("NEG", *draw.choose(_NEGATION), decides=decides))  # type: ignore[misc]
     if draw.chance(0.35):
         verdict.append(draw.word(_DEGREE, "DEGREE"))
+    # A negated clause has an adjective of the other class, so that its verdict stays `label`.
     verdict.append(draw.word(_POLAR[label ^ negated], "ADJ", decides))
     return ("CLAUSE", [_noun_phrase(draw), ("VP", verdict)])
 
@@ -133,6 +145,8 @@ def _aside(draw: _Draw) -> Tree:
 
 
 def _core(draw: _Draw, label: int) -> Tree:
+    """Returns the random clauses of a sentence of class `label`, 0 or 1, as a tree."""
+    # A kind is repeated because each entry is drawn with the same probability.
     kind = draw.choose(("plain", "plain", "but", "although", "although", "but", "and"))
     if kind == "plain":
         return ("CORE", [_clause(draw, label, True)])
@@ -146,6 +160,7 @@ def _core(draw: _Draw, label: int) -> Tree:
 
 
 def _sentence(draw: _Draw, label: int) -> Tree:
+    """Returns a random sentence of class `label`, 0 (negative) or 1 (positive), as a tree."""
     parts = [_aside(draw)] if draw.chance(0.4) else []
     parts.append(_core(draw, label))
     if draw.chance(0.3):
@@ -155,6 +170,7 @@ def _sentence(draw: _Draw, label: int) -> Tree:
 
 
 def _leaves(tree: Tree) -> list[Leaf]:
+    """Returns (word, True if it decides the class) of each word, in the order of the text."""
     leaves: list[Leaf] = []
     for child in tree[1]:
         leaves += _leaves(child) if isinstance(child[1], list) else [child]
@@ -162,6 +178,7 @@ def _leaves(tree: Tree) -> list[Leaf]:
 
 
 def _render_tree(tree: Tree) -> str:
+    """Returns a tree as text in brackets, such as "(NP (DET the) (NOUN film))"."""
     inside = [_render_tree(c) if isinstance(c[1], list) else c[0] for c in tree[1]]
     return f"({tree[0]} {' '.join(inside)})"
 

@@ -126,8 +126,7 @@ def source(
     """Returns a source in which classes are numbered by the labels of the training part.
 
     `examples`, `info` and `report` are those of the split. `read_part` maps the name of an official
-    part to its rows. Raises ValueError for a label that the training
-    part does not have.
+    part to its rows. Raises ValueError for a label that the training part does not have.
     """
     classes = classes_of(read_part("train").rows)
     for row in examples.rows.rows:
@@ -136,8 +135,8 @@ def source(
         # hide a wrong file.
         if label not in classes:
             raise ValueError(
-                f"label {label!r} of example {example_id} of {info.name}, {info.split}: the "
-                f"training part has {', '.join(classes)}"
+                f"label of example {example_id} of {info.name}, {info.split} must be one of "
+                f"{', '.join(map(repr, classes))}, the labels of the training part, got {label!r}"
             )
     make = functools.partial(_example, classes=classes)
     info = dataclasses.replace(info, class_names=classes)
@@ -221,5 +220,6 @@ def bigram_shift(
 
 
 def _swappable(first: str, second: str) -> bool:
+    """Returns True for two words that may be swapped: both have a letter or digit, and differ."""
     words = all(any(c.isalnum() for c in word) for word in (first, second))
     return words and first.lower() != second.lower()

@@ -43,7 +43,7 @@ def read_rows(path: AnyPath, part: str = "") -> FileRows:
     """
     rows = read_lines(path, parse)
     if not rows.lines and not read_bytes(path):
-        raise ValueError(f"{path}: the file is empty")
+        raise ValueError(f"{path}: the file is empty; it must have a sentence in each line")
     return rows
 
 
@@ -71,9 +71,9 @@ def stream(
     # are refused.
     if len(vocabulary) != VOCABULARY_SIZE:
         raise ValueError(
-            f"data set 'ptb': the training part has {len(vocabulary):,} distinct tokens ({EOS} "
-            f"included), wanted {VOCABULARY_SIZE:,}. Wanted are Mikolov's preprocessed files "
-            f"({URL}), in which rare words are <unk>."
+            f"data set 'ptb': the training part must have {VOCABULARY_SIZE:,} distinct tokens "
+            f"({EOS} included), got {len(vocabulary):,}: use Mikolov's preprocessed files ({URL}), "
+            "in which rare words are <unk>"
         )
     return TokenStream(examples, info, report, vocabulary=vocabulary)
 

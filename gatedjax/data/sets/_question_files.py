@@ -96,6 +96,8 @@ def parse(data: bytes) -> _cloze.Question:
     for number, line in enumerate(lines[8:], 9):
         if not line.strip():
             continue
+        # The text after the first colon is the original name, which an anonymised document does not
+        # have.
         option, colon, _ = line.partition(":")
         if not colon:
             raise LineError(f"not a candidate: no colon in {line[:40]!r}", number)
@@ -104,6 +106,10 @@ def parse(data: bytes) -> _cloze.Question:
 
 
 def _content(name: str, data: bytes) -> bytes:
+    """Returns the content of a question file, unpacked if `name` ends with .gz.
+
+    `data` is the content of the file as it is; raises LineError if it is damaged.
+    """
     if not name.endswith(".gz"):
         return data
     try:
@@ -114,6 +120,7 @@ def _content(name: str, data: bytes) -> bytes:
 
 
 def _archive_files(path: Path, part: str) -> Iterator[File]:
+    """Yields (name, content) of each file of an official part in an archive."""
     # Only the folder of a member decides, because an archive may have further folders above it.
     inside = members(path, lambda name: PurePosixPath(name).parent.name == PARTS[part])
     for name, data in inside:
@@ -122,6 +129,11 @@ def _archive_files(path: Path, part: str) -> Iterator[File]:
 
 @functools.lru_cache(maxsize=1)
 def _read_part(path: Path, part: str, _stamp: tuple[int, int]) -> FileRows:
+    """Reads the question files of a part in a folder or archive `path`, see `read_rows`.
+
+    `_stamp` is the time of change and the size of the path, a key of the cache.
+    """
+
     def row(name: str, data: bytes) -> tuple[int, _cloze.Question]:
         question = parse(_content(f"{path}/{name}", data))
         return question.status, question
@@ -133,9 +145,9 @@ def _read_part(path: Path, part: str, _stamp: tuple[int, int]) -> FileRows:
 def read_rows(path: Path, part: str) -> FileRows:
     """Reads a part from its folder or an archive; a row is a file with a question.
 
-    `path` is the folder or the archive, and `part` an official part such as "train".
-    Rows are numbered in the order of the file names, and their content is a `Question`. All rows
-    are in memory: about 4 GiB for the training part of Daily Mail.
+    `path` is the folder or the archive, and `part` an official part such as "train". Rows are
+    numbered in the order of the file names, and their content is a `Question`. All rows are in
+    memory: about 4 GiB for the training part of Daily Mail.
     """
     return _read_part(path.resolve(), part, stamp(path))
 

@@ -71,6 +71,7 @@ def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
     followed it before the move, both from 0. Raises LineError unless the line has two numbers.
     """
     numbers = line.split()
+    # `int` would also accept signs and underscores, which a position does not have.
     if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
         raise LineError(f"{line.strip()[:40]!r} is not two positions")
     return 0, (int(numbers[0]), int(numbers[1]))
@@ -79,13 +80,14 @@ def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
 def read_rows(path: PairPath, part: str = "") -> FileRows:
     """Reads a file of sentences and a file of labels; a pair that does not fit is set aside.
 
-    `path` is the pair of files NAME.x and NAME.y.
-    The content of a row is (tokens, insert, original): `insert` is the position of the moved token,
-    and `original` the position of the token that followed it before the move, both from 0. `part`
-    has no effect.
+    `path` is the pair of files NAME.x and NAME.y. The content of a row is (tokens, insert,
+    original): `insert` is the position of the moved token, and `original` the position of the token
+    that followed it before the move, both from 0. `part` has no effect.
     """
     sentences = read_lines(path.source, lambda line: (0, tuple(line.split())))
     labels = read_lines(path.target, parse_labels)
+    # With different numbers of lines it is unknown where the pairs are shifted, so no pair can be
+    # trusted.
     if sentences.lines != labels.lines:
         raise ValueError(
             f"sentences and labels must have the same number of lines, got {sentences.lines:,} in "
@@ -125,6 +127,7 @@ def _of_row(row: FileRow, example_id: int) -> Example:
 
 
 def _parse_record(record: Record) -> tuple[int, tuple[tuple[str, ...], int, int]]:
+    """Returns (0, (tokens, insert, original)) for a TFDS record, see `read_rows`."""
     tokens = tuple(record["text"].decode().split())
     return 0, (tokens, int(record["insert"]), int(record["original"]))
 
@@ -149,7 +152,7 @@ def move_word(tokens: Sequence[str], out: int, into: int) -> tuple[tuple[str, ..
     words = list(tokens)
     if not (0 <= out < len(words) - 1 and 0 <= into < len(words) - 1 and out != into):
         raise ValueError(
-            f"out and into must be different numbers in [0, {len(words) - 2}], got {out}, {into}"
+            f"out and into must be different numbers in [0, {len(words) - 2}], got {out} and {into}"
         )
     words.insert(into, words.pop(out))
     return tuple(words), into, out + 1 if out > into else out

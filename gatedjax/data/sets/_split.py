@@ -60,6 +60,7 @@ def stratified_split(
     shares = counts * fraction
     take = np.floor(shares).astype(int)
     missing = round(len(labels) * fraction) - int(take.sum())
+    # A stable sort chooses among equal remainders in the same way on all machines.
     take[np.argsort(take - shares, kind="stable")[:missing]] += 1
     is_held_out = np.zeros(len(labels), bool)
     for label, count in zip(classes, take, strict=True):

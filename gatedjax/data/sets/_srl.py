@@ -123,6 +123,7 @@ def parse(lines: list[str]) -> Sentence:
             raise LineError(reason, number)
         if len(columns) != width:
             raise LineError(f"{len(columns)} columns; the sentence began with {width}", number)
+        # The numbers of the words are checked, because a lost line would shift the spans.
         if columns[2] != str(number):
             raise LineError(f"word number {columns[2][:20]!r}; wanted {number}", number)
     predicates = []

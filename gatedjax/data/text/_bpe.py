@@ -32,7 +32,7 @@ class BytePairs:
     def __init__(self, tokenizer: Any) -> None:
         first = tuple(tokenizer.id_to_token(i) for i in range(len(SPECIALS)))
         if first != SPECIALS:
-            raise ValueError(f"the first pieces must be {SPECIALS}, got {first}")
+            raise ValueError(f"tokenizer must have the first pieces {SPECIALS}, got {first}")
         # Without this setting, which the library does not save, "<pad>" in a text is padding.
         tokenizer.encode_special_tokens = True
         self._tokenizer = tokenizer
@@ -55,7 +55,7 @@ class BytePairs:
           ValueError: if vocab_size is too small for a piece.
         """
         if vocab_size <= len(SPECIALS):
-            raise ValueError(f"vocab_size must be above {len(SPECIALS)}, got {vocab_size}")
+            raise ValueError(f"vocab_size must be at least {len(SPECIALS) + 1}, got {vocab_size}")
         tokenizers = _library()
         tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=SPECIALS[1]))
         # The same letter may be written with one or two code points, and would become different
@@ -175,7 +175,7 @@ class BytePairs:
         try:
             return cls(library.Tokenizer.from_str(text))
         except Exception as error:  # the library raises no narrower class
-            raise ValueError(f"not a BPE vocabulary of gatedjax: {error}") from error
+            raise ValueError(f"the text must be a vocabulary of BytePairs: {error}") from error
 
     def save(self, path: str | Path) -> None:
         """Writes the vocabulary and the merges to the JSON file `path`, atomically."""

@@ -30,9 +30,13 @@ class Characters:
         self.alphabet = "".join(alphabet)
         self._ids = {character: i for i, character in enumerate(self.alphabet, SPACE + 1)}
         if len(self._ids) != len(alphabet) or len(self.alphabet) != len(alphabet):
-            raise ValueError("alphabet must hold single characters, each once")
+            raise ValueError(
+                f"alphabet must hold single characters, each once, got {alphabet!r:.80}"
+            )
         if " " in self._ids:
-            raise ValueError("alphabet must not hold the space: it is id 1")
+            raise ValueError(
+                f"alphabet must not hold the space, which is id 1, got {alphabet!r:.80}"
+            )
 
     @classmethod
     def build(cls, vocabulary: Vocabulary) -> "Characters":

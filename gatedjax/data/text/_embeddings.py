@@ -50,10 +50,11 @@ class Embeddings:
 
 
 def _check_dim(dim: int, std: float | None) -> None:
+    """Raises ValueError for a width below 1 or a standard deviation below 0."""
     if dim < 1:
         raise ValueError(f"dim must be at least 1, got {dim}")
     if std is not None and not std >= 0:
-        raise ValueError(f"the standard deviation must be at least 0, got {std}")
+        raise ValueError(f"std or oov_std must be at least 0, got {std}")
 
 
 def random_embeddings(
@@ -87,6 +88,11 @@ def random_embeddings(
 
 
 def _word_vector(word: str, dim: int, seed: int, std: float | None) -> np.ndarray:
+    """Returns the random vector [dim] of a word, a function of (seed, word).
+
+    Its numbers are uniform in [-0.25, 0.25), or normal with standard deviation `std` if it is
+    given.
+    """
     # Bits of a hash are cheaper than a generator per word and do not depend on NumPy's version.
     size = dim if std is None else 2 * dim
     data = hashlib.shake_256(f"{seed}\0{word}".encode("utf-8", "surrogatepass")).digest(4 * size)
@@ -159,6 +165,8 @@ def load_embeddings(
     first = 0
     for number, line in _vectors(path, allowed):
         first = first or number
+        # Counting spaces is faster than splitting, and most lines are of words that are not looked
+        # up.
         spaces = line.count(b" ")
         if spaces == dim:
             raw = line[: line.index(b" ")]
@@ -166,11 +174,16 @@ def load_embeddings(
             continue  # tokens contain no space
         else:
             hint = "; truncated?" if spaces < dim and number > first else ""
-            raise ValueError(f"{path}, line {number}: {spaces} values; wanted {dim}{hint}")
+            raise ValueError(
+                f"{path}, line {number}: a line must have a word and {dim} values, got {spaces} "
+                f"values{hint}"
+            )
         try:
             index = ids.get(raw.decode())
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path}, line {number}: the word is not UTF-8: {raw!r}") from error
+            raise ValueError(
+                f"{path}, line {number}: the word must be UTF-8, got {raw!r}"
+            ) from error
         # The first line is parsed in any case, so that a file of another kind is noticed.
         is_wanted = index is not None and not in_file[index]
         if not is_wanted and number > first:
@@ -178,14 +191,16 @@ def load_embeddings(
         try:
             vector = np.array([float(v) for v in line[len(raw) + 1 :].split(b" ")])
         except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}") from error
+            raise ValueError(f"{path}, line {number}: values must be numbers: {error}") from error
         if not (np.abs(vector) <= _LARGEST).all():  # False for NaN too
-            raise ValueError(f"{path}, line {number}: a value of {raw.decode()!r} is not finite")
+            raise ValueError(
+                f"{path}, line {number}: the values of {raw.decode()!r} must be finite"
+            )
         if is_wanted:
             matrix[index] = vector
             in_file[index] = True
     if not first:
-        raise ValueError(f"{path} is empty: there are no word vectors in it")
+        raise ValueError(f"{path}: the file is empty; it must have word vectors")
     # Vectors are drawn only for the words that the file lacks, because a draw per word takes time.
     for row in np.flatnonzero(~in_file).tolist():
         if row != PAD:
@@ -196,8 +211,8 @@ def load_embeddings(
 def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
     """Reads the width of the vectors in a text file of word vectors, and its first words.
 
-    A line of the file is a word and the numbers of its vector, separated by single spaces.
-    The width is the most frequent width of the first lines, because a word may contain spaces.
+    A line of the file is a word and the numbers of its vector, separated by single spaces. The
+    width is the most frequent width of the first lines, because a word may contain spaces.
 
     Args:
       path: the file, plain or .gz.
@@ -218,6 +233,8 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
     lines = (line for _, line in _vectors(path, allowed))
     start = list(itertools.islice(lines, _LOOK))
     widths = collections.Counter(map(_width, start))
+    # Among equally frequent widths the smallest is chosen, so that the order of the lines has no
+    # effect.
     width = max(widths, key=lambda size: (widths[size], -size), default=0)
     if not width:
         raise ValueError(
@@ -243,11 +260,12 @@ def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
         return
     count, width = map(int, header.groups())
     if len(start) < 2:
-        raise ValueError(f"{path}, line {start[0][0]}: there are no vectors below these counts")
+        raise ValueError(f"{path}, line {start[0][0]}: vectors must follow the counts, got none")
     number, line = start[1]
     if line.count(b" ") != width and not _has_space(line, width):
         raise ValueError(
-            f"{path}, line {number}: {line.count(b' '):,} values; the header says {width:,}"
+            f"{path}, line {number}: a line must have {width:,} values, as the header states, got "
+            f"{line.count(b' '):,}"
         )
     seen = 0
     for numbered_line in itertools.chain(start[1:], lines):
@@ -258,7 +276,8 @@ def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
     if seen != count:
         hint = "; truncated?" if seen < count else ""
         raise ValueError(
-            f"{path}, line {start[0][0]}: the header says {count:,} vectors, {seen:,} follow{hint}"
+            f"{path}, line {start[0][0]}: {count:,} vectors must follow, as the header states, got "
+            f"{seen:,}{hint}"
         )
 
 
@@ -288,7 +307,10 @@ def _number_lines(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
         while line := file.readline(_LONGEST_LINE):
             number += 1
             if len(line) == _LONGEST_LINE:
-                raise ValueError(f"{path}, line {number}: longer than {_LONGEST_LINE:,} bytes")
+                raise ValueError(
+                    f"{path}, line {number}: a line must have fewer than {_LONGEST_LINE:,} bytes, "
+                    "got more"
+                )
             line = line.removeprefix(BOM) if number == 1 else line
             line = line.rstrip(b"\r\n ")
             if line:
@@ -296,10 +318,7 @@ def _number_lines(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_number(last_word_part: bytes) -> bool:
-    """Returns True if the last word of the text is a number.
-
-    The text is the part of a line before its last `dim` values, `dim` the width of the vectors.
-    """
+    """Returns True if the last of the words in a text, separated by single spaces, is a number."""
     try:
         float(last_word_part.rsplit(b" ", 1)[-1])
     except ValueError:

@@ -64,6 +64,7 @@ def _social(
 
 @functools.cache
 def _character() -> re.Pattern[str]:
+    """Returns the pattern of a character with its accents, or of an emoji sequence."""
     return re.compile(
         rf"{_KEYCAP}|{EMOJI}|[^\s\u200c\u200d\ufe0e\ufe0f][{mark_ranges()}\u200c\u200d]*"
     )
@@ -131,6 +132,7 @@ def character_tokens(text: str, most: int | None = None) -> tuple[str, ...]:
 
 
 def _tokens(pattern: re.Pattern[str], text: str, most: int | None) -> tuple[str, ...]:
+    """Returns the matches of a pattern in a text, at most `most`; None returns all."""
     matches = pattern.finditer(text)
     # Equal words share a single string, because a corpus has far more tokens than words.
     return tuple([sys.intern(match[0]) for match in itertools.islice(matches, most)])

@@ -39,7 +39,7 @@ class ClosedVocabulary(Vocabulary):
         self._words = tuple(words)
         self._ids = {word: i for i, word in enumerate(self._words)}
         if not self._words:
-            raise ValueError("words must not be empty")
+            raise ValueError("words must not be empty, got no word")
         if len(self._ids) != len(self._words):
             twice = [w for w, n in collections.Counter(self._words).items() if n > 1]
             raise ValueError(f"words must be different, got {twice[0]!r} more than once")
@@ -80,7 +80,9 @@ class ClosedVocabulary(Vocabulary):
         try:
             return [self._ids[word] for word in words]
         except KeyError as error:
-            raise ValueError(f"{error.args[0]!r} is not in the vocabulary, nor is <unk>") from None
+            raise ValueError(
+                f"tokens must be in the vocabulary, which has no <unk>, got {error.args[0]!r}"
+            ) from None
 
     @classmethod
     def load(cls, path: str | Path) -> "ClosedVocabulary":
@@ -92,7 +94,10 @@ class ClosedVocabulary(Vocabulary):
         words, lowercase = read_words(path)
         # A vocabulary of texts begins with <pad>, which a language model does not predict.
         if words[:1] == [SPECIALS[0]]:
-            raise ValueError(f"{path}: not a vocabulary of a language model")
+            raise ValueError(
+                f"{path} must be a vocabulary of a language model, got a vocabulary of texts: read "
+                "it with Vocabulary.load"
+            )
         return cls(words, lowercase=lowercase)
 
     def __repr__(self) -> str:
@@ -143,13 +148,16 @@ class TokenStream(Source):
         super().__init__(sentences, info, report)
         where = f"{info.name}, {info.split}"
         if end not in vocabulary:
-            raise ValueError(f"{where}: the vocabulary has no {end!r}")
+            raise ValueError(f"{where}: end must be in the vocabulary, got {end!r}")
         if not len(sentences):
-            raise ValueError(f"{where}: there is no sentence")
+            raise ValueError(f"{where}: sentences must not be empty, got no sentence")
         tokens: list[str] = []
         for sentence in sentences:
             if tuple(sentence["tokens"][-1:]) != (end,):
-                raise ValueError(f"{where}: sentence {sentence['example_id']} has no {end!r}")
+                raise ValueError(
+                    f"{where}: sentence {sentence['example_id']} must end with {end!r}, got "
+                    f"{sentence['tokens'][-1:]!r}"
+                )
             tokens += sentence["tokens"]
         self.vocabulary = vocabulary
         self.ids = np.array(vocabulary.encode(tokens), np.int32)

@@ -61,7 +61,10 @@ class Units:
         if not all(type(n) is int and n > 0 for n in numbers) or not all(
             isinstance(unit, str) and unit for unit in counts
         ):
-            raise ValueError("units must be texts with counts above 0")
+            raise ValueError(
+                "counts must be integers above 0 for texts, and total an integer above 0, got "
+                f"{counts!r:.80} and {total!r}"
+            )
         self.counts, self.total = dict(counts), total
         self._logs = {
             unit: round(_SCALE * math.log(count / total)) for unit, count in counts.items()
@@ -135,6 +138,7 @@ class Units:
         return out
 
     def _viterbi(self, run: str) -> tuple[str, ...]:
+        """Returns the most probable units of a run of spaceless characters, see `Units`."""
         characters = split_characters(run)
         n = len(characters)
         best: list[float] = [0, *[-math.inf] * n]
@@ -147,6 +151,8 @@ class Units:
                     if size > 1:
                         continue
                     log = unknown
+                # The comparison is strict, so that the shorter of two equally probable units is
+                # used.
                 if log + best[end - size] > best[end]:
                     best[end], back[end] = log + best[end - size], size
         units, end = [], n
@@ -174,7 +180,7 @@ def split_characters(run: str) -> Sequence[str]:
 
 
 def _select_runs(texts: Iterable[str]) -> collections.Counter[str]:
-    """Counts the runs of an even selection of texts with at most `_MOST` characters.
+    """Returns run -> count for an even selection of texts with at most `_MOST` characters.
 
     The selection has each k-th text with runs; k doubles when there are too many characters.
     """

@@ -47,10 +47,13 @@ def read_words(path: str | Path) -> tuple[list[str], bool]:
         data = json.loads(read_limited(path).decode())
         words, lowercase = data["words"], data["lowercase"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path}: not a vocabulary: {error!r}") from error
+        raise ValueError(f"{path} must be a saved vocabulary, got {error!r}") from error
     valid = isinstance(words, list) and all(isinstance(word, str) for word in words)
     if not valid or not isinstance(lowercase, bool):
-        raise ValueError(f"{path}: not a vocabulary: it must have a list of words, and lowercase")
+        raise ValueError(
+            f"{path} must be a saved vocabulary with a list of texts as 'words' and a bool as "
+            "'lowercase'"
+        )
     return words, lowercase
 
 
@@ -160,7 +163,9 @@ class Vocabulary:
         """
         words, lowercase = read_words(path)
         if tuple(words[:2]) != SPECIALS:
-            raise ValueError(f"{path}: not a vocabulary: its words must begin with {SPECIALS}")
+            raise ValueError(
+                f"{path} must be a saved vocabulary that begins with {SPECIALS}, got {words[:2]}"
+            )
         return cls(words[2:], lowercase=lowercase)
 
     def __repr__(self) -> str:

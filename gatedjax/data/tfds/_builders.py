@@ -61,15 +61,18 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
             declaration = self.declaration
             if declaration.files.url is None:
                 raise FileNotFoundError(
-                    f"{declaration.name} has no download; its files are at {declaration.where}"
+                    f"{declaration.name} has no download; its files are at {declaration.where}: "
+                    "get them and name their folder (manual_dir=...)"
                 )
             paths = declaration.files.download(lambda url: Path(dl_manager.download(url)))
         return {part: self._generate_examples(part, path) for part, path in paths.items()}
 
     def _manual(self, manual_dir: Path) -> Mapping[str, AnyPath]:
+        """Returns official part -> raw file in `manual_dir`, {} if a required part is missing."""
         declaration = self.declaration
         paths = {part: declaration.files.find(manual_dir, part)[0] for part in declaration.official}
         existing = {part: path for part, path in paths.items() if path is not None}
+        # TFDS would prepare a set without its missing parts as if it were complete.
         must_all = declaration.tfds is None or declaration.tfds.complete
         return {} if must_all and len(existing) < len(paths) else existing
 
@@ -77,6 +80,7 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
         declaration = self.declaration
         assert declaration.tfds is not None
         rows = declaration.read_rows(path, part)
+        # Lines that were set aside give no record, so that only the metadata can store them.
         if self.info.metadata is not None:
             aside = [
                 [declaration.files.prepared_name(part, q.file), q.line, q.reason]
@@ -88,6 +92,7 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
 
 
 def _feature(kind: object) -> object:
+    """Returns the TFDS feature for a type in `TfdsForm.features`."""
     if kind is str:
         return tfds.features.Text()
     if isinstance(kind, list):
@@ -111,6 +116,11 @@ def _classes() -> dict[str, type[SetBuilder]]:
 
 
 def builder_class(builder: str, members: Mapping[str, DataSet]) -> type[SetBuilder]:
+    """Returns the class of a TFDS builder.
+
+    `builder` is its name in lower case, with underscores. `members` maps the names of its
+    configurations to data sets; a builder without configurations has the name "".
+    """
     form = next(iter(members.values())).tfds
     assert form is not None
     body = {

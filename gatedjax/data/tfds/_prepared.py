@@ -75,8 +75,9 @@ def prepare(
         if not builder.is_prepared():
             if manual_dir is not None:
                 raise ValueError(
-                    f"data set {name!r} could not be prepared in {builder.data_path} from "
-                    f"{manual_dir}: {type(error).__name__}: {error}"
+                    f"data set {name!r} could not be prepared in {builder.data_path}: manual_dir "
+                    f"must have its raw files, got {str(manual_dir)!r} ({type(error).__name__}: "
+                    f"{error})"
                 ) from error
             raise FileNotFoundError(_message(name, builder, error)) from error
         builder = builder_of(name, data_dir)
@@ -86,9 +87,8 @@ def prepare(
 def read_prepared(name: str, part: str, *, data_dir: str | Path | None) -> FileRows:
     """Reads an official part, such as "train", of a data set; the rows are sorted by their index.
 
-    `name` is the name of the data set.
-    It first downloads and prepares the data set in `data_dir` (None: TFDS's own folder) if it is
-    not prepared.
+    `name` is the name of the data set. If it is not prepared in `data_dir` (None: TFDS's own
+    folder), it is downloaded and prepared there first.
     """
     prepared = prepare(name, data_dir=data_dir)
     source = prepared.as_data_source(part)
@@ -136,6 +136,10 @@ def _check_network(name: str, builder: "DatasetBuilder") -> None:
 
 
 def _message(name: str, builder: "DatasetBuilder", error: Exception) -> str:
+    """Returns the message for a data set that cannot be prepared because of `error`.
+
+    `name` is the name of the data set, and `builder` its TFDS builder.
+    """
     text = f"{type(error).__name__}: {error}".splitlines()[0][:300]
     message = (
         f"data set {name!r} is not prepared in {builder.data_path} and could not be downloaded "
