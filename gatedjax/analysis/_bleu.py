@@ -40,8 +40,8 @@ def corpus_bleu(translations: Sequence[str], references: Sequence[str]) -> Score
     """
     if len(translations) != len(references) or not references:
         raise ValueError(
-            f"there must be one translation per reference, got {len(translations)} and "
-            f"{len(references)}"
+            "translations and references must have the same length of at least 1, got "
+            f"{len(translations)} and {len(references)}"
         )
     metric = bleu_metric()
     score = metric.corpus_score(list(translations), [list(references)])

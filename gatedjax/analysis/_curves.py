@@ -55,14 +55,14 @@ def plot_lines(
     Reference: Xue et al. 2020 (GA-Net), figure 5.
     """
     if not series:
-        raise ValueError("series must have at least one measure")
+        raise ValueError(f"series must have at least one measure, got {series!r}")
     for measure, lines in series.items():
         for name, points in lines.items():
             for point in points:
                 if len(point) != 3 or not (point[2] is None or point[2] >= 0):
                     raise ValueError(
-                        f"points of {measure}, {name} must be (x, mean, deviation >= 0 or None), "
-                        f"got {point}"
+                        f"series[{measure!r}][{name!r}] must be points (x, mean, deviation >= 0 "
+                        f"or None), got {point!r}"
                     )
     named_points = [(name, points) for lines in series.values() for name, points in lines.items()]
     # The position of a name in this list determines its colour in all panels.
@@ -162,7 +162,11 @@ def plot_learning_curves(
                 if points:
                     curves.setdefault(metric, {})[name, split] = points
     if not curves:
-        raise ValueError(f"runs must have at least one of the metrics {list(metrics)}")
+        fields = sorted({name for records in records_of.values() for r in records for name in r})
+        raise ValueError(
+            f"metrics must name at least one number in the records of runs, got {list(metrics)}: "
+            f"the records have the fields {fields}"
+        )
     names = list(records_of)
     with style():
         caption = "thin: training, per logged step; with markers: evaluation"

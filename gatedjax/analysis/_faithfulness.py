@@ -246,23 +246,26 @@ def faithfulness(
     if not shares or not all(0 <= q <= 1 for q in shares):
         raise ValueError(f"shares must be one or more numbers in [0, 1], got {shares}")
     if deletion not in get_args(Deletion):
-        raise ValueError(f"deletion must be one of {get_args(Deletion)}, got {deletion!r}")
+        raise ValueError(f"deletion must be 'remove' or 'unk', got {deletion!r}")
     for name, count in {"draws": draws, "rows": rows, "unk": unk}.items():
         if count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}")
     if names is not None and (unknown := set(names) - {"random", "attention", "gradient"}):
         raise ValueError(
-            f"against must be among random, attention, gradient, got {sorted(unknown)}; pass "
-            "scores of other rationales as others"
+            "against must be among 'random', 'attention' and 'gradient', got "
+            f"{sorted(unknown)}: give the scores of another rationale in others"
         )
     others = dict(others or {})
     if reserved := others.keys() & {"own", "random", "attention", "gradient"}:
-        raise ValueError(f"others must not use reserved names, got {sorted(reserved)}")
+        raise ValueError(
+            "others must not have the names 'own', 'random', 'attention' and 'gradient' of this "
+            f"report, got {sorted(reserved)}: choose other names"
+        )
 
     tokens, lengths, real = texts_of(batch)
     used = np.flatnonzero((lengths > 0) & (np.asarray(batch.get("weight", 1.0)) > 0))
     if not used.size:
-        raise ValueError("batch must have a text with words and a weight above 0")
+        raise ValueError("batch must have a text with words and a weight above 0, got none")
     network = _passes.StaticNetwork(model)
     runner = _Runner(_passes, network, params, rows, deletion, unk)
     shape = tokens.shape
@@ -280,7 +283,7 @@ def faithfulness(
             raise ValueError(f"{name} must have shape {shape}, that of tokens, got {array.shape}")
         array = array[used]
         if np.isnan(array[real]).any():
-            raise ValueError(f"{name} must not be NaN at a word")
+            raise ValueError(f"{name} must be a number at each word, got nan")
         return array
 
     if scores is None:
@@ -381,7 +384,7 @@ def rationale_scores(
     from gatedjax.analysis import _passes
 
     if source not in get_args(Source):
-        raise ValueError(f"source must be one of {get_args(Source)}, got {source!r}")
+        raise ValueError(f"source must be 'gates', 'attention' or 'gradient', got {source!r}")
     tokens, lengths, real = texts_of(batch)
     runner = _Runner(_passes, _passes.StaticNetwork(model), params, rows, "remove", 1)
     scores = runner.compute_scores(source, tokens, lengths, runner.predict(tokens, lengths))
@@ -446,7 +449,10 @@ class _Runner:
         else:
             name = "gate_logits" if source == "gates" else "attention"
             if name not in first:
-                raise ValueError(f"model must have {source} for each word; give scores instead")
+                raise ValueError(
+                    f"model must have {source} for each word, got the fields {sorted(first)}: give "
+                    "scores, or use another source"
+                )
             values = first[name]
         return np.asarray(values, np.float64)
 
@@ -580,17 +586,19 @@ def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np
     Raises ValueError or TypeError for a batch with missing or malformed entries.
     """
     if missing := {"tokens", "lengths"} - batch.keys():
-        raise ValueError(f"batch needs {', '.join(sorted(missing))}, got {sorted(batch)}")
+        raise ValueError(f"batch must have {', '.join(sorted(missing))}, got {sorted(batch)}")
     tokens, lengths = np.asarray(batch["tokens"]), np.asarray(batch["lengths"])
     for name, array in {"tokens": tokens, "lengths": lengths}.items():
         if not np.issubdtype(array.dtype, np.integer):
             raise TypeError(f"{name} must be integers, got dtype {array.dtype}")
     if tokens.ndim != 2 or lengths.shape != tokens.shape[:1]:
         raise ValueError(
-            f"batch needs tokens [B, T] and lengths [B], got {tokens.shape} and {lengths.shape}"
+            f"batch must have tokens [B, T] and lengths [B], got {tokens.shape} and {lengths.shape}"
         )
     if np.any((lengths < 0) | (lengths > tokens.shape[1])):
-        raise ValueError(f"lengths must be in [0, {tokens.shape[1]}]")
+        raise ValueError(
+            f"lengths must be in [0, {tokens.shape[1]}], got {lengths.min()} to {lengths.max()}"
+        )
     tokens, lengths = tokens.astype(np.int32), lengths.astype(np.int32)
     real = _word_mask(lengths, tokens)
     return np.where(real, tokens, 0), lengths, real

@@ -28,7 +28,7 @@ def plot_studies(
       The Matplotlib figure.
     """
     if not studies:
-        raise ValueError("studies must not be empty")
+        raise ValueError(f"studies must have at least one study, got {studies!r}")
     with _figure.style():
         count = max(len(study.measured.rows) for study in studies)
         height = len(studies) * (0.19 * count + 0.9) + 0.7

@@ -102,15 +102,15 @@ def _check_rows(
     for i, (name, tokens, weights, gates) in enumerate(rows):
         words = tuple(clean(token) for token in tokens)
         if not words:
-            raise ValueError(f"rows[{i}] must have at least one word")
+            raise ValueError(f"rows[{i}] must have at least one word, got {tokens!r}")
         weights = check_word_values(f"weights of rows[{i}]", weights, len(words))
         if np.any(weights < 0):
-            raise ValueError(f"weights of rows[{i}] must be >= 0, got {weights.min()}")
+            raise ValueError(f"weights of rows[{i}] must be at least 0, got {weights.min()}")
         if gates is not None:
             gates = check_word_values(f"gates of rows[{i}]", gates, len(words))
         models.append(_Row(clean(name), words, weights, gates))
     if not models:
-        raise ValueError("rows must not be empty")
+        raise ValueError(f"rows must have at least one model, got {rows!r}")
     return models
 
 

@@ -118,7 +118,10 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
         with nn.intercept_methods(look):
             logits = network.output(params, tokens, lengths).logits
         if not vectors:
-            raise ValueError("model must have a layer that maps tokens [B, T] to vectors [B, T, E]")
+            raise ValueError(
+                "model must have a layer that maps tokens [B, T] to vectors [B, T, E], got "
+                f"{type(network.model).__name__} without this layer: use another source"
+            )
         best = jax.lax.stop_gradient(jnp.argmax(logits, axis=-1, keepdims=True))
         return jnp.sum(jnp.take_along_axis(jax.nn.log_softmax(logits), best, axis=-1)), vectors[0]
 

@@ -89,7 +89,7 @@ def summary(values: ArrayLike) -> Summary:
     """
     values = np.asarray(values, np.float64).ravel()
     if values.size == 0:
-        raise ValueError("values must not be empty")
+        raise ValueError("values must have at least one number, got none")
     std = float(values.std(ddof=1)) if values.size > 1 else None
     return Summary(float(values.mean()), std, int(values.size))
 
@@ -121,7 +121,8 @@ def mcnemar(
     a, b = _check_pair(correct_a, correct_b)
     for name, values in (("correct_a", a), ("correct_b", b)):
         if not np.all((values == 0) | (values == 1)):
-            raise ValueError(f"{name} must be bool (or 0 and 1), got other values")
+            bad = values[(values != 0) & (values != 1)]
+            raise ValueError(f"{name} must be bool (or 0 and 1), got {bad[0]}")
     only_a, only_b = int(np.sum(a > b)), int(np.sum(a < b))
     one_sided = alternative == "greater"
     # "greater" sums the lower tail up to c, because P(X >= b) = P(X <= c) by symmetry.
@@ -188,7 +189,8 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     if values.ndim != 1:
         raise ValueError(f"p_values must have shape [m], got {values.shape}")
     if not np.all((values >= 0) & (values <= 1)):  # NaN fails, too
-        raise ValueError("p_values must be in [0, 1]")
+        bad = values[~((values >= 0) & (values <= 1))]
+        raise ValueError(f"p_values must be in [0, 1], got {bad[0]}")
     order = np.argsort(values, kind="stable")
     scaled = np.minimum(1.0, np.arange(values.size, 0, -1) * values[order])
     corrected = np.empty_like(values)
@@ -250,7 +252,7 @@ def paired_bootstrap(
     """
     a, b = _check_pair(correct_a, correct_b)
     if a.size == 0:
-        raise ValueError("correct_a must not be empty")
+        raise ValueError("correct_a must have at least one score, got none")
     if samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")
     if not 0 < level < 1:
@@ -338,9 +340,10 @@ def _check_pair(correct_a: ArrayLike, correct_b: ArrayLike) -> tuple[np.ndarray,
     a, b = np.asarray(correct_a, np.float64), np.asarray(correct_b, np.float64)
     if a.ndim != 1 or a.shape != b.shape:
         raise ValueError(
-            f"correct_a and correct_b must have one shape [N], got {a.shape} and {b.shape}"
+            f"correct_a and correct_b must have the same shape [N], got {a.shape} and {b.shape}"
         )
     for name, values in (("correct_a", a), ("correct_b", b)):
         if not np.all(np.isfinite(values)):
-            raise ValueError(f"{name} must be finite")
+            bad = values[~np.isfinite(values)]
+            raise ValueError(f"{name} must be finite, got {bad[0]}")
     return a, b

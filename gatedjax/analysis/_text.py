@@ -204,7 +204,7 @@ def render_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> st
     """
     head = [_format_cell(name) for name in headers]
     if not head:
-        raise ValueError("headers must not be empty")
+        raise ValueError(f"headers must have at least one cell, got {headers!r}")
     body = [[_format_cell(value) for value in row] for row in rows]
     for i, row in enumerate(body):
         if len(row) != len(head):
@@ -234,7 +234,9 @@ def check_word_values(name: str, values: ArrayLike, size: int) -> np.ndarray:
     """
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or array.size < size:
-        raise ValueError(f"{name} must have one number per word ({size}), got shape {array.shape}")
+        raise ValueError(
+            f"{name} must have a number for each of the {size} words, got shape {array.shape}"
+        )
     # Batches are padded, and the padding may be anything, even NaN.
     array = array[:size]
     if not np.all(np.isfinite(array)):

@@ -107,7 +107,7 @@ def two_way_test(
     places = place_groups(groups, count)
     size = int(places.max()) + 1
     if size < 2:
-        raise ValueError(f"there must be at least 2 examples (or groups), got {size}")
+        raise ValueError(f"scores_a must have at least 2 examples (or groups), got {size}")
     shift = systems[0].mean(0) - systems[1].mean(0)
     correction = size / (size - 1) / count**2
     examples = correction * _square_sums(shift - shift.mean(), places)
@@ -164,11 +164,12 @@ def _check(name: str, scores: ArrayLike) -> np.ndarray:
         raise ValueError(f"{name} must have shape [seeds, examples], got {array.shape}")
     if len(array) < 2:
         raise ValueError(
-            f"{name} must have at least 2 seeds, got {len(array)}; the spread of seeds is unknown "
-            "with a single seed (for these networks only, use paired_bootstrap)"
+            f"{name} must have at least 2 seeds, got {len(array)}: a single seed has no spread; to "
+            "compare only these networks, use paired_bootstrap"
         )
     if not np.all(np.isfinite(array)):
-        raise ValueError(f"{name} must be finite")
+        bad = array[~np.isfinite(array)]
+        raise ValueError(f"{name} must be finite, got {bad[0]}")
     return array
 
 
@@ -179,6 +180,6 @@ def _check_means(name: str, means: ArrayLike | None, scores: np.ndarray) -> np.n
     array = np.asarray(means, np.float64)
     if array.shape != (len(scores),) or not np.all(np.isfinite(array)):
         raise ValueError(
-            f"{name} must be {len(scores)} finite numbers, one for each seed, got {means!r}"
+            f"{name} must have {len(scores)} finite numbers, one for each seed, got {means!r}"
         )
     return array

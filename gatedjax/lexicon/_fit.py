@@ -136,7 +136,7 @@ def fit_lexicon(
             if not open_types.any():
                 raise EmptyLexicon(
                     f"density must leave a word open, got {density}: it is less than the rarest of "
-                    f"the {len(corpus.ids):,} words"
+                    f"the {len(corpus.ids):,} words takes; choose a larger density"
                 )
         before = _fit_stage(corpus, labels, num_classes, open_types, before, sample_weight)
         yield _make_lexicon(corpus, num_classes, open_types, before, density)
@@ -157,9 +157,12 @@ def _check_arguments(
         or labels.min() < 0
         or labels.max() >= num_classes
     ):
-        raise ValueError(f"labels must be integers in [0, {num_classes}), got {labels[:5]}")
+        raise ValueError(
+            f"labels must be integers in [0, {num_classes}), got {labels[:5].tolist()} first: "
+            "number the classes from 0, for example with np.unique(labels, return_inverse=True)"
+        )
     if not any(map(len, texts)):
-        raise ValueError("texts must have at least one word, got none")
+        raise ValueError(f"texts must have at least one word, got none in {len(texts)} texts")
     falling = list(densities) == sorted(set(densities), reverse=True)
     if not densities or not falling or not all(0 < density <= 1 for density in densities):
         raise ValueError(f"densities must be falling numbers in (0, 1], got {list(densities)}")
@@ -181,7 +184,7 @@ def scale_weights(weights: np.ndarray, num_texts: int) -> np.ndarray:
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
         raise ValueError(
             "sample_weight must be finite numbers of at least 0, and some above 0, got "
-            f"{weights[:5]}"
+            f"{weights[:5].tolist()} first"
         )
     return weights / weights.mean()
 
@@ -230,7 +233,8 @@ def _fit_stage(
     if num_columns * num_classes > _MOST_WEIGHTS:
         raise ValueError(
             f"texts must have at most {_MOST_WEIGHTS:,} weights for a lexicon, got {num_columns:,} "
-            f"features for each of {num_classes:,} classes: a network (model='gru') has fewer"
+            f"features for each of {num_classes:,} classes: use a network (model='gru'), which has "
+            "fewer"
         )
     cells = count_features(
         ids,

@@ -141,9 +141,13 @@ class Lexicon:
             self.counts
         )
         if len(self.counts) > len(self.words) or not in_range or (np.diff(keys) <= 0).any():
-            raise ValueError("pairs must be sorted and different pairs of words with weights")
+            raise ValueError(
+                "pairs must be sorted, different pairs of numbers below the length of counts, at "
+                f"most the number of words, got {self.pairs[:5].tolist()} first, with "
+                f"{len(self.counts)} counts and {len(self.words)} words"
+            )
         if not 0 < self.temperature < np.inf:
-            raise ValueError(f"temperature must be positive, got {self.temperature}")
+            raise ValueError(f"temperature must be positive and finite, got {self.temperature}")
 
     @functools.cached_property
     def _number_of(self) -> dict[str, int]:
