@@ -41,6 +41,7 @@ class DistanceCounts:
 
         The weights of the two keys at distance r, left and right of a query, are summed.
         """
+        # Without queries all masses are 0, and the shares are then 0 and not NaN.
         return self.mass / max(self.queries, 1)
 
     def per_neighbour(self) -> np.ndarray:

@@ -162,6 +162,7 @@ def _draw_maps(
     top = above + 0.17 * name_rows + 0.06 + longest
     height = top + side + _FOOT
     page = _add_sheet(figure, (width, height), _MARGIN, heading)
+    # All panels have a common scale, because a reader compares their shades.
     highest = largest_of(*maps.values())
     shades = cm.ScalarMappable(colors.Normalize(0, highest), "Blues")
     cell = side / len(words)
@@ -208,6 +209,7 @@ def _draw_cells(
             page.plot([x + 0.2 * cell, x + (n - 0.2) * cell], [middle, middle], color="#9a9a9a",
                       linewidth=0.8, zorder=3)  # fmt: skip
             continue
+        # The box is smaller than its cell, so that the boxes of neighbouring cells do not overlap.
         place = x + int(np.argmax(row)) * cell + 0.012, top + i * cell + 0.012
         page.add_patch(
             Rectangle(place, cell - 0.024, cell - 0.024, fill=False, edgecolor=PALETTE[1],

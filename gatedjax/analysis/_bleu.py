@@ -47,6 +47,8 @@ def corpus_bleu(translations: Sequence[str], references: Sequence[str]) -> Score
     score = metric.corpus_score(list(translations), [list(references)])
     statistics = []
     for translation, reference in zip(translations, references, strict=True):
+        # A corpus of a single sentence gives the counts; `sentence_score` would warn about options
+        # that matter only for its score.
         sentence = metric.corpus_score([translation], [[reference]])
         lengths = [sentence.sys_len, sentence.ref_len]
         statistics.append([*lengths, *sentence.counts, *sentence.totals])

@@ -76,6 +76,7 @@ def plot_lines(
             xs = sorted({point[0] for points in lines.values() for point in points})
             if not xs:
                 axes.text(0.5, 0.5, "not run", ha="center", transform=axes.transAxes)
+            # Ticks at the measured places are easier to read off than round numbers between them.
             elif len(xs) <= 8 and _labels_fit(xs):
                 axes.set_xticks(xs)
             for name, points in lines.items():
@@ -111,6 +112,7 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
       FileNotFoundError: if the file does not exist.
     """
     records = []
+    # A run that was killed can leave a part of a character, which must not raise an error.
     for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             record = json.loads(line)
@@ -149,6 +151,7 @@ def plot_learning_curves(
     Raises:
       ValueError: if no record has any of the metrics.
     """
+    # Records may come from a generator, which can be read only once.
     records_of = {name: [dict(record) for record in records] for name, records in runs.items()}
     curves: dict[str, dict[tuple[str, str], list[tuple[float, float]]]] = {}
     for metric in metrics:
@@ -249,6 +252,7 @@ def _count_columns(names: Sequence[str], width: float) -> int:
     from matplotlib.textpath import TextPath
 
     def entry(name: str) -> float:
+        """Returns the width of the entry of a name in the legend, in points."""
         text = TextPath((0, 0), clean(name), size=_SIZE).get_extents().width
         return max(0.0, text) + _SIZE * (_HANDLE + 0.8)  # The width of blanks is -inf.
 

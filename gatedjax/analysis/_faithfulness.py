@@ -263,6 +263,7 @@ def faithfulness(
         )
 
     tokens, lengths, real = texts_of(batch)
+    # Rows without words or weight only fill up a batch, so that means must not contain them.
     used = np.flatnonzero((lengths > 0) & (np.asarray(batch.get("weight", 1.0)) > 0))
     if not used.size:
         raise ValueError("batch must have a text with words and a weight above 0, got none")
@@ -498,6 +499,7 @@ class _Runner:
         # run only once.
         pool = [np.concatenate(arrays) for arrays in zip(*shortened, strict=True)]
         probabilities = _softmax(self.predict(*pool)["logits"]).reshape(len(keep), len(tokens), -1)
+        # The first mask deletes no word, so that its probabilities are those of the whole texts.
         predicted = probabilities[0].argmax(axis=-1)
         of_class = np.take_along_axis(probabilities, predicted[None, :, None], axis=-1)[..., 0]
         # The masks come in the same order as above: for each draw and share first the text without
@@ -533,6 +535,7 @@ class _Runner:
         [N] is the predicted class.
         """
         fewer, shorter, moved = self._delete_with_mask(tokens, lengths, is_open)
+        # A call fills its last pass with copies, so that a call for both texts needs fewer passes.
         both = (
             np.concatenate(pair)
             for pair in ((tokens, fewer), (lengths, shorter), (is_open, moved))
@@ -571,6 +574,7 @@ class _Runner:
         if self.deletion == "unk":
             real = _word_mask(lengths, tokens)
             return np.where(keep | ~real, tokens, self.unk).astype(tokens.dtype), lengths, keep
+        # False sorts before True, so that the remaining words move to the front in their order.
         order = np.argsort(~keep, axis=1, kind="stable")
         num_left = keep.sum(axis=1)
         stay = np.arange(tokens.shape[1])[None] < num_left[:, None]

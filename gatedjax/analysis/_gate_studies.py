@@ -47,6 +47,7 @@ def plot_studies(
 
 
 def _draw_modes(axes: Any, study: Any) -> None:
+    """Draws the loss of each gate mode of `study`, a `gates.Study`, as points with error bars."""
     exact = next(row.loss for row in study.modes if row.mode == "exact")
     axes.axvline(exact, color=_figure.INK, linewidth=0.9, linestyle=_figure.DASHES[1])
     losses = [row.loss for row in study.modes if row.mode != "best"]
@@ -63,6 +64,7 @@ def _draw_modes(axes: Any, study: Any) -> None:
         color = _figure.PALETTE[1 if row.mode == "exact" else 0]
         axes.errorbar(row.loss, place, xerr=row.loss_error, fmt="o", color=color, capsize=3)
     axes.set_yticks(range(len(study.modes)), [_make_label(row) for row in study.modes])
+    # The axis points down, so that the modes are in the order of the table of a study.
     axes.set_ylim(len(study.modes) - 0.5, -0.5)
     axes.locator_params(axis="x", nbins=5)
     axes.margins(x=0.08)
@@ -71,11 +73,19 @@ def _draw_modes(axes: Any, study: Any) -> None:
 
 
 def _make_label(row: Any) -> str:
+    """Returns the label of a gate mode: its title without the explanation, and its accuracy.
+
+    `row` is an entry of `gates.Study.modes`; an accuracy of None is omitted.
+    """
     title = row.title.split(", mean of")[0].split(" (knows")[0]
     return title if row.accuracy is None else f"{title}  {row.accuracy:.1%}"
 
 
 def _draw_estimators(axes: Any, measured: Any) -> None:
+    """Draws bias and standard deviation of each estimator, and a line at the norm of the gradient.
+
+    `measured` is the field of this name of a `gates.Study`.
+    """
     from matplotlib.ticker import NullLocator
 
     blue, red, green = _figure.PALETTE[:3]

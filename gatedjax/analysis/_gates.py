@@ -130,10 +130,10 @@ def gate_truth(gates: ArrayLike, truth: ArrayLike, lengths: ArrayLike) -> TruthS
 def _check_rows(
     values: ArrayLike, lengths: ArrayLike, name: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Checks shapes; returns values [N, T], a mask bool [N, T] and the lengths int64 [N].
+    """Checks N rows of values; returns values [N, T], a mask bool [N, T] and lengths int64 [N].
 
-    The mask is True at the first `lengths` positions of a row. Raises ValueError with `name`, the
-    name of the values.
+    A row has the values of a sentence of `lengths` tokens, then padding. The mask is True at the
+    tokens. Raises ValueError with `name`, the name of the values.
     """
     values, lengths = np.asarray(values), np.asarray(lengths)
     if values.ndim != 2:

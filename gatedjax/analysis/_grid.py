@@ -226,6 +226,7 @@ def _draw_bars(
         color = PALETTE[1] if bold[n] else PALETTE[0]
         place = x, y + (n + 0.15) * _CELL
         axes.add_patch(Rectangle(place, length, 0.7 * _CELL, facecolor=color, zorder=3))
+        # A smaller weight would be printed as 0.00, which looks like a result.
         if weight >= 0.005:
             text = f"{weight:.2f}"
             axes.text(x + length + 0.04, y + (n + 0.5) * _CELL, text, fontsize=7.5, va="center")

@@ -206,7 +206,7 @@ def gate_histogram(
 
     Args:
       gates: [B, L, D] in [0, 1] for B sentences, L layers and D components, such as the L - 1
-      transform gates of AGT.
+        transform gates of AGT.
       rows: bool [B], False at rows that do not count (filler rows); None counts all rows.
       bins: number of bins of equal width in [0, 1].
 

@@ -230,6 +230,7 @@ def first_words(
     Returns:
       A counter {lower-cased word: number of its occurrences with r > threshold}.
     """
+    # Padding has r = 0, so that a negative threshold would select it.
     if threshold < 0:
         raise ValueError(f"threshold must be at least 0, got {threshold}")
     return selected_words(tokens, select(r, threshold=threshold), 0)

@@ -235,6 +235,7 @@ def roar(
                 f"fit must return a network for each of the {seeds} seeds, got {len(networks)}"
             )
         curve.append([float(performance) for _, performance in networks])
+        # No further networks follow the last share, and an importance may take long to compute.
         if place + 1 == len(steps):
             break
         for seed, (network, _) in enumerate(networks):

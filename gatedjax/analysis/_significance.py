@@ -194,6 +194,7 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     order = np.argsort(values, kind="stable")
     scaled = np.minimum(1.0, np.arange(values.size, 0, -1) * values[order])
     corrected = np.empty_like(values)
+    # The factors fall, so that without the maximum a larger p-value could end below a smaller.
     corrected[order] = np.maximum.accumulate(scaled)
     return corrected
 
@@ -244,8 +245,7 @@ def paired_bootstrap(
 
     Raises:
       ValueError: if the scores are empty, are not finite or differ in length, groups does not have
-      a
-        value for each example, samples < 1, or level is not inside (0, 1).
+        a value for each example, samples < 1, or level is not inside (0, 1).
 
     Reference: Efron and Tibshirani 1993, algorithm 16.2 (one sample, shifted); Davison and Hinkley
       1997, section 3.8, for the groups ("cluster bootstrap").
@@ -267,6 +267,7 @@ def paired_bootstrap(
     values, sizes = np.ascontiguousarray(kinds.T)
     observed = float(values @ counts / a.size)
     rng = np.random.default_rng(seed)
+    # All samples at once, [samples, values], would need gigabytes for many different values.
     chunk = max(1, _CHUNK // values.size)
     total = counts.sum()
     draws = []
@@ -303,6 +304,7 @@ def _scale_difference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
     result. If all scores are 0, e is 0.
     """
     mantissa, exponent = math.frexp(max(float(np.max(np.abs(array))) for array in (a, b)))
+    # `frexp` returns a mantissa below 1, so that the exponent of a power of two is 1 too large.
     exponent -= mantissa == 0.5
     return np.ldexp(a, -exponent) - np.ldexp(b, -exponent), exponent
 
@@ -317,10 +319,10 @@ def _sum_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.n
 
 
 def place_groups(groups: ArrayLike | None, count: int) -> np.ndarray:
-    """Returns the group of each of `count` examples as an int [N] in 0 .. G - 1.
+    """Returns the number of the group of each of N = `count` examples, int [N] in 0 .. G - 1.
 
-    With None each example is a group. Raises ValueError if groups does not have a value for each
-    example.
+    `groups` [N] are names or numbers of G groups; with None each example is a group. Raises
+    ValueError if groups does not have a value for each example.
     """
     if groups is None:
         return np.arange(count)

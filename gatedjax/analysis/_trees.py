@@ -198,6 +198,8 @@ def from_attention(
     if not floor > 0:
         raise ValueError(f"floor must be positive, got {floor}")
     size = len(weights)
+    # table[i, j] is the sum over the queries before i and the keys before j, so that four entries
+    # give the mass of any span.
     table = np.zeros((size + 1, size + 1))
     table[1:, 1:] = weights.cumsum(0).cumsum(1)
     power = {"none": 0, "rows": 1, "area": 2}[norm]
