@@ -134,11 +134,10 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def draw_uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
-    """Draws uniform numbers in [0, 1), float [draws, B, size], for B examples with the ids `ids`
-    [B].
+    """Draws uniform numbers in [0, 1), float [draws, B, size], for B examples.
 
-    The numbers of an example depend only on `key`, a PRNG key, and on its id. An example therefore
-    has the same numbers in each batch.
+    The numbers of an example depend only on `key`, a PRNG key, and on its number in `ids` [B]. An
+    example therefore has the same numbers in each batch.
     """
 
     def draw_row(number: Tree, draw: Tree) -> Tree:

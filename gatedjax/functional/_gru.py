@@ -223,7 +223,7 @@ def _prepare(
     recurrent_dropout_mask: Array | None = None,
     gradient_clip: float | None = None,
 ) -> Recurrence:
-    """Checks the arguments of `gru`."""
+    """Checks the arguments of `gru`, and returns the call as a `Recurrence`."""
     _, size = _check_weights(weights, xs, "B T D", reset_after)
     if gradient_clip is not None:
         check_positive(gradient_clip=gradient_clip)
@@ -268,6 +268,10 @@ class _Kind(NamedTuple):
 def _check_weights(
     weights: GRUWeights, xs: Any, xs_axes: str, reset_after: bool
 ) -> tuple[int, int]:
+    """Checks the weights of a GRU against inputs xs [..., D]; returns (D, H).
+
+    `xs_axes` are the axes of xs for messages, "B T D" for a sequence or "B D" for a step.
+    """
     sizes = check_weights(GRUWeights, 3, weights, xs, xs_axes)
     check_recurrent_bias(weights.recurrent_bias, reset_after)
     return sizes
@@ -342,15 +346,22 @@ def _forward(
 
 
 def _run_forward(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array, Array]:
+    """Returns (final, outputs) of `gru`, by a scan that JAX can differentiate in all modes.
+
+    `forms` are the layouts of a call without and with gradients, and `arguments` those of
+    `_forward` after `kind`.
+    """
     return _forward(forms[0], kind, *arguments)[0]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array, Array]:
+    """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_gru_bwd`."""
     return _run_forward(forms, kind, *arguments)
 
 
 def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> Tree:
+    """Returns ((final, outputs), residuals): the result, and the arrays that `_gru_bwd` needs."""
     result, saved = _forward(forms[1], kind, *arguments)
     return result, (arguments, saved)
 
@@ -428,6 +439,11 @@ def _loop_back(
 
 @compile_outside_jit(*range(2))
 def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents: Tree) -> Tree:
+    """Returns the gradients of the `arguments` of `_gru`, in their order.
+
+    `residuals` are (arguments, saved), as in `_loop_back`, and `cotangents` the gradients of the
+    final carry [B, H] and of the outputs [B, T, H]. The mask has no gradient, None.
+    """
     form = forms[1]
     (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype

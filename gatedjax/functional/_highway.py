@@ -114,6 +114,7 @@ def gated_stack(
 
 
 def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Array]:
+    """Computes `gated_stack` of `selected` [*B, L, D] without checks; returns (states, gates)."""
     dtype, wide, width = selected.dtype, wide_dtype(selected), selected.shape[-1]
     # [L-1, *B, 2D]: the layers are the first axis, because `lax.scan` runs over it.
     # A single large product for all layers uses the matrix units better than a small product in
@@ -178,6 +179,7 @@ def highway_stack(
 
 
 def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array]:
+    """Computes `highway_stack` of `inputs` [*B, D] without checks; returns (states, gates)."""
     dtype, wide, width = inputs.dtype, wide_dtype(inputs), inputs.shape[-1]
 
     def layer(carry: Array, weights: HighwayWeights) -> tuple[Array, tuple[Array, Array]]:

@@ -142,6 +142,10 @@ def _select_rows(rows: Array, new: Carry, old: Carry) -> Carry:
 
 
 def _leading(xs: Tree) -> tuple[int, int]:
+    """Returns (B, T) for a tree of arrays [B, T, ...].
+
+    Raises ValueError if the tree is empty or its arrays differ in B or T.
+    """
     leaves = jax.tree.leaves(xs)
     if not leaves:
         raise ValueError(f"xs must have at least one array [B, T, ...], got {xs!r}")

@@ -133,7 +133,7 @@ def _prepare(
     reset_after: bool = False,
     recurrent_dropout_mask: Array | None = None,
 ) -> Recurrence:
-    """Checks the arguments of `rau`."""
+    """Checks the arguments of `rau`, and returns the call as a `Recurrence`."""
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
     xs, mask = real_steps(xs, mask, lengths)
@@ -210,6 +210,12 @@ def _attention(
     initial: Carry,
     begins: Restarts,
 ) -> Array:
+    """Returns the attention weights p of all steps [B, T, ...], 0 at padding (see `rau_attention`).
+
+    `xs` is [B, T, D], mask [B, T] is True at real steps or None, `initial` is the carry before the
+    first step, and `begins` are the steps that start with a new carry.
+    """
+
     def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
         return advance_and_attend(options, weights, carry, x, None)
 
@@ -272,11 +278,11 @@ def _join_blocks(early: Array, late: Array) -> Array:
 def _gate_sums(
     form: Form, options: RAUOptions, weights: RAUWeights, dtype: jnp.dtype, wide: jnp.dtype
 ) -> tuple[GateSums, Array]:
-    """Returns the sums x W + h U + b of the blocks r, z, a, u, c, and the bias of h U_c.
+    """Returns the `GateSums` x W + h U + b of the blocks r, z, a, u, c, and the bias of h U_c.
 
-    Products are in `dtype`, sums in `wide`. The columns of the sigmoids are halved, because
-    sigmoid(s) = (1 + tanh(s / 2)) / 2. The bias is `recurrent_bias` [H] in the layout of `form`, or
-    a scalar 0.
+    `form` is the layout of the loop. Products are in `dtype`, sums in `wide`. The columns of the
+    sigmoids are halved, because sigmoid(s) = (1 + tanh(s / 2)) / 2. The bias is `recurrent_bias`
+    [H] in the layout of `form`, or a scalar 0.
     """
     size = weights.recurrent.shape[0]
     # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
@@ -366,15 +372,22 @@ def _forward(
 def _run_forward(
     form: Form, reverse: bool, options: RAUOptions, *arguments: Tree
 ) -> tuple[Array, Array]:
+    """Returns (final, outputs) of `rau`, by a scan that JAX can differentiate in all modes.
+
+    `form` is the layout of the loop, `reverse` its direction, and `arguments` those of `_forward`
+    after `options`.
+    """
     return _forward(form, reverse, options, *arguments)[0]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _rau(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> tuple[Array, Array]:
+    """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_rau_bwd`."""
     return _run_forward(form, reverse, options, *arguments)
 
 
 def _rau_fwd(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> Tree:
+    """Returns ((final, outputs), residuals): the result, and the arrays that `_rau_bwd` needs."""
     result, saved = _forward(form, reverse, options, *arguments)
     return result, (arguments, saved)
 
@@ -458,6 +471,11 @@ def _loop_back(
 def _rau_bwd(
     form: Form, reverse: bool, options: RAUOptions, residuals: Tree, cotangents: Tree
 ) -> Tree:
+    """Returns the gradients of the `arguments` of `_rau`, in their order.
+
+    `residuals` are (arguments, saved arrays of `_forward`), and `cotangents` the gradients of the
+    final carry [B, H] and of the outputs [B, T, H]. The mask has no gradient, None.
+    """
     (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     early, late = _split_blocks(weights.recurrent.astype(dtype), size)

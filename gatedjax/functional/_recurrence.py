@@ -337,6 +337,11 @@ def restarts(
 
 
 def _goes_on(reverse: bool, resets: Array, mask: Array | None) -> Array:
+    """Returns bool [B, T], False at the steps that start with a new carry (see `Restarts`).
+
+    `resets` [B, T] is True at the first step of each segment, mask [B, T] is True at real steps or
+    None, and `reverse` is True for the backward direction.
+    """
     real = jnp.ones_like(resets) if mask is None else mask
     starts = resets & real
     # Backwards, the carry is replaced after the first step of a segment has run. The step that
@@ -430,6 +435,7 @@ class GateSums:
         self.joints = self._cut(jnp.concatenate([kernel, recurrent])) if self.is_joint else ()
 
     def _cut(self, columns: Array) -> tuple[Array, ...]:
+        """Returns the early and the late columns of W, U or b, in the layout of the loop."""
         turned = self.form.spread(columns) if columns.ndim == 1 else self.form.turn(columns)
         return tuple(self.form.part(turned, start, stop) for start, stop in self.spans)
 

@@ -81,6 +81,7 @@ def _straight_through(hard: Array, soft: Array) -> Array:
 
 @_straight_through.defjvp
 def _straight_through_jvp(primals, tangents):
+    """Returns (hard, derivative of soft) for `jax.custom_jvp`."""
     return _straight_through(*primals), tangents[1]
 
 
@@ -114,6 +115,7 @@ def _divide(perturbed: Array, temperature: Array) -> Array:
 
 @_divide.defjvp
 def _divide_jvp(primals, tangents):
+    """Returns (quotient, its derivative) for `jax.custom_jvp`; both arguments may change."""
     perturbed, temperature = primals
     # -perturbed / tau^2 would be infinite there, and NaN after the product with a cotangent of 0.
     finite = jnp.where(jnp.isinf(perturbed), 0, perturbed)

@@ -270,6 +270,7 @@ def find_threshold(
 
 @find_threshold.defjvp
 def _find_threshold_jvp(family, primals, tangents):
+    """Returns theta and its change by the implicit function theorem, for `jax.custom_jvp`."""
     u, keep, total, bounds, a = primals
     d_u, _, d_total, _, d_a = tangents
     theta = find_threshold(family, u, keep, total, bounds, a)

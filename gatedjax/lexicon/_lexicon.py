@@ -214,9 +214,7 @@ class Lexicon:
 
     @functools.cached_property
     def _seen(self) -> dict[str, tuple[int, bool, list[int]]]:
-        """Word -> (number in `words` or -1, gate, columns of its n-grams), for the words read so
-        far.
-        """
+        """Word -> (number in `words` or -1, gate, columns of its n-grams), for all words so far."""
         return {}
 
     def read(self, texts: Sequence[Sequence[str]]) -> Readings:

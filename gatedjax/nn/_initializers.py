@@ -34,12 +34,14 @@ def per_gate(init: Initializer, offsets: tuple[float, ...]) -> Initializer:
     @functools.partial(jax.jit, static_argnums=(1, 2), inline=True)
     def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Any:
         width = shape[-1] // len(offsets)
+        # Each block has a PRNG key, because blocks drawn from the same key would be equal.
         keys = jax.random.split(key, len(offsets))
         boxed = [init(k, (*shape[:-1], width), dtype) for k in keys]
         blocks = [
             block if offset == 0 else block + jnp.asarray(offset, dtype)
             for block, offset in zip(map(nn.meta.unbox, boxed), offsets, strict=True)
         ]
+        # The initialiser gives all blocks the same metadata, so that the first box stands for all.
         return nn.meta.replace_boxed(boxed[0], jnp.concatenate(blocks, axis=-1))
 
     return initialize
@@ -75,6 +77,7 @@ def per_layer(
     def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Any:
         boxed = [blocks(k, tuple(shape[1:]), dtype) for k in jax.random.split(key, shape[0])]
         stacked = jnp.stack([nn.meta.unbox(layer) for layer in boxed])
+        # Names of axes belong to the axes of a single layer, so the axis of layers has none.
         box = nn.meta.add_axis(boxed[0], 0, {nn.PARTITION_NAME: None})
         return nn.meta.replace_boxed(box, stacked)
 

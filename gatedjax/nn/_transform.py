@@ -114,6 +114,11 @@ class AttentionGatedTransform(nn.Module):
         return states, gates, attention
 
     def _attentions(self, layers: int, width: int) -> tuple[Array, Array]:
+        """Creates W and w of `functional.selection_vectors` for S layers: (kernels, vectors).
+
+        `layers` is S, and `width` is the width K of the keys. The kernels are [S, K, A], or [1, K,
+        A] if the layers share them, and the vectors are [S, A].
+        """
         hidden = self.attention_features or width
         shape = (1 if self.share_attention_matrix else layers, width, hidden)
         # The first axis stacks layers and has no part in the fans of a kernel.
@@ -126,6 +131,7 @@ class AttentionGatedTransform(nn.Module):
         )
 
     def _extend(self, selected: Float[Array, "*B S D"]) -> Float[Array, "*B L D"]:
+        """Appends selection vectors for the ablated layers, so that all L layers have a vector."""
         missing = self.num_layers - selected.shape[-2]
         fill = selected[..., -1:, :]
         if self.ablate_mode == "zero":
@@ -133,6 +139,10 @@ class AttentionGatedTransform(nn.Module):
         return jnp.concatenate([selected, jnp.repeat(fill, missing, axis=-2)], axis=-2)
 
     def _gated(self, selected: Float[Array, "*B S D"]) -> tuple[Array, Array]:
+        """Applies the gated layers to selection vectors; returns (states, gates) of `gated_stack`.
+
+        The parameters are created for the S - 1 layers above the first.
+        """
         layers, width = selected.shape[-2] - 1, selected.shape[-1]
         if not layers:  # Flax has no parameters without elements.
             states = selected.astype(wide_dtype(selected))
@@ -150,6 +160,7 @@ class AttentionGatedTransform(nn.Module):
         return F.gated_stack(selected, weights)
 
     def _highway(self, layers: int, width: int) -> F.HighwayWeights:
+        """Creates the weights of `layers` highway layers of width `width`."""
         shape = (layers, width, 2 * width)
         init = per_layer(self.recurrent_kernel_init, 2) or _glorot_blocks(1, 1)
         bias = _gate_bias(self.bias_init, self.gate_bias)

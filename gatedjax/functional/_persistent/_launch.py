@@ -45,7 +45,7 @@ class Variant(NamedTuple):
     card: Card
 
     def constants(self) -> dict[str, Any]:
-        """Returns the macros of the source and their values."""
+        """Returns the macros of the source, name -> value."""
         macros = {
             "RESTARTS": int(self.has_restarts),
             "DROPOUT": int(self.has_dropout),
@@ -57,7 +57,10 @@ class Variant(NamedTuple):
 
 
 def axes_of(variant: Variant, kernel: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the axes of the operands and of the results of a kernel, without `meta`."""
+    """Returns (axes of the operands, axes of the results) of a kernel, without the operand `meta`.
+
+    The axes of an array are a string such as "dbh", with the letters of this module; "" is unused.
+    """
     has_cell = variant.kind.name == "lstm"
     state, cell = "dbh", "dbh" if has_cell else ""
     fresh, fresh_cell = (axes if variant.has_restarts else "" for axes in (state, cell))
@@ -113,8 +116,13 @@ def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
 
 
 def _merge(axes: str, array: jax.Array, is_batched: bool, axis: str, size: int) -> jax.Array:
-    """Merges the first axis of a batched array [size, ...] into the axis `axis` of the call."""
+    """Merges the axis of `vmap` calls, the first, into the axis `axis` of a single call.
+
+    `axes` are the letters of the axes of the array in a call, such as "dbh". The array is [size,
+    ...] if `is_batched`, and otherwise the same for all `size` calls.
+    """
     if axis not in axes:
+        # Only an unused operand can be batched without this axis, and no kernel reads it.
         return array[0] if is_batched else array
     if not is_batched:
         array = jnp.broadcast_to(array[None], (size, *array.shape))
@@ -125,7 +133,10 @@ def _merge(axes: str, array: jax.Array, is_batched: bool, axis: str, size: int) 
 
 
 def _split(axes: str, array: jax.Array, axis: str, size: int) -> jax.Array:
-    """Returns a result of merged calls with the axis of calls in front; the inverse of `_merge`."""
+    """Returns a result of merged calls with the axis of calls in front; the inverse of `_merge`.
+
+    `axes` are the letters of its axes, and the axis `axis` is split into `size` calls.
+    """
     if axis not in axes:
         return array
     place, shape = axes.index(axis), array.shape
