@@ -499,7 +499,7 @@ class _Runner:
         # run only once.
         pool = [np.concatenate(arrays) for arrays in zip(*shortened, strict=True)]
         probabilities = _softmax(self.predict(*pool)["logits"]).reshape(len(keep), len(tokens), -1)
-        # The first mask deletes no word, so that its probabilities are those of the whole texts.
+        # The first mask deletes no word, so that its probabilities belong to the whole texts.
         predicted = probabilities[0].argmax(axis=-1)
         of_class = np.take_along_axis(probabilities, predicted[None, :, None], axis=-1)[..., 0]
         # The masks come in the same order as above: for each draw and share first the text without

@@ -193,7 +193,7 @@ def compact_attention_pool(
 
 
 def _pool_where(score_fn: ScoreFunction, states: Array, keep: Array) -> tuple[Array, Array]:
-    """Computes scores of all states and attends to those with keep=True.
+    """Computes scores of all states and attends to the states with keep=True.
 
     score_fn maps states [*B, T, D] to scores [*B, T], and keep is bool [*B, T]. Returns the pooled
     states [*B, D] and the weights [*B, T], 0 where keep is False.

@@ -188,7 +188,7 @@ def _scan_both(
 ) -> tuple[Tree, Tree]:
     """Runs the scans of both directions in one loop; returns (final, outputs) of each.
 
-    `core` and `static` are those of a `Recurrence` of the forward direction; `forward` and
+    `core` and `static` belong to the `Recurrence` of the forward direction; `forward` and
     `backward` are the `arguments` of both directions. The backward direction runs as a forward scan
     over reversed time.
     """

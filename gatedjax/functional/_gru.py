@@ -348,8 +348,8 @@ def _forward(
 def _run_forward(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array, Array]:
     """Returns (final, outputs) of `gru`, by a scan that JAX can differentiate in all modes.
 
-    `forms` are the layouts of a call without and with gradients, and `arguments` those of
-    `_forward` after `kind`.
+    `forms` are the layouts of a call without and with gradients, and `arguments` are the further
+    arguments of `_forward`.
     """
     return _forward(forms[0], kind, *arguments)[0]
 

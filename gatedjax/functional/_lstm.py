@@ -286,8 +286,8 @@ def _forward(
 def _run_forward(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
     """Returns (final, outputs) of `lstm`, by a scan that JAX can differentiate in all modes.
 
-    `form` is the layout of the loop, `reverse` its direction, and `arguments` those of `_forward`
-    after `reverse`.
+    `form` is the layout of the loop, `reverse` its direction, and `arguments` are the further
+    arguments of `_forward`.
     """
     return _forward(form, reverse, *arguments)[0]
 

@@ -374,8 +374,8 @@ def _run_forward(
 ) -> tuple[Array, Array]:
     """Returns (final, outputs) of `rau`, by a scan that JAX can differentiate in all modes.
 
-    `form` is the layout of the loop, `reverse` its direction, and `arguments` those of `_forward`
-    after `options`.
+    `form` is the layout of the loop, `reverse` its direction, and `arguments` are the further
+    arguments of `_forward`.
     """
     return _forward(form, reverse, options, *arguments)[0]
 

@@ -203,8 +203,8 @@ def _count_with_scipy(
     """Counts features like `count_features`, by a product of two sparse matrices.
 
     `row_parts` and `column_parts` are lists of arrays: the text and the column of each occurrence
-    of a word or a pair that is a feature. The other arguments and the result are those of
-    `count_features`.
+    of a word or a pair that is a feature. See `count_features` for the other arguments and the
+    result.
     """
     from scipy.sparse import csr_matrix
 

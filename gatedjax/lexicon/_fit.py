@@ -74,8 +74,8 @@ class _Corpus(NamedTuple):
 class _Stage(NamedTuple):
     """The fitted weights of a stage, in which some of the V words are open.
 
-    The F columns are those of the open features: words, then pairs, then n-grams. K is the number
-    of classes, but 1 for two classes.
+    The F columns are the open features: words, then pairs, then n-grams. K is the number of
+    classes, but 1 for two classes.
 
     Attributes:
       word_types: int [D], the positions in `_Corpus.types` of the open words that are features,
@@ -341,7 +341,7 @@ def _warm_start(
     """Returns the start (W, bias) of the solver, float64 [F, K] and [K], from the stage before.
 
     `word_types`, `pairs` and `ngrams` are the features of this stage, as in `_Stage`, and `scale`
-    [F] is the weight r of each. The products r W are those of the stage before, and 0 for new
+    [F] is the weight r of each. The start has the products r W of the stage before, and 0 for new
     features.
     """
     old = before.weights * before.scale[:, None]

@@ -30,8 +30,8 @@ class Readings(NamedTuple):
       is_open: for each text a bool [T], True at the words with an open gate.
       chosen: bool [n], True for a text without an open word in which the lexicon opened the word
         with the largest weights.
-      is_empty: bool [n], True for a text of which no word was read: its probabilities are those of
-        the bias.
+      is_empty: bool [n], True for a text of which no word was read; only the bias gives its
+        probabilities.
     """
 
     probabilities: np.ndarray
@@ -278,7 +278,7 @@ class Lexicon:
     def word_shares(self) -> np.ndarray:
         """Returns the weight r W of each stored word, with its n-grams, for each class.
 
-        The result is float64 [D, C] for the first D of `words`, those with weights, centred over
+        The result is float64 [D, C] for the first D of `words`, which have weights, centred over
         the C classes.
         """
         entries = self._look_up(self.words[: len(self.counts)])

@@ -214,6 +214,10 @@ class ClozeTask(ClassifierTask):
 
 
 def _score(log_probs: Float[Array, "B C"], batch: Batch) -> tuple[Metrics, Predictions]:
+    """Returns the metrics and the predictions of `ClozeTask.evaluate` for a batch.
+
+    log_probs are the log-probabilities of the C candidates.
+    """
     label, weight = batch["label"], batch["weight"]
     losses, answerable = _answers(log_probs, label)
     predicted = predicted_candidates(log_probs, batch["candidate_mask"])

@@ -144,17 +144,23 @@ def read_into_slots(
     indices, valid, excess = F.open_indices(is_open, capacity=min(capacity, size))
 
     def pool(net: Any, words: Array, valid: Array) -> tuple[Array, Array]:
+        """Returns (pooled states [B, D], attention [B, K]) of the words [B, K, E] in K slots.
+
+        `valid` is bool [B, K], True at slots with a word.
+        """
         words = jnp.where(valid[..., None], words, 0)
         short = _run_backbone(net, encoded, words, valid, batch)
         weights = F.masked_softmax(short.scores, valid)
         return pool_states(net.config, short.states, weights), weights
 
     def short(net: Any) -> tuple[Array, Array]:
+        """Returns (pooled states, attention [B, T]) from `capacity` steps of the backbone."""
         words = jnp.take_along_axis(encoded.words, indices[..., None], axis=1)
         vector, weights = pool(net, words, valid)
         return vector, _unpack(weights, jnp.cumsum(is_open, axis=-1) - 1, is_open)
 
     def long(net: Any) -> tuple[Array, Array]:
+        """Returns (pooled states, attention [B, T]) from T steps, if a text has too many words."""
         words, packed, slots = _pack(encoded.words, is_open)
         vector, weights = pool(net, words, packed)
         return vector, _unpack(weights, slots, is_open)

@@ -227,6 +227,7 @@ class GANetTask:
             """
 
             def run(pattern):
+                """Returns the output of the network under a pattern of gates [B, T]."""
                 arguments = {"params": params}, encoded, pattern, rows
                 return self.model.apply(*arguments, train=True, rngs=head_rngs, method=GANet.read)
 
@@ -324,5 +325,10 @@ class GANetTask:
         return metrics
 
     def _predictions(self, batch: Batch, logits: Array, attended: Array) -> Predictions:
+        """Returns the predictions of `evaluate` by name, with "attended" and "length" of each text.
+
+        logits are the class scores [B, C], and attended [B] are the numbers of tokens that
+        attention sees.
+        """
         columns = {"attended": attended, "length": batch["lengths"]}
         return class_predictions(logits, batch) | columns

@@ -286,6 +286,7 @@ class GANet(nn.Module):
 
         # `vmap` traces this function once, where a loop would trace it for each of many draws.
         def noise_of(draw: Array) -> Array:
+            """Returns the noise [B, T] of the draw with the number `draw`."""
             return F.example_noise(
                 jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, draw), size
             )

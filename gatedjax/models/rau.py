@@ -267,6 +267,7 @@ class RAUClassifier(nn.Module):
         return RAUOutput(logits=logits, state=state, states=states, attention=weights)
 
     def _inputs(self, batch: Batch) -> Float[Array, "B T D"]:
+        """Returns the inputs of the recurrent layers: "rows", or the word vectors of "tokens"."""
         if self.vocab_size is None:
             check_batch(batch, rows="B T D", lengths="B")
             return batch["rows"]

@@ -252,11 +252,10 @@ class GatePredictor(nn.Module):
         return jnp.where(mask, logits, -jnp.inf)
 
     def _self_attention(self, xs: Array, mask: Array, types: Keywords) -> Array:
-        """Returns the states s [B, T, features] of "att", single-head self-attention of xs [B, T,
-        D].
+        """Returns the states s of "att", single-head self-attention: [B, T, features].
 
-        The mask [B, T] is True at real tokens, and `types` has the options `dtype` and
-        `param_dtype`.
+        xs are the vectors [B, T, D] of the tokens, the mask [B, T] is True at real tokens, and
+        `types` has the options `dtype` and `param_dtype`.
         """
         if self.positions:
             # Self-attention does not see the order of the words without positions.

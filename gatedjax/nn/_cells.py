@@ -70,7 +70,7 @@ class Cell(nn.RNNCellBase):
 
     @nn.nowrap
     def _unroll(self) -> Callable[..., Tree]:
-        """Returns the function over time, such as `functional.gru`, with the options of the cell."""
+        """Returns the function over time, such as `functional.gru`, with its options."""
         raise NotImplementedError
 
     def _step(self) -> Callable[..., Tree]:

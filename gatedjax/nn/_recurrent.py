@@ -127,7 +127,7 @@ class _Recurrent(nn.Module):
             object.__setattr__(self, name, value)
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
-        """Returns the class of the cell, and its options beyond those of all cells."""
+        """Returns the class of the cell and its options, without the options of all cells."""
         raise NotImplementedError
 
     @nn.nowrap
@@ -327,7 +327,7 @@ class LSTM(_Recurrent):
     forget_bias: float = 1.0
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
-        """Returns `LSTMCell` and its options beyond those of all cells."""
+        """Returns `LSTMCell` and its options, without the options of all cells."""
         return LSTMCell, {"forget_bias": self.forget_bias}
 
     def _unroll_gated(self) -> Callable[..., Tree]:
@@ -375,7 +375,7 @@ class GRU(_Recurrent):
     gate_bias: float = 0.0
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
-        """Returns `GRUCell` and its options beyond those of all cells."""
+        """Returns `GRUCell` and its options, without the options of all cells."""
         return GRUCell, {
             "reset_after": self.reset_after,
             "recurrent_bias": self.recurrent_bias,
@@ -424,7 +424,7 @@ class RAU(_Recurrent):
     gate_bias: float = 0.0
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
-        """Returns `RAUCell` and its options beyond those of all cells."""
+        """Returns `RAUCell` and its options, without the options of all cells."""
         return RAUCell, {
             "attention": self.attention,
             "attn_hidden": self.attn_hidden,

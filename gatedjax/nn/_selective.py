@@ -508,7 +508,7 @@ class SelectiveSelfAttention(nn.Module):
 
         gates have the `values` A [B, 1 or M, Q, N] or, for a relaxation, the `logarithms` log A of
         this shape, with which the softmax is weighted. allowed broadcasts to the scores and is True
-        where a query may see a key (None means all pairs). positions are those of the queries.
+        where a query may see a key (None means all pairs). positions are [Q].
         """
         if gates.logarithms is not None:
             log_gates = jnp.broadcast_to(gates.logarithms, scores.shape)

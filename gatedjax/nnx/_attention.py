@@ -262,7 +262,7 @@ class SelectiveSelfAttention(Module):
         inputs: Float[Array, "B n D"],
         mask: Bool[Array, "B n"] | None = None,
     ) -> tuple[F.AttentionCache, Float[Array, "B n D"]]:
-        """Attends from the next tokens to those in a cache, in evaluation mode.
+        """Attends from the next tokens to the tokens in a cache, in evaluation mode.
 
         Args:
           cache: the keys and values of the tokens before, see `initial_cache`.

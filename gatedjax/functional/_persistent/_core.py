@@ -103,7 +103,7 @@ def _run_fwd(static: Static, masks: Masks, floats: Floats) -> Tree:
 
 
 def _run_bwd(static: Static, residuals: Tree, cotangents: Tree) -> Tree:
-    """Returns the gradients of masks (None) and floats from `cotangents`, those of the results."""
+    """Returns (None, gradients of `floats`) from `cotangents`, the gradients of the results."""
     return None, _pull(static, *residuals, cotangents)
 
 

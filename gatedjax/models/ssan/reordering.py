@@ -160,13 +160,16 @@ class WordReorderingTask(SelectorTask):
     def _cost(
         self, output: WordReorderingOutput, batch: Batch
     ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+        """Returns (cost, units) [B]: the cost of both positions, and 1 unit per example."""
         cost = position_cost(output.logits, batch)
         return cost, jnp.ones_like(cost)
 
     def _metrics(self, output: WordReorderingOutput, batch: Batch) -> Metrics:
+        """Returns the metrics of `position_metrics`."""
         return position_metrics(output.logits, batch)
 
     def _predictions(self, output: WordReorderingOutput, batch: Batch) -> Predictions:
+        """Returns the predicted positions "insert" and "original" [B], with their correctness."""
         predicted = jnp.argmax(output.logits, axis=-1)
         right = predicted == _positions(batch)
         return {
@@ -180,6 +183,7 @@ class WordReorderingTask(SelectorTask):
 
 
 def _positions(batch: Batch) -> Array:
+    """Returns the true positions, "insert" and "original", as int [B, 2]."""
     check_batch(batch, insert="B", original="B")
     return jnp.stack([batch["insert"], batch["original"]], axis=1)
 

@@ -184,15 +184,18 @@ class SSANTaggingTask(SelectorTask):
     def _cost(
         self, output: SSANTaggerOutput, batch: Batch
     ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+        """Returns (smoothed cross-entropy, number of labelled words) of each sentence [B]."""
         labels, labelled, _ = self._labels(batch)
         smoothed = smoothed_cross_entropy(output.logits, labels, self.model.config.label_smoothing)
         words = jnp.sum(labelled, axis=1).astype(jnp.float32)
         return jnp.sum(jnp.where(labelled, smoothed, 0), axis=1), words
 
     def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
+        """Returns {}, because `_metrics` has the loss of training too."""
         return {}  # The metric "loss" is per word, as in evaluation.
 
     def _predictions(self, output: SSANTaggerOutput, batch: Batch) -> Predictions:
+        """Returns "predicted" [B, width], the best label of each word, and -1 behind a sentence."""
         real = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
         predicted = jnp.where(real, jnp.argmax(output.logits, axis=-1), -1)
         spare = self.width - predicted.shape[1]
@@ -217,6 +220,7 @@ class SSANTaggingTask(SelectorTask):
         return jnp.where(labelled, labels, 0), labelled, real
 
     def _metrics(self, output: SSANTaggerOutput, batch: Batch) -> Metrics:
+        """Returns "loss" and "accuracy" per word, as sums and counts."""
         logits = output.logits
         labels, labelled, real = self._labels(batch)
         nll = smoothed_cross_entropy(logits, labels, 0.0)
