@@ -191,7 +191,7 @@ def plot_learning_curves(
 
 
 def _draw_line_with_bars(axes: "Axes", i: int, points: Points) -> None:
-    """Draws a line with error bars, in the colour and dashes of the line with index i.
+    """Draws a line with error bars, in the style `_line_style(i)`.
 
     A point is (x, mean, standard deviation); the marker is hollow where the deviation is None.
     """

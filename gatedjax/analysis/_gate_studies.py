@@ -84,7 +84,7 @@ def _make_label(row: Any) -> str:
 def _draw_estimators(axes: Any, measured: Any) -> None:
     """Draws bias and standard deviation of each estimator, and a line at the norm of the gradient.
 
-    `measured` is the field of this name of a `gates.Study`.
+    `measured` is the field `measured` of a `gates.Study`.
     """
     from matplotlib.ticker import NullLocator
 

@@ -214,7 +214,10 @@ def _running_count(is_open: Array) -> Array:
 
 
 def _slots_of(running: Array, capacity: int) -> tuple[Array, Array, Array]:
-    """Returns the result of `_slots`, also for arrays that are sharded over several devices."""
+    """Returns the result of `_slots`, also for arrays that are sharded over several devices.
+
+    `running` and `capacity` are the arguments of `_slots`.
+    """
     return on_rows(functools.partial(_slots, capacity=capacity), running, axes=running.ndim - 1)
 
 

@@ -278,11 +278,13 @@ def _join_blocks(early: Array, late: Array) -> Array:
 def _gate_sums(
     form: Form, options: RAUOptions, weights: RAUWeights, dtype: jnp.dtype, wide: jnp.dtype
 ) -> tuple[GateSums, Array]:
-    """Returns the `GateSums` x W + h U + b of the blocks r, z, a, u, c, and the bias of h U_c.
+    """Returns the `GateSums` x W + h U + b of the blocks of a step, and the bias of h U_c.
 
-    `form` is the layout of the loop. Products are in `dtype`, sums in `wide`. The columns of the
-    sigmoids are halved, because sigmoid(s) = (1 + tanh(s / 2)) / 2. The bias is `recurrent_bias`
-    [H] in the layout of `form`, or a scalar 0.
+    x are the inputs and h is the hidden state. The blocks are reset gate r, update gate z,
+    attention logits a, values u and candidate c, in this order. `form` is the layout of the loop.
+    Products are in `dtype`, sums in `wide`. The columns of the sigmoids are halved, because
+    sigmoid(s) = (1 + tanh(s / 2)) / 2. The bias is `recurrent_bias` [H] in the layout of `form`, or
+    a scalar 0.
     """
     size = weights.recurrent.shape[0]
     # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.

@@ -478,7 +478,8 @@ def _shapes_of(
 ) -> Callable[[int, int], dict[str, tuple[int, ...]]]:
     """Returns a function (D, H) -> {field: shape} of the fields of the attention in weights.
 
-    The class of `weights` and the attention in `options` determine the fields.
+    D is the width of the inputs and H the hidden width. The class of `weights` and the attention in
+    `options` determine the fields.
     """
 
     def shapes(features: int, hidden: int) -> dict[str, tuple[int, ...]]:

@@ -95,7 +95,10 @@ def _scores(keys: Array, kernels: Array, vectors: Array) -> Float[Array, "*B N L
 def _layer_scores(
     rows: Float[Array, "R K"], kernels: Float[Array, "L K A"], vectors: Float[Array, "L A"]
 ) -> Float[Array, "R L"]:
-    """Computes w_l . tanh(k W_l) for R vectors k and L layers, with a custom backward pass."""
+    """Computes w_l . tanh(k W_l) for R vectors k and L layers, with a custom backward pass.
+
+    `rows` are the vectors k of width K, `kernels` are W, and `vectors` are w of width A.
+    """
     return _forward(rows, kernels, vectors)[0]
 
 
@@ -119,7 +122,7 @@ def _forward(rows: Array, kernels: Array, vectors: Array) -> tuple[Array, tuple[
 
 
 def _backward(saved: tuple[Array, ...], change: Float[Array, "R L"]) -> tuple[Array, ...]:
-    """Returns the gradients of rows [R, K], kernels [L, K, A] and vectors [L, A].
+    """Returns the gradients of the three arguments of `_layer_scores`, in their shapes.
 
     `saved` are the arrays of `_forward`, and `change` is the gradient of the scores.
     """

@@ -94,7 +94,11 @@ def _uniform_sigmoid(a: Array, u: Array, temperature: float) -> Array:
 
 @_uniform_sigmoid.defjvp
 def _uniform_sigmoid_jvp(temperature, primals, tangents):
-    """Returns (soft gates, their derivative) for `jax.custom_jvp`; a and u may both change."""
+    """Returns (soft gates, their change) for `jax.custom_jvp`.
+
+    `primals` are the logits and uniform numbers of `_uniform_sigmoid`, and `tangents` their
+    changes.
+    """
     a, u = primals
     soft = _uniform_sigmoid(a, u, temperature)
     # The derivative of the odds would overflow.

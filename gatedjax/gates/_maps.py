@@ -427,9 +427,9 @@ def _map_to_sum(
 
 
 def _find_nearest(z: Array, keep: Array, theta: Array) -> Array:
-    """Returns the real score nearest to theta [..., 1] in each row; theta in rows without one.
+    """Returns the real score nearest to the threshold theta in each row; theta without real scores.
 
-    z are scores [..., n], and keep is True at real positions; the result is [..., 1].
+    z are scores [..., n], and keep is True at real positions; theta and the result are [..., 1].
     """
     above = jnp.min(z, axis=-1, keepdims=True, where=keep & (z >= theta), initial=jnp.inf)
     below = jnp.max(z, axis=-1, keepdims=True, where=keep & (z <= theta), initial=-jnp.inf)

@@ -27,7 +27,10 @@ def attach_slope(
 
 @attach_slope.defjvp
 def _attach_slope_jvp(primals, tangents):
-    """Returns (value, slope times the change of the logits) for `jax.custom_jvp`."""
+    """Returns (value, slope times the change of the logits) for `jax.custom_jvp`.
+
+    `primals` are the arguments of `attach_slope`, and `tangents` their changes.
+    """
     value, logits, slope = primals
     # JAX requires a tangent of the dtype of the value.
     return attach_slope(value, logits, slope), jnp.multiply(*promote(slope, tangents[1])).astype(
@@ -76,7 +79,8 @@ def _attach(value: Array, logits: Array, gradient: Array) -> Array:
 def _attach_jvp(primals, tangents):
     """Returns (value, its change) for `jax.custom_jvp`.
 
-    The change is that of the value plus the gradient times the change of the logits.
+    The change is that of the value plus the gradient times the change of the logits. `primals` are
+    the arguments of `_attach`, and `tangents` their changes.
     """
     value, logits, gradient = primals
     slope = jnp.sum(jnp.multiply(*promote(gradient, tangents[1]))).astype(value.dtype)

@@ -257,8 +257,8 @@ def _pack(
 def _unpack(values: Tree, slots: Array, is_open: Bool[Array, "*B T"]) -> Tree:
     """Returns the values of moved words in the order of the text, 0 at closed words.
 
-    values is a tree of arrays [*B, K] in the order after the move, slots [*B, T] are the new
-    positions of the words of the text, see `_pack`, and is_open is True at open words. Returns
+    values is a tree of arrays [*B, K] in the order after the move to K places, slots [*B, T] are
+    the new places of the words of the text, see `_pack`, and is_open is True at open words. Returns
     arrays [*B, T].
     """
     back = lambda x: jnp.where(is_open, jnp.take_along_axis(x, slots, axis=-1), 0)  # noqa: E731

@@ -70,11 +70,17 @@ class Cell(nn.RNNCellBase):
 
     @nn.nowrap
     def _unroll(self) -> Callable[..., Tree]:
-        """Returns the function over time, such as `functional.gru`, with its options."""
+        """Returns the function that runs the cell over time, with its options.
+
+        It is a function such as `functional.gru`.
+        """
         raise NotImplementedError
 
     def _step(self) -> Callable[..., Tree]:
-        """Returns the function of a step, such as `functional.gru_step`, with its options."""
+        """Returns the function that computes a step, with its options.
+
+        It is a function such as `functional.gru_step`.
+        """
         raise NotImplementedError
 
     @nn.nowrap
@@ -216,7 +222,7 @@ class LSTMCell(Cell):
         return F.LSTMWeights
 
     def _gate_biases(self) -> tuple[float, ...]:
-        """Returns the numbers added to the biases of the gates i, f, g and o."""
+        """Returns the numbers added to the biases of the gates, 0 but for the forget gate."""
         return 0.0, self.forget_bias, 0.0, 0.0
 
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
@@ -269,7 +275,7 @@ class GRUCell(Cell):
         return F.GRUWeights
 
     def _gate_biases(self) -> tuple[float, ...]:
-        """Returns the numbers added to the biases of the blocks r, z and c."""
+        """Returns the numbers added to the biases of reset gate, update gate and candidate."""
         return self.gate_bias, -self.gate_bias, 0.0
 
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
@@ -329,7 +335,7 @@ class RAUCell(Cell):
         return kinds.get(self.attention, F.RAUHiddenWeights if hidden else F.RAUWeights)
 
     def _gate_biases(self) -> tuple[float, ...]:
-        """Returns the numbers added to the biases of the blocks; r and z come first."""
+        """Returns the numbers added to the biases of the blocks, reset and update gate first."""
         # The form of the attention decides the fields: feature forms without a hidden layer have
         # their attention as a block of the kernels, all other forms have separate kernels.
         blocks = {F.RAUWeights: 5, F.RAUHiddenWeights: 4}.get(self._kind(), 3)

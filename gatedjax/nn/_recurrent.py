@@ -194,7 +194,10 @@ class _Recurrent(nn.Module):
         return options
 
     def _unroll_gated(self) -> Callable[..., Tree]:
-        """Returns the function over time with gates; raises ValueError for a cell without gates."""
+        """Returns the function that runs the cell over time with gates.
+
+        Raises ValueError for a cell without gates.
+        """
         raise ValueError(f"gates must be None for {type(self).__name__}: only LSTM has them")
 
     @nn.compact

@@ -139,9 +139,10 @@ class AttentionGatedTransform(nn.Module):
         return jnp.concatenate([selected, jnp.repeat(fill, missing, axis=-2)], axis=-2)
 
     def _gated(self, selected: Float[Array, "*B S D"]) -> tuple[Array, Array]:
-        """Applies the gated layers to selection vectors; returns (states, gates) of `gated_stack`.
+        """Applies the gated layers to selection vectors, and creates their parameters.
 
-        The parameters are created for the S - 1 layers above the first.
+        Returns the states [*B, S, D] of all S layers and the gates [*B, S - 1, D] of the layers
+        above the first.
         """
         layers, width = selected.shape[-2] - 1, selected.shape[-1]
         if not layers:  # Flax has no parameters without elements.

@@ -165,9 +165,10 @@ def _trial_error(variant: Variant, plan: Plan) -> str | None:
 
 
 def _run_trial(variant: Variant, plan: Plan) -> None:
-    """Runs a step with U = 0 and x W + b = 0.5, whose state is known, and its backward pass.
+    """Runs a step whose state is known, and its backward pass, with the kernels of a plan.
 
-    Raises an error if a kernel does not compile or returns other numbers.
+    The step has recurrent weights of 0, and x W + b = 0.5 for inputs x, input weights W and a bias
+    b. Raises an error if a kernel does not compile or returns other numbers.
     """
     hidden, kind = plan.hidden, variant.kind
     sizes = {

@@ -198,13 +198,16 @@ def _scan(
 
 
 def _pull_scan(static: Static, masks: Masks, floats: Floats, cotangents: Tree) -> Floats:
-    """Returns the gradients of `floats` by the backward pass of the scan."""
+    """Returns the gradients of `floats` by the backward pass of the scan.
+
+    `cotangents` are the gradients of the results of `run_directions`.
+    """
     _, pull = jax.vjp(functools.partial(_scan, static, masks), floats)
     return pull(cotangents)[0]
 
 
 def _stack(parts: Any) -> jax.Array:
-    """Stacks an array of each direction along a new first axis, in float32."""
+    """Stacks `parts`, an array for each direction, along a new first axis, in float32."""
     return jnp.stack([jnp.asarray(part, jnp.float32) for part in parts])
 
 

@@ -184,7 +184,11 @@ class SSANTaggingTask(SelectorTask):
     def _cost(
         self, output: SSANTaggerOutput, batch: Batch
     ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-        """Returns (smoothed cross-entropy, number of labelled words) of each sentence [B]."""
+        """Returns (cost, units) of each sentence [B].
+
+        The cost is the smoothed cross-entropy in nats, summed over the words with a label, and the
+        units are the number of these words.
+        """
         labels, labelled, _ = self._labels(batch)
         smoothed = smoothed_cross_entropy(output.logits, labels, self.model.config.label_smoothing)
         words = jnp.sum(labelled, axis=1).astype(jnp.float32)

@@ -430,7 +430,11 @@ class SSANTranslationTask(SelectorTask):
     model: SSANTranslator
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-        """Returns (cost, units) [B]: the smoothed cross-entropy, and the number of target words."""
+        """Returns (cost, units) of each target [B].
+
+        The cost is the smoothed cross-entropy in nats, summed over the words, and the units are the
+        number of words.
+        """
         words = batch["target_lengths"].astype(jnp.float32)
         real = F.length_mask(batch["target_lengths"], batch["targets"].shape[1])
         smoothing = self.model.config.label_smoothing
