@@ -124,6 +124,7 @@ def run_recurrences(
     `calls` are the checked calls of the directions, and `implementation` is that of `lstm`. The
     final carry has arrays [B, H], and the outputs are [B, T, H].
     """
+    # Both directions have the same inputs, mask and options, so that the first stands for both.
     first = calls[0]
     _, xs, mask, initial, _, _ = first.arguments
     dropout = [call.arguments[4] for call in calls]
@@ -160,6 +161,7 @@ def run_recurrences(
         first.forward,
         tuple(call.static for call in calls),
     )
+    # A kernel has dropout in all directions or in none, and a mask of ones has no effect.
     if has_dropout:
         ones = jnp.ones((batch, hidden), jnp.float32)
         dropout = [ones if its is None else its for its in dropout]
@@ -292,6 +294,7 @@ def run_both(
     # A `functools.partial`, such as a module passes, has options of both directions.
     shared: dict[str, Any] = {}
     function: Any = unroll
+    # Options of a partial are unpacked, because only the function itself is registered.
     while isinstance(function, functools.partial) and not function.args:
         shared = dict(function.keywords) | shared
         function = function.func

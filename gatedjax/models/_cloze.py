@@ -71,6 +71,7 @@ class ClozeBatch:
             shape, rank = batch[name].shape, len(letters.split())
             if len(shape) != rank:
                 raise ValueError(f"{name} must have {rank} axes, got shape {shape}")
+            # The first array with a letter sets its size, and later arrays must agree with it.
             pairs = zip(letters.split(), shape, strict=True)
             check_shape(tuple(sizes.setdefault(*pair) for pair in pairs), **{name: batch[name]})
         _check_cloze(batch)

@@ -107,6 +107,7 @@ def read_open_words(
     """
     values, is_open, closed = _select_words(net, encoded, gates)
     axes = values.ndim - 1
+    # The words move only within their text, so that a batch on several devices stays where it is.
     xs, packed, slots = on_rows(_pack, _repeat_words(encoded, values), is_open, axes=axes)
     short = _run_backbone(net, encoded, xs, packed, batch, train=train)
     weights = F.masked_softmax(short.scores, packed)

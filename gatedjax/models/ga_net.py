@@ -113,6 +113,7 @@ class GANet(nn.Module):
             recurrent_dropout=c.dropouts.recurrent_dropout,
             **types,
         )
+        # A system creates only the layers that it uses, because unused layers would be stored, too.
         if c.system != "bilstm":
             self.score = gnn.TokenScore(c.score, **types)
         if c.system == "ganet":

@@ -249,6 +249,7 @@ def _pad_arrays(
     row of the gate of each word, and squares [V] are q.
     """
     lengths = np.array([len(text) for text in texts], np.int32)
+    # Rounded sizes let data sets of similar sizes share a compiled program.
     width = _round_up(max(int(lengths.max()), room.length, 1), _LENGTH)
     num_words = _round_up(max(len(squares), room.words) + 2, _WORDS)
     rows = _round_up(max(len(texts), room.texts), BATCH_SIZE)

@@ -358,6 +358,7 @@ class RAUCell(Cell):
         kind, is_timed = self._kind(), self.attention == "time_causal"
         inner = self.attn_hidden or (h if is_timed else 0)
         shapes: dict[str, tuple[int, ...]] = {}
+        # "time_causal" compares steps and not features, so that a step has a single logit.
         if inner:
             scores = 1 if is_timed else h
             shapes = {"hidden": (joined, inner), "hidden_bias": (inner,), "score": (inner, scores)}

@@ -466,6 +466,7 @@ class RAU(_Recurrent):
                 f"num_layers={self.num_layers} and bidirectional={self.bidirectional}"
             )
         xs = xs.astype(self.dtype or xs.dtype)
+        # The cell has no parent, because it only reads parameters that the layers have created.
         cell = self._create_cell()(parent=None)
         params = {"params": self.variables["params"]["layer_0"]["forward"]}
         weights: Any = cell.apply(params, xs, method="weights")

@@ -366,6 +366,7 @@ class SelectiveSelfAttention(nn.Module):
             name: jnp.swapaxes(self._linear(name, inputs, shape), 1, 2)
             for name, shape in shapes.items()
         }
+        # The relative bias belongs to the scores, so that only one of the two sides computes it.
         if side == "query" and self.relative != "none":
             start = local_start if self.relative == "local" else nn.initializers.zeros_init()
             shape = (self.num_heads, 2 * self.max_offset + 1)

@@ -99,6 +99,7 @@ def _find_variant(request: Request, implementation: str) -> Variant | str:
 
     `implementation` is "auto", which prefers the scan where it is as fast, or "persistent".
     """
+    # The trial comes last, because it compiles kernels, which takes seconds.
     kind = None if request.kind is None else KINDS[request.kind]
     if kind is None:
         return f"there is no kernel for {request.name}"

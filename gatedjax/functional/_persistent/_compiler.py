@@ -109,6 +109,7 @@ class Compiler:
             library.nvrtcGetPTX(program, ptx)
             return ptx.value.decode()
         finally:
+            # NVRTC is a C library and does not free a program after an error.
             library.nvrtcDestroyProgram(ctypes.byref(program))
 
 

@@ -148,6 +148,7 @@ class SSANTranslator(nn.Module):
             )
             for _ in range(c.decoder_layers)
         ]
+        # Only "pre" leaves the sum of the last layer without a normalisation.
         if c.norm == "pre":
             self.decoder_norm = nn.LayerNorm(dtype=dtype)
         shape, init = (target_size, c.hidden), scaled_embedding(c.hidden)
