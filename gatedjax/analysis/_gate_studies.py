@@ -47,7 +47,10 @@ def plot_studies(
 
 
 def _draw_modes(axes: Any, study: Any) -> None:
-    """Draws the loss of each gate mode of `study`, a `gates.Study`, as points with error bars."""
+    """Draws the loss of each gate mode of `study`, a `gates.Study`, as points with error bars.
+
+    `axes` are Matplotlib's axes of the panel.
+    """
     exact = next(row.loss for row in study.modes if row.mode == "exact")
     axes.axvline(exact, color=_figure.INK, linewidth=0.9, linestyle=_figure.DASHES[1])
     losses = [row.loss for row in study.modes if row.mode != "best"]
@@ -84,7 +87,7 @@ def _make_label(row: Any) -> str:
 def _draw_estimators(axes: Any, measured: Any) -> None:
     """Draws bias and standard deviation of each estimator, and a line at the norm of the gradient.
 
-    `measured` is the field `measured` of a `gates.Study`.
+    `axes` are Matplotlib's axes of the panel, and `measured` is the field of a `gates.Study`.
     """
     from matplotlib.ticker import NullLocator
 

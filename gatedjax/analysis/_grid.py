@@ -106,7 +106,7 @@ def plot_attention_grid(
 
 
 def _check_weights(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns weights as float64 of the given shape after checking them.
+    """Returns `values`, weights, as float64 after checking them.
 
     Raises ValueError, with `name`, if they do not have `shape`, are not finite, or are negative.
     """

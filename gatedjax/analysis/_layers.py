@@ -192,7 +192,8 @@ def _draw_word_layers(
     """Draws the cells, the outlines of the runs and the legend below them.
 
     `weights` are [L, N] in [0, 1] for L layers with the names `names` and N words; words with a
-    weight above `threshold` are selected, and each run of selected words has an outline.
+    weight above `threshold` are selected, and each run of selected words has an outline. `title` is
+    the heading of the figure, "" for none.
     """
     from matplotlib import cm, colors
     from matplotlib.patches import Rectangle

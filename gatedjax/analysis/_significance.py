@@ -287,11 +287,12 @@ def paired_bootstrap(
 
 
 def least_p_value(scores_a: np.ndarray, scores_b: np.ndarray) -> float:
-    """Returns the least p-value of an exact two-sided test of paired scores [N], 2^(1 - m).
+    """Returns the least p-value of an exact two-sided test of paired scores, 2^(1 - m).
 
-    m is the number of differences of the scores that are not 0 (up to rounding errors). The result
-    is the probability that all m differences have the same sign, if both signs are equally
-    probable. It is 1 if all differences are 0.
+    `scores_a` and `scores_b` are [N], the scores of two systems on the same examples, and m is the
+    number of their differences that are not 0 (up to rounding errors). The result is the
+    probability that all m differences have the same sign, if both signs are equally probable. It is
+    1 if all differences are 0.
     """
     scaled, _ = _scale_difference(scores_a, scores_b)
     return min(1.0, 2.0 ** (1.0 - np.count_nonzero(np.round(scaled, _DIGITS))))

@@ -209,7 +209,10 @@ def _pool_where(score_fn: ScoreFunction, states: Array, keep: Array) -> tuple[Ar
 
 
 def _running_count(is_open: Array) -> Array:
-    """Returns the number of open tokens up to and including each token, int32 [*B, T]."""
+    """Returns the number of open tokens up to and including each token, int32 [*B, T].
+
+    `is_open` is bool [*B, T].
+    """
     return jnp.cumsum(is_open, axis=-1, dtype=jnp.int32)
 
 

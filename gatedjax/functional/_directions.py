@@ -55,7 +55,10 @@ _PREPARE: dict[Callable[..., Any], Callable[..., Recurrence]] = {}
 
 
 def register(unroll: Callable[..., Any], prepare: Callable[..., Recurrence]) -> None:
-    """Registers the function that checks the arguments of `unroll` and returns a `Recurrence`."""
+    """Registers `prepare` for `unroll`, which is `lstm`, `gru` or `rau`.
+
+    `prepare` checks the arguments of `unroll` and returns a `Recurrence`.
+    """
     _PREPARE[unroll] = prepare
 
 

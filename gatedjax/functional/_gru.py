@@ -356,12 +356,18 @@ def _run_forward(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tup
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array, Array]:
-    """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_gru_bwd`."""
+    """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_gru_bwd`.
+
+    `forms` are the layouts of a call without and with gradients.
+    """
     return _run_forward(forms, kind, *arguments)
 
 
 def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> Tree:
-    """Returns ((final, outputs), residuals): the result, and the arrays that `_gru_bwd` needs."""
+    """Returns ((final, outputs), residuals): the result, and the arrays that `_gru_bwd` needs.
+
+    The layout of the loop is the second of `forms`, the layout of a call with gradients.
+    """
     result, saved = _forward(forms[1], kind, *arguments)
     return result, (arguments, saved)
 
@@ -441,8 +447,9 @@ def _loop_back(
 def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents: Tree) -> Tree:
     """Returns the gradients of the `arguments` of `_gru`, in their order.
 
-    `residuals` are (arguments, saved), as in `_loop_back`, and `cotangents` the gradients of the
-    final carry [B, H] and of the outputs [B, T, H]. The mask has no gradient, None.
+    The layout of the loop is the second of `forms`. `residuals` are (arguments, saved), as in
+    `_loop_back`, and `cotangents` the gradients of the final carry [B, H] and of the outputs [B, T,
+    H]. The mask has no gradient, None.
     """
     form = forms[1]
     (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals

@@ -142,7 +142,7 @@ def _select_rows(rows: Array, new: Carry, old: Carry) -> Carry:
 
 
 def _leading(xs: Tree) -> tuple[int, int]:
-    """Returns (B, T) for a tree of arrays [B, T, ...].
+    """Returns (B, T) for `xs`, a tree of arrays [B, T, ...].
 
     Raises ValueError if the tree is empty or its arrays differ in B or T.
     """

@@ -351,7 +351,7 @@ class _Inputs(NamedTuple):
 
 
 def _softmax(logits: Array, rescale: bool) -> Array:
-    """Returns the softmax over the last axis; with `rescale` times the size of this axis."""
+    """Returns the softmax of the logits over the last axis; with `rescale` times the axis size."""
     return jax.nn.softmax(logits, axis=-1) * (logits.shape[-1] if rescale else 1)
 
 

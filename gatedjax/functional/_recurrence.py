@@ -61,7 +61,7 @@ class Form(NamedTuple):
         return lax.slice_in_dim(x, start, stop, axis=self.axis)
 
     def join(self, parts: Sequence[Array]) -> Array:
-        """Concatenates arrays in the layout of the loop along their features."""
+        """Concatenates `parts`, arrays in the layout of the loop, along their features."""
         return jnp.concatenate(parts, axis=self.axis)
 
     def product(self, kernel: Array, x: Array, dtype: Dtype) -> Array:

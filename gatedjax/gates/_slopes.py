@@ -70,7 +70,7 @@ def attached(
 
 @jax.custom_jvp
 def _attach(value: Array, logits: Array, gradient: Array) -> Array:
-    """Returns `value`, to which `_attach_jvp` gives the derivative `gradient`."""
+    """Returns `value`, to which `_attach_jvp` gives `gradient` as the gradient by `logits`."""
     del logits, gradient
     return value
 

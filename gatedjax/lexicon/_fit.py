@@ -161,8 +161,8 @@ def fit_lexicon(
             open_types = _close_words(corpus, labels, open_types, before, density, sample_weight)
             if not open_types.any():
                 raise EmptyLexicon(
-                    f"density must leave a word open, got {density}: it is less than the rarest of "
-                    f"the {len(corpus.ids):,} words takes; choose a larger density"
+                    f"density must leave a word open, got {density} of {len(corpus.ids):,} words: "
+                    "even the rarest word takes more; choose a larger density"
                 )
         before = _fit_stage(corpus, labels, num_classes, open_types, before, sample_weight)
         yield _make_lexicon(corpus, num_classes, open_types, before, density)

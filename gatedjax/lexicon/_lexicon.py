@@ -221,7 +221,7 @@ class Lexicon:
         """Predicts the classes of texts.
 
         Args:
-          texts: the words of each text, by the rule that split the training texts.
+          texts: the words of each text, split by the same rule as the training texts.
 
         Returns:
           The probabilities and the gates.

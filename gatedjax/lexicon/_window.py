@@ -101,7 +101,11 @@ class WindowLexicon:
         return {word: row for row, word in enumerate(self.words)}
 
     def score(self, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """Computes z - c for each word of each text; a word with a positive number is open."""
+        """Returns z - c for each word of each text, float32 [T]; positive numbers are open words.
+
+        Args:
+          texts: the words of each text.
+        """
         numbered = number_words(texts)
         unknown = len(self.words)
         row_of = np.array([self._row_of.get(word, unknown) for word in numbered.types], np.int64)
@@ -131,7 +135,7 @@ class WindowLexicon:
         """Predicts the classes of texts, with the gates and fields of `Lexicon.read`.
 
         Args:
-          texts: the words of each text, by the rule that split the training texts.
+          texts: the words of each text, split by the same rule as the training texts.
         """
         is_open, had_none = self.select(texts)
         readings = self.reader.read(list(_select_words(texts, is_open)))
@@ -156,7 +160,7 @@ class WindowLexicon:
 def _select_words(
     texts: Iterable[Sequence[str]], is_open: Iterable[np.ndarray]
 ) -> Iterator[list[str]]:
-    """Yields the open words of each text; `is_open` has a bool [T] for each text."""
+    """Yields the open words of each text; `is_open` has a bool [T] for each of the `texts`."""
     for words, gates in zip(texts, is_open, strict=True):
         yield [words[i] for i in np.flatnonzero(gates).tolist()]
 

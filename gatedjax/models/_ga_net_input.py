@@ -147,7 +147,7 @@ def read_into_slots(
     def pool(net: Any, words: Array, valid: Array) -> tuple[Array, Array]:
         """Returns (pooled states [B, D], attention [B, K]) of the words [B, K, E] in K slots.
 
-        `valid` is bool [B, K], True at slots with a word.
+        `net` is the network, and `valid` is bool [B, K], True at slots with a word.
         """
         words = jnp.where(valid[..., None], words, 0)
         short = _run_backbone(net, encoded, words, valid, batch)

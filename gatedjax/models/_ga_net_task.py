@@ -300,8 +300,9 @@ class GANetTask:
     def _gate_metrics(self, output: Output, batch: Batch) -> Metrics:
         """Computes means over examples and draws; all draws of all examples have equal weights.
 
-        The fields of the output have a leading axis of draws. Returns "loss", "accuracy",
-        "density", "density_tok" and, for hard gates, "closed", as sums and counts.
+        The fields of the output have a leading axis of draws, and batch has "label", "weight" and
+        "lengths" [B]. Returns "loss", "accuracy", "density", "density_tok" and, for hard gates,
+        "closed", as sums and counts.
         """
         draws = output.logits.shape[0]
         repeat = lambda values: jnp.tile(values, draws)  # noqa: E731
@@ -327,8 +328,8 @@ class GANetTask:
     def _predictions(self, batch: Batch, logits: Array, attended: Array) -> Predictions:
         """Returns the predictions of `evaluate` by name, with "attended" and "length" of each text.
 
-        logits are the class scores [B, C], and attended [B] are the numbers of tokens that
-        attention sees.
+        batch has "example_id", "label" and "lengths" [B], logits are the class scores [B, C], and
+        attended [B] are the numbers of tokens that attention sees.
         """
         columns = {"attended": attended, "length": batch["lengths"]}
         return class_predictions(logits, batch) | columns

@@ -238,9 +238,10 @@ class GANet(nn.Module):
         )
 
     def classify(self, features: Array, batch: Batch, *, train: bool = False) -> Array:
-        """Computes class scores y [B, C], in float32 or wider, from pooled states c [B, D].
+        """Computes class scores y [B, C], in float32 or wider, of pooled states.
 
-        With train=True the pooled states get dropout.
+        features are the pooled states c [B, D]. With train=True they get dropout, with bits that
+        belong to "example_id" of the batch.
         """
         if train and self.config.dropouts.pool_dropout > 0:
             keys = keys_of(self, batch, "dropout")
@@ -282,7 +283,10 @@ class GANet(nn.Module):
         return Gates(draws[0] if self.config.gates.test_gate == "sample" else draws, hard=True)
 
     def test_noise(self, encoded: Encoded, batch: Batch) -> Float[Array, "S B T"]:
-        """Draws the logistic noise of S = `gates.test_samples` draws, separately for each row."""
+        """Draws the logistic noise of S = `gates.test_samples` draws, separately for each text.
+
+        The bits belong to "example_id" [B] of the batch, or to the row numbers.
+        """
         keys, size = keys_of(self, batch, "gate"), encoded.mask.shape[-1]
 
         # `vmap` traces this function once, where a loop would trace it for each of many draws.

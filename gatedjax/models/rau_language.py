@@ -259,7 +259,7 @@ class RAULanguageTask:
         return _metrics(nll, batch["token_weight"]), predictions, carry
 
     def _score(self, params: Params, batch: Batch, carry: Carry, **options: Any) -> Tree:
-        """Returns the result of `RAULanguageModel.score` under the parameters `params`."""
+        """Returns the result of `RAULanguageModel.score` for a batch and parameters."""
         return self.model.apply(
             {"params": params}, batch, carry, method=RAULanguageModel.score, **options
         )

@@ -230,7 +230,7 @@ def _round_up(size: int, multiple: int) -> int:
 
 
 def _pad_rows(values: Any, rows: int) -> Any:
-    """Returns an array as float32, with zeros behind its first axis up to `rows` entries."""
+    """Returns `values` as float32, with zeros behind its first axis up to `rows` entries."""
     values = np.asarray(values, np.float32)
     return np.pad(values, [(0, rows - len(values))] + [(0, 0)] * (values.ndim - 1))
 

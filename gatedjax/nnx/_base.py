@@ -24,7 +24,10 @@ class Scope(nnx.Module):
 
 
 def set_params(module: nnx.Module, params: Mapping[str, Any]) -> None:
-    """Sets parameters as attributes of a module, with a `Scope` for each nested mapping."""
+    """Sets `params`, name -> variable, as attributes of a module.
+
+    A nested mapping becomes a `Scope` with its parameters as attributes.
+    """
     for name, value in params.items():
         setattr(module, name, Scope(value) if isinstance(value, Mapping) else value)
 

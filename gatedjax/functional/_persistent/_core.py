@@ -103,7 +103,10 @@ def _run_fwd(static: Static, masks: Masks, floats: Floats) -> Tree:
 
 
 def _run_bwd(static: Static, residuals: Tree, cotangents: Tree) -> Tree:
-    """Returns (None, gradients of `floats`) from `cotangents`, the gradients of the results."""
+    """Returns (None, gradients of `floats`) from `cotangents`, the gradients of the results.
+
+    `residuals` are the masks, the floats and the saved arrays of the forward pass.
+    """
     return None, _pull(static, *residuals, cotangents)
 
 
@@ -146,7 +149,10 @@ def _run_saving(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, _Sa
 
 @_run_saving.defjvp
 def _saving_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree]:
-    """Returns the results of `_run_saving` and their derivatives, which the scan computes."""
+    """Returns the results of `_run_saving` and their changes, which the scan computes.
+
+    `primals` are (masks, floats), and `tangents` their changes.
+    """
     masks, floats = primals
     results, saved = _run_saving(static, masks, floats)
     _, changes = jax.jvp(
@@ -170,7 +176,10 @@ def _pull(static: Static, masks: Masks, floats: Floats, saved: _Saved, cotangent
 
 @_pull.defjvp
 def _pull_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree]:
-    """Returns the results of `_pull` and their derivatives, which the scan computes."""
+    """Returns the results of `_pull` and their changes, which the scan computes.
+
+    `primals` are (masks, floats, saved, cotangents), and `tangents` their changes.
+    """
     masks, floats, _, cotangents = primals
     gradients = _pull(static, *primals)
     _, changes = jax.jvp(
@@ -370,9 +379,10 @@ def _gradients(
 ) -> tuple[jax.Array, Tree, jax.Array | None]:
     """Returns the gradients of inputs, weights and dropout mask (or None) of direction `d`.
 
-    `gates` are the saved values [B, T, directions, S]; `before` [B, T, H] are the states before the
-    steps, and `sums` [B, T, G H] the gradients of the sums inside the G blocks of gates. Each
-    gradient of weights is a single product over all steps.
+    `kind` is the name of a `Kind`, and `real` [B, T] is True at real steps, or None. `gates` are
+    the saved values [B, T, directions, S]; `before` [B, T, H] are the states before the steps, and
+    `sums` [B, T, G H] the gradients of the sums inside the G blocks of gates. Each gradient of
+    weights is a single product over all steps.
     """
     weights, drop = floats.weights[d], floats.dropout[d]
     dtype, wide, size = floats.xs.dtype, jnp.dtype(jnp.float32), before.shape[-1]

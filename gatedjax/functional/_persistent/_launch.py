@@ -135,7 +135,7 @@ def _merge(axes: str, array: jax.Array, is_batched: bool, axis: str, size: int) 
 def _split(axes: str, array: jax.Array, axis: str, size: int) -> jax.Array:
     """Returns a result of merged calls with the axis of calls in front; the inverse of `_merge`.
 
-    `axes` are the letters of its axes, and the axis `axis` is split into `size` calls.
+    `axes` are the letters of the axes of the array, and the axis `axis` is split into `size` calls.
     """
     if axis not in axes:
         return array
@@ -187,7 +187,10 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
 
 
 def _sharding_rule(operand_axes: tuple[str, ...], result_axes: tuple[str, ...]) -> str:
-    """Returns the axes of a call in the notation of `jax.experimental.custom_partitioning`."""
+    """Returns the axes of a call in the notation of `jax.experimental.custom_partitioning`.
+
+    The axes of each operand and of each result are a string of letters, such as "dbh".
+    """
     count = 0
 
     def term(axes: str) -> str:

@@ -352,7 +352,8 @@ class SelectorTask:
     def _run_pass(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
         """Computes the loss of a pass in training.
 
-        rngs has the PRNG keys of the streams "dropout" and "gate" (or "antithetic").
+        batch has the arrays of the network and the labels, and rngs has the PRNG keys of the
+        streams "dropout" and "gate" (or "antithetic").
         """
         config = self.model.config.gates
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
@@ -382,7 +383,7 @@ class SelectorTask:
         other_rngs = {name: key for name, key in rngs.items() if name != "gate"}
 
         def run(gate: dict[str, Array]) -> tuple[Array, Array, _Pass]:
-            """Returns (total [B], score [B], pass) for the key of the gates, see `train_passes`."""
+            """Returns (total [B], score [B], pass) for the key in `gate`, see `train_passes`."""
             result = self._run_pass(params, batch, other_rngs | gate)
             return result.total, cast(Array, result.score), result
 
@@ -462,14 +463,14 @@ class SelectorClassifierTask(SelectorTask):
     """
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-        """Returns (cross-entropy, units) [B], with 1 unit per example."""
+        """Returns (cross-entropy, units) [B], with 1 unit per example; batch has "label" [B]."""
         cost = cross_entropy(output.logits, batch["label"])
         return cost, jnp.ones_like(cost)
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
-        """Returns "loss" and "accuracy" as sums and counts."""
+        """Returns "loss" and "accuracy" as sums and counts; batch has "label" and "weight" [B]."""
         return class_metrics(output.logits, batch["label"], batch["weight"])
 
     def _predictions(self, output: Output, batch: Batch) -> Predictions:
-        """Returns the predicted class of each example, see `class_predictions`."""
+        """Returns the predicted class of each example of the batch, see `class_predictions`."""
         return class_predictions(output.logits, batch)

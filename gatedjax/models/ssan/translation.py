@@ -326,7 +326,10 @@ class SSANTranslator(nn.Module):
             raise ValueError(f"{name} must be at most {longest}, got {size}")
 
     def _source_mask(self, batch: Batch) -> Bool[Array, "B 1 1 N"]:
-        """Returns the mask of the sources with axes for heads and queries; True at real tokens."""
+        """Returns the mask of the sources with axes for heads and queries; True at real tokens.
+
+        batch has "tokens" [B, N] and "lengths" [B].
+        """
         return F.length_mask(batch["lengths"], batch["tokens"].shape[1])[:, None, None]
 
     def _logits(self, states: Float[Array, "*B D"]) -> Float[Array, "*B V"]:
@@ -434,7 +437,7 @@ class SSANTranslationTask(SelectorTask):
         """Returns (cost, units) of each target [B].
 
         The cost is the smoothed cross-entropy in nats, summed over the words, and the units are the
-        number of words.
+        number of words. batch has "targets" [B, T] and "target_lengths" [B].
         """
         words = batch["target_lengths"].astype(jnp.float32)
         real = F.length_mask(batch["target_lengths"], batch["targets"].shape[1])
@@ -447,14 +450,17 @@ class SSANTranslationTask(SelectorTask):
         return {}  # The metric "loss" is per word, as in evaluation.
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
-        """Returns "loss", "perplexity" and "accuracy" per word, as sums and counts."""
+        """Returns "loss", "perplexity" and "accuracy" per word, as sums and counts.
+
+        batch has "targets" [B, T] and "target_lengths" [B].
+        """
         nll, right, real = (value.reshape(-1) for value in _scores(output.logits, batch))
         weight = real.astype(jnp.float32)
         loss = Ratio.of(nll, weight)
         return {"loss": loss, "perplexity": loss, "accuracy": Ratio.of(right, weight)}
 
     def _predictions(self, output: Output, batch: Batch) -> Predictions:
-        """Returns "nll" and "words" of each target [B]."""
+        """Returns "nll", the loss in nats, and "words", the length, of each target [B]."""
         nll, _, real = _scores(output.logits, batch)
         return {
             "example_id": batch["example_id"],
