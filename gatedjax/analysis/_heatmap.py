@@ -295,6 +295,7 @@ def _make_ruler(figure: "Figure", weight: str = "normal") -> Ruler:
     renderer = canvas.get_renderer()
 
     def measure(text: str, size: float) -> float:
+        """Returns the width of a text in inches; `size` is the font size in points."""
         fonts = FontProperties(size=size, weight=weight)
         return renderer.get_text_width_height_descent(text, fonts, False)[0] / figure.dpi
 

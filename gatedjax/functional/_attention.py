@@ -167,6 +167,7 @@ def _nearest_real(centre: Array, steps: Array, mask: Array) -> Array:
     infinite = jnp.full_like(steps, jnp.inf)
 
     def least(values: Array) -> Array:
+        """Returns the least value of each row [..., 1]; infinity for T = 0."""
         return jnp.min(values, axis=-1, keepdims=True, initial=jnp.inf)
 
     # A centre far outside would have the same rounded distance from several tokens.

@@ -45,6 +45,7 @@ def vary_together(tree: Tree, extra: Tree = ()) -> Tree:
         return tree
 
     def cast(leaf: Tree) -> Tree:
+        """Casts an array to vary over the union of the axes."""
         return lax.pcast(leaf, tuple(sorted(axes - _varying(leaf))), to="varying")
 
     return jax.tree.map(cast, tree)
@@ -147,6 +148,7 @@ def rows_like(tree: Tree, *like: jax.Array) -> Tree:
     (rows,) = tuple(leading_spec(*like)) or (None,)
 
     def place(leaf: Tree) -> Tree:
+        """Returns an array whose first axis is sharded like the rows; other axes do not change."""
         trailing = tuple(jax.typeof(leaf).sharding.spec)[1:]
         return jax.sharding.reshard(leaf, PartitionSpec(rows, *trailing))
 

@@ -199,6 +199,7 @@ def _scan_both(
     """
 
     def reverse(array: Array | None) -> Array | None:
+        """Reverses the time of an array [B, T, ...]; None stays None."""
         return None if array is None else jnp.flip(array, axis=1)
 
     weights, xs, mask, initial, dropout, begins = backward

@@ -123,6 +123,7 @@ def gru_gates(
     """
 
     def clip(sums: Array) -> Array:
+        """Returns sums inside the gates, with clipped gradients if `gradient_clip` is set."""
         return sums if gradient_clip is None else clip_gradient(sums, gradient_clip)
 
     size, wide = fed.shape[1], wide_of(x.dtype)
@@ -317,6 +318,7 @@ def _forward(
     drop, fresh = map(form.turn, (dropout, begins.carry))
 
     def body(h: Array, step: Tree) -> Tree:
+        """Computes a step: (h, (input, is real, goes on)) -> (new h, arrays of the step)."""
         x, keep, h = sums.prepare(step[0]), step[1], form.select(step[2], h, fresh)
         fed = apply_dropout(h, drop)
         both = sums.of_both(x, fed.astype(dtype))
@@ -402,11 +404,17 @@ def _loop_back(
     bound = kind.gradient_clip
 
     def clip(change: Array) -> Array:
+        """Clips the gradient of a sum to the bound, if there is a bound."""
         return change if bound is None else jnp.clip(change, -bound, bound)
 
     before = state_before(states, initial, kind.reverse, begins.goes_on, fresh)
 
     def body(carry: tuple[Array, Tree], step: Tree) -> Tree:
+        """Computes the gradients of a step.
+
+        The carry is the gradient of the state after the step, and the summed gradient of the carry
+        of restarts.
+        """
         dh, total = carry
         dy, keep, goes_on, h, r, z, candidate, inner = step
         h = form.turn(h)

@@ -130,6 +130,7 @@ def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Ar
     gates = jax.nn.sigmoid(drive[..., :width])
 
     def layer(carry: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        """Computes a layer: (state below, arrays of the layer) -> (state, state)."""
         kernel, gate, input_sum = inputs
         # The operands have the dtype of the inputs, but the carry stays in the wide dtype, because
         # rounding of the state would add up over the layers.
@@ -183,6 +184,7 @@ def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array
     dtype, wide, width = inputs.dtype, wide_dtype(inputs), inputs.shape[-1]
 
     def layer(carry: Array, weights: HighwayWeights) -> tuple[Array, tuple[Array, Array]]:
+        """Computes a layer: (state below, weights) -> (state, (state, gate))."""
         # Gate and candidate share a product, because both read the layer below.
         both = _product(carry, weights.recurrent, dtype)
         both = both + weights.bias.astype(wide).reshape((1,) * (both.ndim - 1) + (-1,))

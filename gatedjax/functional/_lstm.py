@@ -261,6 +261,7 @@ def _forward(
     drop, fresh_h, fresh_c = map(form.turn, (dropout, *begins.carry))
 
     def body(carry: tuple[Array, Array], step: Tree) -> Tree:
+        """Computes a step: ((h, c), (input, is real, goes on)) -> (carry, arrays of the step)."""
         x, keep, goes_on = step
         h, c = form.select(goes_on, carry[0], fresh_h), form.select(goes_on, carry[1], fresh_c)
         fed = apply_dropout(h, drop).astype(dtype)
@@ -319,6 +320,11 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> T
     kernel, drop = form.turn(recurrent.T), form.turn(dropout)
 
     def body(carry: tuple[Tree, Tree], step: Tree) -> Tree:
+        """Computes the gradients of a step.
+
+        The carry is the gradients of the states after the step, and the summed gradients of the
+        carry of restarts.
+        """
         (dh, dc), (total_h, total_c) = carry
         dy, keep, goes_on, (c, i, f, g, o) = step
         # c_t is computed again from the gates, instead of being stored for all steps.

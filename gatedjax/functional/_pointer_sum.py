@@ -128,6 +128,7 @@ def pointer_sum_indexed(
     places = jnp.where(member, positions, 0).reshape(*lead, -1)
 
     def at_places(values: Array) -> Array:
+        """Returns the values [*B, N] at the positions of the candidates, [*B, K, P]."""
         return jnp.take_along_axis(values, places, axis=-1).reshape(positions.shape)
 
     if document_mask is not None:

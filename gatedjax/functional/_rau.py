@@ -217,6 +217,7 @@ def _attention(
     """
 
     def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
+        """Computes a step: returns the next carry, and the attention weights."""
         return advance_and_attend(options, weights, carry, x, None)
 
     _, p = scan_steps(step, initial, xs, mask, begins)
@@ -242,6 +243,7 @@ def _plain(
     """
 
     def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
+        """Computes a step: returns the next carry, and its hidden state."""
         new = advance(options, weights, carry, x, dropout)
         return new, hidden_of(new)
 
@@ -292,6 +294,7 @@ def _gate_sums(
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, logit, 1.0], wide), size)
 
     def halve(kernel: Array) -> Array:
+        """Halves the columns of the sigmoids of a kernel, in the dtype of the products."""
         return (kernel.astype(wide) * half[None]).astype(dtype)
 
     kernel, recurrent, bias = (
@@ -337,6 +340,7 @@ def _forward(
     drop, fresh = map(form.turn, (dropout, begins.carry))
 
     def body(h: Array, step: Tree) -> Tree:
+        """Computes a step: (h, (input, is real, goes on)) -> (new h, arrays of the step)."""
         x, keep, h = sums.prepare(step[0]), step[1], form.select(step[2], h, fresh)
         fed = apply_dropout(h, drop)
         early = sums.of_both(x, fed.astype(dtype))
@@ -427,6 +431,11 @@ def _loop_back(
     before = state_before(states, initial, reverse, begins.goes_on, fresh)
 
     def body(carry: tuple[Array, Tree], step: Tree) -> Tree:
+        """Computes the gradients of a step.
+
+        The carry is the gradient of the state after the step, and the summed gradient of the carry
+        of restarts.
+        """
         dh, total = carry
         dy, keep, goes_on, h, (r, z, candidate, p, value), inner = step
         h = form.turn(h)

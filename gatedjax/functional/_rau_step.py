@@ -483,6 +483,7 @@ def _shapes_of(
     """
 
     def shapes(features: int, hidden: int) -> dict[str, tuple[int, ...]]:
+        """Returns {field: shape} for inputs of width `features` and states of width `hidden`."""
         both = features + hidden
         if isinstance(weights, RAUConcatWeights):
             value = {"value": (both, hidden), "value_bias": (hidden,)}

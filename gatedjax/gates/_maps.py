@@ -484,9 +484,11 @@ def _select_best(z: Array, keep: Array, k: Array) -> Array:
     order = jnp.where(keep, jnp.where(raw >= sign, ~raw, raw | sign), 0)
 
     def reach(bound: Array) -> Array:
+        """Returns the number of scores of each row that reach a bound, [..., 1]."""
         return jnp.sum(order >= bound, axis=-1, keepdims=True, dtype=z.dtype)
 
     def set_bit(place: Array, bound: Array) -> Array:
+        """Sets a bit of the bound if at least k scores still reach it; `place` is its position."""
         candidate = bound | (sign >> jnp.asarray(place, unsigned))
         return jnp.where(reach(candidate) >= k, candidate, bound)
 

@@ -235,6 +235,7 @@ def search(
     tolerances = tolerance * jnp.maximum(total, 1)
 
     def step(state: _State) -> _State:
+        """Computes a step of the search: Newton's if it stays in the bracket, else a bisection."""
         count, theta, low, high, _ = state
         values, slopes = family.parts(u - theta, a)
         sums = jnp.sum(values, axis=-1, keepdims=True)
@@ -252,6 +253,7 @@ def search(
         return count + 1, new, low, high, jnp.all(is_settled | is_stuck)
 
     def is_unfinished(state: _State) -> Array:
+        """Returns True while a row is not settled and steps are left."""
         return (state[0] < _MOST_STEPS) & ~state[4]
 
     low, high, start = bounds
@@ -285,6 +287,7 @@ def _find_threshold_jvp(family, primals, tangents):
     theta = find_threshold(family, u, keep, total, bounds, a)
 
     def sum_gates(u, a):
+        """Returns the sum of the gates of each row [..., 1] at a fixed theta."""
         return jnp.sum(compute_gates(family, u, keep, theta, a), axis=-1, keepdims=True)
 
     _, sum_change = jax.jvp(sum_gates, (u, a), (d_u, d_a))

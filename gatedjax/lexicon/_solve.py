@@ -121,6 +121,10 @@ def fit_weights(
     dtype = matrix.dtype  # type: ignore[attr-defined]
 
     def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
+        """Returns the objective and its gradient, both divided by the number of texts.
+
+        `point` has the weights, row by row, and then the bias.
+        """
         weights, bias = point[: width * columns].reshape(width, columns), point[width * columns :]
         scores = matrix @ weights.astype(dtype) + bias
         losses, wrong = _loss_and_slope(scores, labels)

@@ -184,6 +184,7 @@ class Cell(nn.RNNCellBase):
         lead = inputs.shape[:-1]
 
         def to_rows(x: Array) -> Array:
+            """Returns an array [*B, D] as [rows, D]."""
             # The functions have a single batch axis; cells of Flax may have any number.
             return x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
 

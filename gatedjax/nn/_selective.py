@@ -302,6 +302,7 @@ class SelectiveSelfAttention(nn.Module):
             raise ValueError(f"size must be at least 1, got {size}")
 
         def room(heads: int) -> Array:
+            """Returns zeros [rows, heads, size, H], with the width H of a head."""
             shape = (rows, heads, size, width // heads)
             return jnp.zeros(shape, dtype or self.dtype or self.param_dtype)
 

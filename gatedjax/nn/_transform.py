@@ -183,6 +183,7 @@ def _glorot_blocks(*inputs: int) -> Initializer:
     """
 
     def blocks(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
+        """Draws the kernel [L, D, n H], with a limit for each of the n blocks."""
         rows, columns = shape[-2], shape[-1] // len(inputs)
         # The Glorot limit is sqrt(6 / (fan in + fan out)), with the rows of the whole matrix as fan
         # in.
@@ -210,6 +211,7 @@ def _column(init: Initializer | None) -> Initializer | None:
         return None
 
     def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
+        """Draws the vectors [L, A]."""
         # Metadata of a kernel [A, 1], such as names of axes, do not fit a vector.
         return nn.meta.unbox(per_layer(init)(key, (*shape, 1), dtype))[..., 0]
 

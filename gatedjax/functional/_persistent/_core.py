@@ -140,6 +140,7 @@ def _run_saving(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, _Sa
     """
 
     def scan(masks: Masks, floats: Floats) -> tuple[Tree, _Saved]:
+        """Returns the results by the scan, and zeros in place of the saved arrays."""
         shapes = jax.eval_shape(functools.partial(_run_kernel_saving, static), masks, floats)[1]
         empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         return _scan(static, masks, floats), empty
@@ -166,6 +167,7 @@ def _pull(static: Static, masks: Masks, floats: Floats, saved: _Saved, cotangent
     """Returns the gradients of `floats` from `cotangents`, the gradients of the results."""
 
     def scan(masks: Masks, floats: Floats, saved: _Saved, cotangents: Tree) -> Floats:
+        """Returns the gradients by the scan, which needs no saved arrays."""
         del saved
         return _pull_scan(static, masks, floats, cotangents)
 
@@ -356,6 +358,7 @@ def _pull_kernel(
     d_xs = sum(part[0] for part in parts)
 
     def carry(like: Tree, d: int, *leaves: jax.Array) -> Tree:
+        """Returns the gradients of direction `d` as a carry with the structure of `like`."""
         count = len(jax.tree.leaves(like))
         return jax.tree.unflatten(jax.tree.structure(like), [leaf[d] for leaf in leaves[:count]])
 

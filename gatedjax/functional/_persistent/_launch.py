@@ -96,6 +96,7 @@ def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
 
     @custom_vmap
     def call(*operands: jax.Array) -> list[jax.Array]:
+        """Calls the kernel for all rows, on the devices that have them."""
         # Inside `jax.shard_map` the arrays have the rows of one device.
         if has_manual_axes():
             return _call(variant, kernel, *operands)
@@ -103,6 +104,11 @@ def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
 
     @call.def_vmap
     def rule(size: int, is_batched: list[bool], *operands: jax.Array) -> tuple[Tree, Tree]:
+        """Calls the kernel for `size` calls at once, as a rule for `vmap`.
+
+        `is_batched` is True for operands with an axis of calls. Returns the results, and True for
+        each result with this axis.
+        """
         pairs = list(zip(operand_axes, operands, is_batched, strict=True))
         # A block reads one set of weights, so rows are merged only if all calls share them.
         shares_weights = not any(batched and "b" not in axes for axes, _, batched in pairs if axes)
@@ -151,14 +157,17 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
     call = functools.partial(_call, variant, kernel)
 
     def function(*operands: jax.Array) -> list[jax.Array]:
+        """Calls the kernel for all rows on a single device."""
         return call(*operands)
 
     def run_on_device(*operands: jax.Array) -> list[jax.Array]:
+        """Calls the kernel for the rows of a device."""
         # The program of a device has no mesh, where constraints of a mesh have no meaning.
         with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):
             return call(*operands)
 
     def partition(mesh: Any, operands: Tree, results: Tree) -> tuple[Any, ...]:
+        """Returns the mesh, the function of a device, and the shardings of results and operands."""
         del results
         rows = None
         for axes, operand in zip(operand_axes, operands, strict=True):
@@ -194,6 +203,7 @@ def _sharding_rule(operand_axes: tuple[str, ...], result_axes: tuple[str, ...]) 
     count = 0
 
     def term(axes: str) -> str:
+        """Returns the letters of an array, separated by spaces; a new name for an unused array."""
         nonlocal count
         if axes:
             return " ".join(axes)
