@@ -487,8 +487,8 @@ class GateSums:
 def weight_gradient(inputs: Array, gates: Array, dtype: Dtype) -> Array:
     """Returns the gradient sum_t inputs_t^T gates_t of a kernel [K, N], as a single product.
 
-    inputs [T, B, K] are the factors of the kernel, and gates [T, B, N] are the gradients of the
-    products. The sum runs over the rows, too. It is accumulated and returned in dtype.
+    inputs [T, B, K] are multiplied with the kernel, and gates [T, B, N] are the gradients of the
+    products. The sum runs over the B rows, too. It is accumulated and returned in dtype.
     """
     return lax.dot_general(
         inputs, gates, (((0, 1), (0, 1)), ((), ())), preferred_element_type=dtype

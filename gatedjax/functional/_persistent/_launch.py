@@ -176,6 +176,9 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
                 rows = spec[axes.index("b")]
 
         def place(axes: str) -> NamedSharding:
+            """Returns the sharding of an array: its rows like the operands, other axes on all
+            devices.
+            """
             spec = [rows if axis == "b" else None for axis in axes]
             return NamedSharding(mesh, PartitionSpec(*spec))
 

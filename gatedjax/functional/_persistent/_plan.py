@@ -139,7 +139,7 @@ def _fit(kind: Kind, hidden: int, cluster: int, rows: int) -> Plan | None:
     """
     for split in SPLITS:
         for back_split in BACK_SPLITS:
-            # A lane of each unit stores the new state into each block of the cluster.
+            # A thread of each unit stores the new state into each block of the cluster.
             if split < cluster:
                 continue
             prefetch = 2 if rows < 4 else 1
