@@ -176,9 +176,7 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
                 rows = spec[axes.index("b")]
 
         def place(axes: str) -> NamedSharding:
-            """Returns the sharding of an array: its rows like the operands, other axes on all
-            devices.
-            """
+            """Returns the sharding of an array, whose rows are sharded like the operands."""
             spec = [rows if axis == "b" else None for axis in axes]
             return NamedSharding(mesh, PartitionSpec(*spec))
 
