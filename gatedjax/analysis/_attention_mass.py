@@ -41,6 +41,7 @@ class DistanceCounts:
 
         The weights of the two keys at distance r, left and right of a query, are summed.
         """
+        # Without queries all masses are 0, and the shares are then 0 and not NaN.
         return self.mass / max(self.queries, 1)
 
     def per_neighbour(self) -> np.ndarray:
@@ -94,7 +95,7 @@ def check_weights(weights: ArrayLike, lengths: ArrayLike) -> tuple[np.ndarray, n
     """
     weights, lengths = np.asarray(weights, np.float64), np.asarray(lengths)
     if weights.ndim != 3 or weights.shape[1] != weights.shape[2]:
-        raise ValueError(f"weights must be [B, N, N], got {weights.shape}")
+        raise ValueError(f"weights must have shape [B, N, N], got {weights.shape}")
     n = weights.shape[-1]
     if lengths.shape != weights.shape[:1]:
         raise ValueError(f"lengths must have shape {weights.shape[:1]}, got {lengths.shape}")
@@ -106,4 +107,5 @@ def check_weights(weights: ArrayLike, lengths: ArrayLike) -> tuple[np.ndarray, n
 def check_not_negative(weights: np.ndarray) -> None:
     """Raises ValueError unless all weights are finite and at least 0."""
     if np.any(weights < 0) or not np.all(np.isfinite(weights)):
-        raise ValueError("weights must be finite and at least 0 at real words")
+        bad = weights[~np.isfinite(weights) | (weights < 0)]
+        raise ValueError(f"weights must be finite and at least 0 at real words, got {bad[0]}")

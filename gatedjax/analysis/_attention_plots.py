@@ -63,9 +63,9 @@ def plot_attention(
     """
     words = [clean(token) for token in tokens]
     if not words:
-        raise ValueError("tokens must have at least one word")
+        raise ValueError(f"tokens must have at least one word, got {tokens!r}")
     if not panels:
-        raise ValueError("panels must have at least one map")
+        raise ValueError(f"panels must have at least one map, got {panels!r}")
     if outside := [place for place in marked if not 0 <= place < len(words)]:
         raise ValueError(f"marked must be in [0, {len(words)}), got {outside}")
     maps = {
@@ -125,11 +125,13 @@ def _check_square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
     values = np.asarray(weights).astype(np.float64)
     if values.ndim != 2 or min(values.shape) < size:
         raise ValueError(
-            f"panel {name!r} must be [N', N'] with N' at least {size}, got {values.shape}"
+            f"panels[{name!r}] must have shape [N', N'] with N' at least {size}, the number of "
+            f"tokens, got {values.shape}"
         )
     values = values[:size, :size]
     if np.any(values < 0) or not np.all(np.isfinite(values)):
-        raise ValueError(f"panel {name!r}: weights must be finite and at least 0")
+        bad = values[~np.isfinite(values) | (values < 0)]
+        raise ValueError(f"panels[{name!r}] must be finite and at least 0, got {bad[0]}")
     return values
 
 
@@ -160,6 +162,7 @@ def _draw_maps(
     top = above + 0.17 * name_rows + 0.06 + longest
     height = top + side + _FOOT
     page = _add_sheet(figure, (width, height), _MARGIN, heading)
+    # All panels have a common scale, because a reader compares their shades.
     highest = largest_of(*maps.values())
     shades = cm.ScalarMappable(colors.Normalize(0, highest), "Blues")
     cell = side / len(words)
@@ -206,6 +209,7 @@ def _draw_cells(
             page.plot([x + 0.2 * cell, x + (n - 0.2) * cell], [middle, middle], color="#9a9a9a",
                       linewidth=0.8, zorder=3)  # fmt: skip
             continue
+        # The box is smaller than its cell, so that the boxes of neighbouring cells do not overlap.
         place = x + int(np.argmax(row)) * cell + 0.012, top + i * cell + 0.012
         page.add_patch(
             Rectangle(place, cell - 0.024, cell - 0.024, fill=False, edgecolor=PALETTE[1],

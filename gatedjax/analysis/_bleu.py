@@ -40,13 +40,15 @@ def corpus_bleu(translations: Sequence[str], references: Sequence[str]) -> Score
     """
     if len(translations) != len(references) or not references:
         raise ValueError(
-            f"there must be one translation per reference, got {len(translations)} and "
-            f"{len(references)}"
+            "translations and references must have the same length of at least 1, got "
+            f"{len(translations)} and {len(references)}"
         )
     metric = bleu_metric()
     score = metric.corpus_score(list(translations), [list(references)])
     statistics = []
     for translation, reference in zip(translations, references, strict=True):
+        # A corpus of a single sentence gives the counts; `sentence_score` would warn about options
+        # that matter only for its score.
         sentence = metric.corpus_score([translation], [[reference]])
         lengths = [sentence.sys_len, sentence.ref_len]
         statistics.append([*lengths, *sentence.counts, *sentence.totals])

@@ -63,7 +63,8 @@ def bracket_counts(
     """
     if gold.size != predicted.size:
         raise ValueError(
-            f"the trees must have the same number of words, got {gold.size} and {predicted.size}"
+            "gold and predicted must be trees with the same number of words, got "
+            f"{gold.size} and {predicted.size}"
         )
     if drop is not None:
         gold, predicted = gold.without(drop), predicted.without(drop)

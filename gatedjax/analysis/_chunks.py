@@ -22,9 +22,10 @@ def chunks(labels: Sequence[str]) -> list[tuple[int, int, str]]:
     """
     spans: list[tuple[int, int, str]] = []
     current, first = None, 0
+    # The additional "O" closes a span that reaches the end of the sentence.
     for place, label in enumerate([*labels, "O"]):
         if label != "O" and label[:2] not in ("B-", "I-"):
-            raise ValueError(f"labels must be O, B-X or I-X, got {label!r}")
+            raise ValueError(f"labels must be 'O', 'B-X' or 'I-X', got {label!r}")
         role = None if label == "O" else label[2:]
         if current is not None and (role != current or label.startswith("B-")):
             spans.append((first, place, current))

@@ -55,14 +55,14 @@ def plot_lines(
     Reference: Xue et al. 2020 (GA-Net), figure 5.
     """
     if not series:
-        raise ValueError("series must have at least one measure")
+        raise ValueError(f"series must have at least one measure, got {series!r}")
     for measure, lines in series.items():
         for name, points in lines.items():
             for point in points:
                 if len(point) != 3 or not (point[2] is None or point[2] >= 0):
                     raise ValueError(
-                        f"points of {measure}, {name} must be (x, mean, deviation >= 0 or None), "
-                        f"got {point}"
+                        f"series[{measure!r}][{name!r}] must be points (x, mean, deviation >= 0 "
+                        f"or None), got {point!r}"
                     )
     named_points = [(name, points) for lines in series.values() for name, points in lines.items()]
     # The position of a name in this list determines its colour in all panels.
@@ -76,6 +76,7 @@ def plot_lines(
             xs = sorted({point[0] for points in lines.values() for point in points})
             if not xs:
                 axes.text(0.5, 0.5, "not run", ha="center", transform=axes.transAxes)
+            # Ticks at the measured places are easier to read off than round numbers between them.
             elif len(xs) <= 8 and _labels_fit(xs):
                 axes.set_xticks(xs)
             for name, points in lines.items():
@@ -111,6 +112,7 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
       FileNotFoundError: if the file does not exist.
     """
     records = []
+    # A run that was killed can leave a part of a character, which must not raise an error.
     for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             record = json.loads(line)
@@ -149,6 +151,7 @@ def plot_learning_curves(
     Raises:
       ValueError: if no record has any of the metrics.
     """
+    # Records may come from a generator, which can be read only once.
     records_of = {name: [dict(record) for record in records] for name, records in runs.items()}
     curves: dict[str, dict[tuple[str, str], list[tuple[float, float]]]] = {}
     for metric in metrics:
@@ -162,7 +165,11 @@ def plot_learning_curves(
                 if points:
                     curves.setdefault(metric, {})[name, split] = points
     if not curves:
-        raise ValueError(f"runs must have at least one of the metrics {list(metrics)}")
+        fields = sorted({name for records in records_of.values() for r in records for name in r})
+        raise ValueError(
+            f"metrics must name at least one number in the records of runs, got {list(metrics)}: "
+            f"the records have the fields {fields}"
+        )
     names = list(records_of)
     with style():
         caption = "thin: training, per logged step; with markers: evaluation"
@@ -184,7 +191,7 @@ def plot_learning_curves(
 
 
 def _draw_line_with_bars(axes: "Axes", i: int, points: Points) -> None:
-    """Draws a line with error bars, in the colour and dashes of the line with index i.
+    """Draws a line with error bars, in the style `_line_style(i)`.
 
     A point is (x, mean, standard deviation); the marker is hollow where the deviation is None.
     """
@@ -245,6 +252,7 @@ def _count_columns(names: Sequence[str], width: float) -> int:
     from matplotlib.textpath import TextPath
 
     def entry(name: str) -> float:
+        """Returns the width of the entry of a name in the legend, in points."""
         text = TextPath((0, 0), clean(name), size=_SIZE).get_extents().width
         return max(0.0, text) + _SIZE * (_HANDLE + 0.8)  # The width of blanks is -inf.
 

@@ -246,23 +246,27 @@ def faithfulness(
     if not shares or not all(0 <= q <= 1 for q in shares):
         raise ValueError(f"shares must be one or more numbers in [0, 1], got {shares}")
     if deletion not in get_args(Deletion):
-        raise ValueError(f"deletion must be one of {get_args(Deletion)}, got {deletion!r}")
+        raise ValueError(f"deletion must be 'remove' or 'unk', got {deletion!r}")
     for name, count in {"draws": draws, "rows": rows, "unk": unk}.items():
         if count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}")
     if names is not None and (unknown := set(names) - {"random", "attention", "gradient"}):
         raise ValueError(
-            f"against must be among random, attention, gradient, got {sorted(unknown)}; pass "
-            "scores of other rationales as others"
+            "against must be among 'random', 'attention' and 'gradient', got "
+            f"{sorted(unknown)}: give the scores of another rationale in others"
         )
     others = dict(others or {})
     if reserved := others.keys() & {"own", "random", "attention", "gradient"}:
-        raise ValueError(f"others must not use reserved names, got {sorted(reserved)}")
+        raise ValueError(
+            "others must not have the names 'own', 'random', 'attention' and 'gradient' of this "
+            f"report, got {sorted(reserved)}: choose other names"
+        )
 
     tokens, lengths, real = texts_of(batch)
+    # Rows without words or weight only fill up a batch, so that means must not contain them.
     used = np.flatnonzero((lengths > 0) & (np.asarray(batch.get("weight", 1.0)) > 0))
     if not used.size:
-        raise ValueError("batch must have a text with words and a weight above 0")
+        raise ValueError("batch must have a text with words and a weight above 0, got none")
     network = _passes.StaticNetwork(model)
     runner = _Runner(_passes, network, params, rows, deletion, unk)
     shape = tokens.shape
@@ -271,16 +275,17 @@ def faithfulness(
     gated = "gates" in first and hasattr(model, "with_gates")
 
     def check_scores(name: str, values: ArrayLike) -> np.ndarray:
-        """Returns scores [B, T] of a batch as float64 [N, T], only the N rows that are measured.
+        """Returns scores [B, T] as float64 [N, T], only for the N texts that are measured.
 
-        Raises ValueError, with `name`, for another shape, or NaN at a word.
+        `values` are the scores of all B texts of the batch. Raises ValueError, with `name`, the
+        name of the argument, for another shape, or NaN at a word.
         """
         array = np.asarray(values, np.float64)
         if array.shape != shape:
             raise ValueError(f"{name} must have shape {shape}, that of tokens, got {array.shape}")
         array = array[used]
         if np.isnan(array[real]).any():
-            raise ValueError(f"{name} must not be NaN at a word")
+            raise ValueError(f"{name} must be a number at each word, got nan")
         return array
 
     if scores is None:
@@ -381,7 +386,7 @@ def rationale_scores(
     from gatedjax.analysis import _passes
 
     if source not in get_args(Source):
-        raise ValueError(f"source must be one of {get_args(Source)}, got {source!r}")
+        raise ValueError(f"source must be 'gates', 'attention' or 'gradient', got {source!r}")
     tokens, lengths, real = texts_of(batch)
     runner = _Runner(_passes, _passes.StaticNetwork(model), params, rows, "remove", 1)
     scores = runner.compute_scores(source, tokens, lengths, runner.predict(tokens, lengths))
@@ -446,7 +451,10 @@ class _Runner:
         else:
             name = "gate_logits" if source == "gates" else "attention"
             if name not in first:
-                raise ValueError(f"model must have {source} for each word; give scores instead")
+                raise ValueError(
+                    f"model must have {source} for each word, got the fields {sorted(first)}: give "
+                    "scores, or use another source"
+                )
             values = first[name]
         return np.asarray(values, np.float64)
 
@@ -492,6 +500,7 @@ class _Runner:
         # run only once.
         pool = [np.concatenate(arrays) for arrays in zip(*shortened, strict=True)]
         probabilities = _softmax(self.predict(*pool)["logits"]).reshape(len(keep), len(tokens), -1)
+        # The first mask deletes no word, so that its probabilities belong to the whole texts.
         predicted = probabilities[0].argmax(axis=-1)
         of_class = np.take_along_axis(probabilities, predicted[None, :, None], axis=-1)[..., 0]
         # The masks come in the same order as above: for each draw and share first the text without
@@ -527,6 +536,7 @@ class _Runner:
         [N] is the predicted class.
         """
         fewer, shorter, moved = self._delete_with_mask(tokens, lengths, is_open)
+        # A call fills its last pass with copies, so that a call for both texts needs fewer passes.
         both = (
             np.concatenate(pair)
             for pair in ((tokens, fewer), (lengths, shorter), (is_open, moved))
@@ -565,6 +575,7 @@ class _Runner:
         if self.deletion == "unk":
             real = _word_mask(lengths, tokens)
             return np.where(keep | ~real, tokens, self.unk).astype(tokens.dtype), lengths, keep
+        # False sorts before True, so that the remaining words move to the front in their order.
         order = np.argsort(~keep, axis=1, kind="stable")
         num_left = keep.sum(axis=1)
         stay = np.arange(tokens.shape[1])[None] < num_left[:, None]
@@ -580,17 +591,19 @@ def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np
     Raises ValueError or TypeError for a batch with missing or malformed entries.
     """
     if missing := {"tokens", "lengths"} - batch.keys():
-        raise ValueError(f"batch needs {', '.join(sorted(missing))}, got {sorted(batch)}")
+        raise ValueError(f"batch must have {', '.join(sorted(missing))}, got {sorted(batch)}")
     tokens, lengths = np.asarray(batch["tokens"]), np.asarray(batch["lengths"])
     for name, array in {"tokens": tokens, "lengths": lengths}.items():
         if not np.issubdtype(array.dtype, np.integer):
             raise TypeError(f"{name} must be integers, got dtype {array.dtype}")
     if tokens.ndim != 2 or lengths.shape != tokens.shape[:1]:
         raise ValueError(
-            f"batch needs tokens [B, T] and lengths [B], got {tokens.shape} and {lengths.shape}"
+            f"batch must have tokens [B, T] and lengths [B], got {tokens.shape} and {lengths.shape}"
         )
     if np.any((lengths < 0) | (lengths > tokens.shape[1])):
-        raise ValueError(f"lengths must be in [0, {tokens.shape[1]}]")
+        raise ValueError(
+            f"lengths must be in [0, {tokens.shape[1]}], got {lengths.min()} to {lengths.max()}"
+        )
     tokens, lengths = tokens.astype(np.int32), lengths.astype(np.int32)
     real = _word_mask(lengths, tokens)
     return np.where(real, tokens, 0), lengths, real

@@ -88,10 +88,13 @@ def new_figure(width: float, height: float) -> "Figure":
     from matplotlib.figure import Figure
 
     class ShownFigure(Figure):
+        """A figure that a notebook displays as PNG."""
+
         def _repr_png_(self) -> bytes:
             return _render(self, "png", 110)
 
     figure = ShownFigure(figsize=(width, height), dpi=DPI)
+    # The constructor attaches the canvas to the figure, and text is measured on it before drawing.
     FigureCanvasAgg(figure)
     return figure
 
@@ -116,6 +119,7 @@ def _render(figure: "Figure", kind: str, dpi: int) -> bytes:
     `kind` is "png" or "svg", and `dpi` the number of pixels per inch of a PNG file.
     """
     buffer = io.BytesIO()
+    # A date or a version in a file would change its bytes when the figure does not change.
     undated: Any = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
     with style():
         figure.savefig(buffer, format=kind, dpi=dpi, metadata=undated)

@@ -135,7 +135,7 @@ def auxiliary_flops(
     input_dim = _check_integer("input_dim", input_dim, 1)
     hidden = _check_integer("hidden", hidden, 1)
     if tokens and not examples:
-        raise ValueError(f"examples must be positive for {tokens} tokens, got 0")
+        raise ValueError(f"examples must be at least 1 for {tokens} tokens, got 0")
     if kind == "lstm":
         return bilstm_flops(tokens, input_dim, hidden) + tokens * 4 * hidden
     if kind == "fnn":
@@ -188,12 +188,13 @@ def flops_report(
     lengths, attended = _check_counts("lengths", lengths), _check_counts("attended", attended)
     if lengths.shape != attended.shape:
         raise ValueError(
-            f"lengths and attended must have one shape, got {lengths.shape} and {attended.shape}"
+            "lengths and attended must have the same shape, got "
+            f"{lengths.shape} and {attended.shape}"
         )
     if np.any(attended > lengths):
         worst = int(np.argmax(attended > lengths))
         raise ValueError(
-            f"attended must not exceed lengths, got {attended[worst]} of {lengths[worst]} tokens "
+            f"attended must be at most lengths, got {attended[worst]} of {lengths[worst]} tokens "
             f"in sentence {worst}"
         )
     per_token = attention_flops(1, width, count=count, include_tanh=include_tanh, score=score)
@@ -227,22 +228,22 @@ def _check_integer(name: str, value: SupportsIndex, least: int) -> int:
         # `int` would round 2.5 to 2 without an error.
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be an integer, got {type(value).__name__}") from None
+        raise TypeError(f"{name} must be an integer, got {value!r}") from None
     if number < least:
         raise ValueError(f"{name} must be at least {least}, got {number}")
     return number
 
 
 def _check_counts(name: str, values: ArrayLike) -> np.ndarray:
-    """Returns counts as int64 [N] after checking that they are integers and not negative.
+    """Returns `values` as int64 [N] after checking that they are integers and not negative.
 
     Raises ValueError with `name`, the name of the argument.
     """
     values = np.asarray(values)
     if values.ndim != 1 or (values.size and not np.issubdtype(values.dtype, np.integer)):
         raise ValueError(
-            f"{name} must be a one-dimensional array of integers, "
-            f"got shape {values.shape} of {values.dtype}"
+            f"{name} must be integers of shape [N], got shape {values.shape} and dtype "
+            f"{values.dtype}"
         )
     values = values.astype(np.int64)
     if np.any(values < 0):
@@ -253,4 +254,5 @@ def _check_counts(name: str, values: ArrayLike) -> np.ndarray:
 def _check_option(name: str, value: str, names: tuple[str, ...]) -> None:
     """Raises ValueError unless `value` is among `names`, the values of the option `name`."""
     if value not in names:
-        raise ValueError(f"{name} must be one of {names}, got {value!r}")
+        listed = ", ".join(map(repr, names))
+        raise ValueError(f"{name} must be one of {listed}, got {value!r}")

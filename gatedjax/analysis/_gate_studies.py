@@ -28,7 +28,7 @@ def plot_studies(
       The Matplotlib figure.
     """
     if not studies:
-        raise ValueError("studies must not be empty")
+        raise ValueError(f"studies must have at least one study, got {studies!r}")
     with _figure.style():
         count = max(len(study.measured.rows) for study in studies)
         height = len(studies) * (0.19 * count + 0.9) + 0.7
@@ -47,6 +47,10 @@ def plot_studies(
 
 
 def _draw_modes(axes: Any, study: Any) -> None:
+    """Draws the loss of each gate mode of `study`, a `gates.Study`, as points with error bars.
+
+    `axes` are Matplotlib's axes of the panel.
+    """
     exact = next(row.loss for row in study.modes if row.mode == "exact")
     axes.axvline(exact, color=_figure.INK, linewidth=0.9, linestyle=_figure.DASHES[1])
     losses = [row.loss for row in study.modes if row.mode != "best"]
@@ -63,6 +67,7 @@ def _draw_modes(axes: Any, study: Any) -> None:
         color = _figure.PALETTE[1 if row.mode == "exact" else 0]
         axes.errorbar(row.loss, place, xerr=row.loss_error, fmt="o", color=color, capsize=3)
     axes.set_yticks(range(len(study.modes)), [_make_label(row) for row in study.modes])
+    # The axis points down, so that the modes are in the order of the table of a study.
     axes.set_ylim(len(study.modes) - 0.5, -0.5)
     axes.locator_params(axis="x", nbins=5)
     axes.margins(x=0.08)
@@ -71,11 +76,19 @@ def _draw_modes(axes: Any, study: Any) -> None:
 
 
 def _make_label(row: Any) -> str:
+    """Returns the label of a gate mode: its title without the explanation, and its accuracy.
+
+    `row` is an entry of `gates.Study.modes`; an accuracy of None is omitted.
+    """
     title = row.title.split(", mean of")[0].split(" (knows")[0]
     return title if row.accuracy is None else f"{title}  {row.accuracy:.1%}"
 
 
 def _draw_estimators(axes: Any, measured: Any) -> None:
+    """Draws bias and standard deviation of each estimator, and a line at the norm of the gradient.
+
+    `axes` are Matplotlib's axes of the panel, and `measured` is the field of a `gates.Study`.
+    """
     from matplotlib.ticker import NullLocator
 
     blue, red, green = _figure.PALETTE[:3]

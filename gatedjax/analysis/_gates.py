@@ -54,7 +54,7 @@ def pad(rows: Sequence[Any], value: float = 0) -> np.ndarray:
     arrays = [np.asarray(row) for row in rows]
     for i, array in enumerate(arrays):
         if array.ndim != 1:
-            raise ValueError(f"rows[{i}] must have one axis, got shape {array.shape}")
+            raise ValueError(f"rows[{i}] must have shape [T], got {array.shape}")
     # Empty rows are skipped because an empty list has dtype float64.
     dtypes = [array.dtype for array in arrays if array.size] or [np.dtype(np.float32)]
     size = max((array.size for array in arrays), default=0)
@@ -84,7 +84,8 @@ def density(gates: ArrayLike, lengths: ArrayLike) -> Density:
     # Padding is replaced and not multiplied by 0, because it may be NaN.
     gates = np.where(real, gates, 0).astype(np.float64)
     if np.any(gates < 0) or not np.all(np.isfinite(gates)):
-        raise ValueError("gates must be finite and >= 0 at real tokens")
+        bad = gates[~np.isfinite(gates) | (gates < 0)]
+        raise ValueError(f"gates must be finite and at least 0 at real tokens, got {bad[0]}")
     has_tokens = lengths > 0
     rows = int(has_tokens.sum())
     if rows == 0:
@@ -129,17 +130,17 @@ def gate_truth(gates: ArrayLike, truth: ArrayLike, lengths: ArrayLike) -> TruthS
 def _check_rows(
     values: ArrayLike, lengths: ArrayLike, name: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Checks shapes; returns values [N, T], a mask bool [N, T] and the lengths int64 [N].
+    """Checks N rows of values; returns values [N, T], a mask bool [N, T] and lengths int64 [N].
 
-    The mask is True at the first `lengths` positions of a row. Raises ValueError with `name`, the
-    name of the values.
+    A row has the values of a sentence of `lengths` tokens, then padding. The mask is True at the
+    tokens. Raises ValueError with `name`, the name of the values.
     """
     values, lengths = np.asarray(values), np.asarray(lengths)
     if values.ndim != 2:
         raise ValueError(f"{name} must have shape [N, T], got {values.shape}")
     if lengths.shape != values.shape[:1]:
         raise ValueError(
-            f"lengths must have shape {values.shape[:1]}, one per row of {name}, "
+            f"lengths must have shape {values.shape[:1]}, a length for each row of {name}, "
             f"got {lengths.shape}"
         )
     if lengths.size and not np.issubdtype(lengths.dtype, np.integer):

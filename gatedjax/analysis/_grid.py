@@ -85,7 +85,7 @@ def plot_attention_grid(
     """
     names, words = [clean(row) for row in rows], [clean(column) for column in columns]
     if not names:
-        raise ValueError("rows must not be empty")
+        raise ValueError(f"rows must have at least one name, got {rows!r}")
     grids = [
         _check_weights(f"weights of panels[{i}]", panel.weights, (len(names), len(words)))
         for i, panel in enumerate(panels)
@@ -93,7 +93,9 @@ def plot_attention_grid(
     last = _check_weights("final", final, (len(names),))
     for name, values in {"groups": groups, "marked": marked}.items():
         if values is not None and len(values) != len(names):
-            raise ValueError(f"{name} must have {len(names)} values, got {len(values)}")
+            raise ValueError(
+                f"{name} must have {len(names)} values, one for each row, got {len(values)}"
+            )
     bold = [bool(mark) for mark in marked] if marked is not None else [False] * len(names)
     parts = list(groups) if groups is not None else [0] * len(names)
     heads = [*(clean(panel.name) for panel in panels), clean(final_name)]
@@ -104,7 +106,7 @@ def plot_attention_grid(
 
 
 def _check_weights(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns weights as float64 of the given shape after checking them.
+    """Returns `values`, weights, as float64 after checking them.
 
     Raises ValueError, with `name`, if they do not have `shape`, are not finite, or are negative.
     """
@@ -112,7 +114,8 @@ def _check_weights(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.n
     if weights.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {weights.shape}")
     if not np.all(np.isfinite(weights) & (weights >= 0)):
-        raise ValueError(f"{name} must be finite and at least 0")
+        bad = weights[~np.isfinite(weights) | (weights < 0)]
+        raise ValueError(f"{name} must be finite and at least 0, got {bad[0]}")
     return weights
 
 
@@ -223,6 +226,7 @@ def _draw_bars(
         color = PALETTE[1] if bold[n] else PALETTE[0]
         place = x, y + (n + 0.15) * _CELL
         axes.add_patch(Rectangle(place, length, 0.7 * _CELL, facecolor=color, zorder=3))
+        # A smaller weight would be printed as 0.00, which looks like a result.
         if weight >= 0.005:
             text = f"{weight:.2f}"
             axes.text(x + length + 0.04, y + (n + 0.5) * _CELL, text, fontsize=7.5, va="center")

@@ -102,15 +102,15 @@ def _check_rows(
     for i, (name, tokens, weights, gates) in enumerate(rows):
         words = tuple(clean(token) for token in tokens)
         if not words:
-            raise ValueError(f"rows[{i}] must have at least one word")
+            raise ValueError(f"rows[{i}] must have at least one word, got {tokens!r}")
         weights = check_word_values(f"weights of rows[{i}]", weights, len(words))
         if np.any(weights < 0):
-            raise ValueError(f"weights of rows[{i}] must be >= 0, got {weights.min()}")
+            raise ValueError(f"weights of rows[{i}] must be at least 0, got {weights.min()}")
         if gates is not None:
             gates = check_word_values(f"gates of rows[{i}]", gates, len(words))
         models.append(_Row(clean(name), words, weights, gates))
     if not models:
-        raise ValueError("rows must not be empty")
+        raise ValueError(f"rows must have at least one model, got {rows!r}")
     return models
 
 
@@ -125,6 +125,7 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
 
     figure = new_figure(width, 1)
     measure = _make_ruler(figure)
+    # Long names are broken into lines, so that most of the width remains for the words.
     names = {row.name: _break_lines(row.name, 0.27 * width, measure, _NAME_SIZE) for row in rows}
     name_width = max(measure(line, _NAME_SIZE) for name in names.values() for line in name)
     x_left = _MARGIN + name_width + 0.12
@@ -187,6 +188,7 @@ def _draw_cell(
     _draw_box(axes, box, shade, None if row.gates is None else is_open)
     if is_open:
         axes.plot(x + width - 0.065, y + 0.07, "o", markersize=2.8, color=ink, zorder=4)
+    # A smaller weight would be printed as 0.00, which looks like a result.
     if weight >= 0.005:
         text = f"{weight:.2f}"
         # The number of an open cell is lower, because the dot is in the upper corner.
@@ -205,6 +207,7 @@ def _draw_box(
     from matplotlib.patches import Rectangle
 
     x, y, width, height = box
+    # The outline is inside the cell, so that the bold outlines of neighbours do not merge.
     x, width = x + 0.015, width - 0.03
     y, height = y + 0.02, height - 0.04
     if is_open is None:
@@ -246,6 +249,7 @@ def _add_sheet(
     """
     figure.set_size_inches(*size)
     axes = figure.add_axes((0, 0, 1, 1))
+    # The y axis points down, because the lines of a sheet follow each other from the top.
     axes.set(xlim=(0, size[0]), ylim=(size[1], 0))
     axes.axis("off")
     for i, text in enumerate(heading):
@@ -291,6 +295,7 @@ def _make_ruler(figure: "Figure", weight: str = "normal") -> Ruler:
     renderer = canvas.get_renderer()
 
     def measure(text: str, size: float) -> float:
+        """Returns the width of a text in inches; `size` is the font size in points."""
         fonts = FontProperties(size=size, weight=weight)
         return renderer.get_text_width_height_descent(text, fonts, False)[0] / figure.dpi
 

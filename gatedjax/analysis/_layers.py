@@ -64,13 +64,13 @@ def plot_layer_histograms(
     Reference: Guo 2017 (AGT), figures 2 and 3.
     """
     if not panels:
-        raise ValueError("panels must have at least one histogram")
+        raise ValueError(f"panels must have at least one histogram, got {panels!r}")
     first = next(iter(panels.values()))
     names = _name_layers(layers, len(first.counts))
     for label, histogram in panels.items():
         if len(histogram.counts) != len(names):
             raise ValueError(
-                f"{label!r} must have {len(names)} layers, got {histogram.counts.shape}"
+                f"panels[{label!r}] must have {len(names)} layers, got {len(histogram.counts)}"
             )
     with style():
         height = _RIDGE * (len(names) + 0.5) + 0.75 + (0.3 if title else 0.0)
@@ -172,12 +172,13 @@ def plot_word_layers(
     words = [clean(token) for token in tokens]
     weights = np.asarray(r).astype(np.float64)
     if not words:
-        raise ValueError("tokens must have at least one word")
+        raise ValueError(f"tokens must have at least one word, got {tokens!r}")
     if weights.ndim != 2 or weights.shape[1] < len(words):
-        raise ValueError(f"r must have shape [L, N >= {len(words)}], got {weights.shape}")
+        raise ValueError(f"r must have shape [L, N] with N >= {len(words)}, got {weights.shape}")
     weights = weights[:, : len(words)]
     if not np.all((weights >= 0) & (weights <= 1)):
-        raise ValueError("r must be in [0, 1]; phrases.normalise makes it so")
+        bad = weights[~((weights >= 0) & (weights <= 1))]
+        raise ValueError(f"r must be in [0, 1], got {bad[0]}: rescale it with phrases.normalise")
     names = _name_layers(layers, len(weights))
     with style():
         figure = _draw_word_layers(words, weights, clean(title or ""), threshold, names)
@@ -191,7 +192,8 @@ def _draw_word_layers(
     """Draws the cells, the outlines of the runs and the legend below them.
 
     `weights` are [L, N] in [0, 1] for L layers with the names `names` and N words; words with a
-    weight above `threshold` are selected, and each run of selected words has an outline.
+    weight above `threshold` are selected, and each run of selected words has an outline. `title` is
+    the heading of the figure, "" for none.
     """
     from matplotlib import cm, colors
     from matplotlib.patches import Rectangle
@@ -262,7 +264,9 @@ def _name_layers(layers: Sequence[str] | None, count: int) -> list[str]:
     """
     names = [f"L{i + 1}" for i in range(count)] if layers is None else [clean(n) for n in layers]
     if not names:
-        raise ValueError("there must be at least one layer")
+        raise ValueError(
+            f"layers must have a name for at least one layer, got {layers!r} for {count} layers"
+        )
     if len(names) != count:
         raise ValueError(f"layers must have {count} names, got {len(names)}")
     return names

@@ -26,12 +26,12 @@ class StaticNetwork(ByIdentity):
     def output(
         self, params: Params, tokens: Tree, lengths: Tree, *arguments: Tree, **options: Tree
     ) -> Tree:
-        """Returns the output of the network for texts [B, T] with lengths [B].
+        """Returns the output of the network, an object with `logits` [B, C], for B texts.
 
         Args:
           params: the parameters of the network.
-          tokens: int [B, T].
-          lengths: int [B].
+          tokens: the ids of the words, int [B, T], 0 at padding.
+          lengths: int [B], the number of words of each text.
           *arguments: further positional arguments of the method.
           **options: further options of `apply`, such as `method`.
         """
@@ -101,9 +101,8 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
             """Calls a method for `nn.intercept_methods`, and stores the word vectors.
 
             `call` is the method, `args` and `kwargs` are its arguments, and `context` is Flax's
-            description of the module and the method.
-                It adds `shift` to the result if this is the first layer that maps the tokens to
-                vectors.
+            description of the module and the method. Returns the result of the method, plus `shift`
+            if this is the first layer that maps the tokens to vectors.
             """
             del context
             out = call(*args, **kwargs)
@@ -118,7 +117,10 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
         with nn.intercept_methods(look):
             logits = network.output(params, tokens, lengths).logits
         if not vectors:
-            raise ValueError("model must have a layer that maps tokens [B, T] to vectors [B, T, E]")
+            raise ValueError(
+                "model must have a layer that maps tokens [B, T] to vectors [B, T, E], got "
+                f"{type(network.model).__name__} without this layer: use another source"
+            )
         best = jax.lax.stop_gradient(jnp.argmax(logits, axis=-1, keepdims=True))
         return jnp.sum(jnp.take_along_axis(jax.nn.log_softmax(logits), best, axis=-1)), vectors[0]
 
@@ -132,17 +134,19 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def draw_uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
-    """Draws uniform numbers in [0, 1), [draws, B, size], for the B rows with the ids `ids` [B].
+    """Draws uniform numbers in [0, 1), float [draws, B, size], for B examples.
 
-    They depend only on the PRNG key and the id of a row. An example therefore has the same numbers
-    in each batch.
+    The numbers of an example depend only on `key`, a PRNG key, and on its number in `ids` [B]. An
+    example therefore has the same numbers in each batch.
     """
 
     def draw_row(number: Tree, draw: Tree) -> Tree:
+        """Draws the numbers [size] of the example with the id `number` for the draw `draw`."""
         return jax.random.uniform(
             jax.random.fold_in(jax.random.fold_in(key, number), draw), (size,)
         )
 
+    # The outer `vmap` maps over the draws, because they are the first axis of the result.
     draw_rows = jax.vmap(jax.vmap(draw_row, (0, None)), (None, 0))
     return draw_rows(ids, jnp.arange(draws))
 
@@ -169,15 +173,18 @@ def random_scores(key: Tree, ids: np.ndarray, size: int, draws: int) -> np.ndarr
 def over_rows(program: Callable[..., Tree], rows: int, *arrays: np.ndarray) -> Arrays:
     """Runs a compiled program over arrays, a number of rows at a time; equal rows run once.
 
+    A row is an index of the first axis of all arrays, such as a text.
+
     Args:
       program: a function of arrays [rows, ...] that returns a dict of arrays [rows, ...].
       rows: number of rows in a call; the last call is filled up with copies of a row, so that all
         calls have the same shapes.
-      arrays: the arguments [M, ...], with the same M.
+      arrays: the arguments [M, ...], with the same number M of rows.
 
     Returns:
       The results of all rows, {name: [M, ...]}.
     """
+    # Rows with equal bytes have equal results, because the programs draw no random numbers.
     places: dict[bytes, int] = {}
     inverse = [
         places.setdefault(b"".join(part.tobytes() for part in row), len(places))

@@ -102,7 +102,10 @@ def weight_histogram(
     """
     values, real = _check_values(r, mask, "r")
     if np.any(real & ~((values >= 0) & (values <= 1))):
-        raise ValueError("r must be in [0, 1] at real words; normalise makes it so")
+        bad = values[real & ~((values >= 0) & (values <= 1))]
+        raise ValueError(
+            f"r must be in [0, 1] at real words, got {bad[0]}: rescale it with normalise"
+        )
     return _compute_histogram(_split_layers(values), _split_layers(real), bins)
 
 
@@ -165,7 +168,7 @@ def phrase_length_histogram(
     if max_length is None:
         max_length = int(length.max(initial=min_length))
     elif max_length < min_length:
-        raise ValueError(f"max_length must be at least min_length {min_length}, got {max_length}")
+        raise ValueError(f"max_length must be at least min_length={min_length}, got {max_length}")
     counts = np.zeros((num_layers, max_length), np.int64)
     # `add.at` counts each run, also if several runs have the same layer and length.
     np.add.at(counts, (layer, np.minimum(length, max_length) - 1), 1)
@@ -203,7 +206,7 @@ def gate_histogram(
 
     Args:
       gates: [B, L, D] in [0, 1] for B sentences, L layers and D components, such as the L - 1
-      transform gates of AGT.
+        transform gates of AGT.
       rows: bool [B], False at rows that do not count (filler rows); None counts all rows.
       bins: number of bins of equal width in [0, 1].
 
@@ -215,7 +218,7 @@ def gate_histogram(
     """
     values = np.asarray(gates).astype(np.float64)
     if values.ndim != 3 or not values.shape[-1]:
-        raise ValueError(f"gates must have shape [B, L, D], got {values.shape}")
+        raise ValueError(f"gates must have shape [B, L, D] with D at least 1, got {values.shape}")
     counted = np.ones(len(values), bool) if rows is None else np.asarray(rows)
     if counted.dtype != bool:
         raise TypeError(f"rows must be bool, got dtype {counted.dtype}")
@@ -223,7 +226,8 @@ def gate_histogram(
         raise ValueError(f"rows must have shape {values.shape[:1]}, got {counted.shape}")
     real = np.broadcast_to(counted[:, None, None], values.shape)
     if np.any(real & ~((values >= 0) & (values <= 1))):
-        raise ValueError("gates must be in [0, 1]")
+        bad = values[real & ~((values >= 0) & (values <= 1))]
+        raise ValueError(f"gates must be in [0, 1], got {bad[0]}")
     pooled = _compute_histogram(_split_layers(values), _split_layers(real), bins)
     # NaN marks the rows that do not count, so that the result has a row for each sentence.
     means = np.where(real, values, np.nan).mean(-1)

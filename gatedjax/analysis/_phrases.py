@@ -78,9 +78,10 @@ def normalise(
     values, real = _check_values(attention, mask, "attention")
     values = np.where(real, values, 0.0)
     if not np.all(np.isfinite(values)):
-        raise ValueError("attention must be finite at real words")
+        bad = values[~np.isfinite(values)]
+        raise ValueError(f"attention must be finite at real words, got {bad[0]}")
     if how == "max" and np.any(values < 0):
-        raise ValueError(f"attention must be >= 0 for how='max', got {values.min()}")
+        raise ValueError(f"attention must be at least 0 for how='max', got {values.min()}")
     if not values.size:
         return values
     low = np.min(values, -1, keepdims=True, where=real, initial=np.inf)
@@ -203,7 +204,7 @@ def selected_words(
             f"got {np.shape(selected)}"
         )
     if not -flags.shape[1] <= layer < flags.shape[1]:
-        raise ValueError(f"layer must be one of {flags.shape[1]}, got {layer}")
+        raise ValueError(f"layer must be in [{-flags.shape[1]}, {flags.shape[1]}), got {layer}")
     counts: collections.Counter[str] = collections.Counter()
     for b, words in enumerate(tokens):
         row = flags[b, layer]
@@ -229,6 +230,7 @@ def first_words(
     Returns:
       A counter {lower-cased word: number of its occurrences with r > threshold}.
     """
+    # Padding has r = 0, so that a negative threshold would select it.
     if threshold < 0:
         raise ValueError(f"threshold must be at least 0, got {threshold}")
     return selected_words(tokens, select(r, threshold=threshold), 0)
@@ -274,9 +276,15 @@ def _check_fits(words: Sequence[str], row: np.ndarray, name: str) -> None:
     `row` is True at selected words; `name` names the words in messages.
     """
     if len(words) > len(row):
-        raise ValueError(f"{name} has {len(words)} words, selected only {len(row)}")
+        raise ValueError(
+            f"selected must have a value for each of the {len(words)} words of {name}, got "
+            f"{len(row)}"
+        )
     if row[len(words) :].any():
-        raise ValueError(f"selected must be False after the {len(words)} words of {name}")
+        raise ValueError(
+            f"selected must be False after the {len(words)} words of {name}, got True at position "
+            f"{len(words) + int(row[len(words) :].argmax())}"
+        )
 
 
 def _check_selected(selected: ArrayLike) -> np.ndarray:
@@ -288,7 +296,7 @@ def _check_selected(selected: ArrayLike) -> np.ndarray:
     if flags.dtype != bool:
         raise TypeError(f"selected must be bool, got dtype {flags.dtype}")
     if not flags.ndim:
-        raise ValueError("selected must have at least the axis of words, got shape ()")
+        raise ValueError("selected must have at least an axis, that of the words, got shape ()")
     return flags
 
 
@@ -304,7 +312,7 @@ def _check_values(
     values = np.asarray(values).astype(np.float64)
     shape = values.shape
     if not shape:
-        raise ValueError(f"{name} must have at least the axis of words, got shape ()")
+        raise ValueError(f"{name} must have at least an axis, that of the words, got shape ()")
     if mask is None:
         return values, np.ones(shape, bool)
     mask = np.asarray(mask)

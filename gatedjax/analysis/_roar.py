@@ -77,7 +77,7 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: flo
     """
     x = _check_shares(shares)
     if len(x) < 2:
-        raise ValueError(f"shares must be two or more, got {len(x)}")
+        raise ValueError(f"shares must have at least 2 numbers, got {x.tolist()}")
     if not 0 < level < 1:
         raise ValueError(f"level must be inside (0, 1), got {level}")
     curves = []
@@ -88,13 +88,14 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: flo
                 f"{name} must have shape [{len(x)}] or [{len(x)}, S], got {array.shape}"
             )
         if not np.isfinite(array).all():
-            raise ValueError(f"{name} must be finite")
+            bad = array[~np.isfinite(array)]
+            raise ValueError(f"{name} must be finite, got {bad[0]}")
         curves.append(array.reshape(len(x), -1))
     curve, random_curve = curves
     if curve.shape != random_curve.shape:
         raise ValueError(
-            f"measure and random must be of as many seeds, got {curve.shape[1]} "
-            f"and {random_curve.shape[1]}"
+            "measure and random must have the same number of seeds, got "
+            f"{curve.shape[1]} and {random_curve.shape[1]}"
         )
     area = lambda y: 0.5 * np.diff(x) @ (y[1:] + y[:-1])  # noqa: E731
     full_area = area(random_curve - random_curve[-1])
@@ -155,7 +156,7 @@ def mask_top(
         raise ValueError(f"share must be in [0, 1], got {share}")
     masked = masked & real
     if np.isnan(ranked[real & ~masked]).any():
-        raise ValueError("scores must not be NaN at a word")
+        raise ValueError("scores must be a number at each word, got nan")
     # `lexsort` sorts by the last key first: words before padding, then masked words, then scores.
     order = np.lexsort((np.where(real, -ranked, 0), ~masked, ~real), axis=1)
     places = np.argsort(order, axis=1)
@@ -217,7 +218,7 @@ def roar(
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     if not texts:
-        raise ValueError("texts must have a split")
+        raise ValueError(f"texts must have at least one split, got {texts!r}")
     if isinstance(importance, str) and importance != "random":
         raise ValueError(f"importance must be a function or 'random', got {importance!r}")
     # Each seed has separate texts, because its network decides which words are masked.
@@ -231,9 +232,10 @@ def roar(
         networks = list(fit(float(share), list(now)))
         if len(networks) != seeds:
             raise ValueError(
-                f"fit must return a network for each of {seeds} seeds, got {len(networks)}"
+                f"fit must return a network for each of the {seeds} seeds, got {len(networks)}"
             )
         curve.append([float(performance) for _, performance in networks])
+        # No further networks follow the last share, and an importance may take long to compute.
         if place + 1 == len(steps):
             break
         for seed, (network, _) in enumerate(networks):
@@ -277,5 +279,5 @@ def _check_shares(shares: ArrayLike) -> np.ndarray:
         raise ValueError(f"shares must have shape [K], got {array.shape}")
     inside = (array >= 0) & (array <= 1)
     if not inside.all() or (np.diff(array) <= 0).any():
-        raise ValueError(f"shares must increase in [0, 1], got {array.tolist()}")
+        raise ValueError(f"shares must be increasing numbers in [0, 1], got {array.tolist()}")
     return array

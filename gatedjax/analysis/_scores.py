@@ -48,8 +48,8 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
     label, predicted = np.asarray(label), np.asarray(predicted)
     if label.shape != predicted.shape or label.ndim != 1 or not len(label):
         raise ValueError(
-            f"label and predicted must be lists of one length, got {label.shape} and "
-            f"{predicted.shape}"
+            "label and predicted must have the same shape [N] with N at least 1, got "
+            f"{label.shape} and {predicted.shape}"
         )
     for name, values in {"label": label, "predicted": predicted}.items():
         if values.min() < 0 or values.max() >= num_classes:

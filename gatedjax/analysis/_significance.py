@@ -89,7 +89,7 @@ def summary(values: ArrayLike) -> Summary:
     """
     values = np.asarray(values, np.float64).ravel()
     if values.size == 0:
-        raise ValueError("values must not be empty")
+        raise ValueError("values must have at least one number, got none")
     std = float(values.std(ddof=1)) if values.size > 1 else None
     return Summary(float(values.mean()), std, int(values.size))
 
@@ -121,7 +121,8 @@ def mcnemar(
     a, b = _check_pair(correct_a, correct_b)
     for name, values in (("correct_a", a), ("correct_b", b)):
         if not np.all((values == 0) | (values == 1)):
-            raise ValueError(f"{name} must be bool (or 0 and 1), got other values")
+            bad = values[(values != 0) & (values != 1)]
+            raise ValueError(f"{name} must be bool (or 0 and 1), got {bad[0]}")
     only_a, only_b = int(np.sum(a > b)), int(np.sum(a < b))
     one_sided = alternative == "greater"
     # "greater" sums the lower tail up to c, because P(X >= b) = P(X <= c) by symmetry.
@@ -188,10 +189,12 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     if values.ndim != 1:
         raise ValueError(f"p_values must have shape [m], got {values.shape}")
     if not np.all((values >= 0) & (values <= 1)):  # NaN fails, too
-        raise ValueError("p_values must be in [0, 1]")
+        bad = values[~((values >= 0) & (values <= 1))]
+        raise ValueError(f"p_values must be in [0, 1], got {bad[0]}")
     order = np.argsort(values, kind="stable")
     scaled = np.minimum(1.0, np.arange(values.size, 0, -1) * values[order])
     corrected = np.empty_like(values)
+    # The factors fall, so that without the maximum a larger p-value could end below a smaller.
     corrected[order] = np.maximum.accumulate(scaled)
     return corrected
 
@@ -242,15 +245,14 @@ def paired_bootstrap(
 
     Raises:
       ValueError: if the scores are empty, are not finite or differ in length, groups does not have
-      a
-        value for each example, samples < 1, or level is not inside (0, 1).
+        a value for each example, samples < 1, or level is not inside (0, 1).
 
     Reference: Efron and Tibshirani 1993, algorithm 16.2 (one sample, shifted); Davison and Hinkley
       1997, section 3.8, for the groups ("cluster bootstrap").
     """
     a, b = _check_pair(correct_a, correct_b)
     if a.size == 0:
-        raise ValueError("correct_a must not be empty")
+        raise ValueError("correct_a must have at least one score, got none")
     if samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")
     if not 0 < level < 1:
@@ -265,6 +267,7 @@ def paired_bootstrap(
     values, sizes = np.ascontiguousarray(kinds.T)
     observed = float(values @ counts / a.size)
     rng = np.random.default_rng(seed)
+    # All samples at once, [samples, values], would need gigabytes for many different values.
     chunk = max(1, _CHUNK // values.size)
     total = counts.sum()
     draws = []
@@ -284,11 +287,12 @@ def paired_bootstrap(
 
 
 def least_p_value(scores_a: np.ndarray, scores_b: np.ndarray) -> float:
-    """Returns the least p-value of an exact two-sided test of paired scores [N], 2^(1 - m).
+    """Returns the least p-value of an exact two-sided test of paired scores, 2^(1 - m).
 
-    m is the number of differences of the scores that are not 0 (up to rounding errors). The result
-    is the probability that all m differences have the same sign, if both signs are equally
-    probable. It is 1 if all differences are 0.
+    `scores_a` and `scores_b` are [N], the scores of two systems on the same examples, and m is the
+    number of their differences that are not 0 (up to rounding errors). The result is the
+    probability that all m differences have the same sign, if both signs are equally probable. It is
+    1 if all differences are 0.
     """
     scaled, _ = _scale_difference(scores_a, scores_b)
     return min(1.0, 2.0 ** (1.0 - np.count_nonzero(np.round(scaled, _DIGITS))))
@@ -301,6 +305,7 @@ def _scale_difference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
     result. If all scores are 0, e is 0.
     """
     mantissa, exponent = math.frexp(max(float(np.max(np.abs(array))) for array in (a, b)))
+    # `frexp` returns a mantissa below 1, so that the exponent of a power of two is 1 too large.
     exponent -= mantissa == 0.5
     return np.ldexp(a, -exponent) - np.ldexp(b, -exponent), exponent
 
@@ -315,10 +320,10 @@ def _sum_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.n
 
 
 def place_groups(groups: ArrayLike | None, count: int) -> np.ndarray:
-    """Returns the group of each of `count` examples as an int [N] in 0 .. G - 1.
+    """Returns the number of the group of each of N = `count` examples, int [N] in 0 .. G - 1.
 
-    With None each example is a group. Raises ValueError if groups does not have a value for each
-    example.
+    `groups` [N] are names or numbers of G groups; with None each example is a group. Raises
+    ValueError if groups does not have a value for each example.
     """
     if groups is None:
         return np.arange(count)
@@ -338,9 +343,10 @@ def _check_pair(correct_a: ArrayLike, correct_b: ArrayLike) -> tuple[np.ndarray,
     a, b = np.asarray(correct_a, np.float64), np.asarray(correct_b, np.float64)
     if a.ndim != 1 or a.shape != b.shape:
         raise ValueError(
-            f"correct_a and correct_b must have one shape [N], got {a.shape} and {b.shape}"
+            f"correct_a and correct_b must have the same shape [N], got {a.shape} and {b.shape}"
         )
     for name, values in (("correct_a", a), ("correct_b", b)):
         if not np.all(np.isfinite(values)):
-            raise ValueError(f"{name} must be finite")
+            bad = values[~np.isfinite(values)]
+            raise ValueError(f"{name} must be finite, got {bad[0]}")
     return a, b

@@ -25,6 +25,7 @@ _SHADES = (
     ("#2171b5", "#ffffff"),
     ("#08306b", "#ffffff"),
 )
+# A cell such as "93.5 ± 0.2 (n=3)" counts as a number, so that its column is aligned to the right.
 _NUMBER = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?\s*[%kMG]?(\s*±.*)?(\s*\(n=.*\))?")
 
 
@@ -141,7 +142,7 @@ def highlight_html(
 def _html_words(
     tokens: Sequence[str], weights: ArrayLike, gates: ArrayLike | None
 ) -> Iterable[str]:
-    """Yields the HTML of each word, shaded by its weight.
+    """Yields the HTML of each of the words `tokens`, shaded by its weight.
 
     `weights` and `gates` have a number for each word; further numbers are padding. Words with a
     gate above 0 are bold, and words with a gate of 0 are marked as closed. With gates None no word
@@ -204,7 +205,7 @@ def render_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> st
     """
     head = [_format_cell(name) for name in headers]
     if not head:
-        raise ValueError("headers must not be empty")
+        raise ValueError(f"headers must have at least one cell, got {headers!r}")
     body = [[_format_cell(value) for value in row] for row in rows]
     for i, row in enumerate(body):
         if len(row) != len(head):
@@ -234,7 +235,9 @@ def check_word_values(name: str, values: ArrayLike, size: int) -> np.ndarray:
     """
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or array.size < size:
-        raise ValueError(f"{name} must have one number per word ({size}), got shape {array.shape}")
+        raise ValueError(
+            f"{name} must have a number for each of the {size} words, got shape {array.shape}"
+        )
     # Batches are padded, and the padding may be anything, even NaN.
     array = array[:size]
     if not np.all(np.isfinite(array)):

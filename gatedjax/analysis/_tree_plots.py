@@ -50,12 +50,14 @@ def plot_trees(
     """
     labels = [clean(word) for word in words]
     if not labels:
-        raise ValueError("words must have at least one word")
+        raise ValueError(f"words must have at least one word, got {words!r}")
     if not trees:
-        raise ValueError("trees must have at least one tree")
+        raise ValueError(f"trees must have at least one tree, got {trees!r}")
     for name, tree in [*trees.items(), *([("gold", gold)] if gold is not None else [])]:
         if tree.size != len(labels):
-            raise ValueError(f"tree {name!r} must have {len(labels)} words, got {tree.size}")
+            raise ValueError(
+                f"the tree {name!r} must have {len(labels)} words, like words, got {tree.size}"
+            )
     with style():
         figure = _draw(labels, {clean(n): t for n, t in trees.items()}, clean(title or ""), gold)
         save(figure, path_stem)

@@ -45,10 +45,14 @@ class SpanTree:
         for first, past in self.spans:
             if not 0 <= first < past - 1 < self.size:
                 raise ValueError(
-                    f"spans must have two words or more of {self.size}, got {(first, past)}"
+                    f"spans must be (first, past) with at least two of the {self.size} words, got "
+                    f"{(first, past)}"
                 )
             if previous is not None and (first, -past) <= (previous[0], -previous[1]):
-                raise ValueError(f"spans must be in order, got {previous} before {(first, past)}")
+                raise ValueError(
+                    "spans must be in order, outer spans first, without repetitions, got "
+                    f"{previous} before {(first, past)}: SpanTree.of sorts them"
+                )
             previous = (first, past)
             # `above` has the nodes around the present word. Nodes that end before it cannot contain
             # it.
@@ -183,16 +187,19 @@ def from_attention(
     """
     weights = np.asarray(weights, np.float64)
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
-        raise ValueError(f"weights must be [N, N], got {weights.shape}")
+        raise ValueError(f"weights must have shape [N, N], got {weights.shape}")
     if not np.all(np.isfinite(weights)) or np.any(weights < 0):
-        raise ValueError("weights must be finite and at least 0")
+        bad = weights[~np.isfinite(weights) | (weights < 0)]
+        raise ValueError(f"weights must be finite and at least 0, got {bad[0]}")
     if norm not in get_args(Norm):
-        raise ValueError(f"norm must be one of {get_args(Norm)}, got {norm!r}")
+        raise ValueError(f"norm must be 'rows', 'area' or 'none', got {norm!r}")
     if single not in get_args(Single):
-        raise ValueError(f"single must be one of {get_args(Single)}, got {single!r}")
+        raise ValueError(f"single must be 'mass' or 'one', got {single!r}")
     if not floor > 0:
         raise ValueError(f"floor must be positive, got {floor}")
     size = len(weights)
+    # table[i, j] is the sum over the queries before i and the keys before j, so that four entries
+    # give the mass of any span.
     table = np.zeros((size + 1, size + 1))
     table[1:, 1:] = weights.cumsum(0).cumsum(1)
     power = {"none": 0, "rows": 1, "area": 2}[norm]
@@ -332,19 +339,29 @@ def from_brackets(text: str) -> tuple[tuple[str, ...], SpanTree]:
     for piece in text.replace("(", " ( ").replace(")", " ) ").split():
         if piece == "(":
             if expects_label or (not open_starts and spans):
-                raise ValueError(f"not a tree: a node without a label in {text[:60]!r}")
+                raise ValueError(
+                    "text must be a single tree with a label after each opening bracket, got "
+                    f"{text[:60]!r}"
+                )
             open_starts.append(len(words))
             expects_label = True
         elif piece == ")":
             if not open_starts or open_starts[-1] == len(words):
-                raise ValueError(f"not a tree: a bracket closes too early in {text[:60]!r}")
+                raise ValueError(
+                    f"text must have a word before each closing bracket, got {text[:60]!r}"
+                )
             spans.append((open_starts.pop(), len(words)))
         elif expects_label:
             expects_label = False
         elif not open_starts:
-            raise ValueError(f"not a tree: {piece!r} is outside of it")
+            raise ValueError(
+                f"text must be a single tree in brackets, got {piece!r} outside of the brackets"
+            )
         else:
             words.append(piece)
     if open_starts or not spans:
-        raise ValueError(f"not a tree: {len(open_starts)} brackets are not closed in {text[:60]!r}")
+        raise ValueError(
+            f"text must be a tree with all brackets closed, got {text[:60]!r} with "
+            f"{len(open_starts)} open brackets"
+        )
     return tuple(words), SpanTree.of(len(words), spans)

@@ -107,7 +107,7 @@ def two_way_test(
     places = place_groups(groups, count)
     size = int(places.max()) + 1
     if size < 2:
-        raise ValueError(f"there must be at least 2 examples (or groups), got {size}")
+        raise ValueError(f"scores_a must have at least 2 examples (or groups), got {size}")
     shift = systems[0].mean(0) - systems[1].mean(0)
     correction = size / (size - 1) / count**2
     examples = correction * _square_sums(shift - shift.mean(), places)
@@ -119,6 +119,7 @@ def two_way_test(
         squares = sum(_square_sums(row, places) for row in errors)
         residual += correction * squares / ((seeds - 1) * seeds)
         parts.append((float(values.var(ddof=1)) / seeds, seeds - 1.0))
+    # A variance is at least 0, but its estimate is a difference, which may be negative.
     parts.append((max(0.0, examples - residual), size - 1.0))
     return student_test(float(means[0].mean() - means[1].mean()), parts, level=level)
 
@@ -153,32 +154,43 @@ def student_test(
 
 
 def _square_sums(values: np.ndarray, places: np.ndarray) -> float:
-    """Returns the sum of squares of the group sums of values [N]; `places` has the groups."""
+    """Returns the sum over groups of the squared sum of their values.
+
+    `places` is int [N], the number of the group of each of the values [N].
+    """
     return float((np.bincount(places, weights=values) ** 2).sum())
 
 
 def _check(name: str, scores: ArrayLike) -> np.ndarray:
-    """Returns scores as float64 [n, N] with n >= 2. Raises ValueError for other scores."""
+    """Returns the scores of n >= 2 seeds on N examples as float64 [n, N].
+
+    Raises ValueError, with `name`, the name of the argument, for other shapes or values.
+    """
     array = np.asarray(scores, np.float64)
     if array.ndim != 2:
         raise ValueError(f"{name} must have shape [seeds, examples], got {array.shape}")
     if len(array) < 2:
         raise ValueError(
-            f"{name} must have at least 2 seeds, got {len(array)}; the spread of seeds is unknown "
-            "with a single seed (for these networks only, use paired_bootstrap)"
+            f"{name} must have at least 2 seeds, got {len(array)}: a single seed has no spread; to "
+            "compare only these networks, use paired_bootstrap"
         )
     if not np.all(np.isfinite(array)):
-        raise ValueError(f"{name} must be finite")
+        bad = array[~np.isfinite(array)]
+        raise ValueError(f"{name} must be finite, got {bad[0]}")
     return array
 
 
 def _check_means(name: str, means: ArrayLike | None, scores: np.ndarray) -> np.ndarray:
-    """Returns means as float64 [n], by default the means of the rows of `scores` [n, N]."""
+    """Returns the mean score of each of n seeds, float64 [n].
+
+    `scores` are [n, N] for N examples; `means` are [n], or None for the means of the scores. Raises
+    ValueError, with `name`, for another number of means or values that are not finite.
+    """
     if means is None:
         return scores.mean(1)
     array = np.asarray(means, np.float64)
     if array.shape != (len(scores),) or not np.all(np.isfinite(array)):
         raise ValueError(
-            f"{name} must be {len(scores)} finite numbers, one for each seed, got {means!r}"
+            f"{name} must have {len(scores)} finite numbers, one for each seed, got {means!r}"
         )
     return array

@@ -1,7 +1,9 @@
 """The mathematics: pure functions of arrays that compose under `jit`, `grad` and `vmap`.
 
 Imports JAX only. Masks are bool with True = real, batch first, time second; rows without real
-positions give zeros and finite gradients; softmax, noise and sums are float32 or wider.
+positions give zeros and finite gradients; softmax, noise and sums are float32 or wider. In the
+annotations *B stands for any number of leading axes, such as examples and heads, and a row is an
+entry of these axes, such as an example.
 
 All functions also work under `jax.disable_jit`, under `jax.numpy_dtype_promotion("strict")`, and in
 programs of `jax.export` that leave sizes open.

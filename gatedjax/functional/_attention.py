@@ -158,14 +158,16 @@ def local_attention_weights(
 def _nearest_real(centre: Array, steps: Array, mask: Array) -> Array:
     """Returns the real position nearest to the centre [..., 1]; an infinity if no token is real.
 
-    Of two equally near positions it is the rounded centre if that is real, as for a row with
-    lengths, else the first.
+    `steps` are the positions 0 .. T - 1 [T], and mask [..., T] is True at real tokens. Of two
+    equally near positions it is the rounded centre if that is real, as for a text with a length,
+    else the first.
     """
     # A mesh with explicit axes requires the cases of `where` to have the sharding of the mask.
     steps = steps + jnp.zeros_like(mask, steps.dtype)
     infinite = jnp.full_like(steps, jnp.inf)
 
     def least(values: Array) -> Array:
+        """Returns the least value of each row [..., 1]; infinity for T = 0."""
         return jnp.min(values, axis=-1, keepdims=True, initial=jnp.inf)
 
     # A centre far outside would have the same rounded distance from several tokens.

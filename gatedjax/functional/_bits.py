@@ -156,7 +156,7 @@ def feature_bytes(keys: Key[Array, " B"], size: int, features: int) -> UInt[Arra
 
     Args:
       keys: one key per example (see `example_keys`).
-      size: padded length N; the bytes of a longer text continue those of a shorter text.
+      size: padded length N; a longer text continues a shorter text.
       features: F.
 
     Returns:

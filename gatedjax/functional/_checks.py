@@ -54,6 +54,11 @@ def dtype_of(name: str, array: ArrayLike, wanted_kind: str) -> np.dtype:
 
 
 def _check_dtype(kind: type, kind_name: str, arrays: dict[str, ArrayLike]) -> None:
+    """Raises TypeError unless all arrays have a dtype of `kind`, such as `jnp.floating`.
+
+    `kind_name`, such as "integers", and the keys of `arrays`, the names of the arguments, are in
+    the message.
+    """
     for name, array in arrays.items():
         dtype = dtype_of(name, array, kind_name)
         if not jnp.issubdtype(dtype, kind):

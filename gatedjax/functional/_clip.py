@@ -34,16 +34,19 @@ def clip_gradient(x: Float[Array, "..."], bound: float) -> Float[Array, "..."]:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _clip(bound: float, x: Array) -> Array:
+    """Returns x; `bound` is only for the backward pass."""
     del bound
     return x
 
 
 def _clip_fwd(bound: float, x: Array) -> tuple[Array, None]:
+    """Returns (x, None): the backward pass needs no saved array."""
     del bound
     return x, None
 
 
 def _clip_bwd(bound: float, _: Tree, change: Array) -> tuple[Array]:
+    """Returns (gradient of x,): the gradient `change` of the result, clipped to [-bound, bound]."""
     return (jnp.clip(change, -bound, bound),)
 
 

@@ -155,12 +155,14 @@ def compact_attention_pool(
     states = jnp.asarray(states)
 
     def dense() -> tuple[Array, Array]:
+        """Returns (pooled [*B, D], weights [*B, T]) from the scores of all tokens."""
         # Padding may be NaN, and 0 * NaN in the weighted sum is NaN. Closed tokens are real and
         # finite, so they stay as they are.
         real = states if mask is None else jnp.where(mask[..., None], states, 0)
         return _pool_where(score_fn, real, is_open)
 
     def compact() -> tuple[Array, Array]:
+        """Returns (pooled [*B, D], weights [*B, T]) from the scores of the tokens in slots."""
         # A slot without a token must not hold padding, because its score may be NaN.
         index = jnp.where(valid, indices, indices[..., :1])
         gathered = jnp.take_along_axis(states, index[..., None], axis=-2, mode="clip")
@@ -191,7 +193,7 @@ def compact_attention_pool(
 
 
 def _pool_where(score_fn: ScoreFunction, states: Array, keep: Array) -> tuple[Array, Array]:
-    """Computes scores of all states and attends to those with keep=True.
+    """Computes scores of all states and attends to the states with keep=True.
 
     score_fn maps states [*B, T, D] to scores [*B, T], and keep is bool [*B, T]. Returns the pooled
     states [*B, D] and the weights [*B, T], 0 where keep is False.
@@ -207,10 +209,18 @@ def _pool_where(score_fn: ScoreFunction, states: Array, keep: Array) -> tuple[Ar
 
 
 def _running_count(is_open: Array) -> Array:
+    """Returns the number of open tokens up to and including each token, int32 [*B, T].
+
+    `is_open` is bool [*B, T].
+    """
     return jnp.cumsum(is_open, axis=-1, dtype=jnp.int32)
 
 
 def _slots_of(running: Array, capacity: int) -> tuple[Array, Array, Array]:
+    """Returns the result of `_slots`, also for arrays that are sharded over several devices.
+
+    `running` and `capacity` are the arguments of `_slots`.
+    """
     return on_rows(functools.partial(_slots, capacity=capacity), running, axes=running.ndim - 1)
 
 
@@ -242,6 +252,11 @@ def _slots(running: Array, capacity: int) -> tuple[Array, Array, Array]:
 
 
 def _open_set(gates: ArrayLike, mask: ArrayLike) -> Array:
+    """Returns bool [*B, T], True at the real tokens with an open gate.
+
+    `gates` [*B, T] are bool or numbers, open above 0; mask [*B, T] is True at real tokens, or None.
+    Raises for another shape or dtype.
+    """
     check_that(jnp.ndim(gates) > 0, "gates must have at least 1 axis, [..., T]", gates)
     if jnp.issubdtype(jnp.result_type(gates), jnp.complexfloating):
         raise TypeError(f"gates must be bool or real, got dtype {jnp.result_type(gates)}")

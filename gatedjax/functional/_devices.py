@@ -45,6 +45,7 @@ def vary_together(tree: Tree, extra: Tree = ()) -> Tree:
         return tree
 
     def cast(leaf: Tree) -> Tree:
+        """Casts an array to vary over the union of the axes."""
         return lax.pcast(leaf, tuple(sorted(axes - _varying(leaf))), to="varying")
 
     return jax.tree.map(cast, tree)
@@ -63,8 +64,8 @@ def has_explicit_axes() -> bool:
 def leading_spec(*arrays: Any, axes: int = 1) -> PartitionSpec:
     """Returns the sharding of the leading axes in the first array that shards any of them.
 
-    `axes` is the number of leading axes. The result is an empty `PartitionSpec` if no array shards
-    them.
+    `axes` is the number of leading axes. The result is a `PartitionSpec` with at most this number
+    of entries, and an empty one if no array shards these axes.
     """
     for array in arrays:
         spec = tuple(jax.typeof(array).sharding.spec)[:axes]
@@ -106,6 +107,7 @@ def compile_outside_jit(*static: int) -> Callable[..., Tree]:
 
 @compile_outside_jit(0, 1)
 def _run_compiled(core: Callable[..., Tree], static: tuple[Any, ...], arguments: Tree) -> Tree:
+    """Returns core(*static, *arguments), compiled once for each core, `static` and shapes."""
     return core(*static, *arguments)
 
 
@@ -146,6 +148,7 @@ def rows_like(tree: Tree, *like: jax.Array) -> Tree:
     (rows,) = tuple(leading_spec(*like)) or (None,)
 
     def place(leaf: Tree) -> Tree:
+        """Returns an array whose first axis is sharded like the rows; other axes do not change."""
         trailing = tuple(jax.typeof(leaf).sharding.spec)[1:]
         return jax.sharding.reshard(leaf, PartitionSpec(rows, *trailing))
 

@@ -26,13 +26,16 @@ class Recurrence(NamedTuple):
     """A checked call of `lstm`, `gru` or `rau` for one direction.
 
     Attributes:
-      kind: the kernel, a key of `KINDS`, or None if there is none.
+      kind: the kernel for GPUs, a key of `KINDS`, or None if there is no kernel.
       name: the recurrence and its options, for messages.
       reverse: True if it runs from the last step to the first.
-      core: the scan with its backward pass; it maps (*static, *arguments) to (final, outputs).
+      core: the scan with its backward pass; it maps (*static, *arguments) to (final, outputs), the
+        final carry and the outputs [B, T, H].
       forward: the same scan, which JAX can differentiate in all modes.
-      static: the first arguments of `core` and `forward`.
-      arguments: weights, xs, mask, initial, dropout and begins.
+      static: the first arguments of `core` and `forward`, which are known while tracing.
+      arguments: (weights, xs, mask, initial, dropout, begins): the weights; the inputs [B, T, D];
+        the mask [B, T] or None; the carry before the first step; the mask of recurrent dropout [B,
+        H] or None; and the `Restarts`.
       bound: the bound of the gradients inside a step; None means no bound.
       scale: the sum of the attention weights of `rau`.
     """
@@ -52,16 +55,20 @@ _PREPARE: dict[Callable[..., Any], Callable[..., Recurrence]] = {}
 
 
 def register(unroll: Callable[..., Any], prepare: Callable[..., Recurrence]) -> None:
-    """Registers the function that checks the arguments of `unroll` and returns a `Recurrence`."""
+    """Registers `prepare` for `unroll`, which is `lstm`, `gru` or `rau`.
+
+    `prepare` checks the arguments of `unroll` and returns a `Recurrence`.
+    """
     _PREPARE[unroll] = prepare
 
 
 def kind_of(
     recurrence: str, *, reset_after: bool = False, attention: str = "feature_proj"
 ) -> tuple[str | None, str]:
-    """Returns the kernel of a recurrence, or None if there is none, and a name for messages.
+    """Returns (kernel, name): a key of `KINDS` or None without a kernel, and a name for messages.
 
-    recurrence is "lstm", "gru" or "rau"; reset_after and attention are options of `gru` and `rau`.
+    `recurrence` is "lstm", "gru" or "rau"; `reset_after` and `attention` are options of `gru` and
+    `rau`.
     """
     if recurrence == "lstm":
         return "lstm", "lstm"
@@ -115,7 +122,12 @@ def recurrence_backend(
 def run_recurrences(
     calls: Sequence[Recurrence], implementation: RecurrenceImplementation
 ) -> list[tuple[Carry, Array]]:
-    """Runs one or two directions over the same inputs; returns (final, outputs) of each."""
+    """Runs one or two directions over the same inputs; returns (final, outputs) of each.
+
+    `calls` are the checked calls of the directions, and `implementation` is that of `lstm`. The
+    final carry has arrays [B, H], and the outputs are [B, T, H].
+    """
+    # Both directions have the same inputs, mask and options, so that the first stands for both.
     first = calls[0]
     _, xs, mask, initial, _, _ = first.arguments
     dropout = [call.arguments[4] for call in calls]
@@ -152,6 +164,7 @@ def run_recurrences(
         first.forward,
         tuple(call.static for call in calls),
     )
+    # A kernel has dropout in all directions or in none, and a mask of ones has no effect.
     if has_dropout:
         ones = jnp.ones((batch, hidden), jnp.float32)
         dropout = [ones if its is None else its for its in dropout]
@@ -180,11 +193,13 @@ def _scan_both(
 ) -> tuple[Tree, Tree]:
     """Runs the scans of both directions in one loop; returns (final, outputs) of each.
 
-    core and static belong to the forward direction. forward and backward are the arguments of
-    both scans. The backward direction runs as a forward scan over reversed time.
+    `core` and `static` belong to the `Recurrence` of the forward direction; `forward` and
+    `backward` are the `arguments` of both directions. The backward direction runs as a forward scan
+    over reversed time.
     """
 
     def reverse(array: Array | None) -> Array | None:
+        """Reverses the time of an array [B, T, ...]; None stays None."""
         return None if array is None else jnp.flip(array, axis=1)
 
     weights, xs, mask, initial, dropout, begins = backward
@@ -283,6 +298,7 @@ def run_both(
     # A `functools.partial`, such as a module passes, has options of both directions.
     shared: dict[str, Any] = {}
     function: Any = unroll
+    # Options of a partial are unpacked, because only the function itself is registered.
     while isinstance(function, functools.partial) and not function.args:
         shared = dict(function.keywords) | shared
         function = function.func

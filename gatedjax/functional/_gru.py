@@ -123,6 +123,7 @@ def gru_gates(
     """
 
     def clip(sums: Array) -> Array:
+        """Returns sums inside the gates, with clipped gradients if `gradient_clip` is set."""
         return sums if gradient_clip is None else clip_gradient(sums, gradient_clip)
 
     size, wide = fed.shape[1], wide_of(x.dtype)
@@ -223,7 +224,7 @@ def _prepare(
     recurrent_dropout_mask: Array | None = None,
     gradient_clip: float | None = None,
 ) -> Recurrence:
-    """Checks the arguments of `gru`."""
+    """Checks the arguments of `gru`, and returns the call as a `Recurrence`."""
     _, size = _check_weights(weights, xs, "B T D", reset_after)
     if gradient_clip is not None:
         check_positive(gradient_clip=gradient_clip)
@@ -268,6 +269,10 @@ class _Kind(NamedTuple):
 def _check_weights(
     weights: GRUWeights, xs: Any, xs_axes: str, reset_after: bool
 ) -> tuple[int, int]:
+    """Checks the weights of a GRU against inputs xs [..., D]; returns (D, H).
+
+    `xs_axes` are the axes of xs for messages, "B T D" for a sequence or "B D" for a step.
+    """
     sizes = check_weights(GRUWeights, 3, weights, xs, xs_axes)
     check_recurrent_bias(weights.recurrent_bias, reset_after)
     return sizes
@@ -313,6 +318,7 @@ def _forward(
     drop, fresh = map(form.turn, (dropout, begins.carry))
 
     def body(h: Array, step: Tree) -> Tree:
+        """Computes a step: (h, (input, is real, goes on)) -> (new h, arrays of the step)."""
         x, keep, h = sums.prepare(step[0]), step[1], form.select(step[2], h, fresh)
         fed = apply_dropout(h, drop)
         both = sums.of_both(x, fed.astype(dtype))
@@ -342,15 +348,28 @@ def _forward(
 
 
 def _run_forward(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array, Array]:
+    """Returns (final, outputs) of `gru`, by a scan that JAX can differentiate in all modes.
+
+    `forms` are the layouts of a call without and with gradients, and `arguments` are the further
+    arguments of `_forward`.
+    """
     return _forward(forms[0], kind, *arguments)[0]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array, Array]:
+    """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_gru_bwd`.
+
+    `forms` are the layouts of a call without and with gradients.
+    """
     return _run_forward(forms, kind, *arguments)
 
 
 def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> Tree:
+    """Returns ((final, outputs), residuals): the result, and the arrays that `_gru_bwd` needs.
+
+    The layout of the loop is the second of `forms`, the layout of a call with gradients.
+    """
     result, saved = _forward(forms[1], kind, *arguments)
     return result, (arguments, saved)
 
@@ -385,11 +404,17 @@ def _loop_back(
     bound = kind.gradient_clip
 
     def clip(change: Array) -> Array:
+        """Clips the gradient of a sum to the bound, if there is a bound."""
         return change if bound is None else jnp.clip(change, -bound, bound)
 
     before = state_before(states, initial, kind.reverse, begins.goes_on, fresh)
 
     def body(carry: tuple[Array, Tree], step: Tree) -> Tree:
+        """Computes the gradients of a step.
+
+        The carry is the gradient of the state after the step, and the summed gradient of the carry
+        of restarts.
+        """
         dh, total = carry
         dy, keep, goes_on, h, r, z, candidate, inner = step
         h = form.turn(h)
@@ -428,6 +453,12 @@ def _loop_back(
 
 @compile_outside_jit(*range(2))
 def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents: Tree) -> Tree:
+    """Returns the gradients of the `arguments` of `_gru`, in their order.
+
+    The layout of the loop is the second of `forms`. `residuals` are (arguments, saved), as in
+    `_loop_back`, and `cotangents` the gradients of the final carry [B, H] and of the outputs [B, T,
+    H]. The mask has no gradient, None.
+    """
     form = forms[1]
     (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype

@@ -114,6 +114,7 @@ def gated_stack(
 
 
 def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Array]:
+    """Computes `gated_stack` of `selected` [*B, L, D] without checks; returns (states, gates)."""
     dtype, wide, width = selected.dtype, wide_dtype(selected), selected.shape[-1]
     # [L-1, *B, 2D]: the layers are the first axis, because `lax.scan` runs over it.
     # A single large product for all layers uses the matrix units better than a small product in
@@ -129,6 +130,7 @@ def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Ar
     gates = jax.nn.sigmoid(drive[..., :width])
 
     def layer(carry: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        """Computes a layer: (state below, arrays of the layer) -> (state, state)."""
         kernel, gate, input_sum = inputs
         # The operands have the dtype of the inputs, but the carry stays in the wide dtype, because
         # rounding of the state would add up over the layers.
@@ -178,9 +180,11 @@ def highway_stack(
 
 
 def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array]:
+    """Computes `highway_stack` of `inputs` [*B, D] without checks; returns (states, gates)."""
     dtype, wide, width = inputs.dtype, wide_dtype(inputs), inputs.shape[-1]
 
     def layer(carry: Array, weights: HighwayWeights) -> tuple[Array, tuple[Array, Array]]:
+        """Computes a layer: (state below, weights) -> (state, (state, gate))."""
         # Gate and candidate share a product, because both read the layer below.
         both = _product(carry, weights.recurrent, dtype)
         both = both + weights.bias.astype(wide).reshape((1,) * (both.ndim - 1) + (-1,))

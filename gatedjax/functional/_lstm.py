@@ -115,6 +115,10 @@ def lstm_step(
 
 
 def _check_carry(name: str, carry: Carry, shape: tuple[int, int]) -> None:
+    """Raises unless the carry is an `LSTMState` of floating arrays of `shape`, (B, H).
+
+    The message contains `name`, the name of the argument.
+    """
     if not isinstance(carry, LSTMState):
         raise TypeError(f"{name} must be an LSTMState, got {type(carry).__name__}")
     check_state(f"{name}.hidden", carry.hidden, shape)
@@ -202,7 +206,7 @@ def _prepare(
     reverse: bool = False,
     recurrent_dropout_mask: Array | None = None,
 ) -> Recurrence:
-    """Checks the arguments of `lstm`."""
+    """Checks the arguments of `lstm`, and returns the call as a `Recurrence`."""
     _, hidden = check_weights(LSTMWeights, 4, weights, xs, "B T D")
     xs, mask = real_steps(xs, mask, lengths)
     shape, wide = (xs.shape[0], hidden), wide_of(xs.dtype)
@@ -257,6 +261,7 @@ def _forward(
     drop, fresh_h, fresh_c = map(form.turn, (dropout, *begins.carry))
 
     def body(carry: tuple[Array, Array], step: Tree) -> Tree:
+        """Computes a step: ((h, c), (input, is real, goes on)) -> (carry, arrays of the step)."""
         x, keep, goes_on = step
         h, c = form.select(goes_on, carry[0], fresh_h), form.select(goes_on, carry[1], fresh_c)
         fed = apply_dropout(h, drop).astype(dtype)
@@ -280,21 +285,33 @@ def _forward(
 
 
 def _run_forward(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
+    """Returns (final, outputs) of `lstm`, by a scan that JAX can differentiate in all modes.
+
+    `form` is the layout of the loop, `reverse` its direction, and `arguments` are the further
+    arguments of `_forward`.
+    """
     return _forward(form, reverse, *arguments)[0]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _lstm(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
+    """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_lstm_bwd`."""
     return _run_forward(form, reverse, *arguments)
 
 
 def _lstm_fwd(form: Form, reverse: bool, *arguments: Tree) -> Tree:
+    """Returns ((final, outputs), residuals): the result, and the arrays that `_lstm_bwd` needs."""
     result, saved = _forward(form, reverse, *arguments)
     return result, (arguments, saved)
 
 
 @compile_outside_jit(*range(2))
 def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> Tree:
+    """Returns the gradients of the `arguments` of `_lstm`, in their order.
+
+    `residuals` are (arguments, saved arrays of `_forward`), and `cotangents` the gradients of the
+    final `LSTMState` and of the outputs [B, T, H]. The mask has no gradient, None.
+    """
     (weights, xs, mask, initial, dropout, begins), (states, saved) = residuals
     final, outputs = cotangents
     dtype, wide = xs.dtype, initial.hidden.dtype
@@ -303,6 +320,11 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> T
     kernel, drop = form.turn(recurrent.T), form.turn(dropout)
 
     def body(carry: tuple[Tree, Tree], step: Tree) -> Tree:
+        """Computes the gradients of a step.
+
+        The carry is the gradients of the states after the step, and the summed gradients of the
+        carry of restarts.
+        """
         (dh, dc), (total_h, total_c) = carry
         dy, keep, goes_on, (c, i, f, g, o) = step
         # c_t is computed again from the gates, instead of being stored for all steps.

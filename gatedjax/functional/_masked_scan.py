@@ -82,6 +82,7 @@ def masked_scan(
     xs = real_alone(xs, mask)
 
     def check(name: str, carry: Carry) -> None:
+        """Raises unless a carry is like `initial`; `name` is in the message."""
         _check_like(initial, jax.tree.map(jnp.asarray, carry), name)
 
     begins = restarts(resets, reset_to, initial, mask, shape, reverse, check)
@@ -113,6 +114,7 @@ def scan_steps(
     """
 
     def body(carry: Carry, inputs: Tree) -> tuple[Carry, Tree]:
+        """Computes a step: (carry, (x, is real, goes on)) -> (carry, output), for all rows."""
         x, real, goes_on = inputs
         if goes_on is not None:
             carry = _select_rows(goes_on, carry, begins.carry)
@@ -142,6 +144,10 @@ def _select_rows(rows: Array, new: Carry, old: Carry) -> Carry:
 
 
 def _leading(xs: Tree) -> tuple[int, int]:
+    """Returns (B, T) for `xs`, a tree of arrays [B, T, ...].
+
+    Raises ValueError if the tree is empty or its arrays differ in B or T.
+    """
     leaves = jax.tree.leaves(xs)
     if not leaves:
         raise ValueError(f"xs must have at least one array [B, T, ...], got {xs!r}")

@@ -128,6 +128,7 @@ def pointer_sum_indexed(
     places = jnp.where(member, positions, 0).reshape(*lead, -1)
 
     def at_places(values: Array) -> Array:
+        """Returns the values [*B, N] at the positions of the candidates, [*B, K, P]."""
         return jnp.take_along_axis(values, places, axis=-1).reshape(positions.shape)
 
     if document_mask is not None:
@@ -154,11 +155,12 @@ def _check_logits(logits: Array, aggregation: str) -> Array:
 def _scores(
     values: Float[Array, "*B K P"], member: Bool[Array, "*B K P"]
 ) -> tuple[Float[Array, "*B K"], Float[Array, "*B"]]:
-    """Returns log-sum-exp of each candidate's logits minus the row's maximum, and the maximum.
+    """Returns the log-scores of K candidates [*B, K], and the largest logit of each text [*B].
 
-    values are the logits at P positions of each of K candidates, and member is True at positions
-    that belong to the candidate. The score of a candidate without such a position is -inf.
-    Subtracting first keeps the digits of small results when logits are large.
+    The log-score is the log-sum-exp of the logits of a candidate minus that largest logit. `values`
+    are the logits at P positions of each candidate, and `member` is True at positions that belong
+    to it. The score of a candidate without such a position is -inf. Subtracting first keeps the
+    digits of small results when logits are large.
     """
     # A logit of -inf has probability 0, and -inf - -inf would be NaN.
     member = member & ~jnp.isneginf(values)
@@ -185,11 +187,20 @@ def _log_sum_exp(values: Array, member: Array) -> Array:
 
 
 def _over_candidates(scores: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
+    """Normalises log-scores over the candidates of a text, as "paper" does: [*B, K].
+
+    `scores` are the log-scores of `_scores`, -inf for a candidate that does not occur.
+    """
     occurs = ~jnp.isneginf(scores)
     return _less(scores, _log_sum_exp(scores, occurs))
 
 
 def _over_tokens(scores: Array, logits: Array, used: Array, top: Array) -> Float[Array, "*B K"]:
+    """Normalises log-scores by the attention of all tokens of candidates, as "code" does: [*B, K].
+
+    `scores` [*B, K] and `top` [*B] are the results of `_scores`, `logits` [*B, N] belong to the
+    tokens, and `used` [*B, N] is True at tokens that belong to a candidate.
+    """
     used = used & ~jnp.isneginf(logits)
     # The same shift as in `_scores`, so that it cancels in the quotient.
     centred = jnp.where(used, logits, 0) - top[..., None]

@@ -133,7 +133,7 @@ def _prepare(
     reset_after: bool = False,
     recurrent_dropout_mask: Array | None = None,
 ) -> Recurrence:
-    """Checks the arguments of `rau`."""
+    """Checks the arguments of `rau`, and returns the call as a `Recurrence`."""
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
     xs, mask = real_steps(xs, mask, lengths)
@@ -210,7 +210,14 @@ def _attention(
     initial: Carry,
     begins: Restarts,
 ) -> Array:
+    """Returns the attention weights p of all steps [B, T, ...], 0 at padding (see `rau_attention`).
+
+    `xs` is [B, T, D], mask [B, T] is True at real steps or None, `initial` is the carry before the
+    first step, and `begins` are the steps that start with a new carry.
+    """
+
     def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
+        """Computes a step: returns the next carry, and the attention weights."""
         return advance_and_attend(options, weights, carry, x, None)
 
     _, p = scan_steps(step, initial, xs, mask, begins)
@@ -236,6 +243,7 @@ def _plain(
     """
 
     def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
+        """Computes a step: returns the next carry, and its hidden state."""
         new = advance(options, weights, carry, x, dropout)
         return new, hidden_of(new)
 
@@ -272,8 +280,10 @@ def _join_blocks(early: Array, late: Array) -> Array:
 def _gate_sums(
     form: Form, options: RAUOptions, weights: RAUWeights, dtype: jnp.dtype, wide: jnp.dtype
 ) -> tuple[GateSums, Array]:
-    """Returns the sums x W + h U + b of the blocks r, z, a, u, c, and the bias of h U_c.
+    """Returns the `GateSums` x W + h U + b of the blocks of a step, and the bias of h U_c.
 
+    x are the inputs and h is the hidden state. The blocks are reset gate r, update gate z,
+    attention logits a, values u and candidate c, in this order. `form` is the layout of the loop.
     Products are in `dtype`, sums in `wide`. The columns of the sigmoids are halved, because
     sigmoid(s) = (1 + tanh(s / 2)) / 2. The bias is `recurrent_bias` [H] in the layout of `form`, or
     a scalar 0.
@@ -284,6 +294,7 @@ def _gate_sums(
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, logit, 1.0], wide), size)
 
     def halve(kernel: Array) -> Array:
+        """Halves the columns of the sigmoids of a kernel, in the dtype of the products."""
         return (kernel.astype(wide) * half[None]).astype(dtype)
 
     kernel, recurrent, bias = (
@@ -329,6 +340,7 @@ def _forward(
     drop, fresh = map(form.turn, (dropout, begins.carry))
 
     def body(h: Array, step: Tree) -> Tree:
+        """Computes a step: (h, (input, is real, goes on)) -> (new h, arrays of the step)."""
         x, keep, h = sums.prepare(step[0]), step[1], form.select(step[2], h, fresh)
         fed = apply_dropout(h, drop)
         early = sums.of_both(x, fed.astype(dtype))
@@ -366,15 +378,22 @@ def _forward(
 def _run_forward(
     form: Form, reverse: bool, options: RAUOptions, *arguments: Tree
 ) -> tuple[Array, Array]:
+    """Returns (final, outputs) of `rau`, by a scan that JAX can differentiate in all modes.
+
+    `form` is the layout of the loop, `reverse` its direction, and `arguments` are the further
+    arguments of `_forward`.
+    """
     return _forward(form, reverse, options, *arguments)[0]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _rau(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> tuple[Array, Array]:
+    """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_rau_bwd`."""
     return _run_forward(form, reverse, options, *arguments)
 
 
 def _rau_fwd(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> Tree:
+    """Returns ((final, outputs), residuals): the result, and the arrays that `_rau_bwd` needs."""
     result, saved = _forward(form, reverse, options, *arguments)
     return result, (arguments, saved)
 
@@ -412,6 +431,11 @@ def _loop_back(
     before = state_before(states, initial, reverse, begins.goes_on, fresh)
 
     def body(carry: tuple[Array, Tree], step: Tree) -> Tree:
+        """Computes the gradients of a step.
+
+        The carry is the gradient of the state after the step, and the summed gradient of the carry
+        of restarts.
+        """
         dh, total = carry
         dy, keep, goes_on, h, (r, z, candidate, p, value), inner = step
         h = form.turn(h)
@@ -458,6 +482,11 @@ def _loop_back(
 def _rau_bwd(
     form: Form, reverse: bool, options: RAUOptions, residuals: Tree, cotangents: Tree
 ) -> Tree:
+    """Returns the gradients of the `arguments` of `_rau`, in their order.
+
+    `residuals` are (arguments, saved arrays of `_forward`), and `cotangents` the gradients of the
+    final carry [B, H] and of the outputs [B, T, H]. The mask has no gradient, None.
+    """
     (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     early, late = _split_blocks(weights.recurrent.astype(dtype), size)

@@ -351,6 +351,7 @@ class _Inputs(NamedTuple):
 
 
 def _softmax(logits: Array, rescale: bool) -> Array:
+    """Returns the softmax of the logits over the last axis; with `rescale` times the axis size."""
     return jax.nn.softmax(logits, axis=-1) * (logits.shape[-1] if rescale else 1)
 
 
@@ -358,12 +359,14 @@ def _softmax(logits: Array, rescale: bool) -> Array:
 
 
 def _feature_proj(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
+    """Returns (p, s) of feature_proj: attention weights [B, H] and candidate [B, H]."""
     logits, value = inputs.logits_and_value(weights)
     p = _softmax(logits, rescale)
     return p, jnp.tanh(p * value)
 
 
 def _sigmoid(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
+    """Returns (p, s) of sigmoid: attention weights [B, H] and candidate [B, H]."""
     logits, value = inputs.logits_and_value(weights)
     # `rescale` has no effect, because a sigmoid has no sum over the features. `check_options`
     # refuses it.
@@ -372,17 +375,20 @@ def _sigmoid(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, A
 
 
 def _additive_relu(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
+    """Returns (p, p relu(V(u))) of the form additive_relu, both [B, H]."""
     logits, value = inputs.logits_and_value(weights)
     p = _softmax(logits, rescale)
     return p, p * jax.nn.relu(value)
 
 
 def _concat(weights: RAUConcatWeights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
+    """Returns (p, s) of concat: attention weights [B, D + H] and candidate [B, H]."""
     p = _softmax(inputs.affine(inputs.u, weights.score, weights.score_bias), rescale)
     return p, jnp.tanh(inputs.affine(p * inputs.u, weights.value, weights.value_bias))
 
 
 def _matrix(weights: RAUMatrixWeights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
+    """Returns (p, s) of matrix: attention weights [B, H, D + H] and candidate [B, H]."""
     logits = inputs.affine(inputs.u, weights.score, weights.score_bias)[:, None, :]
     # The affinity [H, D + H] is the same for all examples, and only the logits depend on the input.
     p = _softmax(logits + jnp.asarray(weights.affinity, logits.dtype)[None], rescale)
@@ -392,6 +398,11 @@ def _matrix(weights: RAUMatrixWeights, inputs: _Inputs, rescale: bool) -> tuple[
 def _time_causal(
     weights: RAUHiddenWeights, inputs: _Inputs, carry: RAUTimeState, rescale: bool
 ) -> tuple[Array, Array, Array, Array]:
+    """Returns (p, s, log_norm, steps) of the form time_causal.
+
+    p [B, 1] is the weight of the step, s [B, H] the attention candidate, and `log_norm` and `steps`
+    [B, 1] are the fields of the next `RAUTimeState`.
+    """
     logits, value = inputs.logits_and_value(weights)
     # The sum runs in log space, because a later logit may exceed all logits so far and no maximum
     # is known in advance.
@@ -465,7 +476,14 @@ def check_rau_weights(
 def _shapes_of(
     weights: Weights, options: RAUOptions
 ) -> Callable[[int, int], dict[str, tuple[int, ...]]]:
+    """Returns a function (D, H) -> {field: shape} of the fields of the attention in weights.
+
+    D is the width of the inputs and H the hidden width. The class of `weights` and the attention in
+    `options` determine the fields.
+    """
+
     def shapes(features: int, hidden: int) -> dict[str, tuple[int, ...]]:
+        """Returns {field: shape} for inputs of width `features` and states of width `hidden`."""
         both = features + hidden
         if isinstance(weights, RAUConcatWeights):
             value = {"value": (both, hidden), "value_bias": (hidden,)}

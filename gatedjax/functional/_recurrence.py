@@ -61,7 +61,7 @@ class Form(NamedTuple):
         return lax.slice_in_dim(x, start, stop, axis=self.axis)
 
     def join(self, parts: Sequence[Array]) -> Array:
-        """Concatenates arrays in the layout of the loop along their features."""
+        """Concatenates `parts`, arrays in the layout of the loop, along their features."""
         return jnp.concatenate(parts, axis=self.axis)
 
     def product(self, kernel: Array, x: Array, dtype: Dtype) -> Array:
@@ -337,6 +337,11 @@ def restarts(
 
 
 def _goes_on(reverse: bool, resets: Array, mask: Array | None) -> Array:
+    """Returns bool [B, T], False at the steps that start with a new carry (see `Restarts`).
+
+    `resets` [B, T] is True at the first step of each segment, mask [B, T] is True at real steps or
+    None, and `reverse` is True for the backward direction.
+    """
     real = jnp.ones_like(resets) if mask is None else mask
     starts = resets & real
     # Backwards, the carry is replaced after the first step of a segment has run. The step that
@@ -430,6 +435,7 @@ class GateSums:
         self.joints = self._cut(jnp.concatenate([kernel, recurrent])) if self.is_joint else ()
 
     def _cut(self, columns: Array) -> tuple[Array, ...]:
+        """Returns the early and the late columns of W, U or b, in the layout of the loop."""
         turned = self.form.spread(columns) if columns.ndim == 1 else self.form.turn(columns)
         return tuple(self.form.part(turned, start, stop) for start, stop in self.spans)
 
@@ -481,8 +487,8 @@ class GateSums:
 def weight_gradient(inputs: Array, gates: Array, dtype: Dtype) -> Array:
     """Returns the gradient sum_t inputs_t^T gates_t of a kernel [K, N], as a single product.
 
-    inputs [T, B, K] are the factors of the kernel, and gates [T, B, N] are the gradients of the
-    products. The sum runs over the rows, too. It is accumulated and returned in dtype.
+    inputs [T, B, K] are multiplied with the kernel, and gates [T, B, N] are the gradients of the
+    products. The sum runs over the B rows, too. It is accumulated and returned in dtype.
     """
     return lax.dot_general(
         inputs, gates, (((0, 1), (0, 1)), ((), ())), preferred_element_type=dtype

@@ -81,6 +81,10 @@ def _straight_through(hard: Array, soft: Array) -> Array:
 
 @_straight_through.defjvp
 def _straight_through_jvp(primals, tangents):
+    """Returns (hard, change of soft) for `jax.custom_jvp`.
+
+    `primals` are the arguments of `_straight_through`, and `tangents` their changes.
+    """
     return _straight_through(*primals), tangents[1]
 
 
@@ -114,6 +118,10 @@ def _divide(perturbed: Array, temperature: Array) -> Array:
 
 @_divide.defjvp
 def _divide_jvp(primals, tangents):
+    """Returns (quotient, its change) for `jax.custom_jvp`.
+
+    `primals` are the arguments of `_divide`, and `tangents` their changes.
+    """
     perturbed, temperature = primals
     # -perturbed / tau^2 would be infinite there, and NaN after the product with a cotangent of 0.
     finite = jnp.where(jnp.isinf(perturbed), 0, perturbed)

@@ -95,16 +95,26 @@ def _scores(keys: Array, kernels: Array, vectors: Array) -> Float[Array, "*B N L
 def _layer_scores(
     rows: Float[Array, "R K"], kernels: Float[Array, "L K A"], vectors: Float[Array, "L A"]
 ) -> Float[Array, "R L"]:
+    """Computes w_l . tanh(k W_l) for R vectors k and L layers, with a custom backward pass.
+
+    `rows` are the vectors k of width K, `kernels` are W, and `vectors` are w of width A.
+    """
     return _forward(rows, kernels, vectors)[0]
 
 
 def _forward(rows: Array, kernels: Array, vectors: Array) -> tuple[Array, tuple[Array, ...]]:
+    """Returns the scores [R, L] of `_layer_scores`, and the arrays that `_backward` needs.
+
+    The saved arrays are `rows` [R, K]; the kernels side by side [K, L A]; `vectors` [L, A]; and the
+    activity tanh(k W) [R, L A].
+    """
     layers, hidden = vectors.shape
-    # transposed once, for both directions
+    # The kernels are transposed once, because the backward pass reads the same copy.
     flat = jnp.swapaxes(kernels, 0, 1).reshape(-1, layers * hidden)
     flat = lax.optimization_barrier(flat)
     activity = jnp.tanh(rows @ flat)
-    # w as a block-diagonal matrix: L / K of the large product, and faster than the reduction
+    # As a block-diagonal matrix w costs only L / K of the large product, and it is faster than the
+    # reduction of the activity.
     eye = jnp.eye(layers, dtype=vectors.dtype)
     blocks = (vectors[:, :, None] * eye[:, None, :]).reshape(-1, layers)
     scores = jnp.matmul(activity, blocks, preferred_element_type=wide_dtype(rows))
@@ -112,6 +122,10 @@ def _forward(rows: Array, kernels: Array, vectors: Array) -> tuple[Array, tuple[
 
 
 def _backward(saved: tuple[Array, ...], change: Float[Array, "R L"]) -> tuple[Array, ...]:
+    """Returns the gradients of the three arguments of `_layer_scores`, in their shapes.
+
+    `saved` are the arrays of `_forward`, and `change` is the gradient of the scores.
+    """
     rows, flat, vectors, activity = saved
     layers, hidden = vectors.shape
     change = lax.optimization_barrier(change)

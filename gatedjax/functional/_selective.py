@@ -72,6 +72,10 @@ def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Ar
 
 @_hard_weights.defjvp
 def _hard_weights_jvp(cap, eps, primals, tangents):
+    """Returns (weights, their change) for `jax.custom_jvp`.
+
+    `primals` are the scores and gates of `_hard_weights`, and `tangents` their changes.
+    """
     (scores, gates), (d_scores, d_gates) = primals, tangents
     weights, ratios = _hard_parts(scores, gates, cap, eps)
     # `direct` is the change at a constant sum. The second term is the change of the sum.

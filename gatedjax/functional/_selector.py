@@ -79,6 +79,10 @@ def _odds_against(a: Array, u: Array) -> Array:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _uniform_sigmoid(a: Array, u: Array, temperature: float) -> Array:
+    """Computes 1 / (1 + r^(1/tau)) with the odds r of `_odds_against` and tau = temperature.
+
+    The logits a and the uniform numbers u have the same shape.
+    """
     odds = _odds_against(a, u)
     # A general power costs a logarithm and an exponential per pair, a square only a product.
     if temperature == 0.5:
@@ -90,6 +94,11 @@ def _uniform_sigmoid(a: Array, u: Array, temperature: float) -> Array:
 
 @_uniform_sigmoid.defjvp
 def _uniform_sigmoid_jvp(temperature, primals, tangents):
+    """Returns (soft gates, their change) for `jax.custom_jvp`.
+
+    `primals` are the logits and uniform numbers of `_uniform_sigmoid`, and `tangents` their
+    changes.
+    """
     a, u = primals
     soft = _uniform_sigmoid(a, u, temperature)
     # The derivative of the odds would overflow.
@@ -268,6 +277,10 @@ def _keys_of_a_query(like: Array, mask: Array | None, keys: Array | None) -> Arr
 
 
 def _sum_over_keys(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:
+    """Returns the sum of values [B, M, Q, N] over the keys that count: [B, M, Q].
+
+    `mask` [B, N] is True at real keys and `pair_mask` at pairs that count; None means all.
+    """
     return jnp.sum(_zero_elsewhere(values, mask, pair_mask), axis=-1)
 
 
@@ -287,11 +300,16 @@ def _zero_elsewhere(values: Array, mask: Array | None, pair_mask: Array | None) 
 
 
 def _mean_over_queries(values: Array, mask: Array | None) -> Array:
+    """Returns the mean over real queries of values [B, M, Q]: [B, M], 0 without real queries.
+
+    `mask` [B, Q] is True at real queries; None means all.
+    """
     check_that(values.ndim == 3, "values must be [B, M, N], a value per query", values)
     check_mask(mask, (values.shape[0], values.shape[-1]))
     values = jnp.asarray(values, wide_dtype(values))
     if mask is not None:
         values = jnp.where(mask[:, None, :], values, 0)
+    # An example without real queries has a sum of 0, which this divisor turns into a mean of 0.
     lengths = jnp.maximum(_lengths(values, mask), 1)
     return jnp.divide(*promote(jnp.sum(values, axis=-1), lengths))
 

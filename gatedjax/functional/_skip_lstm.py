@@ -67,6 +67,7 @@ def skip_lstm(
         initial = LSTMState(zeros, zeros)
 
     def step(carry: LSTMState, inputs: tuple[Array, Array]) -> tuple[LSTMState, Array]:
+        """Computes a step: (state, (x, gate)) -> (mixed state, output)."""
         x, gate = inputs
         new, _ = lstm_step(weights, carry, x, recurrent_dropout_mask=recurrent_dropout_mask)
         share = gate[:, None].astype(wide)

@@ -122,6 +122,10 @@ def _gated_parts(scores: Array, gates: Array, axis: int) -> tuple[Array, Array]:
 
 @_gated_parts.defjvp
 def _gated_parts_jvp(axis, primals, tangents):
+    """Returns the results of `_gated_parts` and their changes, for `jax.custom_jvp`.
+
+    `primals` are the scores and gates, and `tangents` their changes.
+    """
     scores, gates = primals
     d_scores, d_gates = tangents
     weights, ratios = _gated_parts(scores, gates, axis)

@@ -50,6 +50,7 @@ def _estimate(
     value = objective(gates)
 
     def difference(a):
+        """Returns (c(z) - c(z given b), c(z given b)) as a function of the logits a."""
         control = critic(draw_conditional(a, gates, noise[1]))
         return critic(a + noise[0]) - control, control
 
@@ -69,6 +70,7 @@ def _make_finite(critic: Critic) -> Critic:
     """
 
     def finite_critic(z: Float[Array, " n"]) -> Float[Array, ""]:
+        """Returns the critic at z, with 0 in place of infinite entries where it is not finite."""
         value, slope = jax.value_and_grad(critic)(jax.lax.stop_gradient(z))
         # The test is a constant; derivatives pass only through the call below.
         is_finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(slope))
@@ -170,6 +172,7 @@ class Rebar:
         """
 
         def critic(perturbed):
+            """Returns eta f(sigmoid(z / tau)) for perturbed logits z."""
             # The relaxed loss is a control variate for the logits. The other arguments of the loss
             # get their gradient from f(b), so it must not reach them here.
             relaxed = objective.held(jax.nn.sigmoid(divide_by_temperature(perturbed, self.tau)))

@@ -125,6 +125,7 @@ def _average_relaxed(
     """
 
     def evaluate(key):
+        """Returns the loss of a draw of relaxed gates from a PRNG key."""
         noise = logistic_noise(key, logits.shape)
         return objective(gumbel_sigmoid(logits, noise, temperature=temperature))
 

@@ -106,6 +106,7 @@ def compute_losses(
 
     @jax.checkpoint
     def chunk(start):
+        """Returns the losses of the codes from `start` on, as many as a chunk has."""
         codes = start + jnp.arange(size, dtype=jnp.int32)
         gates = jax.vmap(decode_pattern, in_axes=(0, None))(codes, layout)
         return objective.values(gates)

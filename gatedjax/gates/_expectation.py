@@ -92,6 +92,14 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
         *args: object,
         mask: Bool[Array, " n"] | None = None,
     ) -> Float[Array, ""]:
+        """Returns an estimate of the expected loss, with the estimated gradient as its derivative.
+
+        Args:
+          logits: the log-odds of open gates.
+          key: the PRNG key of the draws.
+          *args: the further arguments of the loss.
+          mask: True at real gates; None means all.
+        """
         logits = mask_logits(logits, mask)
         n = logits.shape[0]
         objective = Objective(loss, args, logits.dtype)

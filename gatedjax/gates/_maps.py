@@ -427,9 +427,9 @@ def _map_to_sum(
 
 
 def _find_nearest(z: Array, keep: Array, theta: Array) -> Array:
-    """Returns the real score nearest to theta [..., 1] in each row; theta in rows without one.
+    """Returns the real score nearest to the threshold theta in each row; theta without real scores.
 
-    z are scores [..., n], and keep is True at real positions; the result is [..., 1].
+    z are scores [..., n], and keep is True at real positions; theta and the result are [..., 1].
     """
     above = jnp.min(z, axis=-1, keepdims=True, where=keep & (z >= theta), initial=jnp.inf)
     below = jnp.max(z, axis=-1, keepdims=True, where=keep & (z <= theta), initial=-jnp.inf)
@@ -484,9 +484,11 @@ def _select_best(z: Array, keep: Array, k: Array) -> Array:
     order = jnp.where(keep, jnp.where(raw >= sign, ~raw, raw | sign), 0)
 
     def reach(bound: Array) -> Array:
+        """Returns the number of scores of each row that reach a bound, [..., 1]."""
         return jnp.sum(order >= bound, axis=-1, keepdims=True, dtype=z.dtype)
 
     def set_bit(place: Array, bound: Array) -> Array:
+        """Sets a bit of the bound if at least k scores still reach it; `place` is its position."""
         candidate = bound | (sign >> jnp.asarray(place, unsigned))
         return jnp.where(reach(candidate) >= k, candidate, bound)
 

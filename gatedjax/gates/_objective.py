@@ -77,9 +77,11 @@ def has_derivative(objective: Objective, size: int) -> bool:
 
     @jax.custom_jvp
     def probe(value):
+        """Returns the loss; its derivative `rule` records whether there is a path to the gates."""
         return value
 
     def rule(primals, tangents):
+        """Returns (value, zero), and records whether the tangent is not a symbolic zero."""
         # JAX passes a symbolic zero if the loss has no differentiable path from its gates.
         seen.append(not isinstance(tangents[0], SymbolicZero))
         return primals[0], jnp.zeros_like(primals[0])
@@ -87,6 +89,7 @@ def has_derivative(objective: Objective, size: int) -> bool:
     probe.defjvp(rule, symbolic_zeros=True)
 
     def derivative(gates):
+        """Returns the loss and its derivative along the gates."""
         return jax.jvp(lambda g: probe(objective(g)), (gates,), (gates,))
 
     jax.eval_shape(derivative, jax.ShapeDtypeStruct((size,), wide_dtype(objective.dtype)))

@@ -255,6 +255,7 @@ def estimate_gradients(
     gradient = jax.grad(expectation(loss, estimator))
 
     def estimate(key):
+        """Returns the estimate of the gradient [n] from a PRNG key."""
         return gradient(logits, key, *args, mask=mask)
 
     return jax.lax.map(estimate, keys, batch_size=min(_BATCH, keys.shape[0]))

@@ -12,7 +12,7 @@ from gatedjax.gates._estimator import ByValues, Noise, Patterns, PerGate, Values
 
 
 def _multiply(values: Array, weights: Array) -> Array:
-    """Multiplies losses and weights elementwise; they may have different dtypes and broadcast."""
+    """Multiplies losses, `values`, and weights of shapes that broadcast; dtypes may differ."""
     return jnp.multiply(*promote(values, weights))
 
 

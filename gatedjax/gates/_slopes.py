@@ -27,6 +27,10 @@ def attach_slope(
 
 @attach_slope.defjvp
 def _attach_slope_jvp(primals, tangents):
+    """Returns (value, slope times the change of the logits) for `jax.custom_jvp`.
+
+    `primals` are the arguments of `attach_slope`, and `tangents` their changes.
+    """
     value, logits, slope = primals
     # JAX requires a tangent of the dtype of the value.
     return attach_slope(value, logits, slope), jnp.multiply(*promote(slope, tangents[1])).astype(
@@ -66,12 +70,18 @@ def attached(
 
 @jax.custom_jvp
 def _attach(value: Array, logits: Array, gradient: Array) -> Array:
+    """Returns `value`, to which `_attach_jvp` gives `gradient` as the gradient by `logits`."""
     del logits, gradient
     return value
 
 
 @_attach.defjvp
 def _attach_jvp(primals, tangents):
+    """Returns (value, its change) for `jax.custom_jvp`.
+
+    The change is that of the value plus the gradient times the change of the logits. `primals` are
+    the arguments of `_attach`, and `tangents` their changes.
+    """
     value, logits, gradient = primals
     slope = jnp.sum(jnp.multiply(*promote(gradient, tangents[1]))).astype(value.dtype)
     # The derivatives of the value with respect to other inputs stay, and the derivatives with

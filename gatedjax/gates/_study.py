@@ -100,7 +100,7 @@ def _to_json_numbers(record: Json) -> Json:
 
 
 def _format_number(value: float | None, form: str) -> str:
-    """Formats a number by a format specification, such as ".4f"; None becomes "-"."""
+    """Formats a number by `form`, a format specification such as ".4f"; None becomes "-"."""
     return "-" if value is None else format(value, form)
 
 

@@ -61,16 +61,19 @@ def length_of(rows: Array) -> Any:
 
 
 def _linear(u: Array, a: Array | None) -> Parts:
-    """Returns phi = [1 + u]_+ and its slope phi', for u = z - theta [..., n]; a is not used."""
+    """Returns the gates phi = [1 + u]_+ and their slopes phi', both [..., n].
+
+    u = z - theta [..., n] are scores minus the threshold of their row; a is not used.
+    """
     del a
     is_open = u > -1
     return jnp.where(is_open, 1 + u, 0), is_open.astype(u.dtype)
 
 
 def _square(u: Array, a: Array | None) -> Parts:
-    """Returns phi = [1 + u / 2]_+^2 and its slope phi', for u = z - theta [..., n].
+    """Returns the gates phi = [1 + u / 2]_+^2 and their slopes phi', both [..., n].
 
-    a is not used.
+    u = z - theta [..., n] are scores minus the threshold of their row; a is not used.
     """
     del a
     root = jnp.where(u > -2, 1 + u / 2, 0)
@@ -93,7 +96,8 @@ def _log1p_ratio(x: Array) -> Array:
 def _power(u: Array, a: Array | None) -> Parts:
     """Returns phi = [1 + a u]_+^(1 / a) and its slope [1 + a u]_+^(1 / a - 1); exp(u) at a = 0.
 
-    u = z - theta is [..., n], and a is [..., 1] or a scalar.
+    u = z - theta [..., n] are scores minus the threshold of their row, and a is [..., 1] or a
+    scalar.
     """
     assert a is not None
     is_open = a * u > -1
@@ -105,7 +109,7 @@ def _power(u: Array, a: Array | None) -> Parts:
 def _clip(u: Array, a: Array | None) -> Parts:
     """Returns phi, which is u clipped to [0, 1], and its slope, which is 0 at both ends.
 
-    u = z - theta is [..., n]; a is not used.
+    u = z - theta [..., n] are scores minus the threshold of their row; a is not used.
     """
     del a
     inside = (u > 0) & (u < 1)
@@ -115,7 +119,8 @@ def _clip(u: Array, a: Array | None) -> Parts:
 def _laplace(u: Array, a: Array | None) -> Parts:
     """Returns the distribution function and the density of the Laplace distribution of scale a.
 
-    u = z - theta is [..., n], and a is [..., 1] or a scalar.
+    u = z - theta [..., n] are scores minus the threshold of their row, and a is [..., 1] or a
+    scalar.
     """
     assert a is not None
     above = u > 0
@@ -127,7 +132,8 @@ def _laplace(u: Array, a: Array | None) -> Parts:
 def _difference(sums: Array, total: Array, a: Array | None) -> Array:
     """Returns the numerator of the Newton step for sum phi = total, which is sums - total.
 
-    sums and total are [..., 1]; a is not used.
+    sums [..., 1] are the sums of the gates phi of each row, and total [..., 1] are the sums that
+    are wanted; a is not used.
     """
     del a
     return sums - total
@@ -136,7 +142,7 @@ def _difference(sums: Array, total: Array, a: Array | None) -> Array:
 def _square_excess(sums: Array, total: Array, a: Array | None) -> Array:
     """Returns the numerator of the Newton step for (sum phi)^(1/2) = 1; its left side is convex.
 
-    sums of phi are [..., 1]; total and a are not used.
+    sums [..., 1] are the sums of the gates phi of each row; total and a are not used.
     """
     del total, a
     return 2 * (sums - jnp.sqrt(sums))
@@ -145,8 +151,8 @@ def _square_excess(sums: Array, total: Array, a: Array | None) -> Array:
 def _power_excess(sums: Array, total: Array, a: Array | None) -> Array:
     """Returns the numerator of the Newton step for (sum phi)^a = 1.
 
-    The left side is convex in theta for a <= 1 and linear at a = 0. sums of phi are [..., 1], a is
-    the exponent, a scalar or [..., 1], and total is not used.
+    The left side is convex in theta for a <= 1 and linear at a = 0. sums [..., 1] are the sums of
+    the gates phi of each row, a is the exponent, a scalar or [..., 1], and total is not used.
     """
     del total
     assert a is not None
@@ -229,6 +235,7 @@ def search(
     tolerances = tolerance * jnp.maximum(total, 1)
 
     def step(state: _State) -> _State:
+        """Computes a step of the search: Newton's if it stays in the bracket, else a bisection."""
         count, theta, low, high, _ = state
         values, slopes = family.parts(u - theta, a)
         sums = jnp.sum(values, axis=-1, keepdims=True)
@@ -246,6 +253,7 @@ def search(
         return count + 1, new, low, high, jnp.all(is_settled | is_stuck)
 
     def is_unfinished(state: _State) -> Array:
+        """Returns True while a row is not settled and steps are left."""
         return (state[0] < _MOST_STEPS) & ~state[4]
 
     low, high, start = bounds
@@ -270,11 +278,16 @@ def find_threshold(
 
 @find_threshold.defjvp
 def _find_threshold_jvp(family, primals, tangents):
+    """Returns theta and its change by the implicit function theorem, for `jax.custom_jvp`.
+
+    `primals` are the arguments of `find_threshold` after `family`, and `tangents` their changes.
+    """
     u, keep, total, bounds, a = primals
     d_u, _, d_total, _, d_a = tangents
     theta = find_threshold(family, u, keep, total, bounds, a)
 
     def sum_gates(u, a):
+        """Returns the sum of the gates of each row [..., 1] at a fixed theta."""
         return jnp.sum(compute_gates(family, u, keep, theta, a), axis=-1, keepdims=True)
 
     _, sum_change = jax.jvp(sum_gates, (u, a), (d_u, d_a))

@@ -148,11 +148,13 @@ def train(
         return jax.vmap(attached)(jnp.mean(values, axis=1), wide, gradient), other
 
     def loss(gates: Float[Array, " n"], *row: Any) -> Float[Array, ""]:
+        """Returns the loss of a pattern of gates for a single row."""
         return reader(gates[None, None], *jax.tree.map(lambda x: x[None], row))[0][0, 0]
 
     expected = expectation(loss, estimator)
 
     def estimate(logits, key, mask, *row):
+        """Returns the estimate of the expected loss of a single row."""
         return expected(logits, key, *row, mask=mask)
 
     # `expectation` returns only the estimate, so the other results need a separate pass.

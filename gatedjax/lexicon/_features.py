@@ -14,12 +14,12 @@ _FEW = 20_000
 
 
 class Words(NamedTuple):
-    """The words of n texts, as numbers.
+    """The words of n texts, as numbers. T is the number of words of all texts, in their order.
 
     Attributes:
-      types: the different words of the texts.
-      ids: int64 [T], the position in `types` of each of the T words of all texts.
-      rows: int64 [T], the text of each word.
+      types: the V different words of the texts.
+      ids: int64 [T], the position in `types` of each word.
+      rows: int64 [T], the index in 0 .. n - 1 of the text that contains each word, sorted.
       num_texts: the number of texts n; a text may have no word.
     """
 
@@ -30,11 +30,11 @@ class Words(NamedTuple):
 
 
 class Spelling(NamedTuple):
-    """The character n-grams of words, with repetitions.
+    """The character n-grams of V words, with repetitions, as columns of the matrix of features.
 
     Attributes:
-      columns: int64, the columns of the n-grams of all words, one word after the other.
-      starts: int64 [words + 1], where the n-grams of each word begin, and the end of the last.
+      columns: int64 [N], the columns of the n-grams of all words, one word after the other.
+      starts: int64 [V + 1]. The n-grams of word v are `columns[starts[v] : starts[v + 1]]`.
     """
 
     columns: np.ndarray
@@ -42,14 +42,17 @@ class Spelling(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The columns of the features: words, pairs of neighbours, and character n-grams.
+    """The columns of words and of pairs of neighbours in the matrix of features [texts, F].
+
+    The columns of the character n-grams are in a `Spelling`.
 
     Attributes:
-      of_word: int64 [words], the column of each word, or -1.
-      pairs: int64 [P], sorted keys a * width + b of the pairs of words (a, b). The pair at position
-        i has the column `first_pair + i`.
+      of_word: int64 [V], the column of each word, or -1 for a word without a feature.
+      pairs: int64 [P], the sorted keys a * width + b of the pairs of neighbours (a, b), which are
+        numbers of words. The pair at position i has the column `first_pair + i`.
       first_pair: the column of the first pair.
-      width: the factor in the keys of pairs, at least the number of words.
+      width: the factor in the keys of pairs, at least the number of words V, so that a key stands
+        for a single pair.
     """
 
     of_word: np.ndarray
@@ -59,12 +62,12 @@ class Columns(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """The cells of a matrix [texts, features] that are not 0, sorted by row and column.
+    """The N cells of a matrix [texts, features] that are not 0, sorted by row and column.
 
     Attributes:
-      rows: int [N], the row of each cell.
-      columns: int [N], the column of each cell.
-      counts: int [N], how often the text has the feature.
+      rows: int [N], the row of each cell, the index of a text.
+      columns: int [N], the column of each cell, the number of a feature.
+      counts: int [N], how often the text has the feature, at least 1.
     """
 
     rows: np.ndarray
@@ -73,7 +76,7 @@ class Cells(NamedTuple):
 
 
 def number_words(texts: Iterable[Sequence[str]]) -> Words:
-    """Numbers the words of texts in the order in which they first occur.
+    """Returns the words of texts as numbers, in the order in which they first occur.
 
         >>> number_words([["a", "b"], ["b"]]).ids.tolist()
         [0, 1, 1]
@@ -92,7 +95,7 @@ def number_words(texts: Iterable[Sequence[str]]) -> Words:
 
 
 def join_spellings(columns: Sequence[Sequence[int]]) -> Spelling:
-    """Joins the columns of the n-grams of each word to a `Spelling`."""
+    """Returns the `Spelling` of words from a list for each word: the columns of its n-grams."""
     starts = np.zeros(len(columns) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, columns), np.int64, len(columns)), out=starts[1:])
     flat = np.fromiter(itertools.chain.from_iterable(columns), np.int64, int(starts[-1]))
@@ -100,13 +103,18 @@ def join_spellings(columns: Sequence[Sequence[int]]) -> Spelling:
 
 
 def spell_words(words: Iterable[str], column_of: dict[str, int]) -> Spelling:
-    """Returns the columns of the n-grams of each word that have a column."""
+    """Returns the `Spelling` of words, without n-grams that have no column.
+
+    `column_of` maps an n-gram to its column in the matrix of features.
+    """
     return join_spellings([[column_of[g] for g in spell(w) if g in column_of] for w in words])
 
 
 def select_spelling(spelling: Spelling, words: np.ndarray) -> Spelling:
-    """Returns the spelling of the words at the positions `words`, an int array."""
+    """Returns the spelling of the words at the positions `words`, int [n], in this order."""
     sizes = np.diff(spelling.starts)[words]
+    # The n-grams of a word are consecutive, so that the position of an n-gram is the start of its
+    # word plus a running number.
     starts = np.concatenate([[0], np.cumsum(sizes)])
     places = np.repeat(spelling.starts[words] - starts[:-1], sizes) + np.arange(starts[-1])
     return Spelling(spelling.columns[places], starts)
@@ -128,9 +136,13 @@ def find_pairs(ids: np.ndarray, rows: np.ndarray, width: int) -> tuple[np.ndarra
 
 
 def find_keys(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Returns the position of each number of `wanted` in the sorted array `keys`, or -1."""
+    """Returns the position of each number of `wanted` in the array `keys`, or -1: int [wanted].
+
+    `keys` are different integers in ascending order.
+    """
     if not len(keys):
         return np.full(len(wanted), -1)
+    # A number above all keys would get a position behind the last.
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[places] == wanted, places, -1)
 
@@ -147,12 +159,12 @@ def count_features(
     """Counts the features of texts from which the closed words were removed.
 
     Args:
-      ids: int64 [T], the open words of all texts, as positions in `known`.
-      rows: int64 [T], the text of each word.
+      ids: int64 [T], the open words of all texts, as positions in `known` and in `spelling`.
+      rows: int64 [T], the index of the text of each open word, sorted.
       num_texts: the number of texts.
       columns: the columns of words and pairs.
-      known: int64 [types], the number of each word in `columns`, or -1.
-      spelling: the n-grams of each word, as columns.
+      known: int64 [types], the number of each word in `columns`, or -1 for a word without a number.
+      spelling: the columns of the n-grams of each word.
       num_columns: the number of columns F.
 
     Returns:
@@ -173,6 +185,7 @@ def count_features(
     spelled = select_spelling(spelling, ids)
     row_parts.append(np.repeat(rows, np.diff(spelled.starts)))
     column_parts.append(spelled.columns)
+    # A code stands for a row and a column, so that a single sort counts all cells in their order.
     codes = np.concatenate(row_parts) * max(num_columns, 1) + np.concatenate(column_parts)
     cells, counts = np.unique(codes, return_counts=True)
     return Cells(*np.divmod(cells, max(num_columns, 1)), counts)
@@ -187,9 +200,16 @@ def _count_with_scipy(
     spelling: Spelling,
     num_columns: int,
 ) -> Cells:
+    """Counts features like `count_features`, by a product of two sparse matrices.
+
+    `row_parts` and `column_parts` are lists of arrays: the text and the column of each occurrence
+    of a word or a pair that is a feature. See `count_features` for the other arguments and the
+    result.
+    """
     from scipy.sparse import csr_matrix
 
     shape = num_texts, num_columns
+    # The n-grams are listed per type and not per occurrence, because frequent words occur often.
     types, local = np.unique(ids, return_inverse=True)
     spelled = select_spelling(spelling, types)
     words = csr_matrix((np.ones(len(rows), np.float32), (rows, local)), (num_texts, len(types)))
@@ -200,6 +220,7 @@ def _count_with_scipy(
     ngrams.sum_duplicates()
     row, column = np.concatenate(row_parts), np.concatenate(column_parts)
     counts = words @ ngrams + csr_matrix((np.ones(len(row), np.float32), (row, column)), shape)
+    # This also sorts the columns of each row, and `Cells` promises this order.
     counts.sum_duplicates()
     return Cells(
         np.repeat(np.arange(num_texts, dtype=np.int32), np.diff(counts.indptr)),
@@ -223,6 +244,7 @@ def weigh_cells(cells: Cells, scale: np.ndarray, num_texts: int) -> tuple[np.nda
       row was multiplied (1 for a row without features).
     """
     largest = int(cells.counts.max()) if len(cells.counts) else 0
+    # The counts are few different integers, so that a table saves most of the logarithms.
     logs = 1 + np.array([0.0, *map(np.log, range(1, largest + 1))])
     values = logs[cells.counts] * scale[cells.columns]
     squares = np.bincount(cells.rows, values * values, minlength=num_texts)
@@ -272,10 +294,12 @@ def compute_scale(
     counts = np.bincount(codes, minlength=num_classes * num_columns)
     ratio, absent_ratio, num_absent = np.zeros(num_columns), 0.0, sum(absent)
     for count in counts.reshape(num_classes, num_columns):
+        # Without the added 1 a feature that a class lacks would have an infinite ratio.
         inside = count + 1.0
         outside = total - inside + 2.0
         shift = np.log((outside.sum() + num_absent) / (inside.sum() + num_absent))
         ratio = np.maximum(ratio, np.abs(np.log(inside / outside) + shift))
+        # A feature that is in no text has 1 inside and 1 outside, so that only the shift remains.
         absent_ratio = max(absent_ratio, abs(shift))
     mean_idf = _mean(idf, largest_idf, num_absent)
     scale = (idf / mean_idf + ratio / _mean(ratio, absent_ratio, num_absent)) / 2
@@ -285,5 +309,8 @@ def compute_scale(
 
 
 def _mean(values: np.ndarray, absent: float, num_absent: int) -> float:
-    """Returns the mean of `values` and of `num_absent` numbers `absent`, at least 1e-9."""
+    """Returns the mean of the array `values` and of `num_absent` numbers that equal `absent`.
+
+    The result is at least 1e-9, because it is a divisor.
+    """
     return max(float(values.sum() + num_absent * absent) / max(len(values) + num_absent, 1), 1e-9)

@@ -50,7 +50,17 @@ class EmptyLexicon(ValueError):
 
 
 class _Corpus(NamedTuple):
-    """The training texts: words by falling frequency, their occurrences, and their n-grams."""
+    """The training texts: V different words by falling frequency, and their character n-grams.
+
+    Attributes:
+      types: the V words.
+      ids: int64 [T], the position in `types` of each of the T words of all texts.
+      rows: int64 [T], the index of the text of each word, sorted.
+      num_texts: the number of texts.
+      counts: int64 [V], how often each word occurs.
+      ngrams: the n-grams that at least two different words have.
+      spelling: the n-grams of each word, as positions in `ngrams`.
+    """
 
     types: list[str]
     ids: np.ndarray
@@ -62,10 +72,24 @@ class _Corpus(NamedTuple):
 
 
 class _Stage(NamedTuple):
-    """The weights of a stage, in columns of its own: words, pairs and n-grams that are open.
+    """The fitted weights of a stage, in which some of the V words are open.
 
-    `last_scale` and `last_weights` have a row for each word: its weights in the last stage in which
-    it was open, or NaN if it had none.
+    The F columns are the open features: words, then pairs, then n-grams. K is the number of
+    classes, but 1 for two classes.
+
+    Attributes:
+      word_types: int [D], the positions in `_Corpus.types` of the open words that are features,
+        sorted.
+      pairs: int64 [P], the sorted keys a * V + b of the pairs of open neighbours (a, b).
+      ngrams: int [G], the positions in `_Corpus.ngrams` of the n-grams of open words.
+      scale: float64 [F], the weight r of each feature (see `compute_scale`).
+      weights: float32 [F, K], the coefficients W of the logistic regression.
+      bias: float32 [K], its bias b.
+      logits: float64 [n, C], the logits of the n training texts for C classes.
+      factors: float64 [n], the factor 1 / |f| of the features f of each text.
+      last_scale: float64 [V], the weight r of each word in the last stage in which it was a
+        feature; NaN if it never was.
+      last_weights: float32 [V, K], the coefficients of each word in the same stage.
     """
 
     word_types: np.ndarray
@@ -130,13 +154,15 @@ def fit_lexicon(
     before: _Stage | None = None
     for density in densities:
         if density < 1:
+            # The gains that choose the words need weights, so a first density below 1 needs a stage
+            # in which all words are open.
             if before is None:
                 before = _fit_stage(corpus, labels, num_classes, open_types, None, sample_weight)
             open_types = _close_words(corpus, labels, open_types, before, density, sample_weight)
             if not open_types.any():
                 raise EmptyLexicon(
-                    f"density must leave a word open, got {density}: it is less than the rarest of "
-                    f"the {len(corpus.ids):,} words"
+                    f"density must leave a word open, got {density} of {len(corpus.ids):,} words: "
+                    "even the rarest word takes more; choose a larger density"
                 )
         before = _fit_stage(corpus, labels, num_classes, open_types, before, sample_weight)
         yield _make_lexicon(corpus, num_classes, open_types, before, density)
@@ -145,6 +171,7 @@ def fit_lexicon(
 def _check_arguments(
     texts: Sequence[Sequence[str]], labels: np.ndarray, num_classes: int, densities: Sequence[float]
 ) -> None:
+    """Raises ValueError for arguments that `fit_lexicon` refuses; see its section "Raises"."""
     if num_classes < 2:
         raise ValueError(f"num_classes must be at least 2, got {num_classes}")
     if len(texts) != len(labels) or not len(texts):
@@ -157,16 +184,19 @@ def _check_arguments(
         or labels.min() < 0
         or labels.max() >= num_classes
     ):
-        raise ValueError(f"labels must be integers in [0, {num_classes}), got {labels[:5]}")
+        raise ValueError(
+            f"labels must be integers in [0, {num_classes}), got {labels[:5].tolist()} first: "
+            "number the classes from 0, for example with np.unique(labels, return_inverse=True)"
+        )
     if not any(map(len, texts)):
-        raise ValueError("texts must have at least one word, got none")
+        raise ValueError(f"texts must have at least one word, got none in {len(texts)} texts")
     falling = list(densities) == sorted(set(densities), reverse=True)
     if not densities or not falling or not all(0 < density <= 1 for density in densities):
         raise ValueError(f"densities must be falling numbers in (0, 1], got {list(densities)}")
 
 
 def scale_weights(weights: np.ndarray, num_texts: int) -> np.ndarray:
-    """Returns the weights of texts as float64 with the mean 1.
+    """Returns the weights of texts as float64 [n], divided by their mean, so that their mean is 1.
 
         >>> print(scale_weights(np.array([1, 3]), 2))
         [0.5 1.5]
@@ -181,12 +211,13 @@ def scale_weights(weights: np.ndarray, num_texts: int) -> np.ndarray:
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
         raise ValueError(
             "sample_weight must be finite numbers of at least 0, and some above 0, got "
-            f"{weights[:5]}"
+            f"{weights[:5].tolist()} first"
         )
     return weights / weights.mean()
 
 
 def _count_words(texts: Sequence[Sequence[str]]) -> _Corpus:
+    """Returns the words of the training texts, sorted by frequency, with their n-grams."""
     words = number_words(texts)
     counts = np.bincount(words.ids, minlength=len(words.types))
     # The most frequent words come first; equals stay in the order in which they first occur.
@@ -211,12 +242,25 @@ def _fit_stage(
     before: _Stage | None,
     sample_weight: np.ndarray | None,
 ) -> _Stage:
-    """Fits the weights of the features of the open words."""
+    """Fits the weights of the features of the open words, by logistic regression.
+
+    Args:
+      corpus: the n training texts.
+      labels: int [n], the class of each text.
+      num_classes: the number of classes C.
+      open_types: bool [V], True at the open words of `corpus.types`.
+      before: the stage before, whose weights are the start of the solver; None starts from 0.
+      sample_weight: [n], the weight of each text in the loss; None gives all texts the same weight.
+
+    Returns:
+      The weights, and the logits of the training texts under them.
+    """
     from scipy.sparse import csr_matrix
 
     is_open = open_types[corpus.ids]
     ids, rows = corpus.ids[is_open], corpus.rows[is_open]
     width = len(corpus.types)
+    # The pairs of each stage are counted again, because closing a word makes its neighbours a pair.
     keys, counts = np.unique(find_pairs(ids, rows, width)[0], return_counts=True)
     pairs = keys[counts >= _LEAST]
     word_types = np.flatnonzero(open_types & (corpus.counts >= _LEAST))
@@ -230,7 +274,8 @@ def _fit_stage(
     if num_columns * num_classes > _MOST_WEIGHTS:
         raise ValueError(
             f"texts must have at most {_MOST_WEIGHTS:,} weights for a lexicon, got {num_columns:,} "
-            f"features for each of {num_classes:,} classes: a network (model='gru') has fewer"
+            f"features for each of {num_classes:,} classes: use a network (model='gru'), which has "
+            "fewer"
         )
     cells = count_features(
         ids,
@@ -267,6 +312,7 @@ def _fit_stage(
         last_weights = np.full((width, weights.shape[1]), np.nan, np.float32)
     else:
         last_scale, last_weights = before.last_scale.copy(), before.last_weights.copy()
+    # A closed word retains these weights, because a text without an open word is read by them.
     last_scale[word_types] = scale[: len(word_types)]
     last_weights[word_types] = weights[: len(word_types)]
     return _Stage(
@@ -276,7 +322,11 @@ def _fit_stage(
 
 
 def _renumber(corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first: int) -> Spelling:
-    """Returns the spelling of all words in the columns of a stage; closed words have no n-gram."""
+    """Returns the spelling of all words in the columns of a stage; closed words have no n-gram.
+
+    `open_types` is bool [V], True at open words. `ngrams` are the positions of the n-grams of the
+    stage in `corpus.ngrams`; they get the columns first, first + 1, ...
+    """
     column_of = np.full(len(corpus.ngrams), -1)
     column_of[ngrams] = first + np.arange(len(ngrams))
     sizes = np.diff(corpus.spelling.starts)
@@ -288,7 +338,12 @@ def _renumber(corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first
 def _warm_start(
     before: _Stage, word_types: np.ndarray, pairs: np.ndarray, ngrams: np.ndarray, scale: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the weights of the stage before in the columns of this stage, 0 for new features."""
+    """Returns the start (W, bias) of the solver, float64 [F, K] and [K], from the stage before.
+
+    `word_types`, `pairs` and `ngrams` are the features of this stage, as in `_Stage`, and `scale`
+    [F] is the weight r of each. The start has the products r W of the stage before, and 0 for new
+    features.
+    """
     old = before.weights * before.scale[:, None]
     parts, first = [], 0
     for old_keys, keys in (
@@ -310,7 +365,19 @@ def _close_words(
     density: float,
     sample_weight: np.ndarray | None,
 ) -> np.ndarray:
-    """Returns the gates of the next stage, bool [types]: the open words of the largest scores."""
+    """Returns the gates of the next stage, bool [V]: the open words with the largest scores.
+
+    The score of a word is the sum of its gains divided by the number of its occurrences + 1 (see
+    `fit_lexicon`).
+
+    Args:
+      corpus: the n training texts.
+      labels: int [n], the class of each text.
+      open_types: bool [V], True at the words that are open now.
+      stage: the weights of the present stage.
+      density: the share of all occurrences of words that stays open, in (0, 1).
+      sample_weight: [n], the weight of each text in the sums; None gives all texts the same weight.
+    """
     is_open = open_types[corpus.ids]
     ids, rows = corpus.ids[is_open], corpus.rows[is_open]
     weights = centre_weights(stage.weights * stage.scale[:, None])
@@ -320,6 +387,7 @@ def _close_words(
     of_type = sum_spellings(_renumber(corpus, open_types, stage.ngrams, first_ngram), weights)
     of_type[stage.word_types] += weights[:first_pair]
     sums = np.zeros(len(corpus.types))
+    # The shares [T, C] of all words at once may need more memory than the texts.
     bounds = _bounds(rows, _CHUNK)
     for begin, end in itertools.pairwise(bounds):
         part, row = ids[begin:end], rows[begin:end]
@@ -341,7 +409,10 @@ def _close_words(
 
 
 def _bounds(rows: np.ndarray, size: int) -> list[int]:
-    """Returns positions that cut sorted rows into parts of about `size`, between two texts."""
+    """Returns positions at which `rows` is cut into parts of about `size` words, between two texts.
+
+    `rows` is int [T], the text of each word, sorted. The first position is 0 and the last is T.
+    """
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
     wanted = np.searchsorted(starts, np.arange(0, len(rows), size))
     inner = starts[wanted[wanted < len(starts)]]
@@ -355,7 +426,11 @@ def _make_lexicon(
     stage: _Stage,
     density: float,
 ) -> Lexicon:
-    """Makes the lexicon of a stage, with the threshold for unknown words."""
+    """Makes the lexicon of a stage, with the threshold for unknown words.
+
+    `open_types` is bool [V], True at the open words of `corpus.types`. `density` is the share of
+    the words that the stage was asked to open.
+    """
     spare = _choose_spare(stage)
     weighted = np.concatenate([stage.word_types, spare])
     num_words = len(stage.word_types)
@@ -374,8 +449,10 @@ def _make_lexicon(
     strengths = measure_strengths(
         spelling, centre_weights(scale[:, None] * weights.astype(np.float64))
     )
+    # Strengths are at least 0, so that -1 opens all unknown words.
     threshold = -1.0
     if density < 1:
+        # Rare words of the training texts resemble unknown words most.
         rare = strengths[corpus.counts <= _RARE]
         threshold = float(np.quantile(rare, 1 - density)) if len(rare) else 0.0
     # A word whose gate follows from its spelling, and that has no weight, is not stored.
@@ -401,10 +478,10 @@ def _make_lexicon(
 
 
 def _choose_spare(stage: _Stage) -> np.ndarray:
-    """Returns the closed words that may be opened in a text without an open word.
+    """Returns the closed words that may be opened in a text without an open word, int [S].
 
-    They are the words with the largest weights in the last stage in which they were open, sorted by
-    their number, which is their order in frequency.
+    They are the at most 10,000 closed words with the largest weights in the last stage in which
+    they were open, as positions in `_Corpus.types`, sorted.
     """
     is_spare = ~np.isnan(stage.last_scale)
     is_spare[stage.word_types] = False

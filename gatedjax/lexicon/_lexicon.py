@@ -23,15 +23,15 @@ from gatedjax.lexicon._spelling import spell
 
 
 class Readings(NamedTuple):
-    """The predictions of a lexicon for n texts.
+    """The predictions of a lexicon for n texts of C classes.
 
     Attributes:
       probabilities: float64 [n, C], the probability of each class.
       is_open: for each text a bool [T], True at the words with an open gate.
       chosen: bool [n], True for a text without an open word in which the lexicon opened the word
         with the largest weights.
-      is_empty: bool [n], True for a text of which no word was read: its probabilities are those of
-        the bias.
+      is_empty: bool [n], True for a text of which no word was read; only the bias gives its
+        probabilities.
     """
 
     probabilities: np.ndarray
@@ -45,11 +45,13 @@ class Shares(NamedTuple):
 
         logits = bias + sum_t words_t + sum_p pairs_p
 
+    The text has T words and P pairs of open neighbours with weights; C is the number of classes.
+
     Attributes:
       bias: float64 [C].
       words: float64 [T, C], the part of each word with its character n-grams; 0 for closed words.
       pairs: float64 [P, C], the part of each pair of open neighbours.
-      places: int [P, 2], the positions of the two words of each pair.
+      places: int [P, 2], the positions in the text of the two words of each pair.
     """
 
     bias: np.ndarray
@@ -59,7 +61,19 @@ class Shares(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    """Texts as numbers: the words, their gates, and the features of the open words."""
+    """Texts as numbers: T words of V types, their gates, and the features of the open words.
+
+    Attributes:
+      ids: int64 [T], the type of each word, in 0 .. V - 1.
+      rows: int64 [T], the index of the text of each word, sorted.
+      is_open: bool [T], True at the open words.
+      chosen: bool [n], True for the texts in which a closed word was opened because no word was
+        open.
+      known: int64 [V], the number of each type in `Lexicon.words`, or -1.
+      spelling: the columns of the n-grams of each type.
+      cells: the N counts of the features of the open words.
+      values: float64 [N], the value of each cell (see `weigh_cells`).
+    """
 
     ids: np.ndarray
     rows: np.ndarray
@@ -136,26 +150,34 @@ class Lexicon:
         for name, shape in shapes.items():
             if getattr(self, name).shape != shape:
                 raise ValueError(f"{name} must have shape {shape}, got {getattr(self, name).shape}")
+        # Sorted pairs without repetitions have increasing keys, which a single difference tests.
         keys = self.pairs.astype(np.int64) @ [max(len(self.words), 1), 1]
         in_range = not self.pairs.size or 0 <= self.pairs.min() <= self.pairs.max() < len(
             self.counts
         )
         if len(self.counts) > len(self.words) or not in_range or (np.diff(keys) <= 0).any():
-            raise ValueError("pairs must be sorted and different pairs of words with weights")
+            raise ValueError(
+                "pairs must be sorted, different pairs of numbers below the length of counts, at "
+                f"most the number of words, got {self.pairs[:5].tolist()} first, with "
+                f"{len(self.counts)} counts and {len(self.words)} words"
+            )
         if not 0 < self.temperature < np.inf:
-            raise ValueError(f"temperature must be positive, got {self.temperature}")
+            raise ValueError(f"temperature must be positive and finite, got {self.temperature}")
 
     @functools.cached_property
     def _number_of(self) -> dict[str, int]:
+        """Word -> its position in `words`."""
         return {word: number for number, word in enumerate(self.words)}
 
     @functools.cached_property
     def _column_of(self) -> dict[str, int]:
+        """N-gram -> its column in the matrix of features."""
         first = len(self.counts) + len(self.pairs)
         return {ngram: first + number for number, ngram in enumerate(self.ngrams)}
 
     @functools.cached_property
     def _columns(self) -> Columns:
+        """The columns of the stored words and pairs in the matrix of features."""
         width = max(len(self.words), 1)
         of_word = np.full(len(self.words), -1)
         of_word[: len(self.counts)] = np.arange(len(self.counts))
@@ -164,22 +186,26 @@ class Lexicon:
 
     @functools.cached_property
     def _scale(self) -> np.ndarray:
+        """The weights r of the features, float64 [F]."""
         return self.scale.astype(np.float64)
 
     @functools.cached_property
     def _weights(self) -> np.ndarray:
+        """The coefficients W, transposed: float64 [K, F]."""
         # A row for each class, because sums over features are taken class by class.
         return np.ascontiguousarray(self.weights.T.astype(np.float64))
 
     @functools.cached_property
     def _spelling_weights(self) -> np.ndarray:
+        """The weights r W of the features, centred over the C classes: float64 [F, C]."""
         return centre_weights(self._scale[:, None] * self._weights.T)
 
     @functools.cached_property
     def _word_strengths(self) -> np.ndarray:
-        """The largest absolute weight of each word with weights, and 0 for the other words.
+        """The largest absolute weight of each of the V stored words, and 0: float64 [V + 1].
 
-        The last entry is for the number -1 of a word that is not stored.
+        Stored words without weights have 0. The last entry is for the number -1 of a word that is
+        not stored.
         """
         strengths = np.zeros(len(self.words) + 1)
         count = len(self.counts)
@@ -188,14 +214,14 @@ class Lexicon:
 
     @functools.cached_property
     def _seen(self) -> dict[str, tuple[int, bool, list[int]]]:
-        """The number, the gate and the columns of n-grams of the words that were read so far."""
+        """Word -> (number in `words` or -1, gate, columns of its n-grams), for all words so far."""
         return {}
 
     def read(self, texts: Sequence[Sequence[str]]) -> Readings:
         """Predicts the classes of texts.
 
         Args:
-          texts: the words of each text, by the rule that split the training texts.
+          texts: the words of each text, split by the same rule as the training texts.
 
         Returns:
           The probabilities and the gates.
@@ -250,7 +276,11 @@ class Lexicon:
         return Shares(bias, of_words, part_of[found + self._columns.first_pair], ends)
 
     def word_shares(self) -> np.ndarray:
-        """Returns the weights r W of each stored word with its n-grams by class, float64 [D, C]."""
+        """Returns the weight r W of each stored word, with its n-grams, for each class.
+
+        The result is float64 [D, C] for the first D of `words`, which have weights, centred over
+        the C classes.
+        """
         entries = self._look_up(self.words[: len(self.counts)])
         columns = [[number, *ngrams] for number, (_, _, ngrams) in enumerate(entries)]
         return sum_spellings(join_spellings(columns), self._spelling_weights)
@@ -277,7 +307,11 @@ class Lexicon:
         return sum_spellings(spelling, self._spelling_weights), squares
 
     def _look_up(self, words: Sequence[str]) -> list[tuple[int, bool, list[int]]]:
-        """Returns the number of each word or -1, its gate, and the columns of its n-grams."""
+        """Returns (number or -1, gate, columns of its n-grams) for each word.
+
+        The number is the position in `Lexicon.words`, -1 if the word is not stored. The gate is
+        True if the word is open.
+        """
         seen, column_of = self._seen, self._column_of
         new = [word for word in words if word not in seen]
         columns = [[column_of[g] for g in spell(word) if g in column_of] for word in new]
@@ -290,7 +324,12 @@ class Lexicon:
         return [seen[word] for word in words]
 
     def _prepare(self, texts: Sequence[Sequence[str]]) -> _Prepared:
+        """Returns texts as numbers, with the gates, for `_score`.
+
+        In a text without an open word the closed word with the largest weight is opened.
+        """
         words = number_words(texts)
+        # A server reads texts without end, so that the memory of words must not grow with them.
         if len(self._seen) > _MOST_SEEN:
             self._seen.clear()
         entries = self._look_up(words.types)
@@ -322,6 +361,10 @@ class Lexicon:
         return _Prepared(words.ids, words.rows, is_open, chosen, known, spelling, cells, values)
 
     def _score(self, prepared: _Prepared, num_texts: int) -> np.ndarray:
+        """Computes the scores W f / |f| + b of the texts, float64 [num_texts, K].
+
+        `prepared` has the texts. K is the number of classes, but 1 for two classes.
+        """
         # `bincount` adds in the order of the cells, so that a text has the same bits in each batch.
         scores = [
             np.bincount(
@@ -337,7 +380,10 @@ _MOST_SEEN = 200_000
 
 
 def centre_weights(weights: np.ndarray) -> np.ndarray:
-    """Returns weights [F, K] as weights [F, C] whose mean over the C classes is 0."""
+    """Returns weights [F, K] as weights [F, C] whose mean over the C classes is 0.
+
+    K is C, but 1 for two classes, whose weights are -w/2 and w/2.
+    """
     expanded = expand_scores(weights)
     return np.asarray(expanded - expanded.mean(1, keepdims=True))
 

@@ -14,17 +14,17 @@ _HISTORY = 5
 
 
 def compute_loss(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Computes the cross-entropy log sum_c exp(z_c) - z_y of each row.
+    """Computes the cross-entropy log sum_c exp(z_c) - z_y of each text, in nats.
 
         >>> compute_loss(np.zeros((1, 2)), np.array([0])).round(4).tolist()
         [0.6931]
 
     Args:
-      logits: [n, C], the logits z.
-      labels: int [n], the class y of each row.
+      logits: [n, C], the logits z of n texts for C classes.
+      labels: int [n], the class y of each text.
 
     Returns:
-      [n].
+      [n], the losses.
     """
     top = logits.max(1)
     total = np.exp(logits - top[:, None]).sum(1)
@@ -45,13 +45,13 @@ def compute_gains(
         array([0.5662])
 
     Args:
-      logits: [n, C], the logits of n texts.
-      shares: [T, C], the part of each word in the logits.
-      rows: int [T], the text of each word.
+      logits: [n, C], the logits of n texts for C classes.
+      shares: [T, C], the part of each of the T words of all texts in the logits of its text.
+      rows: int [T], the index in 0 .. n - 1 of the text of each word.
       labels: int [n], the class of each text.
 
     Returns:
-      [T].
+      [T], the gains in nats.
     """
     return compute_loss(logits[rows] - shares, labels[rows]) - compute_loss(logits, labels)[rows]
 
@@ -121,6 +121,10 @@ def fit_weights(
     dtype = matrix.dtype  # type: ignore[attr-defined]
 
     def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
+        """Returns the objective and its gradient, both divided by the number of texts.
+
+        `point` has the weights, row by row, and then the bias.
+        """
         weights, bias = point[: width * columns].reshape(width, columns), point[width * columns :]
         scores = matrix @ weights.astype(dtype) + bias
         losses, wrong = _loss_and_slope(scores, labels)
@@ -134,6 +138,7 @@ def fit_weights(
             slope * inverse_penalty, weights, out=gradient[: width * columns].reshape(weights.shape)
         )
         gradient[width * columns :] = inverse_penalty * wrong.sum(0)
+        # The mean over the texts lets a single `_SLOPE` stop the solver for data of any size.
         gradient /= num_texts
         return value / num_texts, gradient
 
@@ -148,10 +153,10 @@ def fit_weights(
 
 
 def _loss_and_slope(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the losses of texts, [n], and their derivatives by the scores, [n, K].
+    """Returns (losses [n], their derivatives with respect to the scores [n, K]) of n texts.
 
-    `scores` are the logits, or for two classes [n, 1], the logit of the second class minus that of
-    the first.
+    `labels` is int [n], the class of each text. `scores` are the logits [n, C], or for two classes
+    [n, 1], the logit of the second class minus that of the first.
     """
     if scores.shape[1] == 1:
         signs = np.where(labels == 1, 1.0, -1.0)[:, None]
@@ -170,5 +175,8 @@ def _loss_and_slope(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray,
 
 
 def expand_scores(scores: np.ndarray) -> np.ndarray:
-    """Returns the logits [n, C] of scores [n, K]; a single column z becomes (-z/2, z/2)."""
+    """Returns the logits [n, C] from scores [n, K]; a single column z becomes (-z/2, z/2).
+
+    K is the number of classes C, but 1 for two classes.
+    """
     return np.concatenate([-scores / 2, scores / 2], 1) if scores.shape[1] == 1 else scores

@@ -12,10 +12,10 @@ from gatedjax.lexicon._lexicon import Lexicon, Readings, Shares
 
 
 class Neighbours(NamedTuple):
-    """The words of texts with their left and right neighbours, as rows of a table.
+    """The words of texts with their left and right neighbours, as rows of a table of words.
 
     Attributes:
-      words: int64 [T], the row of each word of all texts.
+      words: int64 [T], the row of each of the T words of all texts.
       left_words: int64 [T], the row of the word before it, or `edge` at the start of a text.
       right_words: int64 [T], the row of the word after it, or `edge` at the end of a text.
     """
@@ -32,9 +32,9 @@ def find_neighbours(words: np.ndarray, rows: np.ndarray, edge: int) -> Neighbour
         [5 6 7] [9 5 9] [6 9 9]
 
     Args:
-      words: int64 [T], the words of all texts.
-      rows: int64 [T], the text of each word, sorted.
-      edge: the number that stands for the edge of a text.
+      words: int64 [T], the words of all texts, as rows of a table.
+      rows: int64 [T], the index of the text of each word, sorted.
+      edge: the row that stands for the edge of a text.
     """
     starts = np.diff(rows, prepend=-1) != 0
     ends = np.diff(rows, append=-1) != 0
@@ -43,11 +43,11 @@ def find_neighbours(words: np.ndarray, rows: np.ndarray, edge: int) -> Neighbour
 
 
 def add_logits(gates: np.ndarray, neighbours: Neighbours) -> np.ndarray:
-    """Computes z_t = a[x_t] + l[x_{t-1}] + r[x_{t+1}] for each word.
+    """Computes z_t = a[x_t] + l[x_{t-1}] + r[x_{t+1}] for each word: [T], the logits of the gates.
 
     Args:
-      gates: [G, 3], the numbers a, l and r of each row of the table.
-      neighbours: the words and their neighbours, as rows of the table.
+      gates: [G, 3], the numbers a, l and r of each of the G rows of the table of words.
+      neighbours: the T words x and their neighbours, as rows of the table.
     """
     words, left_words, right_words = neighbours
     return np.asarray(gates[words, 0] + gates[left_words, 1] + gates[right_words, 2])
@@ -97,10 +97,15 @@ class WindowLexicon:
 
     @functools.cached_property
     def _row_of(self) -> dict[str, int]:
+        """Word -> its row in `gates`."""
         return {word: row for row, word in enumerate(self.words)}
 
     def score(self, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """Computes z - c for each word of each text; a word with a positive number is open."""
+        """Returns z - c for each word of each text, float32 [T]; positive numbers are open words.
+
+        Args:
+          texts: the words of each text.
+        """
         numbered = number_words(texts)
         unknown = len(self.words)
         row_of = np.array([self._row_of.get(word, unknown) for word in numbered.types], np.int64)
@@ -111,7 +116,11 @@ class WindowLexicon:
         return np.split(scores, ends) if len(texts) else []
 
     def select(self, texts: Sequence[Sequence[str]]) -> tuple[list[np.ndarray], np.ndarray]:
-        """Returns the gates of each text, bool [T], and True for the texts that had none open."""
+        """Returns (gates, chosen): for each text a bool [T], True at open words; and bool [n].
+
+        `chosen` is True for the texts that had no open word, in which the word with the largest z
+        is open.
+        """
         is_open = []
         had_none = np.zeros(len(texts), bool)
         for number, scores in enumerate(self.score(texts)):
@@ -126,7 +135,7 @@ class WindowLexicon:
         """Predicts the classes of texts, with the gates and fields of `Lexicon.read`.
 
         Args:
-          texts: the words of each text, by the rule that split the training texts.
+          texts: the words of each text, split by the same rule as the training texts.
         """
         is_open, had_none = self.select(texts)
         readings = self.reader.read(list(_select_words(texts, is_open)))
@@ -151,6 +160,7 @@ class WindowLexicon:
 def _select_words(
     texts: Iterable[Sequence[str]], is_open: Iterable[np.ndarray]
 ) -> Iterator[list[str]]:
+    """Yields the open words of each text; `is_open` has a bool [T] for each of the `texts`."""
     for words, gates in zip(texts, is_open, strict=True):
         yield [words[i] for i in np.flatnonzero(gates).tolist()]
 
@@ -187,6 +197,7 @@ def measure_window_leak(
     before = lexicon.read(texts)
     shorter, owners, places = [], [], []
     for number, words in enumerate(texts):
+        # Without its only word a text would be empty, and an empty text has no gates to compare.
         count = min(len(words), most) if len(words) > 1 else 0
         for place in (np.arange(count) * len(words) // max(count, 1)).tolist():
             shorter.append([*words[:place], *words[place + 1 :]])

@@ -99,8 +99,8 @@ def word_vectors(model: Any, width: int | None = None, **options: Any) -> gnn.Wo
 class ClassifierTask:
     """The task of a classifier: cross-entropy as the loss, and accuracy.
 
-    A batch has "label" int [B], "weight" [B] (1 for examples and 0 for filler rows) and
-    "example_id" int [B], besides the arrays of the network.
+    A batch has "label" int [B], "weight" [B] (1 for examples and 0 for filler rows, which fill up
+    the batch to its size) and "example_id" int [B], besides the arrays of the network.
 
     Attributes:
       model: the network; its output has `logits`.

@@ -71,6 +71,7 @@ class ClozeBatch:
             shape, rank = batch[name].shape, len(letters.split())
             if len(shape) != rank:
                 raise ValueError(f"{name} must have {rank} axes, got shape {shape}")
+            # The first array with a letter sets its size, and later arrays must agree with it.
             pairs = zip(letters.split(), shape, strict=True)
             check_shape(tuple(sizes.setdefault(*pair) for pair in pairs), **{name: batch[name]})
         _check_cloze(batch)
@@ -214,6 +215,10 @@ class ClozeTask(ClassifierTask):
 
 
 def _score(log_probs: Float[Array, "B C"], batch: Batch) -> tuple[Metrics, Predictions]:
+    """Returns the metrics and the predictions of `ClozeTask.evaluate` for a batch.
+
+    log_probs are the log-probabilities of the C candidates.
+    """
     label, weight = batch["label"], batch["weight"]
     losses, answerable = _answers(log_probs, label)
     predicted = predicted_candidates(log_probs, batch["candidate_mask"])

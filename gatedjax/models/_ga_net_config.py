@@ -203,6 +203,7 @@ class GANetConfig:
             self._check_without_gates()
 
     def _check_without_gates(self) -> None:
+        """Raises ValueError for an option of gates in a system without gates."""
         if self.gates.density is not None:
             raise ValueError(
                 f"density must be None for system={self.system!r}, got {self.gates.density}: it "

@@ -107,6 +107,7 @@ def read_open_words(
     """
     values, is_open, closed = _select_words(net, encoded, gates)
     axes = values.ndim - 1
+    # The words move only within their text, so that a batch on several devices stays where it is.
     xs, packed, slots = on_rows(_pack, _repeat_words(encoded, values), is_open, axes=axes)
     short = _run_backbone(net, encoded, xs, packed, batch, train=train)
     weights = F.masked_softmax(short.scores, packed)
@@ -144,17 +145,23 @@ def read_into_slots(
     indices, valid, excess = F.open_indices(is_open, capacity=min(capacity, size))
 
     def pool(net: Any, words: Array, valid: Array) -> tuple[Array, Array]:
+        """Returns (pooled states [B, D], attention [B, K]) of the words [B, K, E] in K slots.
+
+        `net` is the network, and `valid` is bool [B, K], True at slots with a word.
+        """
         words = jnp.where(valid[..., None], words, 0)
         short = _run_backbone(net, encoded, words, valid, batch)
         weights = F.masked_softmax(short.scores, valid)
         return pool_states(net.config, short.states, weights), weights
 
     def short(net: Any) -> tuple[Array, Array]:
+        """Returns (pooled states, attention [B, T]) from `capacity` steps of the backbone."""
         words = jnp.take_along_axis(encoded.words, indices[..., None], axis=1)
         vector, weights = pool(net, words, valid)
         return vector, _unpack(weights, jnp.cumsum(is_open, axis=-1) - 1, is_open)
 
     def long(net: Any) -> tuple[Array, Array]:
+        """Returns (pooled states, attention [B, T]) from T steps, if a text has too many words."""
         words, packed, slots = _pack(encoded.words, is_open)
         vector, weights = pool(net, words, packed)
         return vector, _unpack(weights, slots, is_open)
@@ -251,8 +258,8 @@ def _pack(
 def _unpack(values: Tree, slots: Array, is_open: Bool[Array, "*B T"]) -> Tree:
     """Returns the values of moved words in the order of the text, 0 at closed words.
 
-    values is a tree of arrays [*B, K] in the order after the move, slots [*B, T] are the new
-    positions of the words of the text, see `_pack`, and is_open is True at open words. Returns
+    values is a tree of arrays [*B, K] in the order after the move to K places, slots [*B, T] are
+    the new places of the words of the text, see `_pack`, and is_open is True at open words. Returns
     arrays [*B, T].
     """
     back = lambda x: jnp.where(is_open, jnp.take_along_axis(x, slots, axis=-1), 0)  # noqa: E731

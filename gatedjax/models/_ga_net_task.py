@@ -227,6 +227,7 @@ class GANetTask:
             """
 
             def run(pattern):
+                """Returns the output of the network under a pattern of gates [B, T]."""
                 arguments = {"params": params}, encoded, pattern, rows
                 return self.model.apply(*arguments, train=True, rngs=head_rngs, method=GANet.read)
 
@@ -299,8 +300,9 @@ class GANetTask:
     def _gate_metrics(self, output: Output, batch: Batch) -> Metrics:
         """Computes means over examples and draws; all draws of all examples have equal weights.
 
-        The fields of the output have a leading axis of draws. Returns "loss", "accuracy",
-        "density", "density_tok" and, for hard gates, "closed", as sums and counts.
+        The fields of the output have a leading axis of draws, and batch has "label", "weight" and
+        "lengths" [B]. Returns "loss", "accuracy", "density", "density_tok" and, for hard gates,
+        "closed", as sums and counts.
         """
         draws = output.logits.shape[0]
         repeat = lambda values: jnp.tile(values, draws)  # noqa: E731
@@ -324,5 +326,10 @@ class GANetTask:
         return metrics
 
     def _predictions(self, batch: Batch, logits: Array, attended: Array) -> Predictions:
+        """Returns the predictions of `evaluate` by name, with "attended" and "length" of each text.
+
+        batch has "example_id", "label" and "lengths" [B], logits are the class scores [B, C], and
+        attended [B] are the numbers of tokens that attention sees.
+        """
         columns = {"attended": attended, "length": batch["lengths"]}
         return class_predictions(logits, batch) | columns

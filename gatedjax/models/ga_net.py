@@ -113,6 +113,7 @@ class GANet(nn.Module):
             recurrent_dropout=c.dropouts.recurrent_dropout,
             **types,
         )
+        # A system creates only the layers that it uses, because unused layers would be stored, too.
         if c.system != "bilstm":
             self.score = gnn.TokenScore(c.score, **types)
         if c.system == "ganet":
@@ -237,9 +238,10 @@ class GANet(nn.Module):
         )
 
     def classify(self, features: Array, batch: Batch, *, train: bool = False) -> Array:
-        """Computes class scores y [B, C], in float32 or wider, from pooled states c [B, D].
+        """Computes class scores y [B, C], in float32 or wider, of pooled states.
 
-        With train=True the pooled states get dropout.
+        features are the pooled states c [B, D]. With train=True they get dropout, with bits that
+        belong to "example_id" of the batch.
         """
         if train and self.config.dropouts.pool_dropout > 0:
             keys = keys_of(self, batch, "dropout")
@@ -281,11 +283,15 @@ class GANet(nn.Module):
         return Gates(draws[0] if self.config.gates.test_gate == "sample" else draws, hard=True)
 
     def test_noise(self, encoded: Encoded, batch: Batch) -> Float[Array, "S B T"]:
-        """Draws the logistic noise of S = `gates.test_samples` draws, separately for each row."""
+        """Draws the logistic noise of S = `gates.test_samples` draws, separately for each text.
+
+        The bits belong to "example_id" [B] of the batch, or to the row numbers.
+        """
         keys, size = keys_of(self, batch, "gate"), encoded.mask.shape[-1]
 
         # `vmap` traces this function once, where a loop would trace it for each of many draws.
         def noise_of(draw: Array) -> Array:
+            """Returns the noise [B, T] of the draw with the number `draw`."""
             return F.example_noise(
                 jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, draw), size
             )

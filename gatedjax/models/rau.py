@@ -267,6 +267,10 @@ class RAUClassifier(nn.Module):
         return RAUOutput(logits=logits, state=state, states=states, attention=weights)
 
     def _inputs(self, batch: Batch) -> Float[Array, "B T D"]:
+        """Returns the inputs of the recurrent layers.
+
+        They are "rows" of the batch, or the word vectors of its "tokens".
+        """
         if self.vocab_size is None:
             check_batch(batch, rows="B T D", lengths="B")
             return batch["rows"]

@@ -127,6 +127,10 @@ class RAULanguageModel(nn.Module):
         return F.linear_cross_entropy(states, kernel, targets, bias=self.bias, mask=mask), carry
 
     def _run(self, batch: Batch, carry: Carry, train: bool) -> tuple[Array, Tree]:
+        """Returns (states of the last layer [B, T, H], state after the window).
+
+        batch and carry are the arguments of a call; train=True adds dropout.
+        """
         config = self.config
         check_batch(batch, tokens="B T", lengths="B")
         tokens, lengths = batch["tokens"], batch["lengths"]
@@ -255,11 +259,16 @@ class RAULanguageTask:
         return _metrics(nll, batch["token_weight"]), predictions, carry
 
     def _score(self, params: Params, batch: Batch, carry: Carry, **options: Any) -> Tree:
+        """Returns the result of `RAULanguageModel.score` for a batch and parameters."""
         return self.model.apply(
             {"params": params}, batch, carry, method=RAULanguageModel.score, **options
         )
 
 
 def _metrics(nll: Float[Array, "B T"], weight: Float[Array, "B T"]) -> Metrics:
+    """Returns "loss" and "perplexity" as sums and counts, from negative log-likelihoods per token.
+
+    weight [B, T] is 0 at padding.
+    """
     tokens = Ratio.of(nll.reshape(-1), weight.reshape(-1))
     return {"loss": tokens, "perplexity": tokens}

@@ -225,10 +225,12 @@ def fit_gates(
 
 
 def _round_up(size: int, multiple: int) -> int:
+    """Returns the least multiple of `multiple` that is at least `size`."""
     return -(-size // multiple) * multiple
 
 
 def _pad_rows(values: Any, rows: int) -> Any:
+    """Returns `values` as float32, with zeros behind its first axis up to `rows` entries."""
     values = np.asarray(values, np.float32)
     return np.pad(values, [(0, rows - len(values))] + [(0, 0)] * (values.ndim - 1))
 
@@ -241,8 +243,13 @@ def _pad_arrays(
     squares: np.ndarray,
     room: Room,
 ) -> tuple[WindowTexts, np.ndarray]:
-    """Returns the texts and q as arrays of rounded shapes; padding is the last word."""
+    """Returns (texts, squares) with the sizes of `room` rounded up; padding is the last word.
+
+    texts are n int arrays of words, labels [n] and weights [n] belong to them, gate_of [V] is the
+    row of the gate of each word, and squares [V] are q.
+    """
     lengths = np.array([len(text) for text in texts], np.int32)
+    # Rounded sizes let data sets of similar sizes share a compiled program.
     width = _round_up(max(int(lengths.max()), room.length, 1), _LENGTH)
     num_words = _round_up(max(len(squares), room.words) + 2, _WORDS)
     rows = _round_up(max(len(texts), room.texts), BATCH_SIZE)
@@ -261,7 +268,10 @@ def _pad_arrays(
 
 
 def _order_rows(count: int, rows: int, epochs: int, seed: int) -> np.ndarray:
-    """Returns the texts of each step, int32 [steps, BATCH_SIZE], from shuffled passes."""
+    """Returns the texts of each step, int32 [steps, BATCH_SIZE], from shuffled passes.
+
+    count is the number of real texts among `rows` padded texts.
+    """
     rng = np.random.default_rng(seed)
     size = max(epochs * rows, _FEWEST_STEPS * BATCH_SIZE)
     passes = [rng.permutation(count) for _ in range(-(-size // count))]
@@ -276,6 +286,11 @@ def _loss(
     density: Float[Array, ""],
     key: Key[Array, ""],
 ) -> Float[Array, ""]:
+    """Computes the loss of a batch under a draw of the gates: a scalar.
+
+    squares are q, edge is the row of the edge of a text in the tables of gates, density is the
+    target of this step, and key draws the noise.
+    """
     mask = F.length_mask(batch.lengths, batch.words.shape[1])
     logits = gate_logits(params, batch.gates, mask, edge)
     noise = F.logistic_noise(key, logits.shape)
@@ -297,13 +312,20 @@ def _train(
     density: Float[Array, ""],
     key: Key[Array, ""],
 ) -> WindowParams:
+    """Trains the parameters, and returns them after the last step.
+
+    order are the texts of each of K steps, edge is the row of the edge of a text in the tables of
+    gates, density is the target at the end, and key is the PRNG key of all steps.
+    """
     steps = order.shape[0]
     rate = optax.exponential_decay(_RATES[0], steps, _RATES[1] / _RATES[0])
     optimizer = optax.adam(rate)
 
     def step(carry, inputs):
+        """Computes an update; carry is (parameters, state of Adam), inputs are (step, texts)."""
         params, state = carry
         number, rows = inputs
+        # The density falls slowly, because untrained gates would close at random words.
         fall = jnp.minimum(number / (_FALL * steps), 1.0)
         batch = WindowTexts(*(array[rows] for array in texts))
         slope = jax.grad(_loss)(

@@ -1,5 +1,8 @@
 """Thin Flax Linen modules: they own parameters and call `gatedjax.functional`.
 
+In the annotations B is the number of examples of a batch, also called its rows, and *B stands for
+any number of leading axes.
+
 The modules raise the errors of the functions that they call. A section "Raises" lists only the
 errors that a module adds.
 """

@@ -207,8 +207,10 @@ class GatePredictor(nn.Module):
 
     @nn.compact
     def __call__(self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"]) -> Float[Array, "B T"]:
-        """Computes the gate logits, which `functional.log_gumbel_sigmoid` turns into soft gates in
-        training and `functional.hard_gates` into hard gates at test time.
+        """Computes the logits of the gates.
+
+        In training `functional.log_gumbel_sigmoid` turns them into soft gates, and at test time
+        `functional.hard_gates` into hard gates.
 
         Args:
           xs: x, a vector per token.
@@ -250,6 +252,11 @@ class GatePredictor(nn.Module):
         return jnp.where(mask, logits, -jnp.inf)
 
     def _self_attention(self, xs: Array, mask: Array, types: Keywords) -> Array:
+        """Returns the states s of "att", single-head self-attention: [B, T, features].
+
+        xs are the vectors [B, T, D] of the tokens, the mask [B, T] is True at real tokens, and
+        `types` has the options `dtype` and `param_dtype`.
+        """
         if self.positions:
             # Self-attention does not see the order of the words without positions.
             xs = xs + F.sinusoids(np.arange(xs.shape[1]), xs.shape[2], xs.dtype)[None]

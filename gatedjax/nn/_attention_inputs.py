@@ -80,7 +80,7 @@ def check_attention(
 
 
 def zero_padding(dtype: Dtype | None, inputs: Array, mask: Array | None) -> Array:
-    """Returns inputs [B, N, D] in the dtype of the products, with 0 at padding.
+    """Returns inputs [B, N, D] in `dtype`, the dtype of the products, with 0 at padding.
 
     The mask is bool [B, N], True at real positions; None means all. With None as the dtype the
     inputs keep theirs.

@@ -54,29 +54,38 @@ class Cell(nn.RNNCellBase):
     param_dtype: Dtype = jnp.float32
 
     def _kind(self) -> Callable[..., Tree]:
-        """Returns the class of the weights."""
+        """Returns the class of the weights, such as `functional.LSTMWeights`."""
         raise NotImplementedError
 
     def _gate_biases(self) -> tuple[float, ...]:
-        """Returns for each gate the number that is added to its initial bias."""
+        """Returns the number added to the initial bias of each gate, in the order of the blocks."""
         raise NotImplementedError
 
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
-        """Returns the shapes of further weights by field, for inputs of a width."""
+        """Returns {field: shape} of the weights beyond kernels and bias.
+
+        `width` is the width of the inputs.
+        """
         raise NotImplementedError
 
     @nn.nowrap
     def _unroll(self) -> Callable[..., Tree]:
-        """Returns the function of `functional` that runs the cell over time, with its options."""
+        """Returns the function that runs the cell over time, with its options.
+
+        It is a function such as `functional.gru`.
+        """
         raise NotImplementedError
 
     def _step(self) -> Callable[..., Tree]:
-        """Returns the function of `functional` that computes a step, with its options."""
+        """Returns the function that computes a step, with its options.
+
+        It is a function such as `functional.gru_step`.
+        """
         raise NotImplementedError
 
     @nn.nowrap
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
-        """Returns the carry before the first step for a number of rows."""
+        """Returns the carry before the first step for `rows` rows of a batch, zeros [rows, H]."""
         return jnp.zeros((rows, self.features), dtype)
 
     @nn.nowrap
@@ -135,8 +144,10 @@ class Cell(nn.RNNCellBase):
         blocks, columns = (0.0,) * len(biases), len(biases) * hidden
 
         def param(field: str, init: Initializer, shape: tuple[int, ...]) -> Array:
+            """Returns the parameter of a field of the weights; `init` creates it with `shape`."""
             name = PARAMETERS[field]
             is_new = self.is_mutable_collection("params") and not self.has_variable("params", name)
+            # A layer draws the parameters of all its cells from a common sequence of keys.
             if make_key is not None and is_new:
                 key = make_key()
                 return self.param(name, lambda _: init(key, shape, self.param_dtype))
@@ -173,6 +184,7 @@ class Cell(nn.RNNCellBase):
         lead = inputs.shape[:-1]
 
         def to_rows(x: Array) -> Array:
+            """Returns an array [*B, D] as [rows, D]."""
             # The functions have a single batch axis; cells of Flax may have any number.
             return x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
 
@@ -207,17 +219,20 @@ class LSTMCell(Cell):
     forget_bias: float = 1.0
 
     def _kind(self) -> Callable[..., Tree]:
+        """Returns `functional.LSTMWeights`."""
         return F.LSTMWeights
 
     def _gate_biases(self) -> tuple[float, ...]:
+        """Returns the numbers added to the biases of the gates, 0 but for the forget gate."""
         return 0.0, self.forget_bias, 0.0, 0.0
 
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
+        """Returns {}: an LSTM has only kernels and a bias."""
         return {}
 
     @nn.nowrap
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
-        """Returns the carry before the first step for a number of rows."""
+        """Returns the `LSTMState` before the first step, with zeros [rows, H]."""
         return F.LSTMState(super()._zeros(rows, dtype), super()._zeros(rows, dtype))
 
     @nn.nowrap
@@ -226,6 +241,7 @@ class LSTMCell(Cell):
         return F.lstm
 
     def _step(self) -> Callable[..., Tree]:
+        """Returns `functional.lstm_step`."""
         return F.lstm_step
 
 
@@ -256,12 +272,15 @@ class GRUCell(Cell):
     gate_bias: float = 0.0
 
     def _kind(self) -> Callable[..., Tree]:
+        """Returns `functional.GRUWeights`."""
         return F.GRUWeights
 
     def _gate_biases(self) -> tuple[float, ...]:
+        """Returns the numbers added to the biases of reset gate, update gate and candidate."""
         return self.gate_bias, -self.gate_bias, 0.0
 
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
+        """Returns the shape of the recurrent bias, {} without it."""
         # Without reset_after the two biases of the candidate would only be added.
         has_second = self.reset_after and self.recurrent_bias
         return {"recurrent_bias": (self.features,)} if has_second else {}
@@ -272,10 +291,12 @@ class GRUCell(Cell):
         return functools.partial(F.gru, **self._options())
 
     def _step(self) -> Callable[..., Tree]:
+        """Returns `functional.gru_step` with the options of the cell."""
         return functools.partial(F.gru_step, **self._options())
 
     @nn.nowrap
     def _options(self) -> dict[str, Tree]:
+        """Returns the options of `functional.gru` and `functional.gru_step` by name."""
         return {"reset_after": self.reset_after, "gradient_clip": self.gradient_clip}
 
 
@@ -309,11 +330,13 @@ class RAUCell(Cell):
     gate_bias: float = 0.0
 
     def _kind(self) -> Any:
+        """Returns the class of the weights that the form of the attention needs."""
         hidden = self.attn_hidden or self.attention == "time_causal"
         kinds = {"concat": F.RAUConcatWeights, "matrix": F.RAUMatrixWeights}
         return kinds.get(self.attention, F.RAUHiddenWeights if hidden else F.RAUWeights)
 
     def _gate_biases(self) -> tuple[float, ...]:
+        """Returns the numbers added to the biases of the blocks, reset and update gate first."""
         # The form of the attention decides the fields: feature forms without a hidden layer have
         # their attention as a block of the kernels, all other forms have separate kernels.
         blocks = {F.RAUWeights: 5, F.RAUHiddenWeights: 4}.get(self._kind(), 3)
@@ -322,6 +345,10 @@ class RAUCell(Cell):
         return (self.gate_bias, -self.gate_bias, *[0.0] * (blocks - 2))
 
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
+        """Returns {field: shape} of the weights of the attention, for inputs of width `width`.
+
+        Raises ValueError if `attn_hidden` does not fit the form of the attention.
+        """
         h, joined = self.features, width + self.features
         if self.attn_hidden < 0:
             raise ValueError(f"attn_hidden must be at least 0, got {self.attn_hidden}")
@@ -332,6 +359,7 @@ class RAUCell(Cell):
         kind, is_timed = self._kind(), self.attention == "time_causal"
         inner = self.attn_hidden or (h if is_timed else 0)
         shapes: dict[str, tuple[int, ...]] = {}
+        # "time_causal" compares steps and not features, so that a step has a single logit.
         if inner:
             scores = 1 if is_timed else h
             shapes = {"hidden": (joined, inner), "hidden_bias": (inner,), "score": (inner, scores)}
@@ -346,7 +374,7 @@ class RAUCell(Cell):
 
     @nn.nowrap
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
-        """Returns the carry before the first step for a number of rows."""
+        """Returns the carry before the first step, zeros [rows, H] or a `RAUTimeState`."""
         return initial_state(self.attention, rows, self.features, dtype)
 
     @nn.nowrap
@@ -364,4 +392,5 @@ class RAUCell(Cell):
         return functools.partial(F.rau, **self._options())
 
     def _step(self) -> Callable[..., Tree]:
+        """Returns `functional.rau_step` with the options of the cell."""
         return functools.partial(F.rau_step, **self._options())

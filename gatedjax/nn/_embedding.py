@@ -77,6 +77,7 @@ class WordEmbedding(nn.Module):
             raise ValueError(f"initial must have shape {shape}, got {self.initial.shape}")
 
         def start(key: Array) -> Array:
+            """Returns the initial table: the pretrained vectors, or drawn vectors."""
             if self.initial is not None:
                 return jnp.asarray(self.initial, self.param_dtype)
             return self.embedding_init(key, shape, self.param_dtype)

@@ -95,6 +95,7 @@ class GatedAttentionHop(nn.Module):
         ((ahead, back),), query_states = grus["query"](query, query_mask)
         # Final carries are float32 or wider in all dtypes.
         summary = jnp.concatenate([ahead, back], axis=-1).astype(query_states.dtype)
+        # The last hop of a reader only encodes, because no further hop would read a gated document.
         if self.gating is None:
             return HopOutput(states, query_states, summary, None, None)
         if self.token_attention:

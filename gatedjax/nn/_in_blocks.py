@@ -19,8 +19,9 @@ def in_blocks(
     """Runs an attention for a block of queries at a time, and each block again for the gradient.
 
     Args:
-      attend: `SelectiveSelfAttention._attend` with its keywords: a function of (heads, positions,
-        dropout bytes, pairs) that returns the attended values [B, M, block, H] and a record.
+      attend: `SelectiveSelfAttention._attend` with its keywords: a function of (heads, positions of
+        the queries, dropout bytes, pairs) that returns the attended values [B, M, block, H] and a
+        record, the dict of `selection_record`.
       heads: projections by name, each [B, M, N, H].
       block: queries per block.
       pairs: True where a query may see a key [B, M, Q, N]; None means all pairs.
@@ -36,11 +37,17 @@ def in_blocks(
     # blocks would take as much memory as an attention without blocks.
     @jax.checkpoint
     def attend_block(inputs: tuple[dict[str, Array], Array, Any]) -> tuple[Array, dict[str, Array]]:
+        """Attends from a block of queries; returns its values [B, M, block, H] and its record.
+
+        `inputs` are (projections of the queries, positions of the queries, pairs or None) of the
+        block.
+        """
         block_heads, positions, block_pairs = inputs
         mixed, record = attend(heads | block_heads, positions, None, block_pairs)
         # Arrays over pairs have four axes and are dropped, because blocks are there to save them.
         return mixed, {k: v for k, v in record.items() if v.ndim == 3}
 
+    # A mask of pairs may have an axis of size 1 for the queries, which cannot be split into blocks.
     if pairs is not None:
         all_pairs = jnp.broadcast_to(pairs, (*pairs.shape[:2], size, pairs.shape[3]))
         pairs = split_queries(all_pairs, block)

@@ -33,13 +33,16 @@ def per_gate(init: Initializer, offsets: tuple[float, ...]) -> Initializer:
 
     @functools.partial(jax.jit, static_argnums=(1, 2), inline=True)
     def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Any:
+        """Draws the parameter: blocks of equal width along the last axis."""
         width = shape[-1] // len(offsets)
+        # Each block has a PRNG key, because blocks drawn from the same key would be equal.
         keys = jax.random.split(key, len(offsets))
         boxed = [init(k, (*shape[:-1], width), dtype) for k in keys]
         blocks = [
             block if offset == 0 else block + jnp.asarray(offset, dtype)
             for block, offset in zip(map(nn.meta.unbox, boxed), offsets, strict=True)
         ]
+        # The initialiser gives all blocks the same metadata, so that the first box stands for all.
         return nn.meta.replace_boxed(boxed[0], jnp.concatenate(blocks, axis=-1))
 
     return initialize
@@ -73,8 +76,10 @@ def per_layer(
     blocks = per_gate(init, offsets or (0.0,) * num_gates)
 
     def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Any:
+        """Draws the parameter: layers along the first axis."""
         boxed = [blocks(k, tuple(shape[1:]), dtype) for k in jax.random.split(key, shape[0])]
         stacked = jnp.stack([nn.meta.unbox(layer) for layer in boxed])
+        # Names of axes belong to the axes of a single layer, so the axis of layers has none.
         box = nn.meta.add_axis(boxed[0], 0, {nn.PARTITION_NAME: None})
         return nn.meta.replace_boxed(box, stacked)
 
@@ -86,6 +91,7 @@ def symmetric_uniform(scale: float) -> Initializer:
     """Returns an initialiser that draws from uniform(-scale, scale)."""
 
     def uniform(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
+        """Draws from uniform(-scale, scale)."""
         return jax.random.uniform(key, shape, dtype, -scale, scale)
 
     return uniform

@@ -45,8 +45,10 @@ def warn_unused(module: nn.Module, *streams: str) -> None:
             _warn_once(type(module).__name__, stream)
 
 
+# The cache is the memory of the warnings: a second call with the same arguments does nothing.
 @functools.cache
 def _warn_once(name: str, stream: str) -> None:
+    """Warns that the module `name` draws no numbers from `stream`; further calls do not warn."""
     warnings.warn(
         f"{name} was given the random stream {stream!r} and draws nothing from it, because "
         "deterministic is True; pass deterministic=False to the call, or omit the stream",
@@ -56,8 +58,9 @@ def _warn_once(name: str, stream: str) -> None:
 
 
 def fold_keys(keys: Key[Array, " B"], number: int) -> Key[Array, " B"]:
-    """Folds a number into the PRNG key of each example, so that each number gives other draws.
+    """Folds a number into the PRNG key of each of B examples; returns the keys [B].
 
-    Negative numbers are allowed; numbers are equal modulo 2^32.
+    Each number gives other draws. Negative numbers are allowed, and numbers that are equal modulo
+    2^32 give the same keys.
     """
     return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, np.uint32(number % 2**32))

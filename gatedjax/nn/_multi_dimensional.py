@@ -43,6 +43,7 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     exclude_self: bool = False
 
     def _check(self, *arguments: Any) -> int:
+        """Raises ValueError for options or arguments that do not fit; returns the width D."""
         features = super()._check(*arguments)
         if self.relative != "none":
             raise ValueError(
@@ -54,6 +55,11 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     def _scores(
         self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Bool[Array, "B N"] | None
     ) -> tuple[Array, Array, Array]:
+        """Returns (scores, mask, values), like `SelectiveSelfAttention._scores`.
+
+        The scores are [B, D, Q, N] with the features in the place of heads, the mask [B or 1, 1, 1,
+        N] is True at real keys, and the values are [B, N, D], 0 at padding.
+        """
         # The axis of heads has size 1 and is dropped.
         query, key, value = (heads[name][:, 0] for name in ("query", "key", "value"))
         # The scores are [B, D, Q, N]: the features take the place of the heads, because each
@@ -64,14 +70,21 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
         return scores, allowed, value if mask is None else jnp.where(mask[..., None], value, 0)
 
     def _visible(self, positions: Int[Array, " Q"], size: int) -> Bool[Array, "1 1 Q N"] | None:
+        """Returns True for the pairs of a query and a key that `causal` and `exclude_self` allow.
+
+        `positions` are the positions of the queries, and `size` is the number N of keys. None means
+        all pairs.
+        """
         pairs = super()._visible(positions, size)
         if not self.exclude_self:
             return pairs
         return both_allow(pairs, (positions[:, None] != jnp.arange(size)[None])[None, None])
 
     def _mix_values(self, weights: Array, value: Array) -> Array:
+        """Averages values [B, N, D] with the weights [B, D, Q, N] of each feature: [B, 1, Q, D]."""
         return multi_dimensional_values(weights, value)[:, None]
 
     def _recorded_weights(self, weights: Array) -> Array:
+        """Returns the mean of the weights [B, D, Q, N] over the features: [B, 1, Q, N]."""
         # The weights have an axis of features in the place of heads: the record has their mean.
         return jnp.mean(weights, axis=1, keepdims=True)

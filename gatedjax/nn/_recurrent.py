@@ -36,6 +36,10 @@ class _Layer(nn.Module):
 
     @nn.compact
     def __call__(self, xs: Array, make_key: Callable[[], Array]) -> list[Tree]:
+        """Returns the weights of each direction for inputs xs [B, T, D].
+
+        `make_key` returns a new PRNG key for each parameter at initialisation.
+        """
         return [
             self.create_cell(name=direction).weights(xs, make_key, "xs")
             for direction in self.directions
@@ -96,7 +100,11 @@ class _Recurrent(nn.Module):
 
     @nn.nowrap
     def _replace_init_scale(self, scale: float) -> None:
-        """Sets both initialisers of kernels from the former options, with a warning."""
+        """Sets both initialisers of kernels from the former options, with a warning.
+
+        `scale` is the half-width of the uniform distribution, or the standard deviation of the
+        normal distribution, as `init_distribution` names it.
+        """
         check_positive(init_scale=scale)
         draws: Keywords = {"uniform": symmetric_uniform, "normal": normal}
         if self.init_distribution not in draws:
@@ -119,11 +127,12 @@ class _Recurrent(nn.Module):
             object.__setattr__(self, name, value)
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
-        """Returns the class of the cell, and its options beyond those of all cells."""
+        """Returns the class of the cell and its options, without the options of all cells."""
         raise NotImplementedError
 
     @nn.nowrap
     def _create_cell(self) -> Callable[..., Cell]:
+        """Returns a function that creates the cell of a direction from keywords such as `name`."""
         kind, options = self._cell()
         return functools.partial(
             kind,
@@ -158,7 +167,16 @@ class _Recurrent(nn.Module):
         keys: Array | None,
         gates: Array | None,
     ) -> Keywords:
-        """Returns the options of a direction of a layer, for `functional.lstm` and its kin."""
+        """Returns the options of a direction of a layer, for `functional.lstm`, `gru` or `rau`.
+
+        Args:
+          xs: the inputs of the layer [B, T, D].
+          resets: bool [B, T], True at the first step of each segment, or None.
+          carries: the initial carry and the carry of the segments, each may be None.
+          reverse: True for the backward direction.
+          keys: the PRNG keys [B] of recurrent dropout, or None.
+          gates: the gates [B, T] of an LSTM, or None.
+        """
         initial, reset_to = carries
         options: Keywords = {"initial": initial}
         if gates is None:
@@ -176,6 +194,10 @@ class _Recurrent(nn.Module):
         return options
 
     def _unroll_gated(self) -> Callable[..., Tree]:
+        """Returns the function that runs the cell over time with gates.
+
+        Raises ValueError for a cell without gates.
+        """
         raise ValueError(f"gates must be None for {type(self).__name__}: only LSTM has them")
 
     @nn.compact
@@ -308,9 +330,11 @@ class LSTM(_Recurrent):
     forget_bias: float = 1.0
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
+        """Returns `LSTMCell` and its options, without the options of all cells."""
         return LSTMCell, {"forget_bias": self.forget_bias}
 
     def _unroll_gated(self) -> Callable[..., Tree]:
+        """Returns `functional.skip_lstm` with its gates in the place of the mask."""
         # The third argument of `skip_lstm` is its gates, where the recurrences have their mask.
         return lambda weights, xs, mask, **options: F.skip_lstm(weights, xs, mask=mask, **options)
 
@@ -354,6 +378,7 @@ class GRU(_Recurrent):
     gate_bias: float = 0.0
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
+        """Returns `GRUCell` and its options, without the options of all cells."""
         return GRUCell, {
             "reset_after": self.reset_after,
             "recurrent_bias": self.recurrent_bias,
@@ -402,6 +427,7 @@ class RAU(_Recurrent):
     gate_bias: float = 0.0
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
+        """Returns `RAUCell` and its options, without the options of all cells."""
         return RAUCell, {
             "attention": self.attention,
             "attn_hidden": self.attn_hidden,
@@ -440,6 +466,7 @@ class RAU(_Recurrent):
                 f"num_layers={self.num_layers} and bidirectional={self.bidirectional}"
             )
         xs = xs.astype(self.dtype or xs.dtype)
+        # The cell has no parent, because it only reads parameters that the layers have created.
         cell = self._create_cell()(parent=None)
         params = {"params": self.variables["params"]["layer_0"]["forward"]}
         weights: Any = cell.apply(params, xs, method="weights")

@@ -224,6 +224,7 @@ def selection_of(record: dict[str, Array], mask: Bool[Array, "B Q"] | None) -> S
     Returns:
       The selection; without a selector all its fields but `weights` are None.
     """
+    # The record of an attention without a selector has only the weights.
     if "counts" not in record:
         return Selection(weights=record.get("weights"))
     keys = record.get("keys")

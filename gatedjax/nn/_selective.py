@@ -302,6 +302,7 @@ class SelectiveSelfAttention(nn.Module):
             raise ValueError(f"size must be at least 1, got {size}")
 
         def room(heads: int) -> Array:
+            """Returns zeros [rows, heads, size, H], with the width H of a head."""
             shape = (rows, heads, size, width // heads)
             return jnp.zeros(shape, dtype or self.dtype or self.param_dtype)
 
@@ -366,6 +367,7 @@ class SelectiveSelfAttention(nn.Module):
             name: jnp.swapaxes(self._linear(name, inputs, shape), 1, 2)
             for name, shape in shapes.items()
         }
+        # The relative bias belongs to the scores, so that only one of the two sides computes it.
         if side == "query" and self.relative != "none":
             start = local_start if self.relative == "local" else nn.initializers.zeros_init()
             shape = (self.num_heads, 2 * self.max_offset + 1)
@@ -508,7 +510,7 @@ class SelectiveSelfAttention(nn.Module):
 
         gates have the `values` A [B, 1 or M, Q, N] or, for a relaxation, the `logarithms` log A of
         this shape, with which the softmax is weighted. allowed broadcasts to the scores and is True
-        where a query may see a key (None means all pairs). positions are those of the queries.
+        where a query may see a key (None means all pairs). positions are [Q].
         """
         if gates.logarithms is not None:
             log_gates = jnp.broadcast_to(gates.logarithms, scores.shape)

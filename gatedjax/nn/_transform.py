@@ -114,6 +114,11 @@ class AttentionGatedTransform(nn.Module):
         return states, gates, attention
 
     def _attentions(self, layers: int, width: int) -> tuple[Array, Array]:
+        """Creates W and w of `functional.selection_vectors` for S layers: (kernels, vectors).
+
+        `layers` is S, and `width` is the width K of the keys. The kernels are [S, K, A], or [1, K,
+        A] if the layers share them, and the vectors are [S, A].
+        """
         hidden = self.attention_features or width
         shape = (1 if self.share_attention_matrix else layers, width, hidden)
         # The first axis stacks layers and has no part in the fans of a kernel.
@@ -126,6 +131,7 @@ class AttentionGatedTransform(nn.Module):
         )
 
     def _extend(self, selected: Float[Array, "*B S D"]) -> Float[Array, "*B L D"]:
+        """Appends selection vectors for the ablated layers, so that all L layers have a vector."""
         missing = self.num_layers - selected.shape[-2]
         fill = selected[..., -1:, :]
         if self.ablate_mode == "zero":
@@ -133,6 +139,11 @@ class AttentionGatedTransform(nn.Module):
         return jnp.concatenate([selected, jnp.repeat(fill, missing, axis=-2)], axis=-2)
 
     def _gated(self, selected: Float[Array, "*B S D"]) -> tuple[Array, Array]:
+        """Applies the gated layers to selection vectors, and creates their parameters.
+
+        Returns the states [*B, S, D] of all S layers and the gates [*B, S - 1, D] of the layers
+        above the first.
+        """
         layers, width = selected.shape[-2] - 1, selected.shape[-1]
         if not layers:  # Flax has no parameters without elements.
             states = selected.astype(wide_dtype(selected))
@@ -150,6 +161,7 @@ class AttentionGatedTransform(nn.Module):
         return F.gated_stack(selected, weights)
 
     def _highway(self, layers: int, width: int) -> F.HighwayWeights:
+        """Creates the weights of `layers` highway layers of width `width`."""
         shape = (layers, width, 2 * width)
         init = per_layer(self.recurrent_kernel_init, 2) or _glorot_blocks(1, 1)
         bias = _gate_bias(self.bias_init, self.gate_bias)
@@ -171,6 +183,7 @@ def _glorot_blocks(*inputs: int) -> Initializer:
     """
 
     def blocks(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
+        """Draws the kernel [L, D, n H], with a limit for each of the n blocks."""
         rows, columns = shape[-2], shape[-1] // len(inputs)
         # The Glorot limit is sqrt(6 / (fan in + fan out)), with the rows of the whole matrix as fan
         # in.
@@ -198,6 +211,7 @@ def _column(init: Initializer | None) -> Initializer | None:
         return None
 
     def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
+        """Draws the vectors [L, A]."""
         # Metadata of a kernel [A, 1], such as names of axes, do not fit a vector.
         return nn.meta.unbox(per_layer(init)(key, (*shape, 1), dtype))[..., 0]
 

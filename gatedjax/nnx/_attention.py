@@ -17,12 +17,14 @@ from gatedjax.nnx._base import Module
 class TokenScore(Module):
     """An unnormalised attention score for each token: `nn.TokenScore` as an NNX module.
 
+    zhou: e_t = w . tanh(h_t);  mlp1: e_t = w . tanh(W h_t + b) for the state h_t of token t.
+
         >>> TokenScore(8, "mlp1", rngs=nnx.Rngs(0))(jnp.ones((2, 5, 8))).shape
         (2, 5)
 
     Args:
       in_features: D, the width of the states.
-      kind: "zhou" or "mlp1".
+      kind: "zhou", which has only the parameter w, or "mlp1".
       rngs: the streams of the network; "params" draws the parameters.
       **options: the further options of `nn.TokenScore`.
     """
@@ -34,7 +36,7 @@ class TokenScore(Module):
         super().__init__(function, [jnp.zeros((1, 1, in_features))], rngs=rngs)
 
     def __call__(self, states: Float[Array, "*B T D"]) -> Float[Array, "*B T"]:
-        """Computes the scores of states, a vector per token."""
+        """Computes the scores e [*B, T], in float32 or wider, of states h, a vector per token."""
         return self._apply(states)
 
 
@@ -68,17 +70,18 @@ class AttentionPool(Module):
         log_gates: Float[Array, "*B T"] | None = None,
         return_weights: bool | None = None,
     ) -> Any:
-        """Pools the states of each row, see `nn.AttentionPool`.
+        """Pools the states of each text, see `nn.AttentionPool`.
 
         Args:
           states: a vector per position.
-          mask: True at real positions.
+          mask: True at real positions; None means all.
           gates: hard gates; None means that all are open.
           log_gates: logarithms of soft gates instead of `gates`.
           return_weights: False returns only the pooled states; None means the option.
 
         Returns:
-          (pooled, weights), or the pooled states.
+          (pooled, weights): the weighted sums of the states [*B, D] and the attention weights [*B,
+          T]; or only the pooled states.
         """
         return self._apply(
             states, mask, gates=gates, log_gates=log_gates, return_weights=return_weights
@@ -86,7 +89,7 @@ class AttentionPool(Module):
 
 
 class GatePredictor(Module):
-    """The auxiliary network of GA-Net: `nn.GatePredictor` as an NNX module.
+    """The auxiliary network of GA-Net, which predicts gates: `nn.GatePredictor` as an NNX module.
 
         >>> predictor = GatePredictor(8, "fnn", features=16, rngs=nnx.Rngs(0))
         >>> predictor(jnp.ones((1, 4, 8)), jnp.ones((1, 4), bool)).shape
@@ -94,7 +97,7 @@ class GatePredictor(Module):
 
     Args:
       in_features: D, the width of the vectors.
-      kind: the network, "lstm", "fnn" or "att".
+      kind: the network: "lstm" (bidirectional), "fnn" (feed-forward) or "att" (self-attention).
       rngs: the streams of the network; "params" draws the parameters.
       **options: the further options of `nn.GatePredictor`.
     """
@@ -107,7 +110,7 @@ class GatePredictor(Module):
         super().__init__(function, inputs, rngs=rngs)
 
     def __call__(self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"]) -> Float[Array, "B T"]:
-        """Computes the log-odds of the gates; -inf (closed) at padding.
+        """Computes the log-odds that each gate is open, in nats; -inf (closed) at padding.
 
         Args:
           xs: a vector per token.
@@ -134,11 +137,11 @@ class LocalPosition(Module):
         super().__init__(gnn.LocalPosition(**options, parent=None), inputs, rngs=rngs)
 
     def __call__(self, last: Float[Array, "*B D"], lengths: Int[Array, "*B"]) -> Float[Array, "*B"]:
-        """Computes the centre of each row.
+        """Computes the centre of the attention of each text, a real number in [0, length - 1].
 
         Args:
-          last: the last state of each row.
-          lengths: the number of real positions of each row.
+          last: the last state of each text.
+          lengths: the number of real positions of each text.
         """
         return self._apply(last, lengths)
 
@@ -162,11 +165,11 @@ class SourceToToken(Module):
     def __call__(
         self, states: Float[Array, "*B N D"], mask: Bool[Array, "*B N"] | None = None
     ) -> Float[Array, "*B D"]:
-        """Pools the tokens of each text; 0 for a text without tokens.
+        """Pools the tokens of each text to a vector; 0 for a text without tokens.
 
         Args:
           states: a vector per token.
-          mask: True at real tokens.
+          mask: True at real tokens; None means all.
         """
         return self._apply(states, mask)
 
@@ -199,6 +202,7 @@ class SelectiveSelfAttention(Module):
         **options: Any,
     ) -> None:
         function = gnn.SelectiveSelfAttention(num_heads, **options, parent=None)
+        # Some estimators, such as the mean field, draw no noise, so that they need no stream.
         estimator = selector_estimator(function.selector, function.temperature)
         is_drawn = {
             "gate": estimator is not None and estimator.rows > 0,
@@ -230,10 +234,10 @@ class SelectiveSelfAttention(Module):
 
         Args:
           inputs: a vector per token.
-          mask: True at real tokens.
+          mask: True at real tokens; None means all.
           source: another sequence, or its `source_cache`; None means the inputs.
-          source_mask: True at real tokens of source.
-          pair_mask: True where a query may see a key.
+          source_mask: True at real tokens of source; None means all.
+          pair_mask: True where a query may see a key; None means all pairs.
           deterministic: False draws selections and dropout; None means the mode of the module.
           example_id: the examples to which the random bits belong; None means the row numbers.
           temperature: the temperature of the relaxation instead of the option.
@@ -241,7 +245,8 @@ class SelectiveSelfAttention(Module):
           return_weights: False returns only the output; None means the option.
 
         Returns:
-          (output, selection), or the output.
+          (output, selection): the output [B, Q, D] and an `nn.Selection` with the attention weights
+          and the selected keys; or only the output.
         """
         return self._apply_noisy(
             inputs,
@@ -262,7 +267,7 @@ class SelectiveSelfAttention(Module):
         inputs: Float[Array, "B n D"],
         mask: Bool[Array, "B n"] | None = None,
     ) -> tuple[F.AttentionCache, Float[Array, "B n D"]]:
-        """Attends from the next tokens to those in a cache, in evaluation mode.
+        """Attends from the next tokens to the tokens in a cache, in evaluation mode.
 
         Args:
           cache: the keys and values of the tokens before, see `initial_cache`.
@@ -277,11 +282,11 @@ class SelectiveSelfAttention(Module):
     def source_cache(
         self, source: Float[Array, "B N D2"], source_mask: Bool[Array, "B N"] | None = None
     ) -> F.AttentionCache:
-        """Computes the keys and values of a source once, for many calls.
+        """Computes the keys and values of a source once, for many calls as `source`.
 
         Args:
           source: a vector per token of the source.
-          source_mask: True at real tokens of the source.
+          source_mask: True at real tokens of the source; None means all.
         """
         return self._apply(source, source_mask, method="source_cache")
 
@@ -322,6 +327,7 @@ class AttentionGatedTransform(Module):
         **options: Any,
     ) -> None:
         function = gnn.AttentionGatedTransform(num_layers, **options, parent=None)
+        # Keys are passed even without `key_features`, because their width shapes the kernels.
         keys = jnp.zeros((1, 1, key_features or in_features))
         super().__init__(function, [jnp.zeros((1, 1, in_features))], rngs=rngs, keys=keys)
 
@@ -336,11 +342,12 @@ class AttentionGatedTransform(Module):
 
         Args:
           words: the vectors that the attentions average.
-          mask: True at real words.
+          mask: True at real words; None means all.
           keys: the vectors from which the attentions compute their scores; None means the words.
 
         Returns:
-          (states, gates, attention).
+          (states, gates, attention): the states of all L layers, the gates of the layers above the
+          first, and the attention of the S layers with a selection vector.
         """
         return self._apply(words, mask, keys=keys)
 

@@ -24,13 +24,17 @@ class Scope(nnx.Module):
 
 
 def set_params(module: nnx.Module, params: Mapping[str, Any]) -> None:
-    """Sets parameters as attributes of a module, with a `Scope` for each nested mapping."""
+    """Sets `params`, name -> variable, as attributes of a module.
+
+    A nested mapping becomes a `Scope` with its parameters as attributes.
+    """
     for name, value in params.items():
         setattr(module, name, Scope(value) if isinstance(value, Mapping) else value)
 
 
 def arrays_of(module: nnx.Module) -> dict[str, Tree]:
-    """Returns the parameters of a module, nested dicts of arrays in the form of Linen."""
+    """Returns the parameters of a module by name, arrays or nested dicts, in the form of Linen."""
+    # Other attributes, such as `rngs` and the mode, are no parameters of the Linen module.
     return {
         name: arrays_of(value) if isinstance(value, Scope) else value[...]
         for name, value in vars(module).items()
@@ -42,6 +46,11 @@ def arrays_of(module: nnx.Module) -> dict[str, Tree]:
 def _initialize(
     module: linen.Module, key: jax.Array, inputs: Sequence[Tree], more: dict[str, Tree]
 ) -> Tree:
+    """Returns the initial variables of a Linen module.
+
+    `key` is a PRNG key, `inputs` are inputs of the right widths, and `more` has further inputs by
+    name.
+    """
     # Under `jit` only the initialisers are computed and not the outputs.
     return module.init(key, *inputs, **more)
 
@@ -82,7 +91,8 @@ class Module(nnx.Module):
         self.rngs = nnx.Rngs(**{name: rngs[name]() for name in streams})
 
     def _apply(self, *args: Any, **options: Any) -> Any:
-        """Calls the pure function with the current parameters."""
+        """Calls the Linen module with the current parameters, and returns its output."""
+        # The parameters are collected at each call, because training replaces their values.
         return self._function.apply({"params": arrays_of(self)}, *args, **options)
 
     def _apply_noisy(self, *args: Any, deterministic: bool | None, **options: Any) -> Any:
@@ -91,5 +101,6 @@ class Module(nnx.Module):
         In training mode each call draws new keys.
         """
         deterministic = self.deterministic if deterministic is None else deterministic
+        # In evaluation no key is drawn, so that a call does not change the state of the module.
         rngs = {} if deterministic else {name: self.rngs[name]() for name in self._streams}
         return self._apply(*args, deterministic=deterministic, rngs=rngs, **options)

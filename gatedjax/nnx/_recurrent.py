@@ -12,7 +12,7 @@ from gatedjax.nnx._base import Module
 
 
 class _Recurrent(Module):
-    """The base class of `LSTM`, `GRU` and `RAU`."""
+    """The base class of `LSTM`, `GRU` and `RAU`, which are layers of recurrent cells."""
 
     def __init__(self, function: Any, in_features: int, rngs: nnx.Rngs) -> None:
         is_noisy = function.dropout > 0 or function.recurrent_dropout > 0
@@ -45,7 +45,7 @@ class _Recurrent(Module):
         Args:
           xs: inputs, a vector per position.
           mask: True at real positions; None without lengths means that all are real.
-          lengths: the number of real positions of each row, instead of mask.
+          lengths: the number of real positions of each row of the batch, instead of mask.
           initial: the initial carries; None means zeros.
           resets: True at the first step of each segment of a row.
           reset_to: the initial carries of the segments; None means `initial`.
@@ -55,7 +55,8 @@ class _Recurrent(Module):
           return_carry: False returns only the outputs; None means the option.
 
         Returns:
-          (carries, outputs), or the outputs.
+          (carries, outputs): the final carries, an entry per layer, and the states [B, T, H], or
+          [B, T, 2H] if bidirectional; or only the outputs.
         """
         return self._apply_noisy(
             xs,
@@ -154,6 +155,7 @@ class _Cell(Module, nnx.RNNCellBase):
 
     def __init__(self, function: Any, in_features: int, rngs: nnx.Rngs) -> None:
         shape = (1, in_features)
+        # Only the widths matter for the parameters, so that a single row is enough.
         inputs = (function.initialize_carry(None, shape), jnp.zeros(shape))
         super().__init__(function, inputs, rngs=rngs)
 
@@ -189,8 +191,8 @@ class _Cell(Module, nnx.RNNCellBase):
         """Computes a step.
 
         Args:
-          carry: the carry after the step before.
-          inputs: a vector per row.
+          carry: the carry after the step before, with arrays [*B, H].
+          inputs: a vector for each row of the batch.
 
         Returns:
           (carry, output): the next carry, and the hidden state.

@@ -44,7 +44,7 @@ def test_padding_changes_no_distance_and_bad_input_is_refused(np_rng):
     padded = np.pad(weights, ((0, 0), (0, 2), (0, 2)), constant_values=np.nan)
     got = analysis.distance_counts(padded, [3, 2])
     np.testing.assert_allclose(got.shares()[:3], analysis.distance_counts(weights, [3, 2]).shares())
-    with pytest.raises(ValueError, match=r"weights must be \[B, N, N\]"):
+    with pytest.raises(ValueError, match=r"weights must have shape \[B, N, N\]"):
         analysis.distance_counts(weights[0], [3])
     with pytest.raises(ValueError, match=r"lengths must be in \[0, 3\]"):
         analysis.distance_counts(weights, [3, 4])

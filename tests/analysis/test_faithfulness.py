@@ -268,7 +268,7 @@ BAD = [
     ({"others": {"random": np.zeros((6, 8))}}, "others"),
     ({"others": {"mine": np.zeros((6, 7))}}, "mine must have shape"),
     ({"scores": np.zeros(6)}, "scores must have shape"),
-    ({"scores": np.full((6, 8), np.nan)}, "scores must not be NaN"),
+    ({"scores": np.full((6, 8), np.nan)}, "scores must be a number at each word, got nan"),
     ({"kept": np.ones((5, 8), bool)}, "kept must have shape"),
 ]
 

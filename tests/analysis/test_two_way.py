@@ -135,7 +135,7 @@ def test_scores_without_any_spread_are_certain():
         (([[1]] * 2, [[0]] * 2), {}, "at least 2 examples"),
         (([[1, 0]] * 2, [[0, 1]] * 2), {"groups": [1]}, "groups must have shape"),
         (([[1, 0]] * 2, [[0, 1]] * 2), {"groups": [1, 1]}, "at least 2 examples"),
-        (([[1, 0]] * 2, [[0, 1]] * 2), {"means_b": [1]}, "means_b must be 2 finite numbers"),
+        (([[1, 0]] * 2, [[0, 1]] * 2), {"means_b": [1]}, "means_b must have 2 finite numbers"),
         (([[1, 0]] * 2, [[0, 1]] * 2), {"level": 1}, "level must be inside"),
     ],
 )

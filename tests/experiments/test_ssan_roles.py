@@ -15,7 +15,7 @@ def test_labels_become_spans_whatever_their_form():
     assert chunks(["I-A0", "I-A1", "I-A1"]) == [(0, 1, "A0"), (1, 3, "A1")]
     assert chunks(["B-A0", "B-A0", "I-A0"]) == [(0, 1, "A0"), (1, 3, "A0")]
     assert chunks([]) == chunks(["O"]) == []
-    with pytest.raises(ValueError, match="labels must be O, B-X or I-X, got 'A0'"):
+    with pytest.raises(ValueError, match="labels must be 'O', 'B-X' or 'I-X', got 'A0'"):
         chunks(["A0"])
 
 

@@ -273,7 +273,7 @@ def test_bleu_of_sums_is_that_of_the_corpus():
     assert bleu.bleu_of(np.sum(scored.statistics, axis=0)) == pytest.approx(scored.score)
     assert 0 < scored.score < 100
     assert corpus_bleu(truth, truth).score == pytest.approx(100)
-    with pytest.raises(ValueError, match="one translation per reference, got 2 and 3"):
+    with pytest.raises(ValueError, match="the same length of at least 1, got 2 and 3"):
         corpus_bleu(found[:2], truth)
 
 

@@ -291,7 +291,7 @@ def test_the_temperature_divides_the_logits_and_their_parts(num_classes):
     shares = warm.share(TEXTS[0])
     total = np.exp(shares.bias + shares.words.sum(0) + shares.pairs.sum(0))
     np.testing.assert_allclose(total / total.sum(), expected[0], rtol=1e-9)
-    with pytest.raises(ValueError, match="temperature must be positive, got 0"):
+    with pytest.raises(ValueError, match="temperature must be positive and finite, got 0"):
         dataclasses.replace(plain, temperature=0).check()
 
 

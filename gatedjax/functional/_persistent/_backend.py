@@ -90,11 +90,16 @@ def choose_backend(
 
 
 def _is_empty(request: Request) -> bool:
+    """Returns True for a batch without rows or without steps."""
     return any(isinstance(size, int) and size == 0 for size in (request.batch, request.steps))
 
 
 def _find_variant(request: Request, implementation: str) -> Variant | str:
-    """Returns the variant of the kernels for a call, or the reason why the scan runs it."""
+    """Returns the variant of the kernels for a call, or the reason why the scan runs it.
+
+    `implementation` is "auto", which prefers the scan where it is as fast, or "persistent".
+    """
+    # The trial comes last, because it compiles kernels, which takes seconds.
     kind = None if request.kind is None else KINDS[request.kind]
     if kind is None:
         return f"there is no kernel for {request.name}"
@@ -124,7 +129,7 @@ def _find_variant(request: Request, implementation: str) -> Variant | str:
 
 
 def find_card() -> Card | str:
-    """Returns the GPU on which programs run, or the reason why there is no kernel for it."""
+    """Returns the GPU on which programs run, or a sentence why the kernels cannot use it."""
     if (backend := jax.default_backend()) != "gpu":
         return f"the backend is {backend}, and the kernels need an NVIDIA GPU"
     device: Any = jax.devices()[0]
@@ -161,7 +166,11 @@ def _trial_error(variant: Variant, plan: Plan) -> str | None:
 
 
 def _run_trial(variant: Variant, plan: Plan) -> None:
-    """Runs a step with U = 0 and x W + b = 0.5, whose state is known, and its backward pass."""
+    """Runs a step whose state is known, and its backward pass, with the kernels of a plan.
+
+    The step has recurrent weights of 0, and x W + b = 0.5 for inputs x, input weights W and a bias
+    b. Raises an error if a kernel does not compile or returns other numbers.
+    """
     hidden, kind = plan.hidden, variant.kind
     sizes = {
         "b": 1,
@@ -174,9 +183,11 @@ def _run_trial(variant: Variant, plan: Plan) -> None:
     device = jax.devices(None if _launch.PLATFORM == "cuda" else _launch.PLATFORM)[0]
 
     def shape_of(axes: str) -> tuple[int, ...]:
+        """Returns the shape of an array from its axes, such as "dbh"; (1,) for an unused array."""
         return tuple(sizes[axis] for axis in axes) or (1,)
 
     def run(kernel: str, values: dict[int, np.ndarray]) -> list[np.ndarray]:
+        """Returns the results of a kernel for zeros, and for `values`, position -> operand."""
         operand_axes, result_axes = _launch.axes_of(variant, kernel)
         operands = [np.zeros(shape_of(axes), np.float32) for axes in operand_axes]
         for place, value in values.items():

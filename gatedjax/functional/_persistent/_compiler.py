@@ -63,7 +63,10 @@ def cache_folder() -> Path | None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes a file under a temporary name and renames it; an unwritable folder is no error."""
+    """Writes a text to a file under a temporary name and renames it.
+
+    A folder that cannot be written is no error, because the file is only a cache.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
@@ -91,7 +94,10 @@ class Compiler:
         self.version = f"{major.value}.{minor.value}"
 
     def compile(self, source: str, options: Sequence[str]) -> str:
-        """Returns the PTX of a source; raises CompilerError with the log of the compiler."""
+        """Returns the PTX of a source, compiled with options such as "-DHIDDEN=100".
+
+        Raises CompilerError with the log of the compiler.
+        """
         library, program, size = self._library, ctypes.c_void_p(), ctypes.c_size_t()
         text = source.encode()
         if library.nvrtcCreateProgram(ctypes.byref(program), text, b"recurrence.cu", 0, None, None):
@@ -109,6 +115,7 @@ class Compiler:
             library.nvrtcGetPTX(program, ptx)
             return ptx.value.decode()
         finally:
+            # NVRTC is a C library and does not free a program after an error.
             library.nvrtcDestroyProgram(ctypes.byref(program))
 
 

@@ -44,8 +44,9 @@ class Masks(NamedTuple):
     """The arguments of a recurrence that have no derivatives.
 
     Attributes:
-      real: bool [B, T], True at real steps, or None.
-      goes_on: for each direction, False at the steps that start with a new carry, or None.
+      real: bool [B, T], True at real steps; None means all.
+      goes_on: for each direction a bool [B, T], False at the steps that start with a new carry, or
+        None if no step does.
     """
 
     real: jax.Array | None
@@ -72,9 +73,10 @@ class _Saved(NamedTuple):
     """The results of the forward pass that the backward pass reads.
 
     Attributes:
-      states: the hidden state after each step [B, T, D, H].
-      gates: the values of `recurrence.cu` [B, T, D, S].
-      cells: the cell state before each step of an LSTM.
+      states: the hidden state after each step [B, T, directions, H].
+      gates: the S values of each step that the kernel "saving" of `recurrence.cu` stores
+        [B, T, directions, S].
+      cells: the cell state before each step of an LSTM [B, T, directions, H]; unused otherwise.
     """
 
     states: jax.Array
@@ -95,11 +97,16 @@ def run_directions(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, 
 
 
 def _run_fwd(static: Static, masks: Masks, floats: Floats) -> Tree:
+    """Returns (results of `run_directions`, its arguments and saved arrays), for `_run_bwd`."""
     results, saved = _run_saving(static, masks, floats)
     return results, (masks, floats, saved)
 
 
 def _run_bwd(static: Static, residuals: Tree, cotangents: Tree) -> Tree:
+    """Returns (None, gradients of `floats`) from `cotangents`, the gradients of the results.
+
+    `residuals` are the masks, the floats and the saved arrays of the forward pass.
+    """
     return None, _pull(static, *residuals, cotangents)
 
 
@@ -113,6 +120,7 @@ def _on_platform(kernel: Callable[..., Tree], scan: Callable[..., Tree], *argume
     """
 
     def aligned(function: Callable[..., Tree], arguments: Tree) -> Tree:
+        """Makes the results of a function vary over the manual mesh axes of its arguments."""
         return vary_together(function(*arguments), jax.tree.leaves(arguments))
 
     branches = {_launch.PLATFORM: functools.partial(aligned, kernel)}
@@ -126,7 +134,13 @@ def _on_platform(kernel: Callable[..., Tree], scan: Callable[..., Tree], *argume
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _run_saving(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, _Saved]:
+    """Returns the results of `run_directions`, and the arrays that `_pull` reads.
+
+    The scan of other platforms saves no arrays, so that they are 0 there.
+    """
+
     def scan(masks: Masks, floats: Floats) -> tuple[Tree, _Saved]:
+        """Returns the results by the scan, and zeros in place of the saved arrays."""
         shapes = jax.eval_shape(functools.partial(_run_kernel_saving, static), masks, floats)[1]
         empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         return _scan(static, masks, floats), empty
@@ -136,6 +150,10 @@ def _run_saving(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, _Sa
 
 @_run_saving.defjvp
 def _saving_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree]:
+    """Returns the results of `_run_saving` and their changes, which the scan computes.
+
+    `primals` are (masks, floats), and `tangents` their changes.
+    """
     masks, floats = primals
     results, saved = _run_saving(static, masks, floats)
     _, changes = jax.jvp(
@@ -146,9 +164,10 @@ def _saving_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tr
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _pull(static: Static, masks: Masks, floats: Floats, saved: _Saved, cotangents: Tree) -> Floats:
-    """Returns the gradients of `floats`."""
+    """Returns the gradients of `floats` from `cotangents`, the gradients of the results."""
 
     def scan(masks: Masks, floats: Floats, saved: _Saved, cotangents: Tree) -> Floats:
+        """Returns the gradients by the scan, which needs no saved arrays."""
         del saved
         return _pull_scan(static, masks, floats, cotangents)
 
@@ -159,6 +178,10 @@ def _pull(static: Static, masks: Masks, floats: Floats, saved: _Saved, cotangent
 
 @_pull.defjvp
 def _pull_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree]:
+    """Returns the results of `_pull` and their changes, which the scan computes.
+
+    `primals` are (masks, floats, saved, cotangents), and `tangents` their changes.
+    """
     masks, floats, _, cotangents = primals
     gradients = _pull(static, *primals)
     _, changes = jax.jvp(
@@ -172,7 +195,10 @@ def _pull_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree
 def _scan(
     static: Static, masks: Masks, floats: Floats, scan: Callable[..., Tree] | None = None
 ) -> tuple[Tree, ...]:
-    """Returns the results of `run_directions` by `scan`; None means the scan `static.core`."""
+    """Returns the results of `run_directions` by `scan`, a function like `static.core`.
+
+    None means `static.core` itself, which has a custom backward pass.
+    """
     scan = static.core if scan is None else scan
     return tuple(
         scan(*first, weights, floats.xs, masks.real, initial, dropout, Restarts(goes_on, fresh))
@@ -183,17 +209,25 @@ def _scan(
 
 
 def _pull_scan(static: Static, masks: Masks, floats: Floats, cotangents: Tree) -> Floats:
+    """Returns the gradients of `floats` by the backward pass of the scan.
+
+    `cotangents` are the gradients of the results of `run_directions`.
+    """
     _, pull = jax.vjp(functools.partial(_scan, static, masks), floats)
     return pull(cotangents)[0]
 
 
 def _stack(parts: Any) -> jax.Array:
-    """Stacks an array of each direction, in float32."""
+    """Stacks `parts`, an array for each direction, along a new first axis, in float32."""
     return jnp.stack([jnp.asarray(part, jnp.float32) for part in parts])
 
 
 def _carries(carries: tuple[Tree, ...]) -> tuple[jax.Array, jax.Array]:
-    """Returns the hidden states [D, B, H] of carries, and the cell states of an LSTM."""
+    """Returns (hidden states, cell states) of all directions, [directions, B, H] each.
+
+    `carries` has the carry of each direction. A state that the recurrence does not have is
+    `unused()`.
+    """
     leaves = [jax.tree.leaves(carry) for carry in carries]
     if not leaves[0]:
         return unused(), unused()
@@ -204,7 +238,12 @@ def _carries(carries: tuple[Tree, ...]) -> tuple[jax.Array, jax.Array]:
 def _shared_operands(
     static: Static, masks: Masks, floats: Floats
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Returns `reversed`, `recurrent`, `flags` and `dropout` of `recurrence.cu`."""
+    """Returns the operands `reversed`, `recurrent`, `flags` and `dropout` of `recurrence.cu`.
+
+    They are a number [directions] that is 1 for the backward direction, U [directions, H, columns],
+    the flags of `flags_of` [directions, B, T], and the mask of recurrent dropout [directions, B,
+    H].
+    """
     dtype = floats.xs.dtype
     recurrent = _stack(weights.recurrent.astype(dtype) for weights in floats.weights)
     shape = floats.xs.shape[:2]
@@ -214,7 +253,7 @@ def _shared_operands(
 
 
 def _start(kernel: str, static: Static, masks: Masks, floats: Floats) -> list[jax.Array]:
-    """Launches a forward kernel."""
+    """Launches the kernel "forward" or "saving"; returns its results in the order of `axes_of`."""
     xs, weights = floats.xs, floats.weights
     dtype, count = xs.dtype, len(weights)
     # The products with the inputs of all steps and directions are one product before the launch.
@@ -238,7 +277,12 @@ def _start(kernel: str, static: Static, masks: Masks, floats: Floats) -> list[ja
 def _results(
     masks: Masks, floats: Floats, states: jax.Array, hidden: jax.Array, cell: jax.Array
 ) -> tuple[Tree, ...]:
-    """Returns (final, outputs) of each direction from the results of a kernel."""
+    """Returns (final, outputs) of each direction from the results of a kernel.
+
+    `states` are [B, T, directions, H] after each step, and `hidden` and `cell` [directions, B, H]
+    are the final states.
+    """
+    # A carry of an LSTM has two arrays, of other recurrences one, and the kernel returns both.
     results = []
     for d, initial in enumerate(floats.initial):
         leaves = [part[d] for part in (hidden, cell)[: len(jax.tree.leaves(initial))]]
@@ -248,18 +292,23 @@ def _results(
 
 
 def _run_kernel(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, ...]:
+    """Returns the results of `run_directions` by the kernel "forward"."""
     return _results(masks, floats, *_start("forward", static, masks, floats))
 
 
 def _run_kernel_saving(
     static: Static, masks: Masks, floats: Floats
 ) -> tuple[tuple[Tree, ...], _Saved]:
+    """Returns the results of `run_directions` by the kernel "saving", and its saved arrays."""
     states, hidden, cell, gates, cells = _start("saving", static, masks, floats)
     return _results(masks, floats, states, hidden, cell), _Saved(states, gates, cells)
 
 
 def _states_before(static: Static, masks: Masks, floats: Floats, states: jax.Array) -> jax.Array:
-    """Returns the hidden state before each step [B, T, D, H]."""
+    """Returns the hidden state before each step [B, T, directions, H].
+
+    `states`, of the same shape, are the states after each step.
+    """
     parts = []
     for d, (is_reverse, goes_on) in enumerate(zip(static.reverse, masks.goes_on, strict=True)):
         initial = jax.tree.leaves(floats.initial[d])[0]
@@ -274,6 +323,10 @@ def _states_before(static: Static, masks: Masks, floats: Floats, states: jax.Arr
 def _pull_kernel(
     static: Static, masks: Masks, floats: Floats, saved: _Saved, cotangents: Tree
 ) -> Floats:
+    """Returns the gradients of `floats` by the kernel "backward".
+
+    `cotangents` are the gradients of the results of `run_directions`.
+    """
     variant, wide, dtype = static.variant, jnp.dtype(jnp.float32), floats.xs.dtype
     # The states before the steps and the stacks are formed by XLA, which fuses them with the masks.
     reverse, recurrent, flags, dropout = _shared_operands(static, masks, floats)
@@ -305,6 +358,7 @@ def _pull_kernel(
     d_xs = sum(part[0] for part in parts)
 
     def carry(like: Tree, d: int, *leaves: jax.Array) -> Tree:
+        """Returns the gradients of direction `d` as a carry with the structure of `like`."""
         count = len(jax.tree.leaves(like))
         return jax.tree.unflatten(jax.tree.structure(like), [leaf[d] for leaf in leaves[:count]])
 
@@ -326,11 +380,12 @@ def _gradients(
     sums: jax.Array,
     d: int,
 ) -> tuple[jax.Array, Tree, jax.Array | None]:
-    """Returns the gradients of inputs, weights and dropout mask of direction `d`.
+    """Returns the gradients of inputs, weights and dropout mask (or None) of direction `d`.
 
-    gates are the saved values [B, T, D, S]; before [B, T, H] are the states before the steps and
-    sums [B, T, G H] the gradients of the sums inside the gates. Each gradient of weights is a
-    single product over all steps.
+    `kind` is the name of a `Kind`, and `real` [B, T] is True at real steps, or None. `gates` are
+    the saved values [B, T, directions, S]; `before` [B, T, H] are the states before the steps, and
+    `sums` [B, T, G H] the gradients of the sums inside the G blocks of gates. Each gradient of
+    weights is a single product over all steps.
     """
     weights, drop = floats.weights[d], floats.dropout[d]
     dtype, wide, size = floats.xs.dtype, jnp.dtype(jnp.float32), before.shape[-1]

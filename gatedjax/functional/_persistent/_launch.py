@@ -45,7 +45,7 @@ class Variant(NamedTuple):
     card: Card
 
     def constants(self) -> dict[str, Any]:
-        """Returns the macros of the source and their values."""
+        """Returns the macros of the source, name -> value."""
         macros = {
             "RESTARTS": int(self.has_restarts),
             "DROPOUT": int(self.has_dropout),
@@ -57,7 +57,10 @@ class Variant(NamedTuple):
 
 
 def axes_of(variant: Variant, kernel: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the axes of the operands and of the results of a kernel, without `meta`."""
+    """Returns (axes of the operands, axes of the results) of a kernel, without the operand `meta`.
+
+    The axes of an array are a string such as "dbh", with the letters of this module; "" is unused.
+    """
     has_cell = variant.kind.name == "lstm"
     state, cell = "dbh", "dbh" if has_cell else ""
     fresh, fresh_cell = (axes if variant.has_restarts else "" for axes in (state, cell))
@@ -93,6 +96,7 @@ def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
 
     @custom_vmap
     def call(*operands: jax.Array) -> list[jax.Array]:
+        """Calls the kernel for all rows, on the devices that have them."""
         # Inside `jax.shard_map` the arrays have the rows of one device.
         if has_manual_axes():
             return _call(variant, kernel, *operands)
@@ -100,6 +104,11 @@ def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
 
     @call.def_vmap
     def rule(size: int, is_batched: list[bool], *operands: jax.Array) -> tuple[Tree, Tree]:
+        """Calls the kernel for `size` calls at once, as a rule for `vmap`.
+
+        `is_batched` is True for operands with an axis of calls. Returns the results, and True for
+        each result with this axis.
+        """
         pairs = list(zip(operand_axes, operands, is_batched, strict=True))
         # A block reads one set of weights, so rows are merged only if all calls share them.
         shares_weights = not any(batched and "b" not in axes for axes, _, batched in pairs if axes)
@@ -113,8 +122,13 @@ def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
 
 
 def _merge(axes: str, array: jax.Array, is_batched: bool, axis: str, size: int) -> jax.Array:
-    """Merges the first axis of a batched array [size, ...] into the axis `axis` of the call."""
+    """Merges the axis of `vmap` calls, the first, into the axis `axis` of a single call.
+
+    `axes` are the letters of the axes of the array in a call, such as "dbh". The array is [size,
+    ...] if `is_batched`, and otherwise the same for all `size` calls.
+    """
     if axis not in axes:
+        # Only an unused operand can be batched without this axis, and no kernel reads it.
         return array[0] if is_batched else array
     if not is_batched:
         array = jnp.broadcast_to(array[None], (size, *array.shape))
@@ -125,7 +139,10 @@ def _merge(axes: str, array: jax.Array, is_batched: bool, axis: str, size: int) 
 
 
 def _split(axes: str, array: jax.Array, axis: str, size: int) -> jax.Array:
-    """Returns a result of merged calls with the axis of calls in front; the inverse of `_merge`."""
+    """Returns a result of merged calls with the axis of calls in front; the inverse of `_merge`.
+
+    `axes` are the letters of the axes of the array, and the axis `axis` is split into `size` calls.
+    """
     if axis not in axes:
         return array
     place, shape = axes.index(axis), array.shape
@@ -140,14 +157,17 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
     call = functools.partial(_call, variant, kernel)
 
     def function(*operands: jax.Array) -> list[jax.Array]:
+        """Calls the kernel for all rows on a single device."""
         return call(*operands)
 
     def run_on_device(*operands: jax.Array) -> list[jax.Array]:
+        """Calls the kernel for the rows of a device."""
         # The program of a device has no mesh, where constraints of a mesh have no meaning.
         with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):
             return call(*operands)
 
     def partition(mesh: Any, operands: Tree, results: Tree) -> tuple[Any, ...]:
+        """Returns the mesh, the function of a device, and the shardings of results and operands."""
         del results
         rows = None
         for axes, operand in zip(operand_axes, operands, strict=True):
@@ -156,6 +176,7 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
                 rows = spec[axes.index("b")]
 
         def place(axes: str) -> NamedSharding:
+            """Returns the sharding of an array, whose rows are sharded like the operands."""
             spec = [rows if axis == "b" else None for axis in axes]
             return NamedSharding(mesh, PartitionSpec(*spec))
 
@@ -176,10 +197,14 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
 
 
 def _sharding_rule(operand_axes: tuple[str, ...], result_axes: tuple[str, ...]) -> str:
-    """Returns the axes of a call in the notation of `jax.experimental.custom_partitioning`."""
+    """Returns the axes of a call in the notation of `jax.experimental.custom_partitioning`.
+
+    The axes of each operand and of each result are a string of letters, such as "dbh".
+    """
     count = 0
 
     def term(axes: str) -> str:
+        """Returns the letters of an array, separated by spaces; a new name for an unused array."""
         nonlocal count
         if axes:
             return " ".join(axes)

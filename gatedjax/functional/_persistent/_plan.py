@@ -62,12 +62,12 @@ class Plan(NamedTuple):
 
     Attributes:
       kind: the recurrence.
-      hidden: H.
-      cluster: blocks that share the units of some rows.
+      hidden: H, the hidden width.
+      cluster: the number of blocks that share the H units of some rows of the batch.
       rows: rows of the batch per cluster.
-      split: lanes that share a unit in the forward pass.
-      back_split: lanes that share four units in the backward pass.
-      prefetch: steps whose inputs are loaded ahead.
+      split: the number of threads that share a unit in the forward pass.
+      back_split: the number of threads that share four units in the backward pass.
+      prefetch: the number of steps whose inputs are loaded ahead.
     """
 
     kind: Kind
@@ -82,6 +82,7 @@ class Plan(NamedTuple):
         """Returns the number of threads per block of the backward or of a forward kernel."""
         units = -(-self.hidden // self.cluster)
         count = -(-units // 4) * self.back_split if is_backward else units * self.split
+        # A block consists of whole warps of 32 threads.
         return _round_up(count, 32)
 
     def blocks(self, batch: int, directions: int) -> int:
@@ -89,7 +90,7 @@ class Plan(NamedTuple):
         return self.cluster * -(-batch // self.rows) * directions
 
     def constants(self) -> dict[str, int]:
-        """Returns the macros of the source and their values."""
+        """Returns the macros of the source, name -> value."""
         return {
             "KIND": self.kind.code,
             "HIDDEN": self.hidden,
@@ -115,8 +116,8 @@ def choose_plan(kind: Kind, hidden: int, batch: int, directions: int, card: Card
 
     Args:
       kind: the recurrence.
-      hidden: H.
-      batch: B.
+      hidden: H, the hidden width.
+      batch: B, the rows of the batch.
       directions: the number of independent recurrences over the same rows.
       card: the GPU.
     """
@@ -130,14 +131,15 @@ def choose_plan(kind: Kind, hidden: int, batch: int, directions: int, card: Card
 
 
 def _fit(kind: Kind, hidden: int, cluster: int, rows: int) -> Plan | None:
-    """Returns the plan with the fewest lanes per unit whose weights fit in registers, or None.
+    """Returns the plan with the fewest threads per unit whose weights fit in registers, or None.
 
-    The numbers of registers for the values of a step were read from the reports of the compiler for
-    all kinds and H from 64 to 256. At most some 100 bytes of a thread are then in local memory.
+    `cluster` and `rows` are fields of `Plan`. The numbers of registers for the values of a step
+    were read from the reports of the compiler for all kinds and H from 64 to 256. At most some 100
+    bytes of a thread are then in local memory.
     """
     for split in SPLITS:
         for back_split in BACK_SPLITS:
-            # A lane of each unit stores the new state into each block of the cluster.
+            # A thread of each unit stores the new state into each block of the cluster.
             if split < cluster:
                 continue
             prefetch = 2 if rows < 4 else 1
@@ -167,4 +169,5 @@ def _has_registers(threads: int, registers: int) -> bool:
 
 
 def _round_up(number: int, multiple: int) -> int:
+    """Returns the least multiple of `multiple` that is at least `number`."""
     return -(-number // multiple) * multiple

@@ -247,6 +247,10 @@ class SSANEncoder(nn.Module):
         return SSANEncoderOutput(states=states, selections=selections)
 
     def _add_positions(self, states: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
+        """Adds positions to the word vectors by `config.order`.
+
+        Raises ValueError for more words than the table of learned positions has.
+        """
         c, size = self.config, states.shape[1]
         if c.order.positions == "sinusoidal":
             return add_positions(states)

@@ -220,6 +220,12 @@ class SSANNLI(nn.Module):
         temperature: float | Array | None,
         train: bool,
     ) -> tuple[Float[Array, "B D"], gnn.Selection]:
+        """Returns (s, selection): the vector s [B, D] of each sentence, and the selections in it.
+
+        tokens [B, N] and lengths [B] are the sentences, ids [B] the examples to which random bits
+        belong (None means the row numbers), temperature is tau of the selector, and train=True adds
+        dropout and drawn selections.
+        """
         mask = F.length_mask(lengths, tokens.shape[1])
         vectors = self._dropout(self.embed(tokens), ids, train)
         states = nn.elu(self.projection(vectors))
@@ -239,6 +245,10 @@ class SSANNLI(nn.Module):
         return self.pool(attended, mask), selection
 
     def _dropout(self, inputs: Array, ids: Array | None, train: bool) -> Array:
+        """Applies dropout to inputs [B, ...] in training.
+
+        The random bits belong to the examples ids [B]; None means the row numbers.
+        """
         return dropout_rows(self, inputs, self.config.dropout, ids, not train)
 
 
@@ -270,9 +280,11 @@ class SSANNLITask(SelectorClassifierTask):
         return super().frozen if self.model.embeddings is not None else ()
 
     def _selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
+        """Returns the selections in both sentences."""
         return output.premise, output.hypothesis
 
     def _predicted_selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
+        """Returns the selections in the first sentence, as a tuple."""
         return (output.premise,)
 
     def _selector_metrics(self, output: SSANNLIOutput, weight: Float[Array, " B"]) -> Metrics:

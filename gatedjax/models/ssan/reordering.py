@@ -160,13 +160,22 @@ class WordReorderingTask(SelectorTask):
     def _cost(
         self, output: WordReorderingOutput, batch: Batch
     ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+        """Returns (cost, units) [B]: the cost of both positions in nats, and 1 unit per example.
+
+        batch has "insert", "original" and "lengths", int [B].
+        """
         cost = position_cost(output.logits, batch)
         return cost, jnp.ones_like(cost)
 
     def _metrics(self, output: WordReorderingOutput, batch: Batch) -> Metrics:
+        """Returns the metrics of `position_metrics` for the output and the batch."""
         return position_metrics(output.logits, batch)
 
     def _predictions(self, output: WordReorderingOutput, batch: Batch) -> Predictions:
+        """Returns the predicted positions "insert" and "original" [B], with their correctness.
+
+        batch has the true positions of these names and "example_id" [B].
+        """
         predicted = jnp.argmax(output.logits, axis=-1)
         right = predicted == _positions(batch)
         return {
@@ -180,6 +189,7 @@ class WordReorderingTask(SelectorTask):
 
 
 def _positions(batch: Batch) -> Array:
+    """Returns "insert" and "original" of the batch, the true positions, as int [B, 2]."""
     check_batch(batch, insert="B", original="B")
     return jnp.stack([batch["insert"], batch["original"]], axis=1)
 

@@ -92,6 +92,7 @@ class SelectorConfig:
             self._check_density(self.density)
 
     def _check_estimator(self, name: EstimatorName) -> None:
+        """Raises ValueError if the estimator `name` does not fit the other options."""
         if not self.selective:
             raise ValueError(f"estimator must be None without a layer that selects, got {name!r}")
         if self.selector != "st":
@@ -102,6 +103,7 @@ class SelectorConfig:
         check_trains_pairs(name, self.selective)
 
     def _check_density(self, density: float) -> None:
+        """Raises ValueError if the density is out of range or does not fit the other options."""
         if not 0 < density < 1:
             raise ValueError(f"density must be in (0, 1), got {density}")
         if not self.selective:
@@ -258,6 +260,7 @@ def selector_predictions(selections: tuple[gnn.Selection, ...]) -> Predictions:
 
 
 def _with_selector(selections: tuple[gnn.Selection, ...]) -> list[gnn.Selection]:
+    """Returns the selections of the layers that have a selector."""
     return [selection for selection in selections if selection.rate is not None]
 
 
@@ -347,6 +350,11 @@ class SelectorTask:
         return jnp.sum(jnp.where(weight > 0, result.total * weight, 0)), metrics
 
     def _run_pass(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
+        """Computes the loss of a pass in training.
+
+        batch has the arrays of the network and the labels, and rngs has the PRNG keys of the
+        streams "dropout" and "gate" (or "antithetic").
+        """
         config = self.model.config.gates
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         summed, units = self._cost(output, batch)
@@ -375,6 +383,7 @@ class SelectorTask:
         other_rngs = {name: key for name, key in rngs.items() if name != "gate"}
 
         def run(gate: dict[str, Array]) -> tuple[Array, Array, _Pass]:
+            """Returns (total [B], score [B], pass) for the key in `gate`, see `train_passes`."""
             result = self._run_pass(params, batch, other_rngs | gate)
             return result.total, cast(Array, result.score), result
 
@@ -439,6 +448,7 @@ class SelectorTask:
         return self._selections(output)
 
     def _selector_metrics(self, output: Output, weight: Float[Array, " B"]) -> Metrics:
+        """Returns "selected_L" and "empty_L" of the layers; weight is 0 at filler rows."""
         return selector_metrics(output.selections, weight)
 
 
@@ -453,11 +463,14 @@ class SelectorClassifierTask(SelectorTask):
     """
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+        """Returns (cross-entropy, units) [B], with 1 unit per example; batch has "label" [B]."""
         cost = cross_entropy(output.logits, batch["label"])
         return cost, jnp.ones_like(cost)
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
+        """Returns "loss" and "accuracy" as sums and counts; batch has "label" and "weight" [B]."""
         return class_metrics(output.logits, batch["label"], batch["weight"])
 
     def _predictions(self, output: Output, batch: Batch) -> Predictions:
+        """Returns the predicted class of each example of the batch, see `class_predictions`."""
         return class_predictions(output.logits, batch)

@@ -184,15 +184,25 @@ class SSANTaggingTask(SelectorTask):
     def _cost(
         self, output: SSANTaggerOutput, batch: Batch
     ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+        """Returns (cost, units) of each sentence [B].
+
+        The cost is the smoothed cross-entropy in nats, summed over the words with a label, and the
+        units are the number of these words. batch has "labels" [B, N] and "lengths" [B].
+        """
         labels, labelled, _ = self._labels(batch)
         smoothed = smoothed_cross_entropy(output.logits, labels, self.model.config.label_smoothing)
         words = jnp.sum(labelled, axis=1).astype(jnp.float32)
         return jnp.sum(jnp.where(labelled, smoothed, 0), axis=1), words
 
     def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
+        """Returns {}, because `_metrics` has the loss of training too."""
         return {}  # The metric "loss" is per word, as in evaluation.
 
     def _predictions(self, output: SSANTaggerOutput, batch: Batch) -> Predictions:
+        """Returns "predicted" [B, width], the best label of each word, and -1 behind a sentence.
+
+        batch has "example_id" and "lengths" [B].
+        """
         real = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
         predicted = jnp.where(real, jnp.argmax(output.logits, axis=-1), -1)
         spare = self.width - predicted.shape[1]
@@ -217,6 +227,10 @@ class SSANTaggingTask(SelectorTask):
         return jnp.where(labelled, labels, 0), labelled, real
 
     def _metrics(self, output: SSANTaggerOutput, batch: Batch) -> Metrics:
+        """Returns "loss" and "accuracy" per word, as sums and counts.
+
+        batch has "labels" [B, N] and "lengths" [B].
+        """
         logits = output.logits
         labels, labelled, real = self._labels(batch)
         nll = smoothed_cross_entropy(logits, labels, 0.0)

@@ -148,6 +148,7 @@ class SSANTranslator(nn.Module):
             )
             for _ in range(c.decoder_layers)
         ]
+        # Only "pre" leaves the sum of the last layer without a normalisation.
         if c.norm == "pre":
             self.decoder_norm = nn.LayerNorm(dtype=dtype)
         shape, init = (target_size, c.hidden), scaled_embedding(c.hidden)
@@ -299,12 +300,14 @@ class SSANTranslator(nn.Module):
         return jax.lax.stop_gradient(table) if self.config.freeze_embeddings else table
 
     def _embed(self, tokens: Int[Array, "*B"]) -> Float[Array, "*B D"]:
+        """Returns the scaled vectors of target tokens, with D as an additional last axis."""
         vectors = take_rows(self._table(), tokens).astype(jnp.dtype(self.config.dtype))
         # The table has the standard deviation 1 / sqrt(d), and inputs are scaled to unit variance,
         # as in the authors' code.
         return vectors * jnp.asarray(self.config.hidden**0.5, vectors.dtype)
 
     def _add_positions(self, states: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+        """Adds positions to the vectors of whole targets by `config.order`."""
         if self.config.order.positions == "sinusoidal":
             return add_positions(states)
         if self.config.order.positions == "learned":
@@ -314,14 +317,23 @@ class SSANTranslator(nn.Module):
         return states
 
     def _check_size(self, size: int, name: str) -> None:
+        """Raises ValueError if the table of learned positions has no room for `size` tokens.
+
+        `name` is the name of the size in the message.
+        """
         longest = self.config.order.max_length
         if self.config.order.positions == "learned" and size > longest:
             raise ValueError(f"{name} must be at most {longest}, got {size}")
 
     def _source_mask(self, batch: Batch) -> Bool[Array, "B 1 1 N"]:
+        """Returns the mask of the sources with axes for heads and queries; True at real tokens.
+
+        batch has "tokens" [B, N] and "lengths" [B].
+        """
         return F.length_mask(batch["lengths"], batch["tokens"].shape[1])[:, None, None]
 
     def _logits(self, states: Float[Array, "*B D"]) -> Float[Array, "*B V"]:
+        """Returns the scores of all V target words, float32, from states of the decoder."""
         # With normalisation before the sublayers the last sum is not normalised yet.
         if self.config.norm == "pre":
             states = self.decoder_norm(states)
@@ -377,6 +389,10 @@ def translate(
     arrays: Tree = model.apply(variables, batch, beam_size, size, method=SSANTranslator.start)
 
     def step(tokens: Array, cache: Tree, position: Array) -> tuple[Array, Tree]:
+        """Returns (log-probabilities [B, K, V] of the next tokens, cache) for the search.
+
+        tokens [B, K] are the tokens at `position` of the K targets of each source.
+        """
         log_probs, cache = model.apply(
             variables,
             tokens,
@@ -418,6 +434,11 @@ class SSANTranslationTask(SelectorTask):
     model: SSANTranslator
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+        """Returns (cost, units) of each target [B].
+
+        The cost is the smoothed cross-entropy in nats, summed over the words, and the units are the
+        number of words. batch has "targets" [B, T] and "target_lengths" [B].
+        """
         words = batch["target_lengths"].astype(jnp.float32)
         real = F.length_mask(batch["target_lengths"], batch["targets"].shape[1])
         smoothing = self.model.config.label_smoothing
@@ -425,15 +446,21 @@ class SSANTranslationTask(SelectorTask):
         return jnp.sum(jnp.where(real, smoothed, 0), axis=1), words
 
     def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
+        """Returns {}, because `_metrics` has the loss of training too."""
         return {}  # The metric "loss" is per word, as in evaluation.
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
+        """Returns "loss", "perplexity" and "accuracy" per word, as sums and counts.
+
+        batch has "targets" [B, T] and "target_lengths" [B].
+        """
         nll, right, real = (value.reshape(-1) for value in _scores(output.logits, batch))
         weight = real.astype(jnp.float32)
         loss = Ratio.of(nll, weight)
         return {"loss": loss, "perplexity": loss, "accuracy": Ratio.of(right, weight)}
 
     def _predictions(self, output: Output, batch: Batch) -> Predictions:
+        """Returns "nll", the loss in nats, and "words", the length, of each target [B]."""
         nll, _, real = _scores(output.logits, batch)
         return {
             "example_id": batch["example_id"],

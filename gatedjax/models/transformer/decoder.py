@@ -145,13 +145,16 @@ class DecoderLayer(nn.Module):
         (to_target, to_source), results, hidden = dropout_bytes or _NOTHING_DRAWN
 
         def to_itself(states: Array) -> Array:
+            """Attends from the target to itself: [B, T, D]."""
             keys_and_values = self.self_attention.project(states)
             return self.self_attention(states, keys_and_values, mask, to_target)
 
         def to_the_source(states: Array) -> Array:
+            """Attends from the target to the source: [B, T, D]."""
             return self.source_attention(states, source, source_mask, to_source)
 
         def feed_forward(states: Array) -> Array:
+            """Applies the feed-forward network: [B, T, D]."""
             training = hidden is not None
             return self.feed_forward(states, deterministic=not training, dropout_bytes=hidden)
 
@@ -184,6 +187,10 @@ class DecoderLayer(nn.Module):
         keys_and_values: list[Array] = []
 
         def to_itself(states: Array) -> Array:
+            """Attends from the next tokens to the targets so far: [B, K, D].
+
+            It also appends the keys and values with these tokens to `keys_and_values`.
+            """
             # Targets become rows, because each target has separate keys and values.
             flat = states.reshape(rows * beams, 1, -1)
             for old, new in zip(cache, self.self_attention.project(flat), strict=True):
@@ -195,6 +202,7 @@ class DecoderLayer(nn.Module):
             return self.self_attention(flat, (key, value), so_far).reshape(states.shape)
 
         def to_the_source(states: Array) -> Array:
+            """Attends from the next tokens to the source: [B, K, D]."""
             return self.source_attention(states, source, source_mask)
 
         inputs = self._around(inputs, self.self_norm, to_itself)
@@ -205,6 +213,10 @@ class DecoderLayer(nn.Module):
     def _around(
         self, inputs: Array, norm: nn.LayerNorm, sublayer: Any, dropout_bytes: Array | None = None
     ) -> Array:
+        """Applies a sublayer, a function of states, with its residual connection and normalisation.
+
+        `dropout_bytes`, of the shape of the inputs, turn dropout on; None turns it off.
+        """
         change = sublayer(norm(inputs) if self.norm == "pre" else inputs)
         if dropout_bytes is not None:
             change = F.byte_dropout(change, self.dropout, dropout_bytes)

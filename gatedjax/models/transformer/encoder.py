@@ -246,6 +246,7 @@ def scaled_embedding(width: int) -> Tree:
     """
 
     def normal(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
+        """Draws from normal(0, 1 / width)."""
         return jax.random.normal(key, shape, dtype) * width**-0.5
 
     return normal

@@ -97,6 +97,7 @@ def beam_search(
     state = _beginning(cache, rows, beam_size, size, start)
 
     def body(s: dict[str, Tree]) -> dict[str, Tree]:
+        """Computes a step of the search: `s` and the result are dicts as from `_beginning`."""
         at = s["position"]
         log_probs, cache = step(s["last"], s["cache"], at)
         classes = log_probs.shape[-1]
@@ -138,6 +139,7 @@ def beam_search(
         }
 
     def is_unfinished(s: dict[str, Tree]) -> Array:
+        """Returns True while a row of the state `s` is not done."""
         return (s["position"] < size) & ~jnp.all(s["done"])
 
     state = lax.while_loop(is_unfinished, body, state)
@@ -203,6 +205,7 @@ def greedy_search(
     }
 
     def body(s: dict[str, Tree]) -> dict[str, Tree]:
+        """Computes a step of the search: `s` and the result are dicts of its arrays by name."""
         at = s["position"]
         log_probs, cache = step(s["last"], s["cache"], at)
         log_probs = _only_stop(log_probs, at + 1 >= limits, stop)[:, 0]
@@ -220,6 +223,7 @@ def greedy_search(
         }
 
     def is_unfinished(s: dict[str, Tree]) -> Array:
+        """Returns True while a row of the state `s` is not done."""
         # The loop runs until the last row is done; rows that are done do not change.
         return (s["position"] < size) & ~jnp.all(s["done"])
 
@@ -242,4 +246,5 @@ def _pick(array: Array, index: Int[Array, "B K"]) -> Array:
 
 
 def _gather(cache: Tree, parents: Int[Array, "B K"]) -> Tree:
+    """Returns the cache, leaves [B, K, ...], with the entries of the targets `parents`."""
     return jax.tree.map(lambda leaf: _pick(leaf, parents), cache)
