@@ -108,6 +108,14 @@ class Case:
         """True if the case has enough seeds for a verdict, and no run collapsed."""
         return self.seeds >= SEEDS and not self.is_lost and self.test is not None
 
+    @property
+    def is_smaller(self) -> bool:
+        """True if our interval is on the paper's side of 0, but does not reach the paper's size."""
+        if self.test is None or not self.paper:
+            return False
+        low, high = sorted((self.test.low, self.test.high))
+        return 0 < low <= high < self.paper if self.paper > 0 else self.paper < low <= high < 0
+
     def size(self, difference: float) -> str:
         """Formats a difference with its unit."""
         digits = 3 if self.unit.startswith("nats") else 2
@@ -209,6 +217,12 @@ class Finding:
             elif self.last is not None and self.last != self.chosen:
                 remarks.append(
                     f"{self.chosen} where validation chose, {self.last} at the last step"
+                )
+            # "Excluded" would otherwise hide that the claim holds, but with a smaller difference.
+            if self.word == "excluded" and case.is_smaller:
+                remarks.append(
+                    f"a smaller difference of {case.size(case.difference)}; the paper has "
+                    f"{case.size(case.paper or 0.0)}"
                 )
             remarks += case.remarks
         return f"{label} ({', '.join(remarks)})" if remarks else label

@@ -169,6 +169,23 @@ def test_a_line_names_every_data_set_once_in_the_order_of_the_words():
     )
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "paper", "place"),
+    [
+        (1, 3, 4.0, "D (a smaller difference of +2.00; the paper has +4.00)"),
+        (-1, 3, 4.0, "D"),
+        (-3, -1, 4.0, "D"),
+        (-3, -1, -4.0, "D (a smaller difference of -2.00; the paper has -4.00)"),
+    ],
+)
+def test_an_excluded_size_is_shown_where_a_smaller_difference_remains(low, high, paper, place):
+    middle = (low + high) / 2
+    case = claims.Case(
+        claim="c", label="D", seeds=3, difference=middle, test=interval(low, high), paper=paper
+    )
+    assert claims.Finding(case=case, word="excluded").place == place
+
+
 def test_a_mark_has_its_word_a_sign_and_a_class_for_its_colour():
     for word in claims.WORDS:
         found = claims.mark(word)
