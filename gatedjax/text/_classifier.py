@@ -174,11 +174,11 @@ class _Classifier(TextEstimator):
         return self
 
     def _check_weights(self, sample_weight: Any, count: int) -> np.ndarray:
-        """Returns the weights of `count` texts as an array, after checks."""
+        """Returns the weights of `count` texts as float64 [count], after checks."""
         if self.model not in LEXICONS:
             raise ValueError(
-                "sample_weight needs model='lexicon' or model='window', got "
-                f"model={self.model!r}: leave it out"
+                "sample_weight must be None unless model is 'lexicon' or 'window', got weights for "
+                f"model={self.model!r}: leave them out"
             )
         weights = np.asarray(sample_weight, np.float64)
         if weights.shape != (count,):
@@ -389,12 +389,15 @@ def _list_examples(texts: Any, kind: str) -> list[tuple[str, ...]]:
       TypeError: if X is a single text or has other values than texts.
     """
     if isinstance(texts, str):
-        raise TypeError(f"X must be a list of texts, got the text {texts[:40]!r}: pass a list")
+        raise TypeError(f"X must be a list of texts, got the text {texts[:40]!r}: pass [text]")
     _check_list(texts, "X")
     items = texts.tolist() if hasattr(texts, "tolist") else list(texts)
     if kind == "pair":
         return [tuple(row) for row in items]
     for number, item in enumerate(items):
         if not isinstance(item, str):
-            raise TypeError(f"X must be a list of texts, got {type(item).__name__} at {number}")
+            raise TypeError(
+                f"X must be a list of texts, got a {type(item).__name__} at position {number}: "
+                f"{item!r:.40}"
+            )
     return [(text,) for text in items]

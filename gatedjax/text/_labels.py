@@ -153,6 +153,7 @@ def _looks(label: Label) -> tuple[str, ...]:
     if isinstance(label, bool):
         return _TRUTHS[label]
     if label == int(label):
+        # Spreadsheets and frames print a whole number with or without a fraction.
         return str(int(label)), f"{int(label)}.0"
     return (str(label),)
 

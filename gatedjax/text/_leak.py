@@ -40,6 +40,8 @@ class Sample:
         if self._count % self._step == 0:
             self._texts.append(text)
         self._count += 1
+        # Half of the texts are dropped and the step doubles, so that the sample spans the whole
+        # stream although its length is unknown.
         if len(self._texts) == 2 * TEXTS:
             self._texts, self._step = self._texts[::2], 2 * self._step
 
