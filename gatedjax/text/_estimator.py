@@ -53,8 +53,8 @@ def _unknown_parameter(estimator: Any, params: Iterable[str]) -> str | None:
     for name in params:
         if name not in names:
             return (
-                f"parameters of {type(estimator).__name__} must be among {', '.join(names)}, got "
-                f"{name!r}.{suggestion(name, names)}"
+                f"{type(estimator).__name__} has no parameter {name!r}.{suggestion(name, names)} "
+                f"Its parameters are {', '.join(names)}."
             )
     return None
 

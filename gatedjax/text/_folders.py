@@ -39,7 +39,7 @@ def is_exported(folder: Path) -> bool:
         # A process may have been killed while it replaced the folder.
         recover(Path(os.path.realpath(folder)))
     if not folder.exists():
-        raise FileNotFoundError(f"{folder} must be the folder of a model, got no such folder")
+        raise FileNotFoundError(f"{folder}: there is no such folder")
     exported = (folder / PARAMS).is_file()
     if not exported and not (folder / "checkpoints").is_dir():
         raise FileNotFoundError(

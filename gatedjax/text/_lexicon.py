@@ -47,7 +47,7 @@ _ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LexiconModel:
-    """A fitted lexicon with its classes; it has the methods of `TrainedModel`, which is a network.
+    """A fitted lexicon with its classes, which is used like a `TrainedModel`, a trained network.
 
     Attributes:
       lexicon: the gates and weights.

@@ -164,8 +164,8 @@ class TextFile:
         """
         codec = check_encoding(self.encoding)
         if not self.path.is_file():
-            reason = "another kind of path" if self.path.exists() else "no such file"
-            raise FileNotFoundError(f"{self.path} must be a file, got {reason}")
+            reason = "not a regular file" if self.path.exists() else "there is no such file"
+            raise FileNotFoundError(f"{self.path}: {reason}")
         with open_compressed(self.path) as file:
             # The beginning suffices to recognise a file that is no text.
             start = file.read(1 << 13)

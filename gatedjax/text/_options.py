@@ -263,8 +263,8 @@ def check_options(options: TextOptions, kind: str) -> None:
         options.tokens is None and options.tokenizer is None and options.min_class == 1
     ):
         raise ValueError(
-            "tokens and tokenizer must be None and min_class 1 for a tagger, because its files "
-            f"have a word in each line, got {options.tokens!r}, {options.tokenizer!r} and "
+            "tokens must be None, tokenizer None and min_class 1 for taggers, whose files have a "
+            f"word in each line, got {options.tokens!r}, {options.tokenizer!r} and "
             f"{options.min_class!r}: leave them out"
         )
     if options.tokenizer is not None:

@@ -142,7 +142,7 @@ def _open(data: object, encoding: str, split: str, header: tuple[str, ...] | Non
     if ending in (*ARROW, *_WORKBOOKS):
         if packed:
             raise ValueError(
-                f"{path} must be unpacked first, got a compressed {ending} file, which is not read"
+                f"{path} must not be compressed, got a {ending} file inside: unpack it first"
             )
         if ending in ARROW:
             return open_arrow(path, location)
@@ -176,4 +176,4 @@ def _describe_missing(location: str) -> str:
     matches = difflib.get_close_matches(path.name, siblings, n=1)
     hint = f"; did you mean {clean(str(path.parent / matches[0]))}?" if matches else ""
     kind = "file" if path.suffix or os.sep in location else "file, and no data set of this name"
-    return f"{printed} must be data that exist, got no such {kind}{hint}"
+    return f"{printed}: there is no such {kind}{hint}"

@@ -35,7 +35,7 @@ _FEATURES = {
 """The parts of posts that `--tokens social` does not split."""
 MAX_LEN = 400
 """The number of words of a text that a network reads if no other number is given."""
-# Items of a list and tokens of the first text that are printed: about two lines of a terminal.
+# Items of a list, and tokens of the first text, that are printed, so that a survey fits on a screen.
 _SHOWN = 12
 _SAMPLE = 24
 
@@ -138,7 +138,6 @@ def survey_tags(
             "name": corpus.name,
             "texts": len(corpus),
             "classes": [list(pair) for pair in by_count],
-            # The reasons are not listed, because a reason of a sentence names its line.
             "aside": {"lines": corpus.aside, "reasons": {}, "first": list(corpus.first_aside)},
             "words": _words(corpus, max_len),
             "scripts": _scripts(corpus, numbers),

@@ -289,6 +289,6 @@ def open_sentences(
         return open_tags(os.fspath(data), word=word, tag=tag, encoding=encoding)
     if not isinstance(data, Sequence):
         raise TypeError(
-            f"data must be a path or a list of (words, tags), got a {type(data).__name__}"
+            f"data must be a path or a list of (words, tags), got {type(data).__name__}"
         )
     return TagRows(data)

@@ -136,7 +136,7 @@ def translate_texts(translator: Translator, texts: Sequence[str]) -> list[str]:
             raise ValueError(
                 f"a text must have at most {order.max_length - search.extra} pieces, because "
                 f"model.max_length is {order.max_length} and its translation may have "
-                f"{search.extra} more, got {longest}: shorten it, or give a smaller --search.extra"
+                f"{search.extra} more (--search.extra), got {longest}: shorten it"
             )
     decode = functools.partial(_decode, translator.model, search)
     for batch, rows in one_pass([ids[i] for i in real], search.batch_sentences):

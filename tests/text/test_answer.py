@@ -82,7 +82,7 @@ def test_other_folders_are_refused_by_what_they_are(folders, document, capsys, t
     (tmp_path / "empty").mkdir()
     for folder, message in {
         tmp_path / "nowhere": "there is no such folder",
-        tmp_path / "empty": "is not a model: it has neither model.safetensors",
+        tmp_path / "empty": "a folder with neither model.safetensors",
         changed(out, tmp_path, kind="text"): "holds a text classifier: gatedjax predict reads it",
     }.items():
         line = refused(["answer", str(folder), *document], capsys)
@@ -111,7 +111,7 @@ def test_words_of_another_run_are_not_exported(folders, capsys, tmp_path):
     words = run / "vocabulary.json"
     words.write_text(words.read_text().replace("emil", "emma"))
     assert main(["export", str(run), "--out", str(tmp_path / "out")]) == 2
-    assert "is not the vocabulary that the checkpoint was trained" in capsys.readouterr().err
+    assert "must be the vocabulary that the checkpoint was trained" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

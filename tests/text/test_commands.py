@@ -553,7 +553,7 @@ BAD_DATA = {
     "empty": ("", "empty"),
     "header only": ("text,label\n", "no "),
     "no words": ("text,label\n" + "\x01,x\n\x02,y\n" * 4, "a text without a word"),
-    "numbers": ("text,label\n" + "".join(f"a,{i}\n" for i in range(9)), "are distinct"),
+    "numbers": ("text,label\n" + "".join(f"a,{i}\n" for i in range(9)), "labels must be classes"),
     "escape": ("text,label\n" + f"a {ESCAPE},{ESCAPE}\n" * 8, "at least two classes"),
     "twice": ("text,text,label\na,b,c\n", "'text'"),
 }
@@ -646,7 +646,7 @@ def test_a_folder_that_is_no_model(command, here, tmp_path, capsys):
         (["--file", "nowhere.txt"], "nowhere.txt"),
         (["--file", "reviews.csv", "text"], "exclude each other"),
         (["--file", "reviews.csv", "--text", "label", "text"], "--text must name one column"),
-        (["--file", "reviews.csv", "--text", "other"], "no column 'other'"),
+        (["--file", "reviews.csv", "--text", "other"], "columns must include 'other'"),
         (["--file", "lines.txt", "--encoding", "klingon"], "klingon"),
         (["a", "--out", "no/where.jsonl"], "no"),
     ],

@@ -225,12 +225,12 @@ def test_unknown_words_are_told_by_their_shape():
             "the data must have at least two tags for a tagger, got only 'X'",
         ),
         ([(["a", "b", "c", "d"], ["X", "X", "X", "Y"])], "must have at least two sentences"),
-        ([(["a", "b"], ["X", "Y"]), (["c"], ["Z"])], "3 of the tags of 3 words are distinct"),
+        ([(["a", "b"], ["X", "Y"]), (["c"], ["Z"])], "got 3 different tags of 3 words"),
         (
             [(["a"], [])],
-            "no tagged sentence: 1 sentences cannot be used, the first is the data:1: 1 wo",
+            "got none: 1 sentences cannot be used, the first is the data:1: 1 wo",
         ),
-        ([], "the data has no tagged sentence"),
+        ([], "the data must have a tagged sentence, got none"),
     ],
 )
 def test_data_that_no_tagger_can_learn_from(data, message):

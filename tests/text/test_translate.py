@@ -68,9 +68,9 @@ def test_what_cannot_be_translated_is_refused(folders, capsys, tmp_path, monkeyp
     data.BytePairs.train(["quite another text"], 30).save(other)
     for args, message in (
         ([out, "--average", "2"], "--average is only for the work folder of a run"),
-        ([out, "--bpe", str(other)], f"is not the vocabulary that {out} was trained with"),
+        ([out, "--bpe", str(other)], f"must be the vocabulary that {out} was trained with"),
         ([run, "--beam-size", "0"], "beam_size must be at least 1, got 0"),
-        ([str(tmp_path)], "is not a model"),
+        ([str(tmp_path)], "must be the folder of a model"),
     ):
         monkeypatch.setattr("sys.stdin", io.StringIO("A dog runs.\n"))
         assert message in refused(["translate", *args], capsys)
