@@ -262,7 +262,7 @@ def test_sentences_to_tag_have_a_largest_number_of_words(monkeypatch):
     monkeypatch.setattr(_tagging, "MOST_LENGTH", 3)
     assert _tagging._words("a b c") == ("a", "b", "c")
     failure = _tagging._words("a b c d")
-    assert failure.error == "the sentence has more than 3 words"
+    assert failure.error == "a sentence must have at most 3 words, got more"
     assert _tagging._words(["a"] * 4).error == failure.error
 
 

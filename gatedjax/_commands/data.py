@@ -97,8 +97,7 @@ def _unpack_limit(size: str | None) -> Iterator[None]:
     try:
         limit = None if size is None else _unpack.parse_size(size)
     except ValueError as error:
-        # The message of the library names the environment variable for the same size.
-        raise ValueError(f"--unpack-limit must be a size: {error}") from None
+        raise ValueError(f"--unpack-limit: {error}") from None
     with _unpack.limit_unpacking(limit):
         yield
 
@@ -192,6 +191,7 @@ def _no_empty_folders(path: str) -> Iterator[None]:
     # data_path is data_dir/name/version, because the data sets here have no config of TFDS.
     downloads = Path(path).parents[1] / "downloads"
     folders = (downloads / "extracted", downloads, Path(path), *Path(path).parents)
+    # A folder that was there before may be empty on purpose.
     new = [folder for folder in folders if not folder.exists()]
     try:
         yield

@@ -72,7 +72,9 @@ def _convert(value: Any) -> Any:
     # `plain` returns the value itself if it is no number of NumPy or JAX.
     number = plain(value)
     if number is value:
-        raise TypeError(f"a value for JSON must be serializable, got {type(value).__name__}")
+        raise TypeError(
+            f"the value must be a value that JSON can store, got {type(value).__name__}"
+        )
     return number
 
 

@@ -85,17 +85,17 @@ class Asides:
             f"{self._hint()}; max_aside={share:.2f} leaves them out"
         )
 
-    def make_empty_error(self, message: str) -> ValueError:
+    def make_empty_error(self, record: str) -> ValueError:
         """Returns the error for a source without a usable record, with the first reason.
 
         Args:
-          message: the start of the message: the source, and what it must have.
+          record: the noun for a usable record, with its article, such as "a labelled text".
         """
         if not self.first:
-            return ValueError(message)
+            return ValueError(f"{self._name} must have {record}, got none")
         return ValueError(
-            f"{message}: {self.count:,} {self._unit} cannot be used, the first is {self.first[0]}"
-            f"{self._hint()}"
+            f"{self._name} must have {record}, got none: {self.count:,} {self._unit} cannot be "
+            f"used, the first is {self.first[0]}{self._hint()}"
         )
 
     def _hint(self) -> str:

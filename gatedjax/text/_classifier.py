@@ -396,8 +396,5 @@ def _list_examples(texts: Any, kind: str) -> list[tuple[str, ...]]:
         return [tuple(row) for row in items]
     for number, item in enumerate(items):
         if not isinstance(item, str):
-            raise TypeError(
-                f"X must be a list of texts, got a {type(item).__name__} at position {number}: "
-                f"{item!r:.40}"
-            )
+            raise TypeError(f"X must be a list of texts, got {item!r:.40} at position {number}")
     return [(text,) for text in items]

@@ -467,7 +467,7 @@ class Examples:
         """
         name = self._table.name
         if not self._labels:
-            raise self._asides.make_empty_error(f"{name} must have a labelled text, got none")
+            raise self._asides.make_empty_error("a labelled text")
         self._asides.check(len(self._labels), max_aside)
         if self._given is None and check_labels:
             check_classes(name, self.num_classes, len(self._labels))

@@ -86,7 +86,7 @@ def evaluate_model(
             for mode, right in _by_mode(model, used, labels[len(labels) - len(used) :]).items():
                 modes.setdefault(mode, []).append(right)
     if not labels:
-        raise asides.make_empty_error(f"{table.name} must have a labelled text, got none")
+        raise asides.make_empty_error("a labelled text")
     asides.check(len(labels), max_aside)
     metrics = classification_metrics(
         np.array(labels), np.array(probabilities, np.float64), model.classes
@@ -143,7 +143,7 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
         for text in texts:
             sample.add(text)
     if not labels:
-        raise asides.make_empty_error(f"{table.name} must have a labelled text, got none")
+        raise asides.make_empty_error("a labelled text")
     asides.check(len(labels), max_aside)
     metrics = classification_metrics(np.array(labels), np.concatenate(probabilities), model.classes)
     same_answer = {"texts": len(labels), "equal": equal}

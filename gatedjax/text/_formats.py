@@ -173,10 +173,10 @@ class Folder:
         "train" and "test".
         """
         _one_text(self.name, "a folder", columns)
-        expected = "a folder of texts must have a folder with .txt files for each class"
+        expected = "a folder with .txt files for each class"
         inner = [path.name for path in self.path.iterdir() if _is_class(path)]
         if columns.label is not None and not inner:
-            raise ValueError(f"{self.path}: {expected}, got no folder")
+            raise ValueError(f"{self.path} must have {expected}, got no folder")
         # A data set with folders such as train and test would otherwise be learned as two classes.
         if inner and {name.lower() for name in inner} <= _PARTS:
             parts = ", ".join(sorted(inner))
@@ -185,7 +185,7 @@ class Folder:
                 "of a part"
             )
         if not any(isinstance(row, tuple) for row in self.rows(columns)):
-            raise ValueError(f"{self.path}: {expected}, got no usable text")
+            raise ValueError(f"{self.path} must have {expected}, got no usable text")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields text and label of each file as `Cells`: (file, line, values).

@@ -162,8 +162,10 @@ class InTuples:
         if not len(self.data):
             raise ValueError(f"{self.name} must have a row, got none")
         if self._values(self.data[0], columns) is None:
-            expected = f"rows must be {self._describe_row(columns)}"
-            raise ValueError(f"{expected}, a dict of columns or a frame, got {_kind(self.data[0])}")
+            raise ValueError(
+                f"rows must be {self._describe_row(columns)}, a dict of columns or a frame, got "
+                f"{_kind(self.data[0])}"
+            )
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields the values of each row in `columns` as `Cells`: (name, number, values).

@@ -35,7 +35,7 @@ _FEATURES = {
 """The parts of posts that `--tokens social` does not split."""
 MAX_LEN = 400
 """The number of words of a text that a network reads if no other number is given."""
-# Items of a list, and tokens of the first text, that are printed, so that a survey fits on a screen.
+# Items of a list, and tokens of the first text, that are printed: a survey should fit on a screen.
 _SHOWN = 12
 _SAMPLE = 24
 

@@ -72,7 +72,7 @@ def read_tagged(
                 tags.add(places[begin : begin + longest])
                 lines.append(record.line)
     if not lines:
-        raise asides.make_empty_error(f"{table.name} must have a tagged sentence, got none")
+        raise asides.make_empty_error("a tagged sentence")
     asides.check(sentences, max_aside)
     if classes is None:
         _check_tags(table.name, len(table_of_classes.places), len(tags))

@@ -188,6 +188,6 @@ def evaluate_tags(model: TrainedModel, table: SentenceTable, *, max_aside: float
             unknown = np.array([word not in model.vocabulary for word in record.words])
             scorer.add(np.array(places), probabilities, unknown)
     if not scorer.sentences:
-        raise asides.make_empty_error(f"{table.name} must have a tagged sentence, got none")
+        raise asides.make_empty_error("a tagged sentence")
     asides.check(scorer.sentences, max_aside)
     return {**scorer.metrics(), "aside": asides.count}

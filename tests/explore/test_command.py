@@ -183,14 +183,18 @@ def test_bad_input_is_refused_in_one_line(place, tmp_path, capsys):
         "--port must be in [0, 65535], got 70000": [made, "--port", 70000],
         "--token must have at least 16": [made, "--token", "short"],
         "there is no such file": [made, "--file", tmp_path / "no.csv"],
-        "--html needs --text": [made, "--html", tmp_path / "x.html"],
+        "--html must be left out without --text": [made, "--html", tmp_path / "x.html"],
         "for x.html": [made, "--html", tmp_path / "no" / "x.html", "--text", "a"],
         "at most 12 words for a page without a server, got 13": [
             made, "--html", tmp_path / "x.html", "--text", "a " * 13,
         ],
-        "--html and --file exclude": [made, "--html", "x.html", "--text", "a", "--file", "a.csv"],
-        "--file is only for networks that": [place / "pair", "--file", "a.csv"],
-        "--html is only for": [place / "pair", "--html", tmp_path / "x.html", "--text", "a"],
+        "--html or --file must be left out": [
+            made, "--html", "x.html", "--text", "a", "--file", "a.csv",
+        ],
+        "--file must be left out unless the models are": [place / "pair", "--file", "a.csv"],
+        "--html must be left out unless": [
+            place / "pair", "--html", tmp_path / "x.html", "--text", "a",
+        ],
         "must be of the same kind": [made, "--against", place / "pair"],
     }  # fmt: skip
     for message, args in cases.items():

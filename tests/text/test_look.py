@@ -189,7 +189,10 @@ def test_the_set_that_is_part_of_the_program(here, capsys):
         (["reviews.csv", "--held-out", "1"], ["--held-out must be in (0, 1)"]),
         (["reviews.csv", "--min-class", "0"], ["--min-class must be at least 1"]),
         (["reviews.csv", "--text", "Text", "Label"], ["columns must include 'label'"]),
-        (["reviews.csv", "--word", "1"], ["--word and --tag are only for files of tags"]),
+        (
+            ["reviews.csv", "--word", "1"],
+            ["--word and --tag must be left out except for files of tags"],
+        ),
         (["reviews.csv", "--titel", "x"], ["--titel"]),
     ],
 )

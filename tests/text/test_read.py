@@ -502,9 +502,9 @@ def test_a_folder_per_class(write, tmp_path, monkeypatch):
 
 
 def test_folders_that_are_not_one_per_class(write, tmp_path):
-    wanted = "a folder of texts must have a folder with .txt files for each class"
+    wanted = "must have a folder with .txt files for each class"
     (tmp_path / "none").mkdir()
-    assert refused(tmp_path / "none") == f"FILE: {wanted}, got no folder"
+    assert refused(tmp_path / "none") == f"FILE {wanted}, got no folder"
     write("x", "flat/a.txt")
     assert "got no folder" in refused(tmp_path / "flat")
     assert read(tmp_path / "flat", TEXTS) == [(1, "x", None)]

@@ -320,9 +320,12 @@ def test_train_writes_a_folder_of_a_tagger(tmp_path, capsys):
 def test_train_asks_for_the_columns_of_tags(tmp_path, capsys):
     path = written(tmp_path / "t.conll", sentences(3))
     for args, message in (
-        (["--text", "a"], "--text, --label and --columns are not for files of tags"),
-        (["--task", "text", "--tag", "1"], "--word and --tag are only for files of tags"),
-        (["--density", ".2"], "--density needs --model"),
+        (["--text", "a"], "--text, --label and --columns must be left out for files of tags"),
+        (
+            ["--task", "text", "--tag", "1"],
+            "--word and --tag must be left out except for files of tags",
+        ),
+        (["--density", ".2"], "--density must be None for a network without gates"),
         (["--model", "gru"], "--model must be one of 'ssan', 'san', got 'gru'"),
         (["--tag", "1"], "must have at least two tags for a tagger, got only 'X'"),
     ):
