@@ -40,6 +40,7 @@ def hashed_pairs(tokens: Array) -> Any:
 def scores(params: Params, batch: Batch) -> Any:
     """Computes the class scores [B, C] of sentences."""
     tokens = batch["tokens"]
+    # n words have n - 1 pairs of neighbours.
     real = F.length_mask(batch["lengths"] - 1, tokens.shape[1] - 1)
     rows = jnp.take(params["pairs"], hashed_pairs(tokens), axis=0)
     return params["bias"][None] + jnp.sum(jnp.where(real[..., None], rows, 0), axis=1)
@@ -81,6 +82,8 @@ def train(experiment: Experiment) -> Json:
         for batch in training.iterate(epoch * size, (epoch + 1) * size):
             params, state = step(params, state, batch)
         reached = accuracy(params, experiment.validation)
+        # The test set is read only for an epoch that is better in validation, so that it chooses
+        # nothing.
         if reached > best["validation"]:
             best = {"validation": reached, "test": accuracy(params, experiment.test)}
             best["epochs"] = epoch + 1

@@ -100,10 +100,7 @@ def test_newer_and_incomplete_folders_are_refused(folders, document, capsys, tmp
     words = {"vocabulary.json": b"{}", "characters.json": b'{"alphabet": "a"}'}
     export.save(newer, ANY, config=facts_of("cloze"), files=words, overwrite=True)
     line = refused(["answer", str(newer), *document], capsys)
-    assert (
-        "config.json must describe a model of this kind, got a file that does not: it has no 'config'"
-        in line
-    )
+    assert "config.json must describe a model of this kind, got a file" in line
     (newer / "characters.json").write_bytes(b"[]")
     line = refused(["answer", str(newer), *document], capsys)
     assert "characters.json is damaged" in line
