@@ -175,7 +175,7 @@ def lanes(options: Options, parallel: Parallel) -> Pair:
     def stretch(seeds: int, parallel: Parallel) -> float:
         config = training.TrainConfig(
             num_steps=2 * options.lane_steps,
-            # Logs and checkpoints are left out, because the overhead has a comparison of its own.
+            # Logs and checkpoints are left out, because `overhead` measures their cost.
             log_every=10**6,
             checkpoint_every=10**6,
             seeds=seeds,

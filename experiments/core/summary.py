@@ -46,7 +46,7 @@ def opening(numbers: Sequence[Number], otherwise: str) -> str:
     gaps: dict[str, list[float]] = {}
     methods = {number.system for number in numbers if number.is_method}
     for number in numbers:
-        # Other metrics have other scales, so that they get sentences of their own below.
+        # Other metrics have other scales, so that they get separate sentences below.
         if number.unit == "points":
             gaps.setdefault(number.system, []).append(number.ours - number.paper)
     sentences = [

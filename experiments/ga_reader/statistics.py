@@ -175,7 +175,7 @@ def proportions(store: Store) -> str:
             mean = analysis.summary([record["test"]["accuracy"] for record in living]).mean
             tests[data] = analysis.proportion_test(mean, second / 100, living[0]["test_n"])
     for data, (name, second, accuracy, n, p) in reported.PROPORTIONS.items():
-        # The paper's own accuracies are tested too, which shows whether this is the paper's test.
+        # The accuracies of the paper are tested too, which shows whether its test is the same.
         test = analysis.proportion_test(accuracy / 100, second / 100, n)
         row = [reported.NAMES[data], name, f"{second:.1f}"]
         rows.append([*row, f"{accuracy:.1f}", "paper", f"{n:,}", *_format_test(test), p])

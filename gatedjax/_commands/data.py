@@ -127,7 +127,7 @@ def prepare(options: Prepare) -> int:
         import tensorflow_datasets as tfds
 
         tfds.disable_progress_bar()
-    # TFDS prepares the data sets that it defines from its own downloads.
+    # TFDS downloads the files of the data sets that it defines.
     manual_dir = options.manual_dir if declared.tfds is not None else None
     with _no_empty_folders(_prepared.builder_of(name, options.data_dir).data_path):
         builder = _prepared.prepare(name, data_dir=options.data_dir, manual_dir=manual_dir)

@@ -129,7 +129,7 @@ def _read_piped(encoding: str) -> Iterator[Line]:
     from gatedjax.text._lines import check_encoding, limited_lines, line_fault
 
     codec = check_encoding(encoding)
-    # A line with bytes in another encoding gets an error of its own, and the others are predicted.
+    # A line with bytes in another encoding gets an error, and the remaining lines are predicted.
     sys.stdin.reconfigure(encoding=codec, errors="surrogateescape")  # type: ignore[union-attr]
     for line in limited_lines(sys.stdin):
         problem = line_fault(line, encoding)
