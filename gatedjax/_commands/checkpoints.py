@@ -188,8 +188,7 @@ def _diff(stores: list[CheckpointStore], steps: Sequence[int] | None, part: Any)
     for store, step in pairs:
         if step not in store.steps():
             raise FileNotFoundError(
-                f"--steps must be checkpoints of {store.directory}, which has {store.steps()}, got "
-                f"{step}"
+                f"no checkpoint {step} in {store.directory}: it has {store.steps()}"
             )
     titles = [f"{store.directory.parent.name}/{step}" for store, step in pairs]
     old, new = (store.arrays(step, part) for store, step in pairs)

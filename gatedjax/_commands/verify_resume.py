@@ -184,6 +184,7 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
         killed += bool(status)
         outcome = "killed" if status else "too late, because the run was finished"
         say(f"{point}: {outcome}")
+        # The run has ended, so that it cannot be killed at a later moment.
         if not status:
             break
     # The last kill may have hit the run before its end. Without a further kill it continues to the

@@ -369,6 +369,7 @@ def _check_list(values: Any, name: str) -> None:
 
 
 def _values(values: Any, name: str) -> list[Label]:
+    """Returns the labels of a list, an array or a column as a list; `name` is for messages."""
     _check_list(values, name)
     items = values.tolist() if hasattr(values, "tolist") else list(values)
     # `tolist` of an array with two dimensions returns a list of lists.

@@ -11,7 +11,7 @@ from gatedjax.text._buckets import Shape, group_texts, pad_texts
 TEXTS = 64
 """Largest number of texts in a sample."""
 _EACH = 4
-"""Largest number of words of a text that are removed in turn: so many open, so many closed."""
+"""Largest number of open words, and of closed words, of a text that are removed in turn."""
 _WORDS = 60_000
 """Largest number of words that the network reads for a measurement: a second on two cores."""
 

@@ -195,6 +195,7 @@ def _heads(config: Config, width: int) -> Config:
 
 
 def _ga(system: str) -> Config:
+    """Returns the default configuration of a network of `GANet` by the name of its system."""
     if system == "ganet":
         return _gated_by_words()
     return models.GANetConfig(
@@ -208,6 +209,7 @@ def _ga(system: str) -> Config:
 
 
 def _gated_by_words() -> models.GANetConfig:
+    """Returns the default configuration of the network "ganet", whose gates act on its input."""
     # The network "fnn" sees a word without its neighbours, so that removing a closed word changes
     # neither another gate nor the states of the open words. Gates that start open and are cooled
     # let the reader learn from all words before it loses them.

@@ -252,6 +252,7 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
 
 
 def _article(e: Explanation, number: int) -> str:
+    """Returns the part of a page about a text in HTML; `number` counts the texts from 1."""
     parts = [
         f'<article aria-labelledby="e{number}">',
         f'<h2 id="e{number}"><bdi>{_escape(str(e.label))}</bdi> '

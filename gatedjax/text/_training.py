@@ -715,4 +715,5 @@ def _report_tags(
 
 
 def _sentences(part: _Part) -> Sentences:
+    # A tagger has a single text column, and its labels are rows of tags.
     return Sentences(part.texts[0], cast(Sequence[np.ndarray], part.labels))

@@ -55,6 +55,7 @@ class SearchConfig:
 # A function of the module, so that it is compiled only once for each network and search.
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
 def _decode(model: SSANTranslator, search: SearchConfig, params: Params, batch: Tree) -> jax.Array:
+    """Returns the best translation of each row of a batch, int [B, L], see `Translator.decode`."""
     return translate(
         model,
         params,
