@@ -101,7 +101,7 @@ class LexiconModel:
 
     def _split_or_fail(self, example: Sequence[str]) -> list[str] | Failure:
         if isinstance(example, str) or len(example) != 1:
-            return Failure(f"an example must be a tuple of one text, got {example!r:.40}")
+            return Failure(f"an example must be a tuple of 1 text, got {example!r:.40}")
         if not isinstance(example[0], str):
             return Failure(f"a text must be a str, got {example[0]!r:.40}")
         return self.split(example[0]) or Failure("the text has no word")

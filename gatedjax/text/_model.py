@@ -419,8 +419,7 @@ class TrainedModel:
             params, _ = export.load(folder, like)
         except ParamsMismatch as error:
             raise export.BadFile(
-                f"{folder} must have the parameters of the network in its config.json, got others: "
-                f"{error}"
+                f"{folder} must have the parameters of the network in its config.json, got others"
             ) from error
         return dataclasses.replace(model, params=params)
 

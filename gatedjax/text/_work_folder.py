@@ -34,9 +34,8 @@ class WorkFolder:
         try:
             if foreign := foreign_files(self.path):
                 raise FileExistsError(
-                    f"{self.path} must be a new folder or the work folder of a run, got a folder "
-                    f"with {', '.join(foreign[:5])} and without the lock of a run: move them away, "
-                    "or use another workdir"
+                    f"{self.path} holds {', '.join(foreign[:5])} and no lock of a run, so no run "
+                    "wrote them: move them away, or use another workdir"
                 )
             self._lock = WorkdirLock(self.path, TRAIN_LOCK)
             # Another training may have removed the folder before the lock was acquired.

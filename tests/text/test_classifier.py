@@ -122,7 +122,7 @@ def test_what_it_cannot_use_is_refused(fitted):
     for bad, message in (
         ({"model": "gannet"}, "Did you mean 'ganet'"),
         ({"network": {"hiden": 3}}, "Did you mean 'hidden'"),
-        ({"training": {"optimizer.rate": 3}}, "unknown option 'rate'"),
+        ({"training": {"optimizer.rate": 3}}, "names of options of OptimizerConfig, got 'rate'"),
         ({"density": 2.0}, r"must be in \(0, 1\)"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -130,7 +130,7 @@ def test_what_it_cannot_use_is_refused(fitted):
     with pytest.raises(ValueError, match="Its parameters are model, "):
         TextClassifier().set_params(hidden=3)
     for method in ("predict", "predict_proba", "explain"):
-        with pytest.raises(NotFittedError, match="is not trained: call fit or train first"):
+        with pytest.raises(NotFittedError, match="must be trained first, got an untrained model"):
             getattr(TextClassifier(), method)(["a"])
 
 
