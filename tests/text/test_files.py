@@ -329,10 +329,14 @@ def test_rows_of_a_workbook_have_their_numbers(book):
 
 def test_workbooks_that_are_not_read(book, write, monkeypatch):
     refused(lambda: open_table(book("a.xlsx", [])), "a.xlsx|empty")
-    refused(lambda: open_table(book("b.xlsx", [("text", "label")])), "no row after the header")
+    refused(
+        lambda: open_table(book("b.xlsx", [("text", "label")])), "must have a row after the header"
+    )
     refused(lambda: open_table(book("c.xlsx", [("a", "b"), ("c", "d")])), "'text'|'a', 'b'")
-    refused(lambda: open_table(write("d.xlsx", b"no workbook")), "d.xlsx|not a workbook")
-    refused(lambda: open_table(write("e.xlsx", zipped("x", ["a.xml"]))), "e.xlsx|not a workbook")
+    refused(lambda: open_table(write("d.xlsx", b"no workbook")), "d.xlsx|must be a workbook")
+    refused(
+        lambda: open_table(write("e.xlsx", zipped("x", ["a.xml"]))), "e.xlsx|must be a workbook"
+    )
     path = book("f.xlsx", [("text", "label"), *[("x" * 50, "a")] * 4000])
     monkeypatch.setenv(VARIABLE, "100KB")
     monkeypatch.setattr(_unpack, "RATIO", 1)
