@@ -185,10 +185,10 @@ def test_the_help_names_columns_and_the_older_name_of_a_folder(capsys, monkeypat
             ["x", "--model=ganet", "--model.temprature", "1"],
             "unknown option --model.temprature. Did you mean --model.gates.temperature?",
         ),
-        (["x", "--train.seeds", "2"], "--train.seeds: a model is one seed; train it again with "
-         "another --seed"),
-        (["x", "--train.sweep_over=penalty"], "--train.sweep-over: a model is one seed; train it "
-         "again with another --seed"),
+        (["x", "--train.seeds", "2"], "--train.seeds must be left out, because a model has a "
+         "single seed: train it again with another --seed"),
+        (["x", "--train.sweep_over=penalty"], "--train.sweep-over must be left out, because a "
+         "model has a single seed: train it again with another --seed"),
         ([], "DATA must be given"),
     ],
 )  # fmt: skip

@@ -89,7 +89,9 @@ def test_a_subclass_keeps_its_own_defaults_of_a_group():
 
 
 def test_what_is_no_group_is_refused_by_its_name():
-    with pytest.raises(TypeError, match="gates must be a GateConfig, got SelectorConfig"):
+    with pytest.raises(
+        TypeError, match="gates must be a GateConfig or a dict of its options, got SelectorConfig"
+    ):
         models.GANetConfig(gates=models.SelectorConfig())
     with pytest.raises(TypeError, match="'temprature'"):
         models.GANetConfig(temprature=0.5)

@@ -166,7 +166,7 @@ def test_numbers_that_are_not_finite_become_null():
     value = {"a": [1.5, float("nan"), (np.float64("inf"), {"b": -float("inf")})], "c": "NaN"}
     assert to_json(value) == '{"a": [1.5, null, [null, {"b": null}]], "c": "NaN"}'
     assert to_json({"é": 1}, ensure_ascii=False, indent=1) == '{\n "é": 1\n}'
-    with pytest.raises(TypeError, match="not JSON serializable"):
+    with pytest.raises(TypeError, match="a value that JSON can store, got object"):
         to_json({"a": object()})
 
 

@@ -96,6 +96,7 @@ def _describe(layers: Json) -> Iterator[str]:
         f"{100 * (low + high):.1f} % of the words on average over layers; even spread would be "
         "10 %. Rescaling alone puts one word of every sentence at each end."
     )
+    # A layer that selects no word has no mean.
     runs = [value or 0.0 for value in layers["mean_run"]]
     order = sorted(range(len(runs)), key=lambda i: -runs[i])[:2]
     yield (
@@ -143,6 +144,7 @@ def words_of(example: Json, layer: int, threshold: float) -> list[str]:
     if not 1 <= layer <= len(attention):
         raise ValueError(f"layer must be in [1, {len(attention)}], got {layer}")
     selected = np.flatnonzero(phrases.select(attention[layer - 1], threshold=threshold))
+    # The paper's lists are in lower case.
     words = [example["tokens"][place].lower() for place in selected]
     return [part for word in words for part in (word.split("-") if len(word) > 1 else [word])]
 

@@ -135,6 +135,7 @@ def start_seconds(repeats: int) -> dict[str, list[float]]:
       The seconds of each turn for "ours", and for "plain", a scan that only needs JAX.
     """
 
+    # Each start needs a new process, because a module is imported only once in a process.
     def once(script: str) -> float:
         start = time.perf_counter()
         subprocess.run([sys.executable, "-c", script], check=True)
@@ -183,6 +184,7 @@ WATCHED: dict[str, Watched] = {
 
 def summary(turns: Turns) -> Json:
     """Returns the median and the quartiles of ratios, rounded."""
+    # NaN is neither better nor worse, so that a broken measurement would pass the check.
     if not np.isfinite(turns).all():
         raise ValueError(f"ratios of times must be finite, got {list(turns)}")
     low, middle, high = (float(np.quantile(turns, q)) for q in (0.25, 0.5, 0.75))
@@ -256,6 +258,7 @@ def main(options: Options) -> Records:
     machine = _harness.machine()
     stored_machine = stored.get("machine", machine)
     if stored_machine["processor"] != machine["processor"]:
+        # The file names a single machine, so that it cannot have ratios of two processors.
         if options.write and options.only:
             raise ValueError(
                 f"only must be empty to replace ratios of another processor, "
@@ -272,6 +275,7 @@ def main(options: Options) -> Records:
     _harness.render("ratios of times, below 1 ours is faster", heads, lines, 2)
     if options.write:
         options.path.parent.mkdir(parents=True, exist_ok=True)
+        # Ratios that were not measured now stay, and ratios that are no longer watched are removed.
         stored_ratios = {name: ratio for name, ratio in stored["ratios"].items() if name in WATCHED}
         write_json(options.path, {"machine": machine, "ratios": {**stored_ratios, **now}})
         say(f"wrote {options.path}")

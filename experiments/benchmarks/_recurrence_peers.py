@@ -199,7 +199,7 @@ _WEIGHTS: Json = {"lstm": F.LSTMWeights, "gru": F.GRUWeights, "rau": F.RAUWeight
 
 
 def _make_weights(case: Case, seed: int = 0) -> list[list[Any]]:
-    """Returns weights[layer][direction]."""
+    """Returns the weights for our functions: for each layer a list with an entry per direction."""
     rng = np.random.default_rng(seed)
     width = BLOCKS[case.cell] * case.hidden
 

@@ -77,6 +77,7 @@ def make_batch(options: Options) -> dict[str, np.ndarray]:
         batch[f"{name}_lengths"] = lengths
     shortest = int(batch["document_lengths"].min())
     times = min(times, max(1, shortest // candidates))
+    # The places lie within the shortest document, so that they are real words in all rows.
     places = [rng.permutation(shortest)[: candidates * times] for _ in range(rows)]
     batch["candidate_positions"] = np.full((rows, candidates, times), -1, np.int32)
     for row, positions in enumerate(places):
@@ -123,6 +124,7 @@ class FlaxGAReader(nn.Module):
         for hop in range(self.hops):
             document = self._encode(f"document_{hop}", xs, batch["document_lengths"])
             query = self._encode(f"query_{hop}", words, batch["query_lengths"])
+            # The last hop has no gating, because the answer is read from its states.
             if hop < self.hops - 1:
                 scores = jnp.einsum("bnd,bqd->bnq", document, query)
                 scores = jnp.where(asked_real[:, None, :], scores, -1e9)

@@ -97,6 +97,7 @@ def ratio(result: Json, names: tuple[str, ...], kind: str, ours: str = peers.OUR
     rows, name = result["rows"], _best(result, names, kind)
     if name is None or f"{kind}_ms" not in rows.get(ours, {}):
         return NOT_RUN
+    # A ratio that was measured on a busy machine would be read as a result.
     if not (is_stable(rows[ours], kind) and is_stable(rows[name], kind)):
         return "unstable"
     return f"{rows[name][f'{kind}_ms'] / rows[ours][f'{kind}_ms']:.2f}"
@@ -114,6 +115,7 @@ def _rows(result: Json) -> list[list[str]]:
     """Returns the rows of the table of a case."""
     lines = []
     for name, row in result["rows"].items():
+        # A library without the cell would only add an empty row to its table.
         if row.get("missing") == peers.NO_CELL:
             continue
         if "missing" in row:
@@ -314,6 +316,8 @@ def measure(case: peers.Case, contestants: list[str], repeats: int, seed: int = 
     gemm_ms = []
     for kind, passes in (("forward", 1), ("train", 3)):
         calls = {name: getattr(runs, kind) for name, runs in ready.items()}
+        # The product takes turns with the contestants, so that its peak is that of the same
+        # minutes.
         measured = _harness.measure({"": gemm, **calls}, repeats, "")
         gemm_ms += measured.pop("")["all_ms"]
         for name, row in measured.items():
@@ -324,6 +328,7 @@ def measure(case: peers.Case, contestants: list[str], repeats: int, seed: int = 
     return {
         "case": dataclasses.asdict(case),
         "real_steps": float(lengths.sum() / (case.batch * case.steps)),
+        # A peak is the fastest turn, because other processes can only make a turn slower.
         "gemm_gflops": 1e3 * gemm_gflop / min(gemm_ms),
         "load": [load, os.getloadavg()[0]],
         "rows": rows,
@@ -383,6 +388,8 @@ def main(options: Options) -> Records:
             results.append(measure(case, list(options.contestants), options.repeats, options.seed))
             title, lines = _title(results[-1]), _rows(results[-1])
             _harness.render(title, _HEADS, lines, wrap=False)
+            # The file is written after each case, so that an interrupted command loses only the
+            # last one.
             _harness.write_figures(options.json, file)
     if options.docs is not None:
         write_docs(options.docs, [file], SIZES)

@@ -86,6 +86,7 @@ def our_layer(name: str, heads: int, *, train: bool) -> tuple[nn.Module, Call]:
 
 def flax_layer(heads: int) -> tuple[nn.Module, Call]:
     """Returns Flax's multi-head attention, which has no selector, and its function."""
+    # Flax's layer has no gates, so that its function ignores the key of the draws.
     layer = nn.MultiHeadDotProductAttention(heads)
     return layer, lambda v, x, mask, key: layer.apply(v, x, mask=nn.make_attention_mask(mask, mask))
 
@@ -145,6 +146,7 @@ def memory(options: Options) -> Records:
     """
     shape = (1, options.memory_size, options.width)
     inputs = jax.ShapeDtypeStruct(shape, jnp.float32)
+    # Bytes of a float32 array [B, M, N, N], the unit in which the memory is compared.
     pairs = options.heads * options.memory_size**2 * 4
     rows = []
     for name in MEMORY:

@@ -125,6 +125,7 @@ def overhead(options: Options) -> Pair:
         began = time.perf_counter()
         for number in range(1, options.steps):
             state, metrics = step(state, parallel.shard(data[number]), key)
+        # JAX returns before a step is computed, so that the clock has to wait for the last result.
         jax.block_until_ready((state, metrics))
         return (time.perf_counter() - began) / (options.steps - 1)
 
@@ -174,6 +175,7 @@ def lanes(options: Options, parallel: Parallel) -> Pair:
     def stretch(seeds: int, parallel: Parallel) -> float:
         config = training.TrainConfig(
             num_steps=2 * options.lane_steps,
+            # Logs and checkpoints are left out, because `overhead` measures their cost.
             log_every=10**6,
             checkpoint_every=10**6,
             seeds=seeds,

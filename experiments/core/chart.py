@@ -88,6 +88,7 @@ class Panel:
         rows = [row.positions for rows in self.groups.values() for row in rows if row.positions]
         rows.sort(key=lambda positions: max(map(abs, positions)))
         if len(rows) > 1 and max(map(abs, rows[-1])) > 3 * max(map(abs, rows[-2])) > 0:
+            # `_draw_row` shows the position of this row by an arrow and a number.
             rows.pop()
         points = [0.0, *(point for positions in rows for point in positions)]
         low, high = min(points), max(points)
@@ -99,6 +100,8 @@ def mark_of(finding: Finding) -> Mark:
     """Returns the row of a finding."""
     case = finding.case
     label = case.label.replace(OTHER_DATA, "*")
+    # Rows with another metric share a panel in points with accuracies, so their label has the
+    # metric.
     unit = case.unit.partition(" ")[0]
     if unit in ("F1", "BLEU"):
         label += f", {unit}"
@@ -174,6 +177,7 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
     """Draws the rows of a panel below each other."""
     (low, high), y = panel.limits(), 0
     axes.set_xlim(low, high)
+    # The axis points down, so that the first row is at the top.
     axes.set_ylim(panel.height - 0.4, -0.6)
     axes.axvline(0, color=INK, linewidth=0.8)
     for heading, rows in panel.groups.items():
@@ -244,6 +248,7 @@ def draw_chart(
         with matplotlib.rc_context({"svg.fonttype": "none"}):
             for kind in ("png", "svg"):
                 buffer = io.BytesIO()
+                # Without a date and a version, the same records give the same files.
                 undated: Any = {"Software": None} if kind == "png" else {"Date": None}
                 figure.savefig(buffer, format=kind, dpi=DPI, metadata=undated)
                 path = stem.with_name(f"{stem.name}.{kind}")

@@ -54,6 +54,7 @@ def decide(test: analysis.TwoWay, p_value: float, paper: float | None) -> Word:
         difference turns the claim round.
     """
     sign = -1 if paper is not None and paper < 0 else 1
+    # Without a size of the paper any difference in its direction agrees with the claim.
     size = 0.0 if paper is None else abs(paper)
     high = test.high if sign == 1 else -test.low
     if size > high:
@@ -126,6 +127,7 @@ def scaled(test: analysis.TwoWay | None, factor: float) -> analysis.TwoWay | Non
     """Returns a test with the difference in another unit or direction; None for None."""
     if test is None:
         return None
+    # A negative factor exchanges the ends of the interval.
     low, high = sorted((factor * test.low, factor * test.high))
     return test._replace(
         difference=factor * test.difference,
@@ -263,6 +265,7 @@ def judge(cases: Sequence[Case]) -> list[Finding]:
     Args:
       cases: the cases of all claims.
     """
+    # Only cases with a verdict are corrected, because the others can make no false claim.
     p_values = _corrected(cases, lambda case: case.test)
     last_p_values = _corrected(cases, lambda case: case.last)
     findings = []
@@ -355,6 +358,7 @@ def number_of(
       unit: see `Number`.
       remark: see `Number`.
     """
+    # A run that collapsed would shift the mean although it shows nothing about the system.
     living = alive(records)
     values = [number for record in living if (number := value(record)) is not None]
     if not values or other_data(living):
@@ -379,6 +383,7 @@ def _interval_over_seeds(values: Sequence[float]) -> tuple[float, float] | None:
     """Returns the 95 % interval of a mean by Student's t; None with a single value."""
     if len(values) < 2:
         return None
+    # The runs are few, so that quantiles of the normal distribution would be too narrow.
     mean, deviation = math.fsum(values) / len(values), statistics.stdev(values)
     half = float(stats.t.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))
     return mean - half, mean + half

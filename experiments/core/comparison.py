@@ -149,6 +149,7 @@ def compare(
       ValueError: if the records have different test sets.
     """
     a, b = ({record["seed"]: record for record in records} for records in (first, second))
+    # Only common seeds count, so that no run of one system stands against nothing of the other.
     seeds = sorted(a.keys() & b.keys())
     if not seeds:
         return None
@@ -173,6 +174,7 @@ def compare(
         [score for record in rows if (score := last_accuracy(record)) is not None]
         for rows in (ours, theirs)
     ]
+    # Older records lack the result at the last step, and the test needs it for all seeds.
     has_last = len(last[0]) == len(last[1]) == len(seeds)
     return Comparison(
         seeds=tuple(seeds),
@@ -221,6 +223,8 @@ def check_same_test(ours: Records, theirs: Records) -> None:
 def _nats_per_token(records: Records) -> np.ndarray:
     """Returns the scores [seeds, windows] of a language model, with nats per token as mean."""
     windows = np.array([record["test_nll"] for record in records], np.float64)
+    # A window has the sum over its tokens. With the factor the mean over windows is the mean over
+    # tokens.
     return windows * (windows.shape[1] / records[0]["test_n"])
 
 
@@ -243,7 +247,14 @@ def last_accuracy(record: Record) -> float | None:
 def _test(
     scores: Sequence[np.ndarray], means: Sequence[Sequence[float]], groups: np.ndarray | None
 ) -> analysis.TwoWay | None:
-    """Returns the test of two systems; None with a single seed."""
+    """Returns the test of two systems; None with a single seed.
+
+    Args:
+      scores: for each of the two systems an array [seeds, examples].
+      means: for each of the two systems the score of each seed.
+      groups: the group of each example; None if the examples are independent.
+    """
+    # Each of the two variances, over seeds and over examples, needs two values.
     if len(scores[0]) < 2 or scores[0].shape[1] < 2:
         return None
     first, second = scores

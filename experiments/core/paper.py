@@ -211,6 +211,7 @@ class Table:
 
     def folded(self, text: str) -> str:
         """Returns the text of the table, in an element that opens on a click if `is_folded`."""
+        # Two of the lines are the headings and the rule below them.
         count = sum(line.startswith("|") for line in text.splitlines()) - 2
         if not self.is_folded or count < 1:
             return text
@@ -557,6 +558,7 @@ class Paper:
                 ("Numbers", summary.numbers_table(numbers), summary.NUMBERS_NOTE),
                 ("Data and settings", self.conditions(store, lacking), ""),
             ]
+            # A page without numbers to compare has no empty table of them.
             parts = [part for part in first if numbers or part[0] != "Numbers"] + parts
         if lost := self.diverged_lines(store):
             parts.append(("Runs that diverged", lost, ""))

@@ -55,6 +55,7 @@ def entropy(counts: Array) -> float:
       counts: [classes].
     """
     p = np.asarray(counts, np.float64)
+    # The limit of p log p at 0 is 0, and NumPy would compute NaN.
     p = p[p > 0] / p.sum()
     return float(-(p * np.log(p)).sum())
 
@@ -297,6 +298,7 @@ def count_each(
     for name in names:
         try:
             counted = count(name)
+        # A data set that is missing here does not keep the others from being counted.
         except (FileNotFoundError, ValueError) as error:
             say(f"{name}: not counted: {error}")
             continue
@@ -426,6 +428,7 @@ class Store:
         """Returns the records of all seeds of a cell without checking that they belong together."""
         paths = self.folder.glob(f"runs/{data}-{variant}-seed*.json")
         records = [read_json(path, *self.keys) for path in paths]
+        # The order of a folder differs between file systems, and a page must not.
         return sorted(records, key=lambda record: record["seed"])
 
     def any_of(self, data: str) -> Records:

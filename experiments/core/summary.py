@@ -46,6 +46,7 @@ def opening(numbers: Sequence[Number], otherwise: str) -> str:
     gaps: dict[str, list[float]] = {}
     methods = {number.system for number in numbers if number.is_method}
     for number in numbers:
+        # Other metrics have other scales, so that they get separate sentences below.
         if number.unit == "points":
             gaps.setdefault(number.system, []).append(number.ours - number.paper)
     sentences = [
@@ -95,6 +96,7 @@ def _range(gaps: Sequence[float]) -> str:
     """Formats the sizes of gaps with one sign: "1.6 to 2.9", or a single number."""
     sizes = sorted(map(abs, gaps))
     low, high = f"{sizes[0]:.1f}", f"{sizes[-1]:.1f}"
+    # The texts are compared, because different numbers may be printed alike.
     return low if low == high else f"{low} to {high}"
 
 

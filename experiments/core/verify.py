@@ -45,6 +45,7 @@ def recorded_losses(record: Record, steps: int) -> tuple[Losses, bool]:
       rounded mean over one or more logged losses, and False. The list is empty if the record has
       neither.
     """
+    # Only newer records have losses with all digits.
     exact = losses_of(record.get("first_losses") or ())
     if exact:
         return [point for i, point in enumerate(exact) if not i or point[0] <= steps], True
@@ -139,6 +140,7 @@ def first_lines(paper: Paper, config: Config, last: int) -> Records:
             on_log=on_log,
             parallel=gtraining.make_parallel(training.parallel, accumulate=training.accumulate),
         ).stopped
+        # `fit` returns after a signal, and a comparison with fewer steps would be no verdict.
         if stopped == "signal":
             raise KeyboardInterrupt
     return lines
@@ -148,6 +150,7 @@ def machine_differences(record: Record) -> list[str]:
     """Describes the differences between this process and the process that made a record."""
     machine, recorded = hardware(), record["hardware"]
     versions = record.get("software", {}).get("versions") or {"jax": recorded.get("jax")}
+    # On an accelerator the processor of the host computes no loss.
     kind = ("processor", "usable_cores") if machine["platform"] == "cpu" else ("device",)
     compared = [
         (fact, recorded.get(fact, "unknown"), machine[fact])
@@ -249,6 +252,7 @@ def report(
     for step, loss in recorded:
         repeated_loss = again.get(step, float("nan"))
         say(f"  step {step}: {loss!r} in the record, {repeated_loss!r} again")
+        # NaN, the loss of a missing step, fails the comparison below.
         allowed = TOLERANCE * max(1.0, abs(loss)) if other or step > FIRST_STEPS else 0.0
         is_equal = is_equal and abs(repeated_loss - loss) <= allowed
     digits = "all digits" if exact else f"the {DIGITS} digits that the record has"

@@ -85,6 +85,7 @@ def of_system(name: str, title: str, system: str, changes: Changes, same_as: str
     """
     tuned: dict[str, Changes] = {}
     for data, settings in TUNED.items():
+        # A change of a system, such as another auxiliary network, has the settings of that system.
         rate, dropout = settings[system]
         tuned[data] = swept({"learning rate": rate, "dropout": dropout})
     return Variant(name, title, {"model.system": system, **changes}, same_as, tuned)

@@ -134,6 +134,7 @@ def workdir_of(job: Job, data: str) -> Path | None:
     for variant in (base_of(data), feature_of(data)):
         for record in job.store.all(data, variant):
             folder = job.options.runs / f"{data}-{variant}-seed{record['seed']}"
+            # A record may come from another machine, whose work folders are not here.
             if (folder / VOCABULARY).is_file():
                 candidates.append(record | {"folder": folder})
     best_run = best(candidates)
@@ -163,6 +164,7 @@ def chosen_readings(readings: Sequence[Reading]) -> list[Reading]:
             counts[place.candidate] += 1
         return max(counts) == counts[reading.best]
 
+    # False comes before True, so that the questions that counting would miss come first.
     return sorted(short, key=easy)[:SHOWN]
 
 

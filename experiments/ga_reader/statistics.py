@@ -72,6 +72,7 @@ def one_sided_texts(pairs: Mapping[K, tuple[Records, Records]]) -> dict[K, str]:
         counts = [f"({test.b} : {test.c})" for test in tests]
         if not tests:
             texts[key] = NOT_RUN
+        # A test against a run that collapsed would show the collapse and no effect of the system.
         elif any(map(has_collapsed, (*pair[0], *pair[1]))):
             texts[key] = COLLAPSED
         elif len(tests) < SEEDS:
@@ -168,10 +169,13 @@ def proportions(store: Store) -> str:
     records = {data: store.all(data, feature_of(data)) for data in reported.PROPORTIONS}
     for data, (_, second, *_) in reported.PROPORTIONS.items():
         living = alive(records[data])
+        # The accuracy that the paper quotes is on its data, so that only runs on them can be
+        # compared.
         if len(living) >= SEEDS and not other_data(living):
             mean = analysis.summary([record["test"]["accuracy"] for record in living]).mean
             tests[data] = analysis.proportion_test(mean, second / 100, living[0]["test_n"])
     for data, (name, second, accuracy, n, p) in reported.PROPORTIONS.items():
+        # The accuracies of the paper are tested too, which shows whether its test is the same.
         test = analysis.proportion_test(accuracy / 100, second / 100, n)
         row = [reported.NAMES[data], name, f"{second:.1f}"]
         rows.append([*row, f"{accuracy:.1f}", "paper", f"{n:,}", *_format_test(test), p])

@@ -145,6 +145,7 @@ def _save(job: Job, data: str, numbers: Numbers) -> str:
     """
     path = file_of(job.store, job.options.what, data)
     if uses_local_heads(job, data):
+        # The title of a page needs it, and the file has no other trace of the networks.
         numbers["local"] = True
     previous = read_json(path) if path.exists() else None
     refuse_other(path, "result", previous, numbers, rerun=job.options.rerun)
@@ -286,6 +287,7 @@ def tagged_sentences(job: Job, data: str) -> tuple[Records, str]:
     options = job.options
     if not data.startswith(("tree_depth", "top_const")):
         return treebank(options), f"{GOLD.replace('trees', 'tags')}, not the network's own text"
+    # The test sentences of a probe may come from any part of the treebank.
     tags = {
         example["tokens"]: example["tags"]
         for split in SPLITS
@@ -321,6 +323,7 @@ def table7(store: Store) -> str:
         row = [name, *(f"{value:.3f}" for pair in quoted for value in pair)]
         for _, numbers in ours:
             san, ssan = numbers[BASE][name], numbers[FULL][name]
+            # A class without attention has no relative change.
             change = f"{100 * (ssan - san) / san:+.1f}" if san else "-"
             row += [f"{san:.3f}", f"{ssan:.3f}", change]
         rows.append(row)
@@ -399,6 +402,7 @@ def tree_figure(job: Job, data: str) -> None:
     short = [x for x in treebank(job.options) if len(x["tokens"]) in SHOWN]
     example = _choose_sentence(job.options, short)
     gold = gold_tree(example)
+    # The gold tree comes first, because the panels are in the order of this dict.
     trees_of = {"gold": gold}
     for variant, encoder in load_encoders(job, data).items():
         (weights,) = _tagged_maps(job.options, encoder, [example])

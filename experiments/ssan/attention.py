@@ -120,6 +120,7 @@ def attention(
         numbers, places = encoder.pieces(words, joined)
         ids.append(np.array([*numbers, *encoder.end], np.int32))
         owners.append(np.array(places, int))
+    # Batches come in the order of lengths, and the results belong into the order of the texts.
     maps: list[np.ndarray] = [np.zeros((0, 0))] * len(texts)
     for batch, rows in one_pass(ids, BATCH):
         inputs = {name: batch[name] for name in ("tokens", "lengths", "example_id")}
@@ -155,6 +156,7 @@ def merge_pieces(weights: ArrayLike, word: ArrayLike) -> np.ndarray:
     steps = np.diff(word)
     if n and (word[0] != 0 or np.any((steps != 0) & (steps != 1))):
         raise ValueError(f"word must number the words 0, 1, ... in order, got {word.tolist()}")
+    # As products with a matrix of 0 and 1, both sums work for any leading axes.
     member = np.zeros((int(word[-1]) + 1 if n else 0, n))
     member[word, np.arange(n)] = 1.0
     mean = member / np.maximum(member.sum(axis=1, keepdims=True), 1.0)

@@ -60,6 +60,7 @@ def resample(
     generator = np.random.default_rng(seed)
     differences = np.empty(samples)
     for sample in range(samples):
+        # Both systems get the same examples, because the test is paired.
         rows = generator.integers(0, len(first), len(first))
         differences[sample] = score(first[rows].sum(0)) - score(second[rows].sum(0))
     return differences
@@ -126,6 +127,7 @@ def difference(base: Records, full: Records, metric: str) -> Difference | None:
     pairs = [[np.asarray(of[seed][key], np.int64) for of in by_seed] for seed in seeds]
     scores = np.array([[score(rows.sum(0)) for rows in pair] for pair in pairs])
     test = None
+    # A single seed has no variance over seeds.
     if len(seeds) > 1:
         variances = [resample(ours, theirs, score).var(ddof=1) for ours, theirs in pairs]
         parts = [(float(of.var(ddof=1)) / len(seeds), len(seeds) - 1.0) for of in scores.T]

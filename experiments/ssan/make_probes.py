@@ -91,6 +91,8 @@ def make_probes(options: MakeProbesConfig) -> Json:
         for sentence in read_sentences(path, options.form):
             report["sentences"] += 1
             if options.shortest <= len(sentence) <= options.longest:
+                # Equal sentences in two parts would make a test of memory, and a dict stays in
+                # order.
                 distinct[sentence] = None
     report["distinct"] = len(distinct)
     if len(distinct) <= 2 * options.held_out:

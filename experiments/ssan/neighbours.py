@@ -28,7 +28,10 @@ RATE = 0.3
 
 
 def hashed_pairs(tokens: Array) -> Any:
-    """Computes the row h of each pair of neighbours, [B, N] -> [B, N - 1]."""
+    """Returns for each pair of neighbouring words its row in the table of weights, by a hash.
+
+    `tokens` are ids, int [B, N]; the result is int32 [B, N - 1] in [0, 2^BITS).
+    """
     # Multiplications by odd constants mix the bits, and the upper bits are mixed best.
     words = tokens.astype(jnp.uint32)
     mixed = words[:, :-1] * jnp.uint32(0x9E3779B1) ^ words[:, 1:] * jnp.uint32(0x85EBCA6B)
@@ -38,8 +41,14 @@ def hashed_pairs(tokens: Array) -> Any:
 
 @jax.jit
 def scores(params: Params, batch: Batch) -> Any:
-    """Computes the class scores [B, C] of sentences."""
+    """Computes the class scores [B, C] of sentences: a bias, and the weights of their pairs.
+
+    Args:
+      params: "pairs" [2^BITS, C], the weights of each row, and "bias" [C].
+      batch: "tokens" int [B, N] and "lengths" int [B].
+    """
     tokens = batch["tokens"]
+    # n words have n - 1 pairs of neighbours.
     real = F.length_mask(batch["lengths"] - 1, tokens.shape[1] - 1)
     rows = jnp.take(params["pairs"], hashed_pairs(tokens), axis=0)
     return params["bias"][None] + jnp.sum(jnp.where(real[..., None], rows, 0), axis=1)
@@ -81,6 +90,8 @@ def train(experiment: Experiment) -> Json:
         for batch in training.iterate(epoch * size, (epoch + 1) * size):
             params, state = step(params, state, batch)
         reached = accuracy(params, experiment.validation)
+        # The test set is read only for an epoch that is better in validation, so that it chooses
+        # nothing.
         if reached > best["validation"]:
             best = {"validation": reached, "test": accuracy(params, experiment.test)}
             best["epochs"] = epoch + 1

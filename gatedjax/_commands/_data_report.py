@@ -20,6 +20,8 @@ def print_report(report: Report, limit: int) -> None:
 
 
 def _print_files(report: Report) -> None:
+    """Prints a table of the files with the uses of their lines, and notes about them."""
+    # Each reason for which lines are left out becomes a column, because files differ in them.
     reasons = list(dict.fromkeys(reason for file in report.files for reason in file.skipped))
     rows, notes = [], []
     for file in report.files:
@@ -27,6 +29,7 @@ def _print_files(report: Report) -> None:
         counts: tuple = (file.lines, file.used, *skipped, len(file.quarantine))
         name = file.file if "(" in file.file else Path(file.file).name
         if file.error is not None:
+            # A file that was not read has no counts, and a 0 would look like a result.
             counts = ("missing" if file.missing else "unreadable", *[None] * (len(counts) - 1))
         elif file.official is not None and file.lines != file.official:
             notes.append(
@@ -50,6 +53,7 @@ def _print_files(report: Report) -> None:
 
 
 def _print_quarantine(report: Report, limit: int) -> None:
+    """Prints the first `limit` lines that are set aside."""
     if not report.quarantine:
         return
     say(f"Quarantined: {len(report.quarantine)}")
@@ -62,8 +66,10 @@ def _print_quarantine(report: Report, limit: int) -> None:
 
 
 def _print_texts(report: Report) -> None:
+    """Prints tables of the texts, the labels and the lengths of each split."""
     if not report.splits:
         return
+    # More splits than official parts mean that validation is a share of the training part.
     if len(report.splits) > len({file.part for file in report.files}):
         say("train and validation are the official training part: a fixed share is held out.\n")
     rows = []
@@ -98,6 +104,7 @@ def _print_texts(report: Report) -> None:
 
 
 def _print_overlaps(report: Report) -> None:
+    """Prints the texts of a split that another split has too, because they flatter a test."""
     if not report.overlaps:
         return
     say("Overlap (the same lower-cased tokens):")

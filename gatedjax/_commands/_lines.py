@@ -19,6 +19,7 @@ def json_line(value: Any, encoding: str = "utf-8") -> str:
     Control characters, and characters that the encoding lacks, are escaped in the form of JSON.
     """
     text = to_json(value, ensure_ascii=False)
+    # JSON allows some characters that a terminal obeys, such as U+009B.
     if not text.isprintable():
         text = "".join(c if c.isprintable() else _escape(c) for c in text)
     try:
@@ -35,6 +36,10 @@ def say_json(value: Any, *, flush: bool = True) -> None:
 
 
 def _escape(character: str) -> str:
+    """Returns a character as JSON escapes it, such as "\\u00e9".
+
+    A character outside of the basic plane needs two escapes, the halves of a surrogate pair.
+    """
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
@@ -52,6 +57,8 @@ def lines_to(path: Path | None) -> Iterator[Write]:
       path: the file, which is written in UTF-8 with `open_atomic`; None is standard output.
     """
     if path is None:
+        # A pipe is flushed when its buffer is full, because a flush for each line takes longer than
+        # the line; a user at a terminal waits for each line.
         yield lambda value: say_json(value, flush=sys.stdout.isatty())
         return
     with open_atomic(path) as file:

@@ -59,16 +59,19 @@ COMMANDS = {"ls": Ls, "verify": Verify, "diff": Diff}
 
 
 def _open(workdir: Path) -> CheckpointStore:
+    """Opens the checkpoints of a work folder; raises FileNotFoundError if it has none."""
     store = CheckpointStore(workdir / "checkpoints")
     if not store.directory.is_dir():
         hint = f" Did you mean {workdir.parent}?" if workdir.name == "checkpoints" else ""
         raise FileNotFoundError(
-            f"{workdir} is not the work folder of a run: it lacks checkpoints.{hint}"
+            f"{workdir} must be the work folder of a run, got a folder without checkpoints.{hint}"
         )
     return store
 
 
 def _show(headers: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    # Names of arrays and settings come from a file, so they may have characters that control the
+    # terminal.
     say(render_table(headers, [[clean(str(cell)) for cell in row] for row in rows]), end="")
 
 
@@ -78,6 +81,7 @@ def _gone(store: CheckpointStore, step: int) -> bool:
 
 
 def _best(record: dict[str, Tree]) -> str:
+    """Returns the best value of the metric of a run and its step, as text; "-" without a value."""
     run = flatten(record.get("run", {}))
     name = saved_settings(record).get("train", {}).get("best_metric")
     value = run.get(f"best_metrics.{name}")
@@ -87,6 +91,7 @@ def _best(record: dict[str, Tree]) -> str:
 
 
 def _ls(store: CheckpointStore) -> int:
+    """Prints a table of the checkpoints; returns the exit status 0."""
     rows = []
     for step in store.found():
         saved = size = best = "-"
@@ -96,6 +101,7 @@ def _ls(store: CheckpointStore) -> int:
             size = f"{sum(entry['size'] for entry in manifest['files'].values()):,}"
             verdict, best = "yes", _best(record)
         except (CheckpointDamaged, FileNotFoundError) as error:
+            # A run that goes on removes old checkpoints, and this is no damage.
             if _gone(store, step):
                 continue
             verdict = f"no: {_problems(error)[0]}"
@@ -108,10 +114,12 @@ def _ls(store: CheckpointStore) -> int:
 
 
 def _problems(error: Exception) -> list[str]:
+    """Returns the faults of a damaged checkpoint, or the message of another error, as a list."""
     return error.problems if isinstance(error, CheckpointDamaged) else [str(error)]
 
 
 def _verify(store: CheckpointStore) -> int:
+    """Hashes all checkpoints again and prints the results; returns 1 if any is damaged, else 0."""
     rows: list[tuple[Any, ...]] = []
     damaged: list[str] = []
     for step in store.found():
@@ -124,6 +132,7 @@ def _verify(store: CheckpointStore) -> int:
                 continue
             rows.append((step, "-", "-", "damaged"))
             damaged += [f"checkpoint {step}: {problem}" for problem in _problems(error)]
+    # A script must not take a folder without checkpoints for a run whose checkpoints are good.
     if not rows:
         say(f"no checkpoints in {store.directory}", file=sys.stderr)
         return 1
@@ -159,12 +168,20 @@ def _compare(a: np.ndarray | None, b: np.ndarray | None) -> tuple[str, str, str]
 
 
 def _diff(stores: list[CheckpointStore], steps: Sequence[int] | None, part: Any) -> int:
+    """Prints the arrays and settings in which two checkpoints differ; returns 0.
+
+    Args:
+      stores: the checkpoints of a run, or of two runs.
+      steps: the steps of the two checkpoints; None takes the newest of each run, or the last two of
+        a single run.
+      part: "state" or "best", the arrays that are compared.
+    """
     if steps is None:
         newest = [store.steps()[-2:] for store in stores]
         steps = newest[0] if len(stores) == 1 else [s for two in newest for s in two[-1:]]
         if len(steps) != 2:
             raise FileNotFoundError(
-                f"a comparison needs two checkpoints, got {steps} in "
+                f"there must be two checkpoints to compare, got the steps {list(steps)} in "
                 + " and ".join(str(store.directory) for store in stores)
             )
     pairs = list(zip((stores[0], stores[-1]), steps, strict=True))

@@ -91,6 +91,7 @@ def main(args: list[str]) -> int:
 
 @contextlib.contextmanager
 def _unpack_limit(size: str | None) -> Iterator[None]:
+    """Sets the limit for unpacked files in its block from a text, such as "8GiB"; None is 1 GiB."""
     from gatedjax.data.files import _unpack
 
     try:
@@ -115,6 +116,7 @@ def prepare(options: Prepare) -> int:
     if isinstance(declared, Embedded):
         say(f"{name} is {declared.origin}: there is nothing to prepare.")
         return 0
+    # What is missing is reported before anything is downloaded or written.
     was_prepared = _prepared.is_prepared(name, options.data_dir)
     if not was_prepared:
         if declared.tfds is None:
@@ -125,6 +127,7 @@ def prepare(options: Prepare) -> int:
         import tensorflow_datasets as tfds
 
         tfds.disable_progress_bar()
+    # TFDS downloads the files of the data sets that it defines.
     manual_dir = options.manual_dir if declared.tfds is not None else None
     with _no_empty_folders(_prepared.builder_of(name, options.data_dir).data_path):
         builder = _prepared.prepare(name, data_dir=options.data_dir, manual_dir=manual_dir)
@@ -136,13 +139,14 @@ def prepare(options: Prepare) -> int:
 
 
 def _need_tensorflow(declared: "DataSet", options: Prepare) -> None:
+    """Raises ValueError if TensorFlow, with which TFDS prepares the data set, is not installed."""
     name = declared.name
     if importlib.util.find_spec("tensorflow") is not None:
         if options.manual_dir is not None:
             say(f"note: TFDS prepares {name} from its own download; --manual-dir is not used.")
         return
     raise ValueError(
-        f"data set {name!r} is not prepared, and to prepare it "
+        f"TensorFlow must be installed to prepare the data set {name!r}: "
         f"{missing('TFDS needs', 'tensorflow-cpu')} (once, not for reading). "
         f"Without it: gatedjax.data.load({name!r}, split, manual_dir=...) and "
         f"{program()} data check {name} --manual-dir DIR read the raw files as they are. "
@@ -174,7 +178,7 @@ def _read_first(declared: "DataSet", folder: Path) -> None:
             raise ValueError(f"{error}{again}") from error
         if not rows.rows:
             first = f"; first {rows.quarantine[0]}" if rows.quarantine else ""
-            raise ValueError(f"{path}: no usable line{first}{again}")
+            raise ValueError(f"{path} must have a usable line, got none{first}{again}")
 
 
 @contextlib.contextmanager
@@ -187,6 +191,7 @@ def _no_empty_folders(path: str) -> Iterator[None]:
     # data_path is data_dir/name/version, because the data sets here have no config of TFDS.
     downloads = Path(path).parents[1] / "downloads"
     folders = (downloads / "extracted", downloads, Path(path), *Path(path).parents)
+    # A folder that was there before may be empty on purpose.
     new = [folder for folder in folders if not folder.exists()]
     try:
         yield
@@ -198,6 +203,7 @@ def _no_empty_folders(path: str) -> Iterator[None]:
 
 
 def _print_prepared(builder: "DatasetBuilder", declared: "DataSet") -> None:
+    """Prints a table of the splits of a prepared data set, with the counts of their lines."""
     from gatedjax.analysis import render_table
 
     metadata = builder.info.metadata or {}
@@ -206,6 +212,7 @@ def _print_prepared(builder: "DatasetBuilder", declared: "DataSet") -> None:
         account = metadata.get(split, {})
         aside = account.get("quarantine", ())
         total += len(aside)
+        # A data set that TFDS defines has no account, and each of its lines is an example.
         lines = account.get("lines", info.num_examples)
         rows.append((split, lines, info.num_examples, len(aside), declared.official.get(split)))
     say()

@@ -58,6 +58,7 @@ def _run(options: EvaluateOptions) -> None:
     from gatedjax.text._asides import check_share
     from gatedjax.text._saved import load_model
 
+    # Both are checked before the model is loaded and run, which may take minutes.
     check_place(options.out)
     check_share(options.max_aside)
     model = load_model(options.model, ("text", "pair", "tags"))
@@ -70,6 +71,8 @@ def _run(options: EvaluateOptions) -> None:
 
 
 def _of_texts(model: Any, options: EvaluateOptions) -> Json:
+    """Evaluates a classifier, prints its metrics and returns them, see `evaluate_model`."""
+    # Imported here, so that `--help` does not wait for JAX.
     from gatedjax.text._evaluation import evaluate_model
     from gatedjax.text._leak import render_leak
     from gatedjax.text._lexicon_report import render_equal, render_window_leak
@@ -78,7 +81,10 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     from gatedjax.text._training import COLUMNS
 
     if options.word is not None or options.tag is not None:
-        raise ValueError("--word and --tag are only for taggers: leave them out")
+        raise ValueError(
+            f"--word and --tag must be left out unless the model is a tagger, got {options.word} "
+            f"and {options.tag} for a classifier"
+        )
     inputs = options.text or COLUMNS[model.kind].inputs
     columns = Columns(inputs, options.label, parse_header(options.columns))
     table = open_table(options.data, columns, encoding=options.encoding, split=options.split)
@@ -101,6 +107,7 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
 
 
 def _of_tags(model: Any, options: EvaluateOptions) -> Json:
+    """Evaluates a tagger, prints its metrics and returns them, see `evaluate_tags`."""
     from gatedjax.text._metrics import render_metrics
     from gatedjax.text._tagging import evaluate_tags
     from gatedjax.text._tags import open_sentences

@@ -43,6 +43,7 @@ def _run(options: ExplainOptions) -> None:
     from gatedjax.text._show import html_page
     from gatedjax.text._table import fault
 
+    # A wrong path is reported before the model is loaded and run.
     check_place(options.html)
     model = load_model(options.model, ("text", "pair"))
     given = options.texts or ()
@@ -53,7 +54,7 @@ def _run(options: ExplainOptions) -> None:
         raise ValueError(f"TEXT must be premise and hypothesis in turns, got {len(given)} texts")
     for number, text in enumerate(given, 1):
         if why := fault(text, "utf-8"):
-            raise ValueError(f"text {number}: {why}")
+            raise ValueError(f"text {number} must be a text in UTF-8, got {text!r:.40}: {why}")
     if isinstance(model, LexiconModel):
         explanations = [explain_with_lexicon(model, text) for text in given]
     else:
@@ -79,9 +80,13 @@ def _list_words(model: Any, options: ExplainOptions) -> None:
     from gatedjax.text._lexicon_explanation import list_open_words, render_open_words
 
     if not isinstance(model, LexiconModel):
-        raise ValueError("TEXT must be given: only a lexicon has a list of open words")
+        raise ValueError(
+            "TEXT must be given for a network, got none: only a lexicon has a list of open words"
+        )
     if options.html is not None:
-        raise ValueError("--html needs a TEXT: give the text of the page")
+        raise ValueError(
+            f"--html must be left out without a TEXT, got {options.html}: give the text of the page"
+        )
     listing = list_open_words(model)
     if options.json:
         say_json(listing)
@@ -93,7 +98,7 @@ def main(args: list[str]) -> int:
     """Runs the command and returns 0; errors exit with status 2."""
     options = parse(ExplainOptions, args, f"{program()} explain", words="texts")
     if options.json and options.html is not None:
-        fail("--html and --json exclude each other: give one of them")
+        fail("--html or --json must be left out, got both: give one of the two")
     with refusals({}):
         _run(options)
     return 0

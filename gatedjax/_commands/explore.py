@@ -80,7 +80,9 @@ def _models(options: ExploreOptions) -> tuple[list[Any], list[str]]:
     """
     folders = [*filter(None, (options.model, options.workdir))]
     if len(folders) != 1:
-        raise ValueError("exactly one of MODEL and --workdir must be given")
+        raise ValueError(
+            f"exactly one of MODEL and --workdir must be given, got {len(folders)} of them"
+        )
     if options.against is not None:
         folders.append(options.against)
     elif options.workdir is not None and (options.workdir / SOFT / "checkpoints").is_dir():
@@ -89,24 +91,32 @@ def _models(options: ExploreOptions) -> tuple[list[Any], list[str]]:
 
     models = [open_model(folder) for folder in folders]
     names = [folder.resolve().name for folder in folders]
+    # Two models of the same name could not be distinguished on the page.
     if len(set(names)) < len(names):
         names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
     return models, names
 
 
 def _check(options: ExploreOptions) -> None:
+    """Raises an error for options that are out of range or do not go together."""
     check_place(options.html)
     if options.html is not None and options.text is None:
-        raise ValueError("--html needs --text: give the sentence that the page shows")
+        raise ValueError(
+            f"--html must be left out without --text, got {options.html}: give the sentence that "
+            "the page shows"
+        )
     if options.html is not None and options.file is not None:
-        raise ValueError("--html and --file exclude each other: give one of them")
+        raise ValueError("--html or --file must be left out, got both: give one of the two")
     if not 0 <= options.port < 2**16:
         raise ValueError(f"--port must be in [0, 65535], got {options.port}")
     token = options.token
     if token is not None and not (
         len(token) >= TOKEN and token.isascii() and token.replace("-", "").isalnum()
     ):
-        raise ValueError(f"--token must have at least {TOKEN} letters, digits and hyphens")
+        raise ValueError(
+            f"--token must have at least {TOKEN} letters, digits and hyphens and no other "
+            f"character, got {token!r}"
+        )
 
 
 def _run(options: ExploreOptions) -> None:
@@ -136,6 +146,7 @@ def _table(options: ExploreOptions) -> Any:
     if name is None and options.workdir is not None and options.html is None:
         from gatedjax.text._run import data_of
 
+        # Only the data of the demo are part of gatedjax, and other data need a path.
         name = EMBEDDED if data_of(options.workdir) == EMBEDDED else None
     if name is None:
         return None
@@ -144,6 +155,13 @@ def _table(options: ExploreOptions) -> Any:
 
 
 def _serve(options: ExploreOptions, explorer: Any, table: Any) -> None:
+    """Serves the page until Ctrl-C.
+
+    Args:
+      options: the options of the command.
+      explorer: the `Explorer` of the models.
+      table: the `Table` of labelled sentences, or None.
+    """
     from gatedjax.explore._sentences import first_sentence, read_sentences
     from gatedjax.explore._server import Server
     from gatedjax.explore._session import Session
@@ -161,6 +179,7 @@ def _serve(options: ExploreOptions, explorer: Any, table: Any) -> None:
     readers = (None, None) if table is None else (load_sentences, load_first)
     session = Session(explorer, *readers)
     with Server(session.ask, port=options.port, token=options.token) as server:
+        # The programs are compiled while the browser starts and the user types.
         warm.start()
         address = server.address + make_fragment(options.text)
         say(f"{address}\nThe page is for this machine alone. Ctrl-C stops it.")
@@ -213,6 +232,7 @@ _REDIRECT = """<!doctype html>
 
 
 def _show(address: str) -> None:
+    """Opens an address in a browser, or prints that there is no browser."""
     try:
         has_browser = webbrowser.open(address)
     except webbrowser.Error:

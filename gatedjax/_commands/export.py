@@ -65,11 +65,20 @@ def _results(workdir: Path, best_step: int) -> dict[str, Tree]:
     try:
         results = json.loads(read_limited(path).decode())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
+        raise ValueError(f"{path} must be JSON: {error}: restore it, or remove it") from None
+    # Results of other parameters would be wrong numbers on the card.
     return results if isinstance(results, dict) and results.get("best_step") == best_step else {}
 
 
 def _card(options: ExportOptions, record: dict[str, Tree], step: int) -> ModelCard:
+    """Returns the model card of a run, with its metrics.
+
+    Args:
+      options: the options of the command.
+      record: the JSON record of the checkpoint, a dict.
+      step: the step of the checkpoint.
+    """
+    # Without an evaluation no parameters are best, and those of the checkpoint are exported.
     run = record.get("run", {})
     best_step = run.get("best_step") if run.get("best_metrics") else step
     results = _results(options.workdir, best_step)
@@ -92,6 +101,7 @@ def _card(options: ExportOptions, record: dict[str, Tree], step: int) -> ModelCa
 
 
 def _export(options: ExportOptions) -> None:
+    # The target is checked first, because reading a checkpoint may take long.
     check_target(options.out, options.overwrite, "--overwrite")
     store = CheckpointStore(options.workdir / "checkpoints")
     steps = store.steps()
@@ -143,7 +153,7 @@ def _average_count(options: ExportOptions, kind: str, about: dict[str, Tree]) ->
         raise ValueError(f"--average must be at least 1, got {options.average}")
     if options.step is not None:
         if options.average is not None:
-            raise ValueError("--average and --step exclude each other: give one of them")
+            raise ValueError("--average or --step must be left out, got both: give one of the two")
         return 1
     if options.average is None and kind == "translation":
         return about["config"]["search"].get("average", 1)

@@ -72,9 +72,12 @@ def _check(options: Report) -> None:
     """Raises ValueError for options that do not go together or are out of range."""
     is_given = [options.model is not None, options.workdir is not None, options.toy]
     if sum(is_given) != 1:
-        raise ValueError("exactly one of MODEL, --workdir and --toy must be given")
+        raise ValueError(
+            f"exactly one of MODEL, --workdir and --toy must be given, got {sum(is_given)} of them"
+        )
     of_run = {"preset": "--preset", "manual_dir": "--manual-dir", "data_dir": "--data-dir"}
     of_own = {"file": "--file", **_OWN}
+    # An option without an effect is refused, because a user would believe that it had one.
     wrong: dict[str, str] = {}
     if options.toy:
         wrong = {**of_run, **of_own, "tau": "--tau"}
@@ -83,7 +86,9 @@ def _check(options: Report) -> None:
     for name, option in wrong.items():
         if getattr(options, name) is not None:
             source = "--toy" if options.toy else "--workdir"
-            raise ValueError(f"{source} and {option} exclude each other: give one of them")
+            raise ValueError(
+                f"{source} or {option} must be left out, got both: give one of the two"
+            )
     for name, least in (("samples", 2), ("texts", 1), ("draws", 2)):
         value = getattr(options, name)
         if value is not None and value < least:
@@ -111,7 +116,8 @@ def _open_network(options: Report) -> tuple[Any, Path]:
     if is_run(folder):
         if options.file is not None:
             raise ValueError(
-                f"--file is only for a model of gatedjax train, got the run {folder}: leave it out"
+                f"--file must be left out except for a model of gatedjax train, got the run "
+                f"{folder}: leave it out"
             )
         network = open_run(
             folder,
@@ -130,10 +136,13 @@ def _open_network(options: Report) -> tuple[Any, Path]:
         )
     if options.preset is not None:
         raise ValueError(
-            f"--preset is only for a run, got {folder}, a model of gatedjax train: leave it out"
+            f"--preset must be left out except for a run, got {folder}, a model of gatedjax train: "
+            "leave it out"
         )
     if options.file is None:
-        raise ValueError(f"--file must be given for {folder}: name a file of labelled texts")
+        raise ValueError(
+            f"--file must be given for {folder}, got none: name a file of labelled texts"
+        )
     columns = {name: value for name in _OWN if (value := getattr(options, name)) is not None}
     return open_own(folder, options.file, **columns), Path(_PLACE)
 
@@ -231,6 +240,7 @@ def _run(options: Report) -> None:
         from gatedjax import gates
 
         studies, folder, title = [], Path(_PLACE), "Gates: classic problems"
+        # Each study is printed when it is ready, because together they take minutes.
         for study in gates.toys(options.draws or 16_384, key=jax.random.key(options.seed)):
             say(study.markdown())
             studies.append(study)
@@ -249,6 +259,8 @@ def main(args: list[str]) -> int:
     names = {
         # The functions name their arguments, and a user of the command has to type options.
         "longest must": "--longest must",
+        # The quote of a name follows only in the message about the data set of a run.
+        "data must be '": "--preset must be '",
         "columns.inputs must": "--text must",
         "(manual_dir=...)": "(--manual-dir DIR)",
     }

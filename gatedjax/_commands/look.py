@@ -73,6 +73,7 @@ class LookOptions:
 
 
 def _survey(options: LookOptions) -> Json:
+    """Returns the survey of the data, see `survey_texts` and `survey_tags`, with task and model."""
     from gatedjax.text._asides import check_share
     from gatedjax.text._prediction import LEXICON
     from gatedjax.text._read import Columns, infer_task, open_table, parse_header
@@ -111,13 +112,16 @@ def _survey(options: LookOptions) -> Json:
         report = survey_tags(sentences, lowercase=False, **common)  # type: ignore[arg-type]
         return {"task": task, "model": name, **report}
     if options.word is not None or options.tag is not None:
-        raise ValueError("--word and --tag are only for files of tags: leave them out")
+        raise ValueError(
+            f"--word and --tag must be left out except for files of tags, got {options.word} and "
+            f"{options.tag}"
+        )
     inputs = ("premise", "hypothesis") if task == "pair" else ("text",)
     columns = Columns(options.text or inputs, options.label, header)
     if len(columns.inputs) != len(inputs):
         raise ValueError(
             f"--text must name {len(inputs)} column{'s' * (len(inputs) > 1)}, got "
-            f"{len(columns.inputs)}"
+            f"{', '.join(map(repr, columns.inputs))}"
         )
     table = open_table(options.data, columns, encoding=options.encoding, split=options.split)
     kind = options.tokens or (LEXICON_KIND if name == LEXICON else None)
@@ -140,6 +144,7 @@ def _train_command(options: LookOptions, report: Json) -> str:
         words += ["--model", "ganet"]
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
+        # `gatedjax train` has no --split and no --json, and DATA is already there.
         if field.name in ("data", "split", "json") or value == field.default:
             continue
         values = value if isinstance(value, tuple) else (value,)
@@ -154,6 +159,7 @@ def main(args: list[str]) -> int:
     options = parse(LookOptions, args, f"{program()} look")
     with refusals(_ARGUMENTS | RAW_FILES):
         report = _survey(options)
+        # Problems are the messages of errors that a training would raise, so they are renamed too.
         for argument, option in _ARGUMENTS.items():
             report["problems"] = [text.replace(argument, option) for text in report["problems"]]
         if options.json:

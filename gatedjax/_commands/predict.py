@@ -115,8 +115,8 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
         return ((None, row.reason) if isinstance(row, Aside) else (row.inputs, "") for row in table)
     if len(inputs) > 1:
         raise ValueError(
-            "pairs of texts cannot be read from standard input: give them as TEXT, or in a .csv, "
-            ".tsv or .jsonl --file"
+            "pairs of texts must be given as TEXT or in a --file, got standard input, whose lines "
+            "have no columns: give a .csv, .tsv or .jsonl --file"
         )
     return _read_piped(options.encoding)
 
@@ -129,6 +129,7 @@ def _read_piped(encoding: str) -> Iterator[Line]:
     from gatedjax.text._lines import check_encoding, limited_lines, line_fault
 
     codec = check_encoding(encoding)
+    # A line with bytes in another encoding gets an error, and the remaining lines are predicted.
     sys.stdin.reconfigure(encoding=codec, errors="surrogateescape")  # type: ignore[union-attr]
     for line in limited_lines(sys.stdin):
         problem = line_fault(line, encoding)
@@ -154,15 +155,19 @@ def _run(options: PredictOptions) -> None:
     if options.out is not None and options.out.is_file() and not options.overwrite:
         raise FileExistsError(f"{options.out} exists: --overwrite replaces it")
     if options.texts and options.file is not None:
-        raise ValueError("TEXT and --file exclude each other: give one of them")
+        raise ValueError("TEXT or --file must be left out, got both: give one of the two")
     model = load_model(options.model, ("text", "pair", "tags"))
     tagger = model.kind == "tags"
     if options.abstain is not None and tagger:
-        raise ValueError("--abstain is only for classifiers of texts: leave it out")
+        raise ValueError(
+            f"--abstain must be left out for a tagger, got {options.abstain}: leave it out"
+        )
     if options.abstain is not None and not 0 < options.abstain <= 1:
         raise ValueError(f"--abstain must be in (0, 1], got {options.abstain}")
     if options.word is not None and not tagger:
-        raise ValueError("--word is only for taggers: leave it out")
+        raise ValueError(
+            f"--word must be left out unless the model is a tagger, got {options.word}"
+        )
     lines = iter(_sentences(options) if tagger else _lines(options, model.kind))
     predict: Any = model.predict
     if options.reasons:
@@ -171,8 +176,9 @@ def _run(options: PredictOptions) -> None:
 
         if not isinstance(model, LexiconModel):
             raise ValueError(
-                "--reasons needs a lexicon, got a network, whose prediction is no sum over words: "
-                "`gatedjax explain` removes each word and runs it again"
+                "--reasons must be left out unless the model is a lexicon, got a network, whose "
+                "prediction is no sum over words: `gatedjax explain` removes each word and runs it "
+                "again"
             )
         predict = functools.partial(predict_with_reasons, model)
     if tagger:
@@ -182,16 +188,19 @@ def _run(options: PredictOptions) -> None:
         predict = functools.partial(tag_sentences, model)
     began = last_report = time.monotonic()
     done = failed = 0
+    # A user who types lines waits for each of them; else many lines share a call of the model.
     size = 1 if options.file is None and not options.texts and sys.stdin.isatty() else 4096
     with lines_to(options.out) as write:
         while chunk := list(itertools.islice(lines, size)):
             predictions = predict([texts for texts, _ in chunk if texts is not None])
             for texts, why in chunk:
+                # The model got only the usable lines, so that an unusable line takes no prediction.
                 prediction = Failure(why) if texts is None else next(predictions)
                 failed += isinstance(prediction, Failure)
                 write(_abstain(prediction.to_json(), options.abstain))
             done += len(chunk)
             now = time.monotonic()
+            # A file of messages would get thousands of these lines.
             if sys.stderr.isatty() and now - last_report > _SECONDS:
                 last_report = now
                 rate = done / (now - began)

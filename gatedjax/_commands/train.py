@@ -32,32 +32,25 @@ from gatedjax.training.distributed import is_main
 
 T = TypeVar("T")
 
-_ARGUMENTS = (
-    {
-        f"{field.name} must": f"--{field.name.replace('_', '-')} must"
-        for field in dataclasses.fields(TextOptions)
-    }
-    | {
-        f"{field.name} needs model=": f"--{field.name.replace('_', '-')} needs --model "
-        for field in dataclasses.fields(TextOptions)
-    }
-    | {
-        "training={'best_metric': ...}": "--train.best-metric",
-        "--training needs": "--train.NAME needs",
-        "--network needs": "--model.NAME needs",
-        "or model=": "or --model ",
-        "overwrite=True": "--overwrite",
-        "another workdir": "another folder (--workdir DIR)",
-        "max_aside must": "--max-aside must",
-        "max_aside=": "--max-aside ",
-        "give num_steps": "give --num-steps",
-        "columns.inputs must": "--text must",
-        "columns.header": "--columns",
-        "min_class": "--min-class",
-        "network: ": "--model: ",
-        "training: ": "--train: ",
-    }
-)
+_ARGUMENTS = {
+    f"{field.name} must": f"--{field.name.replace('_', '-')} must"
+    for field in dataclasses.fields(TextOptions)
+} | {
+    "training={'best_metric': ...}": "--train.best-metric",
+    "--training must": "--train.NAME must",
+    "--network must": "--model.NAME must",
+    "model='": "--model '",
+    "overwrite=True": "--overwrite",
+    "another workdir": "another folder (--workdir DIR)",
+    "max_aside must": "--max-aside must",
+    "max_aside=": "--max-aside ",
+    "give num_steps": "give --num-steps",
+    "columns.inputs must": "--text must",
+    "columns.header": "--columns",
+    "min_class": "--min-class",
+    "network: ": "--model: ",
+    "training: ": "--train: ",
+}
 """Words in messages of the library, and the options that replace them."""
 _TASKS = ("text", "pair", "tags")
 _SEVERAL = ("seeds", "sweep", "sweep_over")
@@ -191,6 +184,8 @@ _WITH_VALUE = {
 
 
 def _value_of(args: Sequence[str], option: str) -> str | None:
+    """Returns the value of an option, such as "--model", on a command line; None without it."""
+    # The options depend on this value, so they cannot be parsed before it is known.
     for place, arg in enumerate(args):
         name, equals, value = arg.partition("=")
         if name == option:
@@ -224,6 +219,7 @@ def _with_model_names(args: Sequence[str], kind: type) -> list[str]:
 
 
 def _at(config: Any, name: str) -> Any:
+    """Returns the option of a configuration at a dotted name, such as "gates.density"."""
     for part in name.split("."):
         config = getattr(config, part)
     return config
@@ -279,7 +275,10 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
     for name in _option_names(args, "train"):
         if name in _SEVERAL:
             option = f"--train.{name.replace('_', '-')}"
-            fail(f"{option}: a model is one seed; train it again with another --seed")
+            fail(
+                f"{option} must be left out, because a model has a single seed: train it again "
+                "with another --seed"
+            )
     kind = _task(args)
     names = model_names(kind)
     name = _value_of(args, "--model") or names[0]
@@ -288,7 +287,9 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
             check_options(TextOptions(name), kind)
     if name in LEXICONS and (given := _option_names(args, "model")):
         option = f"--model.{given[0].replace('_', '-')}"
-        fail(f"{option} is an option of a network, and a lexicon has none: add --model ganet")
+        fail(f"{option} must be left out for a lexicon, which is no network: add --model ganet")
+    # The class of the options is made for this network, so that the help shows its options and
+    # defaults.
     default = LexiconOptions() if name in LEXICONS else networks(kind)[name].config
     network: Any = Annotated[type(default), tyro.conf.arg(name="model")]
     fields: list[Any] = [("network", network, dataclasses.field(default=default))]
@@ -303,6 +304,8 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
     options = {
         field.name: getattr(command, field.name) for field in dataclasses.fields(TextOptions)
     }
+    # Only the options on the command line are passed on, because other defaults follow from the
+    # data.
     options |= {
         "network": {
             option: _at(command.network, option) for option in _option_names(args, "model")
@@ -313,21 +316,31 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
 
 
 def _print_line(line: str) -> None:
+    # The processes of a run on several machines report the same, so that only the first prints.
     if is_main():
         say(line, file=sys.stderr)
 
 
 def _open_data(command: TrainOptions, kind: str, data: str, split: str) -> Data:
+    """Opens labelled texts or tagged sentences.
+
+    Args:
+      command: the options of the command, with the names of the columns.
+      kind: "text", "pair" or "tags".
+      data: the path or the name of a data set.
+      split: the part of a data set by name, such as "train".
+    """
     if kind == "tags":
         if command.text or command.label != "label" or command.columns is not None:
             raise ValueError(
-                "--text, --label and --columns are not for files of tags: leave them out, and give "
-                "--word N --tag N"
+                "--text, --label and --columns must be left out for files of tags, got one of "
+                "them: give --word N --tag N"
             )
         return open_sentences(data, word=command.word, tag=command.tag, encoding=command.encoding)
     if command.word is not None or command.tag is not None:
         raise ValueError(
-            "--word and --tag are only for files of tags (--task tags): leave them out"
+            "--word and --tag must be left out except for files of tags (--task tags), got "
+            f"{command.word} and {command.tag}"
         )
     columns = Columns(
         command.text or COLUMNS[kind].inputs, command.label, parse_header(command.columns)
@@ -337,6 +350,8 @@ def _open_data(command: TrainOptions, kind: str, data: str, split: str) -> Data:
 
 
 def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
+    """Trains a model, writes it and returns the exit status; arguments as `_parse` returns them."""
+    # Everything that can be refused is checked before the texts are read.
     check_options(options, kind)
     check_share(command.max_aside)
     out = command.out.expanduser()
@@ -356,7 +371,11 @@ def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
         else command.workdir.expanduser()
     )
     if out.resolve() in (run.resolve(), *run.resolve().parents):
-        raise ValueError(f"--workdir must not be in the folder of the model, got {run} in {out}")
+        raise ValueError(
+            f"--workdir must not be in the folder of the model, got {run} in {out}: give another "
+            "folder, because OUT appears only when the model is complete"
+        )
+    # The model is written only at the end, so that an interrupted training leaves no half model.
     with WorkFolder(run) as work:
         try:
             trained = train_any(
@@ -385,6 +404,14 @@ def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
 
 
 def _card(command: TrainOptions, kind: str, report: Any, options: TextOptions) -> ModelCard:
+    """Returns the model card.
+
+    Args:
+      command: the options of the command.
+      kind: "text", "pair" or "tags".
+      report: the report of the model, a dict.
+      options: the options of the model.
+    """
     metrics = {
         f"{part} {name}": float(report[part][name])
         for part in ("validation", "test")

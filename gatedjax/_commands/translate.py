@@ -6,7 +6,8 @@ from gatedjax._utils.cli import program
 from gatedjax.text._translate import TranslateOptions, run
 from gatedjax.text._translator import open_translator
 
-CALLED = {" (--search.extra)": "", "average is only for": "--average is only for"}
+# `gatedjax translate` has no option for the extra pieces of a translation.
+CALLED = {" (--search.extra)": "", "average must be None": "--average must be left out"}
 """Words in messages of the library, and the options that replace them."""
 
 

@@ -22,6 +22,7 @@ from gatedjax._utils.types import Tree
 from gatedjax.training._verify import DIGESTS, KILL_AT, RESUMES
 
 LONGEST_SAVE_S = 0.2
+"""Largest number of seconds between the start of a save and a kill during it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,14 @@ def kill_points(last: int, every: int, count: int, seed: int) -> list[str]:
 
 
 def _run(command: list[str], workdir: Path, log: Path, **variables: str) -> int:
+    """Runs a command and returns its exit status.
+
+    Args:
+      command: the words of the command, to which --workdir is added.
+      workdir: the work folder of the run.
+      log: the file to which its output is appended.
+      **variables: environment variables for the command.
+    """
     # Variables of an outer test would kill this run at other moments, too.
     environment = {k: v for k, v in os.environ.items() if k not in (DIGESTS, KILL_AT, RESUMES)}
     with log.open("ab") as file:
@@ -92,6 +101,7 @@ def _run(command: list[str], workdir: Path, log: Path, **variables: str) -> int:
 
 
 def _report_failure(run_name: str, status: int, log: Path) -> int:
+    """Prints the end of the log of a run that failed; returns the exit status 2."""
     tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
     say(f"error: {run_name} ended with status {status}:", file=sys.stderr)
     say("\n".join(f"  {line}" for line in tail), file=sys.stderr)
@@ -121,18 +131,29 @@ def _differences(first: Any, second: Any, name: str = "") -> list[str]:
 
 
 def _leaves(value: Tree) -> int:
+    """Returns the number of values in nested dicts and lists."""
     if isinstance(value, dict | list):
         return sum(_leaves(v) for v in (value.values() if isinstance(value, dict) else value))
     return 1
 
 
 def _digests(path: Path) -> list[dict[str, Tree]]:
+    """Returns the digests of the runs that ended: a dict for each line of the file `path`."""
+    # A run that was killed before its end has written no line.
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
+    """Runs a command without and with kills, and compares the results; returns the exit status.
+
+    Args:
+      command: the words of the command.
+      kills: the number of kills.
+      seed: the seed of their moments.
+      folder: an empty folder for the work folders and logs.
+    """
     began = time.monotonic()
     target = folder / "unbroken.jsonl"
     log = folder / "unbroken.log"
@@ -163,6 +184,7 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
         killed += bool(status)
         outcome = "killed" if status else "too late, because the run was finished"
         say(f"{point}: {outcome}")
+        # The run has ended, so that it cannot be killed at a later moment.
         if not status:
             break
     # The last kill may have hit the run before its end. Without a further kill it continues to the
@@ -205,6 +227,7 @@ def main(args: list[str]) -> int:
     if any(part == "--workdir" or part.startswith("--workdir=") for part in command):
         say("error: COMMAND must not have --workdir, which is added: leave it out", file=sys.stderr)
         return 2
+    # Another Python on the path may not have gatedjax.
     if command[0] in ("python", "python3"):
         command[0] = sys.executable
     say(f"verifying: {shlex.join(command)}")

@@ -114,6 +114,7 @@ def parse(
             if message := message_of(event, kind, ahead):
                 fail(message)
 
+    # Words after "--" are no options, so no rule for options is applied to them.
     ahead, trailing = _split(args)
     ahead = without_removed_options(ahead)
     if "--version" in ahead:

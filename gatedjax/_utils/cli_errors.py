@@ -109,6 +109,7 @@ def message_of(event: Any, kind: Any, args: Sequence[str]) -> str | None:
 
 
 def _name_in(word: str) -> str:
+    # tyro accepts both "--max_len=5" and "--max-len 5".
     return word.partition("=")[0].replace("_", "-")
 
 
@@ -133,6 +134,7 @@ def _in_order_of_help(choices: Sequence[str], value_type: str) -> list[str]:
 
 
 def _join_names(names: Sequence[str], conjunction: str) -> str:
+    """Returns names as a list in words, such as "a, b or c" for the conjunction "or"."""
     *early, last = names
     return f"{', '.join(early)} {conjunction} {last}" if early else last
 

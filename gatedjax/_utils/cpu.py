@@ -20,6 +20,7 @@ def prepare_cpu(devices: int | None) -> None:
       devices: the number of CPU devices; None gives a device per core.
     """
     keep_freed_memory()
+    # A number of devices that the user has set in XLA_FLAGS stays.
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         jax.config.update("jax_num_cpu_devices", devices or usable_cores())
 

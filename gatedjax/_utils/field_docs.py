@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 Kind = TypeVar("Kind", bound=type)
+# Shorter than the lines of the source, because `help` indents the lines of a docstring.
 _WIDTH = 92
 
 
@@ -46,6 +47,7 @@ class _Docstring:
 
 @functools.cache
 def _field_lines(kind: Any) -> list[str]:
+    """Returns the lines of the section "Attributes:" of a dataclass, without its title."""
     texts = field_docstrings(kind)
     lines: list[str] = []
     for name in (field.name for field in dataclasses.fields(kind) if field.name in texts):
@@ -73,6 +75,7 @@ def _own(kind: type) -> Iterator[tuple[str, str]]:
         source = textwrap.dedent(inspect.getsource(kind))
     except (OSError, TypeError):
         return
+    # A docstring of a field is a string that follows its annotation in the body of the class.
     (definition,) = ast.parse(source).body
     assert isinstance(definition, ast.ClassDef)
     for field, below in zip(definition.body, definition.body[1:], strict=False):

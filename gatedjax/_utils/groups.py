@@ -87,7 +87,10 @@ def _gather(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
                 )
             value, changes = getattr(kind, name), _without_lists(value) | changes
         if not isinstance(value, group):
-            raise TypeError(f"{name} must be a {group.__name__}, got {type(value).__name__}")
+            raise TypeError(
+                f"{name} must be a {group.__name__} or a dict of its options, got "
+                f"{type(value).__name__}"
+            )
         values[name] = dataclasses.replace(value, **changes) if changes else value
     return values
 

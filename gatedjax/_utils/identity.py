@@ -15,6 +15,7 @@ class ByIdentity:
     def __init__(self, model: Any) -> None:
         self.model = model
 
+    # The hash of a Flax module covers all its fields and fails if one of them is an array.
     def __hash__(self) -> int:
         return id(self.model)
 

@@ -64,6 +64,7 @@ def field_values(config: Any) -> dict[str, Any]:
 
 
 def _convert(value: Any) -> Any:
+    """Converts a value that `json` does not know to a dict or a number; see `json.dumps`."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return field_values(value)
     if isinstance(value, Mapping):
@@ -71,7 +72,9 @@ def _convert(value: Any) -> Any:
     # `plain` returns the value itself if it is no number of NumPy or JAX.
     number = plain(value)
     if number is value:
-        raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+        raise TypeError(
+            f"the value must be a value that JSON can store, got {type(value).__name__}"
+        )
     return number
 
 

@@ -51,7 +51,7 @@ def make_plain(config: object) -> None:
         value = plain(original)
         if is_whole and isinstance(value, float):
             if not value.is_integer():
-                raise TypeError(f"{name} must be an integer, got {value}")
+                raise TypeError(f"{name} must be an integer, got {value!r}")
             value = int(value)
         if value is not original:
             object.__setattr__(config, name, value)

@@ -57,8 +57,8 @@ def accepts_old_name(old: str, new: str) -> Callable[[Function], Function]:
             if old in options:
                 if new in options:
                     raise TypeError(
-                        f"{function.__name__}() takes {new} once, got it also as {old}, its former "
-                        "name"
+                        f"{new} of {function.__name__}() must be given once, got it also as {old}, "
+                        f"its former name: leave out {old}"
                     )
                 _warn(function, f"the argument {new} under its former name {old}")
                 options[new] = options.pop(old)
@@ -87,6 +87,7 @@ def is_typed_or_raw_key(value: object) -> bool:
 
 def _warn(function: Callable[..., Any], old_form: str) -> None:
     """Gives the caller of `function` a DeprecationWarning about the form `old_form` of its call."""
+    # Annotations of shapes would make the signature in the message several lines long.
     signature = inspect.signature(function)
     parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
     plain = signature.replace(parameters=parameters, return_annotation=signature.empty)

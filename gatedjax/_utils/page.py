@@ -59,4 +59,5 @@ def render_page(
 
 
 def _digest(text: str) -> str:
+    # A browser runs a script, or uses a style, only if its hash is in the policy.
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -21,6 +21,7 @@ PARAMETERS = {
 }
 """Field of weights of `functional`, such as `LSTMWeights.input` -> name of the parameter."""
 
+# Longer names come first, so that "recurrent_bias" is tried before its beginning "recurrent".
 _FIELDS = "|".join(sorted(PARAMETERS, key=len, reverse=True))
 _RECURRENT = re.compile(rf"(layer_\d+)(?:_(forward|backward))?_({_FIELDS})")
 _RENAMED = {

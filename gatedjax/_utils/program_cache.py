@@ -13,6 +13,7 @@ LARGEST = 512 << 20
 """Bytes that the folder may have; when a command starts, the entries that were not used for the
 longest time are removed."""
 _FOLDER = "JAX_COMPILATION_CACHE_DIR"
+# By default JAX stores only programs that take a second to compile, and many take less here.
 _SETTINGS = {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
@@ -47,6 +48,7 @@ def machine_key() -> str:
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         names = "model name", "flags", "Features"
+        # The lines are the same for each core.
         facts += [line for line in lines if line.startswith(names)][:2]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:12]
 

@@ -191,7 +191,7 @@ def without_removed_fields(kind: str, values: Mapping[str, Any]) -> dict[str, An
     for name, (default, reason) in removed.items():
         if values.get(name, default) != default:
             raise ValueError(
-                f"{kind} has no {name} since 0.1.0, got {name}={values[name]!r}: {reason}"
+                f"{name} of {kind} must be left out since 0.1.0, got {values[name]!r}: {reason}"
             )
     return {name: value for name, value in values.items() if name not in removed}
 

@@ -28,6 +28,7 @@ def clean(word: str) -> str:
 
     Runs of white space become a space.
     """
+    # White space comes first, because a line break is a control character too.
     flat = " ".join(str(word).split())
     return "".join("\ufffd" if _bad(c) else c for c in flat)
 

@@ -21,6 +21,7 @@ from typing import BinaryIO
 # Errors of systems and file systems that cannot exchange two names. EPERM comes from containers
 # that refuse unknown system calls.
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
+# The numbers of fcntl.h and of linux/fs.h, which Python does not have.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _PARTIAL, _OLD = "partial", "old"
 
@@ -167,6 +168,7 @@ def _standard_stream(status: os.stat_result) -> int | None:
 
 
 def _open_existing(path: Path) -> BinaryIO:
+    """Opens a device, a pipe, or the file of standard output or error, to write bytes into it."""
     descriptor = _standard_stream(path.stat())
     if descriptor is None:
         return open(path, "wb", opener=lambda name, _: os.open(name, os.O_WRONLY))
@@ -197,10 +199,13 @@ def _new(target: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
 
 
 def _beside(target: Path, kind: str) -> Path:
+    """Returns a new hidden path next to a target; `kind` is "partial" or "old"."""
+    # Next to the target, because only within a file system can a file be renamed in a single step.
     return target.with_name(f".{target.name}.{kind}-{secrets.token_hex(8)}")
 
 
 def _leftovers(target: Path, kind: str) -> list[Path]:
+    """Returns the hidden files and folders next to a target that `_beside` named for `kind`."""
     name = re.compile(rf"\.{re.escape(target.name)}\.{kind}-[0-9a-f]{{16}}")
     with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
         return [Path(entry.path) for entry in entries if name.fullmatch(entry.name)]
@@ -232,6 +237,7 @@ def _lock(descriptor: int, *, wait: bool = False) -> bool:
 
 
 def _leads_to(place: Path, descriptor: int) -> bool:
+    """Returns True if the path `place` still names the file that is open as `descriptor`."""
     try:
         return os.path.samestat(place.stat(follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:
@@ -294,6 +300,7 @@ def _exchange(first: Path, second: Path) -> None:
 
 
 def _put_in_turns(partial: Path, target: Path) -> None:
+    """Moves the old folder `target` away, then renames `partial` to it; after an error back."""
     old = _beside(target, _OLD)
     # The lock stays on the folder when it is renamed.
     descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY)

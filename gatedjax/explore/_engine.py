@@ -40,6 +40,7 @@ LAYERED = ("agt", "ssan")
 """Names of the networks with layers that the explorer shows."""
 _QUICK = {"xla_backend_optimization_level": 0}
 """Options that halve the time to compile; a text of 256 words then takes 8 ms instead of 2."""
+# Results of texts that stay in memory, because a user goes back and forth between a few texts.
 _KEPT_TEXTS = 64
 
 
@@ -69,11 +70,16 @@ class Explorer:
     def __post_init__(self) -> None:
         if not self.models or len(self.models) != len(self.names):
             raise ValueError(
-                f"names must have one entry per model ({len(self.models)}), got {len(self.names)}"
+                f"names must have a name for each of the {len(self.models)} models, got "
+                f"{list(self.names)!r}"
             )
         views = [view_of(model, tokenized=self.tokenized) for model in self.models]
         if len({type(view) for view in views}) > 1:
-            raise ValueError("models must be of the same kind, such as two classifiers of texts")
+            kinds = " and ".join(type(model).__name__ for model in self.models)
+            raise ValueError(
+                "models must be of the same kind, such as two classifiers of single texts, got "
+                f"{kinds}"
+            )
         if any(tokenizer_of(model) != self.tokenizer for model in self.models):
             names = " and ".join(tokenizer_of(model).name for model in self.models)
             raise ValueError(
@@ -194,13 +200,14 @@ class Explorer:
         """
         if self.views:
             raise ValueError(
-                f"{name} is only for networks that classify single texts: leave it out"
+                f"{name} must be left out unless the models are networks that classify single "
+                f"texts, got {self.views[0].network}"
             )
 
     def check_open(self) -> None:
         """Raises ValueError if the explorer has been closed."""
         if self._closed:
-            raise ValueError("the explorer is closed")
+            raise ValueError("the explorer must be open, got a closed one: start it again")
 
     def answer(self, message: Mapping[str, Any]) -> Json:
         """Computes the answer to a state of the page.
@@ -244,6 +251,7 @@ class Explorer:
     def _answer_views(self, state: State) -> Json:
         self.check_open()
         answers = [view.answer(state) for view in self.views]
+        # Two models may have the same note, which is shown once.
         notes = list(dict.fromkeys(note for notes_of_view, _ in answers for note in notes_of_view))
         words = len(self.tokenizer.split(state.text))
         return {
@@ -291,6 +299,7 @@ class Programs:
         self.removal = Removal(self)
 
     def _with_gates(self, params: Params, batch: Tree, gates: Tree, soft: bool) -> Tree:
+        """Runs the network with given gates; the arguments and results are in `_text_program`."""
         output: Output = self.model.module.apply(
             {"params": params}, batch, gates, soft=soft, method=GANet.with_gates
         )
@@ -311,6 +320,7 @@ class Programs:
 
     @functools.cached_property
     def _batch_program(self) -> Any:
+        """The function of `_text_program` for batches, with all optimisations of the compiler."""
         return jax.jit(self._with_gates, static_argnums=3)
 
     def answer(self, tokens: tuple[str, ...], state: State) -> Json:
@@ -351,6 +361,7 @@ class Programs:
         free = gates_of(likely, state, self.model.config.gates.temperature)
         forced = force(free, state.forced)
         soft = state.mode not in HARD
+        # Both patterns run in a call, so that the effect of the forced gates costs no second call.
         probabilities, attention, gates = self.with_gates(tokens, [forced, free], soft=soft)
         all_shut = not np.any(forced > 0)
         return answer | {
@@ -367,6 +378,11 @@ class Programs:
 
     @functools.cached_property
     def _layer_program(self) -> Any:
+        """A compiled function of (params, batch) that returns the attention of the layers.
+
+        The result is a list with the attention of an AGT, or the selections of the layers of SSAN.
+        """
+
         def run(params: Params, batch: Tree) -> Tree:
             output: Output = self.model.module.apply({"params": params}, batch)
             return [output.attention] if self.model.network == "agt" else list(output.selections)
@@ -483,6 +499,7 @@ class Programs:
     def _run_forced(
         self, tokens: tuple[str, ...], gates: Sequence[np.ndarray], soft: bool
     ) -> tuple[np.ndarray, ...]:
+        """Runs `run_patterns` on a text of T words with S patterns of gates, each [T]."""
         edge = width_of(len(tokens), self.model.max_len, COARSE)
         rows = np.zeros((len(gates), 1, edge), np.float32)
         rows[:, 0, : len(tokens)] = gates
@@ -492,6 +509,7 @@ class Programs:
             return self.run_patterns(batch, rows, soft=soft)
 
     def _lock(self, edge: int, soft: bool) -> threading.Lock:
+        # `setdefault` is a single step, so that two threads get the same lock.
         return self._locks.setdefault((edge, soft), threading.Lock())
 
     def close(self, seconds: float) -> bool:

@@ -17,6 +17,7 @@ def example_words(words: Iterable[str], count: int = WORDS) -> list[str]:
       words: the words of a vocabulary, the most frequent first.
       count: the largest number of words.
     """
+    # Special words and punctuation come first in a vocabulary and say little in an example.
     return list(islice((word for word in words if word.isalpha()), count))
 
 

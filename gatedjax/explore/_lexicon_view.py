@@ -68,6 +68,7 @@ class LexiconView(View):
         notes = []
         if len(every_word) > LONGEST:
             notes.append(f"The text has {len(every_word):,} words; the first {LONGEST:,} are read.")
+        # The lock is not needed for NumPy, but `close` waits for it.
         with self._lock:
             reading, shares = lexicon.read([words]), lexicon.share(words)
         probabilities, is_open = reading.probabilities[0], reading.is_open[0]

@@ -80,7 +80,7 @@ def payload(explorer: Explorer, text: str) -> Json:
     explorer.check_gates("a page without a server")
     tokens = explorer.tokenizer.split(text)
     if not tokens:
-        raise ValueError("the text has no word")
+        raise ValueError(f"text must have a word, got {text!r:.40}")
     if len(tokens) > LONGEST:
         raise ValueError(
             f"the text must have at most {LONGEST} words for a page without a server, got "
@@ -114,6 +114,18 @@ def patterns_of(words: int) -> np.ndarray:
 
 
 def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
+    """Computes the results of a model for all patterns of the gates of a text.
+
+    Args:
+      programs: the compiled programs of the model.
+      tokens: the words of the text.
+
+    Returns:
+      A dict of the model in `payload`: "known", True for words of the vocabulary; "open", the
+      open probabilities, None without gates; "probabilities" and "attention" as texts of
+      `_shares`; "removed"; and with gates "empty", the rule for texts without an open gate,
+      without gates "kept" and "density".
+    """
     model = programs.model
     if model.max_len < len(tokens):
         raise ValueError(
@@ -173,6 +185,8 @@ def _removed_words(programs: Programs, tokens: tuple[str, ...]) -> Json | None:
 
 
 def _shares(values: np.ndarray) -> str:
+    """Returns numbers in [0, 1] as base64 of uint16 in units of 1 / 65,535."""
+    # A number takes 2.7 characters, and as decimal digits it would take three times as many.
     return base64.b64encode(np.round(values * 65535).astype("<u2").tobytes()).decode()
 
 

@@ -27,14 +27,15 @@ def view_of(model: Any, *, tokenized: bool = False) -> View | None:
         return ReaderView(model, tokenized=tokenized)
     if isinstance(model, Translator):
         return TranslatorView(model)
+    # A lexicon has the kind "text", so it is recognised before the kinds of networks.
     if getattr(model, "network", None) in LEXICONS:
         return LexiconView(model)
     if model.kind == "pair":
         return PairView(model)
     if model.kind != "text":
         raise ValueError(
-            "model must be a classifier of texts or pairs, a reader or a translator, got kind "
-            f"{model.kind!r}"
+            "model must be a classifier of texts or pairs, a reader or a translator, got a model "
+            f"of the kind {model.kind!r}"
         )
     return None
 

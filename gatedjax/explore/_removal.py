@@ -23,6 +23,7 @@ from gatedjax.text._buckets import COARSE, pad_texts, width_of
 
 MOST_REMOVED = 256
 """Largest number of words of a text with effects, because a text of n words is read n times."""
+# Results of texts that stay in memory; a result has a row for each word, so it is large.
 _KEPT_TEXTS = 16
 
 
@@ -86,11 +87,13 @@ class Removal:
         return self._lock.acquire(timeout=seconds)
 
     def _batch(self, tokens: tuple[str, ...]) -> dict[str, np.ndarray]:
+        """Returns the padded batch of the T texts without each of the T words, see `pad_texts`."""
         ids = self._programs.model.ids(tokens)
         texts = [(np.delete(ids, place),) for place in range(len(tokens))]
         return pad_texts(texts, _batch_shape(len(tokens)))
 
     def _open_probabilities(self, tokens: tuple[str, ...]) -> np.ndarray:
+        # The open probabilities do not depend on the gates, so any pattern serves.
         closed = np.zeros((1, *_batch_shape(len(tokens))), np.float32)
         _, likely = self._run_gates(tokens, closed, soft=False)
         return likely
@@ -98,12 +101,23 @@ class Removal:
     def _run_gates(
         self, tokens: tuple[str, ...], gates: np.ndarray, *, soft: bool
     ) -> tuple[np.ndarray, np.ndarray]:
+        """Runs the network with given gates on a text without each of its T words.
+
+        Args:
+          tokens: the words of the text.
+          gates: the gates of the shorter texts, [1, rows, width] with the shape of `_batch_shape`.
+          soft: True if gates may be between 0 and 1.
+
+        Returns:
+          The class probabilities [T, C], and the open probabilities [T, T - 1] of the words.
+        """
         batch, count = self._batch(tokens), len(tokens)
         with self._lock:
             probabilities, *_, likely = self._programs.run_patterns(batch, gates, soft=soft)
         return probabilities[0, :count], likely[:count, : count - 1]
 
     def _run_model(self, tokens: tuple[str, ...]) -> np.ndarray:
+        """Computes the class probabilities [T, C] of a text without each of its T words."""
         with self._lock:
             outputs = self._programs.model.run(self._batch(tokens))
         probabilities: np.ndarray = outputs["probabilities"][: len(tokens)]

@@ -20,6 +20,7 @@ from gatedjax.text._read import Label, Record, Table
 
 MOST, MOST_LEAKS = 1000, 200
 """Largest number of sentences that are read, and for which the gate leak is measured."""
+# The thresholds of the curve: with these shares of open gates, and these numbers.
 SHARES = tuple(n / 20 for n in range(1, 20))
 ROUND = tuple(n / 10 for n in range(1, 10))
 ROUNDING = 1e-6
@@ -86,6 +87,7 @@ class Sentences:
             raise ValueError(
                 f"order must be one of {', '.join(map(repr, ORDERS))}, got {str(order)[:40]!r}"
             )
+        # bool is a subclass of int, but true is no number of rows.
         if not isinstance(begin, int) or isinstance(begin, bool) or begin < 0:
             raise ValueError(f"begin must be an integer of at least 0, got {begin!r:.40}")
         rows = [row for row in self.rows if row[order] is not None]
@@ -115,7 +117,10 @@ def read_sentences(
     has_more, pairs = len(pairs) > most, pairs[:most]
     records = [record for record, _ in pairs]
     if not records:
-        raise ValueError(f"{table.name} has no sentence with a label of the model")
+        raise ValueError(
+            f"{table.name} must have a sentence with a label of the model, got none: its labels "
+            f"are {', '.join(map(repr, explorer.models[0].classes[:10]))}"
+        )
     texts = [explorer.tokenizer.split(record.inputs[0]) for record in records]
     results = [
         _Results.compute(programs, texts, explorer.check_open) for programs in explorer.programs
@@ -160,6 +165,14 @@ def _usable(explorer: Explorer, table: Table) -> Iterator[tuple[Record, list[Any
 def _rows(
     classes: Sequence[Label], results: "_Results", records: Sequence[Record], labels: Sequence[int]
 ) -> list[Json]:
+    """Returns the `rows` of `Sentences`, without gate leaks.
+
+    Args:
+      classes: the classes of the first model.
+      results: the results of this model.
+      records: the sentences.
+      labels: the positions of their labels in `classes`.
+    """
     rows = []
     for number, record in enumerate(records):
         probabilities = results.middle_probabilities[number]

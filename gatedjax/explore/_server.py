@@ -118,6 +118,11 @@ class Server(ThreadingHTTPServer):
 
 
 class _Refused(Exception):
+    """The reason why a request is refused, with the status of the answer.
+
+    The message never quotes the request, because the page may show it.
+    """
+
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
         self.status = status
@@ -181,15 +186,23 @@ class _Handler(BaseHTTPRequestHandler):
         # The comparison takes the same time for all tokens, so that its time does not reveal the
         # token.
         if not hmac.compare_digest(sent, expected) or not slash:
-            raise _Refused(HTTPStatus.FORBIDDEN, "open the address that gatedjax explore printed")
+            raise _Refused(
+                HTTPStatus.FORBIDDEN,
+                "the path must begin with the token of this server: open the address that gatedjax "
+                "explore printed",
+            )
         return name
 
     def _wrong(self, name: str, method: str | None) -> None:
+        """Refuses a path, or for a known path its method; `method` is then the method to use."""
         if method is None:
             raise _Refused(HTTPStatus.NOT_FOUND, "there is no such page")
         raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"the method must be {method}")
 
     def _body(self) -> Json:
+        """Reads the JSON object in the body of a request; refuses any other body."""
+        # A page of another site can send this type only after a request for permission, which the
+        # server refuses.
         if self.headers.get_content_type() != "application/json":
             raise _Refused(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the Content-Type must be application/json"
@@ -213,6 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
         return message
 
     def _answer(self, question: Json) -> Json:
+        """Returns the answer to a message; an error becomes a refusal with its message."""
         try:
             return self.server.ask(question)
         except ValueError as error:

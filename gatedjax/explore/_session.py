@@ -64,7 +64,10 @@ class Session:
             return self._sentences()
         if do == "page":
             if self._found is None:
-                raise ValueError("the sentences are not read yet")
+                raise ValueError(
+                    "the sentences must be read before a page of them, got no sentences yet: ask "
+                    "for 'sentences' until they are ready"
+                )
             return self._found.page(message.get("order"), message.get("begin", 0))
         raise ValueError(
             "do must be one of 'about', 'answer', 'removal', 'layers', 'sentences', 'page', got "
@@ -84,12 +87,17 @@ class Session:
         """
         closed = self._explorer.close(seconds)
         if self._thread is not None:
+            # The thread ends soon, because it asks between batches whether the explorer is closed.
             self._thread.join(None if seconds < 0 else seconds)
         return closed and not (self._thread is not None and self._thread.is_alive())
 
     def _sentences(self) -> Json:
+        """Returns the answer to "sentences", and starts to read them at the first question."""
         if self._read is None:
-            raise ValueError("no labelled sentences: start with --file test.csv")
+            raise ValueError(
+                "the explorer must be started with labelled sentences, got none: start it with "
+                "--file test.csv"
+            )
         # Two questions may come at the same time, and only one of them may start the thread.
         with self._lock:
             if self._thread is None:

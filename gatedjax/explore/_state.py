@@ -63,7 +63,7 @@ def check_state(message: Mapping[str, Any]) -> State:
     mode = values.get("mode", "threshold")
     for name in TEXTS:
         if not isinstance(text := values.get(name, ""), str):
-            raise ValueError(f"{name} must be a string, got {type(text).__name__}")
+            raise ValueError(f"{name} must be a string, got {text!r:.40}")
     if mode not in get_args(Mode):
         modes = ", ".join(map(repr, get_args(Mode)))
         raise ValueError(f"mode must be one of {modes}, got {str(mode)[:40]!r}")
@@ -84,8 +84,9 @@ def _share(name: str, value: Any) -> float:
 
 
 def _check_forced(value: Any) -> dict[int, bool]:
+    """Returns the forced gates, by position, from a JSON object with positions as texts."""
     if not isinstance(value, Mapping):
-        raise ValueError(f"forced must be an object, got {type(value).__name__}")
+        raise ValueError(f"forced must be an object, got {value!r:.40}")
     forced = {}
     for place, is_open in value.items():
         number = str(place)

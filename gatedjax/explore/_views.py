@@ -45,7 +45,9 @@ CANDIDATE_EDGES = (16, 128)
 """Padded numbers of candidates; more are refused."""
 PIECES = 256
 """Largest number of pieces, including the end, of a sentence; a longer sentence is refused."""
+# The mark of a space at the start of a piece, and the name of the stop token in grids.
 SPACE, END = "\u2581", "</s>"
+# Results of texts that stay in memory, for the grids and effects that the page asks for next.
 _KEPT = 16
 
 Field = dict[str, str]
@@ -201,6 +203,7 @@ def grid(
     # The number of cells grows with the square of the words, and a browser becomes slow with too
     # many.
     high, wide = min(len(rows), PAIRED), min(len(columns), PAIRED)
+    # Four digits are enough for a colour, and keep the answer small.
     cut = values[:high, :wide].round(4)
     return {
         "name": name,
@@ -294,6 +297,12 @@ class PairView(View):
 
     @functools.cached_property
     def _program(self) -> Any:
+        """A compiled function of (params, batch) for a pair.
+
+        It returns the probabilities [B, C], the masks of the open words (for each text a bool
+        [B, T]), the density [B], and the selections of both texts.
+        """
+
         def run(params: Params, batch: Tree) -> Tree:
             output: Output = self._model.module.apply({"params": params}, batch)
             reading = self._model.entry.summarize(output, batch)
@@ -303,6 +312,7 @@ class PairView(View):
         return jax.jit(run)
 
     def _run_texts(self, texts: tuple[tuple[str, ...], ...]) -> Any:
+        """Runs `_program` on a pair, given as the words of both texts."""
         # Both texts are padded to the same width, so that there is one program for each width and
         # not for each pair of widths.
         edge = width_of(max(map(len, texts)), min(LONGEST, self.max_len), COARSE)
@@ -316,6 +326,7 @@ class PairView(View):
         return {"text": " ".join(words), "hypothesis": " ".join(words[: len(words) // 2])}
 
     def _texts(self, state: State) -> tuple[list[str], tuple[tuple[str, ...], ...]]:
+        """Returns (notes for the user, words of the first and of the second text) of a state."""
         notes, most = [], min(LONGEST, self.max_len)
         texts = [self._model.tokenizer.split(text) for text in (state.text, state.hypothesis)]
         for number, words in zip(("first", "second"), texts, strict=True):
@@ -428,6 +439,7 @@ class ReaderView(View):
 
     @functools.cached_property
     def _program(self) -> Any:
+        """A compiled function of (params, batch) that returns the output of the GA Reader."""
         config = self._reader.config
         letters = len(self._reader.characters) if config.characters.char_dim else 0
 
@@ -470,6 +482,7 @@ class ReaderView(View):
             candidates=width_of(len(candidates), CANDIDATE_EDGES[-1], CANDIDATE_EDGES),
             # The occurrences fit into a mask, so that no positions are listed.
             positions=1,
+            # All tokens of the document and of the question may be different words.
             words=wide + long,
         )
         vocabulary, params = self._build_table((*document, *query), shape.words + 2)
@@ -499,6 +512,7 @@ class ReaderView(View):
         have = [word for word in dict.fromkeys(map(fold, words)) if word in reader.vocabulary]
         vocabulary = Vocabulary(have, lowercase=lowercase)
         ids = [0, 1, *reader.vocabulary.encode(have)]
+        # Only the vectors of these words are copied, because the whole table may have gigabytes.
         embed = {**reader.params["embed"], "embedding": vectors[np.array(ids)]}
         small = type(reader)(
             reader.config,
@@ -612,6 +626,7 @@ class ReaderView(View):
         `closed` returns True when the explorer has been closed; no further program is then
         compiled.
         """
+        # A document is rarely as short as the smallest padded length.
         for edge in COARSE[1:3]:
             if not closed():
                 self._asking(("a",) * edge, (PLACEHOLDER,), ("a",))
@@ -664,11 +679,17 @@ class TranslatorView(View):
 
     @functools.cached_property
     def _search(self) -> Any:
+        """A compiled function of (params, batch): the ids of the translation, an int array [L]."""
         decode = self._translator.decode
         return jax.jit(lambda params, batch: decode(params, batch)[0])
 
     @functools.cached_property
     def _look(self) -> Any:
+        """A compiled function of (params, batch) that returns (weights, selections).
+
+        The weights are a list with the attention [M, T, N] of each decoder layer to the source, for
+        M heads, and the selections are those of the encoder layers.
+        """
         model = self._translator.model
 
         def is_projection(module: Any, method: str) -> bool:
@@ -696,12 +717,14 @@ class TranslatorView(View):
         return jax.jit(run)
 
     def _batch(self, ids: tuple[int, ...]) -> dict[str, np.ndarray]:
+        """Returns the ids of a sentence as a batch: "tokens" [1, T] and "lengths" [1]."""
         edge = width_of(len(ids), self._pieces, COARSE)
         tokens = np.zeros((1, edge), np.int32)
         tokens[0, : len(ids)] = ids
         return {"tokens": tokens, "lengths": np.array([len(ids)], np.int32)}
 
     def _translate(self, ids: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the ids of the translation up to its stop token, which is included."""
         with self._lock:
             tokens = np.asarray(self._search(self._params, self._batch(ids)))
         stops = np.flatnonzero(tokens == STOP)
@@ -801,6 +824,7 @@ class TranslatorView(View):
         return results
 
     def _show_pieces(self, ids: Sequence[int]) -> list[str]:
+        """Returns the pieces with the given ids, as the page shows them."""
         # A piece may be only the mark of a space, which would be invisible.
         pieces = [piece.replace(SPACE, "") for piece in self._translator.bpe.pieces(ids)]
         return [piece or "\u2423" for piece in pieces]

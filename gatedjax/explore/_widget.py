@@ -40,6 +40,7 @@ def explorer(model: Any, against: Any = None, *, text: str = "", data: object = 
     sources = [model] if against is None else [model, against]
     models = [_load_trained(source) for source in sources]
     names = [getattr(source, "network", type(source).__name__.lower()) for source in models]
+    # Two models of the same name could not be distinguished on the page.
     if len(set(names)) < len(names):
         names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
     engine = Explorer(models, names)
@@ -65,7 +66,8 @@ def _load_trained(model: Any) -> Any:
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         return open_model(Path(model))
     raise TypeError(
-        f"model must be a TextClassifier or the folder of one, got {type(model).__name__}"
+        f"model must be a TextClassifier or the folder of one, got {model!r:.40}: pass a trained "
+        "model"
     )
 
 
@@ -83,7 +85,7 @@ def answer_message(session: Session, content: Any) -> Json:
     number = content.get("id") if isinstance(content, Mapping) else None
     message = content.get("message") if isinstance(content, Mapping) else None
     if not isinstance(message, Mapping):
-        return {"id": number, "error": "message must be an object"}
+        return {"id": number, "error": f"message must be an object, got {message!r:.40}"}
     try:
         return {"id": number, "answer": session.ask(message)}
     except ValueError as error:
@@ -91,6 +93,7 @@ def answer_message(session: Session, content: Any) -> Json:
 
 
 def _widget_class() -> Any:
+    """Returns the class of the widget, whose base class is in the optional package anywidget."""
     try:
         import anywidget
         import traitlets

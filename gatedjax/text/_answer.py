@@ -78,13 +78,17 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
     """
     source = question(*_tokens(options))
     words = source[0]["tokens"]
+    # The words are added before the question is encoded, because a word that training has not seen
+    # has no vector yet.
     reader = open_reader(options.folder)
     reader = reader.with_words([*words, *source[0]["query"]], options.embeddings)
     (reading,) = reader.answer_questions(source)
+    # The probability of a candidate is the attention to its places, so there is nothing to compare.
     if not reading.places:
         raise ValueError(
             "candidates must occur in the document letter by letter, got "
-            f"{', '.join(map(repr, reading.candidates))}, and none of them occurs"
+            f"{', '.join(map(repr, reading.candidates))}, which do not: spell them as the document "
+            "does"
         )
     counts = [sum(p.candidate == i for p in reading.places) for i in range(len(reading.candidates))]
     # Candidates of equal probability stay in the order of the command line.
@@ -124,7 +128,9 @@ def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{options.document} is not UTF-8: {error}") from error
+        raise ValueError(
+            f"{options.document} must be UTF-8, got other bytes: {error}: convert the file to UTF-8"
+        ) from error
     # The Children's Book Test writes XXXXX for the answer, the network was trained with
     # @placeholder.
     query = options.question.replace("XXXXX", "@placeholder")

@@ -12,6 +12,7 @@ from gatedjax.text._memory import InRows
 
 ENDS = {".parquet": "parquet", ".arrow": "ipc", ".feather": "ipc"}
 """Endings of files, and the name of their format in pyarrow."""
+# Rows that are converted to Python objects at a time; this bounds their memory.
 _ROWS = 4096
 
 
@@ -43,12 +44,16 @@ def _faults(name: str) -> Iterator[None]:
 
     The line begins with `name`, the name of the file or of the data.
     """
+    # Imported here, because pyarrow is optional.
     import pyarrow
 
     try:
         yield
     except (pyarrow.ArrowException, OSError, SystemError) as error:
-        raise ValueError(f"{name}: damaged: {str(error).splitlines()[0]}") from error
+        raise ValueError(
+            f"{name} must be data that pyarrow can read, got damaged data or another format: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
 
 
 def _is_stream(path: Path) -> bool:

@@ -11,6 +11,8 @@ from gatedjax.text._table import EMPTY, Aside
 MAX_ASIDE = 0.01
 """Default of `max_aside`: the largest share of the lines that may be set aside."""
 _BYTE = re.compile(r"not (\S+): byte 0x")
+# Lines, files and different reasons have limits, so that a source with a million bad lines needs no
+# more memory than a source with a few.
 _KEPT, _SHOWN, _FILES, _REASONS = 5, 3, 3, 100
 
 
@@ -49,6 +51,7 @@ class Asides:
         self.reasons[aside.reason if known else "other reasons"] += 1
         if len(self.first) < _KEPT:
             self.first.append(aside)
+        # An empty line loses no data, so it does not count against `max_aside`.
         if aside.reason == EMPTY:
             return
         self._lost += 1
@@ -78,17 +81,21 @@ class Asides:
         share = math.ceil(100 * self._lost / total) / 100
         raise ValueError(
             f"{self._name}: {self._lost:,} of {total:,} {self._unit} cannot be used "
-            f"({self._lost / total:.1%}, the limit is {max_aside:.1%}): {reasons}"
+            f"({self._lost / total:.1%}, must be at most {max_aside:.1%}): {reasons}"
             f"{self._hint()}; max_aside={share:.2f} leaves them out"
         )
 
-    def make_empty_error(self, message: str) -> ValueError:
-        """Returns the error for a source without a usable record, with the first reason."""
+    def make_empty_error(self, record: str) -> ValueError:
+        """Returns the error for a source without a usable record, with the first reason.
+
+        Args:
+          record: the noun for a usable record, with its article, such as "a labelled text".
+        """
         if not self.first:
-            return ValueError(message)
+            return ValueError(f"{self._name} must have {record}, got none")
         return ValueError(
-            f"{message}: {self.count:,} {self._unit} cannot be used, the first is {self.first[0]}"
-            f"{self._hint()}"
+            f"{self._name} must have {record}, got none: {self.count:,} {self._unit} cannot be "
+            f"used, the first is {self.first[0]}{self._hint()}"
         )
 
     def _hint(self) -> str:

@@ -95,6 +95,7 @@ class LinearBaseline:
                 f"labels must be in [0, {num_classes}), got {labels.min()} to {labels.max()}"
             )
         columns = 1 if num_classes == 2 else num_classes
+        # Two classes need one column of coefficients, because the first class has the score 0.
         corpus, numbers, self._words = _number_words(
             texts, min(_MOST_WORDS, _MOST_CELLS // columns)
         )
@@ -256,6 +257,16 @@ def _lower_words(text: Sequence[str]) -> Iterator[str]:
 def _chunks(
     texts: Iterable[Sequence[str]], words: dict[str, int]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields the ids of the words of texts, in pieces of whole texts with about `_CHUNK` words.
+
+    Args:
+      texts: the words of each text.
+      words: the id of each known word.
+
+    Yields:
+      (ids, ends) of a piece: int [words], the ids of the words of its texts, -1 for an unknown
+      word; and int [texts], the position after the last word of each text.
+    """
     ids, ends = array("i"), array("q")
     for text in texts:
         ids.extend([words.get(word, -1) for word in _lower_words(text)])
@@ -290,11 +301,13 @@ def _pair_keys(ids: np.ndarray, ends: np.ndarray, width: int) -> np.ndarray:
       ends: int [texts], the position after the last word of each text.
       width: the number of known words.
     """
+    # The square of a million words does not fit into 32 bits.
     keys = np.full(len(ids), -1, np.int64)
     keys[:-1] = ids[:-1].astype(np.int64) * width + ids[1:]
     gone = ids < 0
     keys[gone] = -1
     keys[:-1][gone[1:]] = -1
+    # Empty texts at the start end at 0, where no word precedes.
     keys[ends[ends > 0] - 1] = -1
     return keys
 
@@ -315,6 +328,7 @@ def _feature_weights(rows: csr_matrix, classes: np.ndarray) -> np.ndarray:
     of_row = np.repeat(classes, np.diff(rows.indptr))
     ratio = np.zeros(width)
     for label in range(classes.max() + 1):
+        # Both counts start at 1, so that their logarithms are finite.
         inside = np.bincount(rows.indices[of_row == label], minlength=width) + 1.0
         outside = count - inside + 2.0
         odds = np.log(inside / inside.sum()) - np.log(outside / outside.sum())
@@ -385,5 +399,6 @@ def _log_softmax(scores: np.ndarray) -> np.ndarray:
     """
     if scores.shape[1] == 1:
         scores = np.hstack([np.zeros_like(scores), scores])
+    # The largest score is subtracted, because the exponential of a large score would be infinite.
     scores = scores - scores.max(1, keepdims=True)
     return scores - np.log(np.exp(scores).sum(1, keepdims=True))

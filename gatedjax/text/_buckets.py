@@ -16,8 +16,11 @@ from gatedjax.data.batches._plan import pad_rows
 NAMES = ("tokens", "hypothesis")
 """Names, in a batch, of the first and the second text of an example."""
 LENGTHS = ("lengths", "hypothesis_lengths")
+"""Names, in a batch, of the numbers of words of these texts."""
 FINE = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Padded lengths of texts, in words, for prediction."""
 COARSE = (16, 64, 256, 1024)
+"""Padded lengths of texts, in words, for the explorer."""
 CELLS = 8192
 """Number of words in a full batch of prediction, including padding."""
 EVALUATED = 128
@@ -86,6 +89,7 @@ def training_widths(lengths: np.ndarray, longest: int) -> tuple[int, ...]:
     Returns:
       The widths, in ascending order.
     """
+    # Each width costs a compilation, for which a short training saves too little padding.
     widths = plan_buckets(lengths, 2 if len(lengths) <= 5000 else 4)
     return (*widths[:-1], max(longest, widths[-1]))
 
@@ -136,6 +140,7 @@ def pad_texts(texts: Sequence[Sequence[np.ndarray]], shape: Shape) -> dict[str, 
     # The loop ends after the first names if the examples are single texts.
     for name, lengths, ids in zip(NAMES, LENGTHS, zip(*texts, strict=True), strict=False):
         batch[name] = pad_rows(ids, shape)
+        # Filler rows have a word, so that their attention weights have a position to add up to 1.
         batch[lengths] = np.ones(shape[0], np.int32)
         batch[lengths][: len(ids)] = [len(row) for row in ids]
     return batch

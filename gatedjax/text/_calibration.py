@@ -28,6 +28,7 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
     from scipy.optimize import minimize_scalar
 
     n, num_classes = probabilities.shape
+    # A probability that was rounded to 0 would have an infinite logarithm.
     logs = np.log(np.maximum(probabilities, 1e-300))
     smoothing = 1 / (n + 2)
     targets = np.full(probabilities.shape, smoothing / (num_classes - 1))
@@ -38,5 +39,6 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
         scores = scores - scores.max(1, keepdims=True)
         return float(np.mean(np.log(np.exp(scores).sum(1)) - (targets * scores).sum(1)))
 
+    # The search is over log T, in which halving and doubling the scores are steps of equal size.
     bounds = float(np.log(_LOWEST)), float(np.log(_HIGHEST))
     return float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))

@@ -174,11 +174,11 @@ class _Classifier(TextEstimator):
         return self
 
     def _check_weights(self, sample_weight: Any, count: int) -> np.ndarray:
-        """Returns the weights of `count` texts as an array, after checks."""
+        """Returns the weights of `count` texts as float64 [count], after checks."""
         if self.model not in LEXICONS:
             raise ValueError(
-                "sample_weight needs model='lexicon' or model='window', got "
-                f"model={self.model!r}: leave it out"
+                "sample_weight must be None unless model is 'lexicon' or 'window', got weights for "
+                f"model={self.model!r}: leave them out"
             )
         weights = np.asarray(sample_weight, np.float64)
         if weights.shape != (count,):
@@ -369,6 +369,7 @@ def _check_list(values: Any, name: str) -> None:
 
 
 def _values(values: Any, name: str) -> list[Label]:
+    """Returns the labels of a list, an array or a column as a list; `name` is for messages."""
     _check_list(values, name)
     items = values.tolist() if hasattr(values, "tolist") else list(values)
     # `tolist` of an array with two dimensions returns a list of lists.
@@ -389,12 +390,12 @@ def _list_examples(texts: Any, kind: str) -> list[tuple[str, ...]]:
       TypeError: if X is a single text or has other values than texts.
     """
     if isinstance(texts, str):
-        raise TypeError(f"X must be a list of texts, got the text {texts[:40]!r}: pass a list")
+        raise TypeError(f"X must be a list of texts, got the text {texts[:40]!r}: pass [text]")
     _check_list(texts, "X")
     items = texts.tolist() if hasattr(texts, "tolist") else list(texts)
     if kind == "pair":
         return [tuple(row) for row in items]
     for number, item in enumerate(items):
         if not isinstance(item, str):
-            raise TypeError(f"X must be a list of texts, got {type(item).__name__} at {number}")
+            raise TypeError(f"X must be a list of texts, got {item!r:.40} at position {number}")
     return [(text,) for text in items]

@@ -11,18 +11,21 @@ from gatedjax.text._table import Label
 
 
 def equal_texts(corpus: Any) -> np.ndarray:
-    """Returns for each text the position of the first text with the same words: int64 [n].
+    """Returns for each text of a `Corpus` the position of the first text with the same words.
+
+    The result is int64 [n] for n texts.
 
     Tagged sentences are not compared: each position is the position of the sentence itself.
     """
     if corpus.digests is None:
         return np.arange(len(corpus))
+    # Hashes are compared, because the texts lie in files and memory has only their hashes.
     _, first, inverse = np.unique(corpus.digests, return_index=True, return_inverse=True)
     return first[inverse]
 
 
 def single_text_classes(corpus: Any) -> list[Label]:
-    """Returns the classes that have a single text, or only copies of a text.
+    """Returns the classes of a `Corpus` that have a single text, or only copies of a text.
 
     Such a class cannot be both in the training and in the validation texts.
     """
@@ -44,7 +47,8 @@ class Duplicates:
       copies: number of lines that repeat an earlier text.
       conflicts: number of different texts that have several labels.
       lines: number of lines with these texts.
-      examples: up to three tuples of lines and labels, each of a text with several labels.
+      examples: up to three texts with several labels; for each a tuple of up to three pairs (line,
+        label): a label of the text, and the first line with it.
     """
 
     texts: int
@@ -79,7 +83,7 @@ class Duplicates:
 
 
 def find_duplicates(corpus: Any) -> Duplicates:
-    """Counts the texts of a corpus that occur more than once, and the texts with several labels."""
+    """Counts the texts of a `Corpus` that occur more than once or have several labels."""
     first = equal_texts(corpus)
     if corpus.is_tagged or len(np.unique(first)) == len(first):
         return Duplicates(0, 0, 0, 0, ())
@@ -109,7 +113,8 @@ def find_duplicates(corpus: Any) -> Duplicates:
 def count_overlap(corpus: Any, other: Any) -> int:
     """Returns the number of texts of `other` with the same words as a text of `corpus`.
 
-    Both must have been read with the same `Numbers`.
+    Both are a `Corpus`, read with the same `Numbers`, because hashes of numbers are compared. The
+    result is 0 for tagged sentences.
     """
     if corpus.digests is None or other.digests is None:
         return 0

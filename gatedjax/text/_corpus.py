@@ -28,6 +28,7 @@ T = TypeVar("T")
 _FLUSH = 1 << 20
 # Up to so many classes a corpus of a few examples may have almost as many classes as examples.
 _FEW = 4
+# The largest number of texts that are split off for validation.
 _LARGEST_HELD = 20_000
 SPLIT_SEED = 20_200_820
 """Seed of the split, fixed so that it does not depend on the seed of the training."""
@@ -142,6 +143,7 @@ class Spool:
         return self
 
     def __exit__(self, *raised: object) -> None:
+        # After an error the rest is not written, because no caller reads an incomplete file.
         if raised == (None, None, None):
             self._buffer.tofile(self._handle)
             self._handle.flush()
@@ -311,6 +313,7 @@ def read_training(
     rule = choose_tokenizer(tokens, tokenizer, texts, lowercase=lowercase)
     numbers = Numbers(lowercase=lowercase, tokenizer=rule, left_out=rare)
     corpus = read_corpus(table, folder, "train", numbers, **options)
+    # Whether there are such scripts is known only now, when all words have been read.
     if any(RUN.search(word) for word in numbers.ids):
         learned = learn_units(rule, texts())
         if learned != rule:
@@ -321,7 +324,11 @@ def read_training(
 
 
 def find_rare_classes(table: Table, min_class: int) -> list[Label]:
-    """Returns the labels with fewer than `min_class` texts; refuses a table without another."""
+    """Returns the labels with fewer than `min_class` texts.
+
+    Raises:
+      ValueError: if all labels have fewer texts.
+    """
     classes = Classes("label")
     counts: collections.Counter[int] = collections.Counter()
     for record in table:
@@ -460,7 +467,7 @@ class Examples:
         """
         name = self._table.name
         if not self._labels:
-            raise self._asides.make_empty_error(f"{name} has no labelled text")
+            raise self._asides.make_empty_error("a labelled text")
         self._asides.check(len(self._labels), max_aside)
         if self._given is None and check_labels:
             check_classes(name, self.num_classes, len(self._labels))
@@ -517,6 +524,7 @@ def note_parts(corpora: Mapping[str, Corpus]) -> list[str]:
     """
     corpus = corpora["train"]
     notes = []
+    # At most five classes are named, because a line with hundreds of names is not read.
     if corpus.left_out:
         listing = ", ".join(f"{label!r} {n:,}" for label, n in list(corpus.left_out.items())[:5])
         more = f" and {len(corpus.left_out) - 5} more" if len(corpus.left_out) > 5 else ""
@@ -575,8 +583,8 @@ def check_classes(name: str, distinct: int, lines: int, *, most: int = _FEW) -> 
     """
     if distinct > max(most, lines / 2):
         raise ValueError(
-            f"{name}: {distinct:,} of {lines:,} labels are distinct, so they are no classes: name "
-            "the column that has the classes (--label NAME), or put numbers into ranges"
+            f"{name}: labels must be classes, got {distinct:,} different labels among {lines:,}: "
+            "name the column that has the classes (--label NAME), or put numbers into ranges"
         )
 
 

@@ -115,7 +115,10 @@ def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
             # Each quote that is not closed reads lines again. The limit keeps the time proportional
             # to the size of the file.
             if lines.reread > 4 * (lines.read + LONGEST):
-                message = f"{file.path}:{line}: the quotes of this file do not match: {error}"
+                message = (
+                    f"{file.path}:{line}: quotes around fields must be closed, got too many that "
+                    f"are not: {error}: write a quote inside a field in quotes twice"
+                )
                 raise ValueError(message) from None
             width = width or len(_split(first))
             problem = file.fault(first)
@@ -133,6 +136,13 @@ def _is_record_each(lines: list[tuple[int, str]], width: int) -> bool:
 
 
 def _reason(first: int, last: int, error: str) -> str:
+    """Returns why a record cannot be used, in words for the user.
+
+    Args:
+      first: the line where the record begins.
+      last: the line where `csv.reader` stopped.
+      error: the message of `csv.Error`.
+    """
     if "end of data" in error or "no end" in error or "field limit" in error:
         return "a quote opens a field here that no quote closes"
     where = "" if first == last else f", which closes in line {last}"
@@ -210,13 +220,13 @@ class Delimited:
                 return f"{self.name}:{line}: the {noun} cannot be read: {fields}{hint}"
             if fields:
                 return tuple(name.strip() for name in fields)
-        return f"{self.name}: the file is empty"
+        return f"{self.name} must have a labelled text, got an empty file"
 
     def check(self, columns: Columns) -> None:
         """Raises ValueError if the header lacks a column, or there is no line after the header."""
         check_names(self.name, self.names, columns, header=self.header is None)
         if next(self.rows(columns), None) is None:
-            raise ValueError(f"{self.name}: there is no row after the header")
+            raise ValueError(f"{self.name} must have a row after the header, got none")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields the values of each record after the header in `columns`, see `Cells`.

@@ -50,6 +50,7 @@ def open_json(file: TextFile) -> Form:
     """
     if _has_lines(file):
         return JsonLines(file)
+    # A byte more than the limit is read, so that a longer file is noticed and not cut.
     with open_compressed(file.path) as stream:
         data = stream.read(MOST_TEXT_BYTES + 1)
     if len(data) > MOST_TEXT_BYTES:
@@ -72,7 +73,7 @@ def open_json(file: TextFile) -> Form:
             f"{file.name}: a .json file must have {_EXPECTED}, got a {type(value).__name__}"
         )
     if not value:
-        raise ValueError(f"{file.name}: the array is empty")
+        raise ValueError(f"{file.name} must have a labelled text, got an empty array")
     if isinstance(value[0], dict):
         return InRows(file.name, value)
     return InTuples(value, file.name)
@@ -94,6 +95,15 @@ def _has_lines(file: TextFile) -> bool:
 
 
 def _decode(text: str, file: TextFile) -> object:
+    """Returns the value of a JSON document.
+
+    Args:
+      text: the content of the file; bytes that do not fit its encoding are lone surrogates.
+      file: the file, for messages.
+
+    Raises:
+      ValueError: if the text is not JSON, or has more levels or longer numbers than Python reads.
+    """
     try:
         return DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -101,12 +111,16 @@ def _decode(text: str, file: TextFile) -> object:
         hint = suggest_encoding(file.path, file.encoding) if bad else ""
         reason = f"; {bad}{hint}" if bad else ""
         raise ValueError(
-            f"{file.name}:{error.lineno}: not JSON: {error.msg} at character {error.colno}{reason}"
+            f"{file.name}:{error.lineno}: the file must be JSON: {error.msg} at character "
+            f"{error.colno}{reason}"
         ) from None
     except RecursionError:
-        raise ValueError(f"{file.name}: not JSON that can be read: it is nested too deep") from None
+        raise ValueError(
+            f"{file.name}: the JSON must have fewer levels, got arrays or objects that are nested "
+            "too deep"
+        ) from None
     except ValueError as error:  # A repeated name, or a number of 5,000 digits.
-        raise ValueError(f"{file.name}: not JSON that can be read: {error}") from None
+        raise ValueError(f"{file.name}: the file must be JSON that can be read: {error}") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +151,7 @@ class Workbook:
             for sheet in book.worksheets:
                 if any(_is_filled(row) for row in sheet.iter_rows(values_only=True)):
                     return len(book.worksheets), sheet.title
-        raise ValueError(f"{self.path}: the workbook is empty")
+        raise ValueError(f"{self.path} must have a labelled text, got an empty workbook")
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[Any]:
@@ -155,7 +169,10 @@ class Workbook:
         except (OSError, ValueError):
             raise
         except Exception as error:  # openpyxl raises errors of many types for a damaged file
-            raise ValueError(f"{self.path}: not a workbook that can be read: {error}") from error
+            raise ValueError(
+                f"{self.path} must be a workbook that openpyxl can read, got a damaged file or "
+                f"another format: {error}"
+            ) from error
         try:
             yield book
         finally:
@@ -172,7 +189,10 @@ class Workbook:
                 except StopIteration:
                     return
                 except Exception as error:  # the rows are parsed as they are read
-                    raise ValueError(f"{self.path}: damaged: {error}") from error
+                    raise ValueError(
+                        f"{self.path} must be a workbook that openpyxl can read, got a damaged "
+                        f"sheet: {error}"
+                    ) from error
                 yield number, row
 
     @functools.cached_property
@@ -198,7 +218,9 @@ class Workbook:
             )
         check_names(self.name, self.names, columns, header=self.header is None)
         if next(self.rows(columns), None) is None:
-            raise ValueError(f"{self.name}: there is no row after the header, row {number}")
+            raise ValueError(
+                f"{self.name} must have a row after the header, row {number}, got none"
+            )
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields the values of each row in `columns` as `Cells`: (name, number, values)."""
@@ -209,6 +231,8 @@ class Workbook:
             if number < first + (self.header is None):
                 continue
             if _is_filled(row):
+                # A row may be shorter than the header, because empty cells at its end are not
+                # stored.
                 yield name, number, [row[place] if place < len(row) else None for place in places]
             else:
                 yield Aside(name, number, EMPTY)

@@ -186,13 +186,17 @@ class TextEstimator(TextOptions):
         return self
 
     def _take(self, trained: TrainedModel | LexiconModel) -> None:
+        # The names end with "_", because scikit-learn takes such attributes for results of a fit.
         self.model_ = trained
         self.classes_ = array_of(trained.classes)
         self.report_ = trained.report
 
     def _get_trained(self) -> Any:
         if not hasattr(self, "model_"):
-            raise _not_fitted(f"this {type(self).__name__} is not trained: call fit or train first")
+            raise _not_fitted(
+                f"{type(self).__name__} must be trained first, got an untrained model: call fit or "
+                "train"
+            )
         return self.model_
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -221,7 +225,9 @@ def train_any(
       options: the options.
       folder: the folder of the run of a network.
       progress: True shows a progress bar, for a network.
-      **arguments: further arguments of both functions.
+      **arguments: arguments that both functions have: `validation` and `test` (data or None), `say`
+        (called with each line of the report), `max_aside` (a share of lines); and for a lexicon
+        `sample_weight`.
     """
     if kind == "text" and options.model in LEXICONS:
         return train_lexicon(table, options, **arguments)
@@ -242,6 +248,11 @@ def _not_fitted(message: str) -> Exception:
 
 @contextlib.contextmanager
 def _folder(workdir: str | Path | None) -> Iterator[Path]:
+    """Locks the work folder of a run in its block, or makes a temporary folder for None.
+
+    Yields:
+      The path of the folder.
+    """
     if workdir is None:
         with tempfile.TemporaryDirectory(prefix="gatedjax-") as path:
             yield Path(path)

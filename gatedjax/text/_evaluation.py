@@ -18,6 +18,7 @@ from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import Failure, TrainedModel, check_inputs, chunks
 from gatedjax.text._read import Aside, Label, Table
 
+# Lines that are read at a time; this bounds the memory for texts.
 _CHUNK = 4096
 
 
@@ -85,7 +86,7 @@ def evaluate_model(
             for mode, right in _by_mode(model, used, labels[len(labels) - len(used) :]).items():
                 modes.setdefault(mode, []).append(right)
     if not labels:
-        raise asides.make_empty_error(f"{table.name} has no labelled text")
+        raise asides.make_empty_error("a labelled text")
     asides.check(len(labels), max_aside)
     metrics = classification_metrics(
         np.array(labels), np.array(probabilities, np.float64), model.classes
@@ -115,6 +116,7 @@ def evaluate_model(
 
 
 def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Json:
+    """Evaluates a lexicon; the arguments and the result are described in `evaluate_model`."""
     classes = Classes("label", model.classes)
     probabilities: list[np.ndarray] = []
     labels: list[int] = []
@@ -141,7 +143,7 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
         for text in texts:
             sample.add(text)
     if not labels:
-        raise asides.make_empty_error(f"{table.name} has no labelled text")
+        raise asides.make_empty_error("a labelled text")
     asides.check(len(labels), max_aside)
     metrics = classification_metrics(np.array(labels), np.concatenate(probabilities), model.classes)
     same_answer = {"texts": len(labels), "equal": equal}
@@ -162,9 +164,8 @@ def _by_mode(
 ) -> dict[str, np.ndarray]:
     """Returns by the name of each gate mode an array [n]: the share of draws that are right.
 
-    A draw is right if the network predicts the true class of the example with the drawn gates.
-
-    The seed of the draws is fixed.
+    A draw is right if the network predicts the true class of the example with the drawn gates. A
+    mode without chance has a single draw. The seed of the draws is fixed.
 
     Args:
       model: a network with gates. Its modes are "sample", "threshold", "expected" and "relaxed",
@@ -176,6 +177,8 @@ def _by_mode(
     targets = np.array(labels)
     for numbers, batch in model.batches([model.tokens(example) for example in texts]):
         for mode, logits in model.modes(model.params, batch).items():
+            # The logits have an axis for draws before the axis of texts, and the last texts of a
+            # batch are fillers.
             best = np.asarray(logits).argmax(axis=-1)[:, : len(numbers)]
             share = np.mean(best == targets[numbers], axis=0)
             right.setdefault(mode, np.zeros(len(texts)))[numbers] = share

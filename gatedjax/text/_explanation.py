@@ -29,7 +29,9 @@ def explain_texts(model: TrainedModel | LexiconModel, texts: Sequence[str]) -> E
     """
     if isinstance(model, LexiconModel):
         if len(texts) != 1:
-            raise ValueError(f"a text must be one str, got {len(texts)} texts")
+            raise ValueError(
+                f"text must be a single text for a lexicon, got {len(texts)}: explain each of them"
+            )
         return explain_with_lexicon(model, texts[0])
     (output,) = model.read_texts([tuple(texts)])
     if isinstance(output, Failure):
@@ -56,6 +58,13 @@ def explain_texts(model: TrainedModel | LexiconModel, texts: Sequence[str]) -> E
 
 
 def _change(model: TrainedModel, probabilities: np.ndarray, best: int) -> Change:
+    """Returns the prediction for a changed text, as a `Change`.
+
+    Args:
+      model: the trained model.
+      probabilities: [C], the probabilities of the classes for the changed text.
+      best: the position in `model.classes` of the class that is predicted without the change.
+    """
     label = model.classes[int(np.argmax(probabilities))]
     return Change(label=label, probability=float(probabilities[best]))
 
@@ -101,6 +110,7 @@ def _remove_words(
     Returns:
       A `Change` for each word, the words of the first text first.
     """
+    # All shortened texts are read in a call, so that texts of equal width share a batch.
     shorter = []
     for place, words in enumerate(tokens):
         for number in range(len(words)):

@@ -43,8 +43,8 @@ def is_exported(folder: Path) -> bool:
     exported = (folder / PARAMS).is_file()
     if not exported and not (folder / "checkpoints").is_dir():
         raise FileNotFoundError(
-            f"{folder} is not a model: it has neither {PARAMS}, which gatedjax export writes, nor "
-            "the checkpoints of a run"
+            f"{folder} must be the folder of a model, got a folder with neither {PARAMS}, which "
+            "gatedjax export writes, nor the checkpoints of a run"
         )
     return exported
 
@@ -136,7 +136,7 @@ def open_folder(path: Path, kind: Kind, *names: str) -> ModelFolder:
     missing = [name for name in (CONFIG, *names) if not (path / name).is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{path} is not the work folder of a run of {_RUNS[kind]}: it lacks "
+            f"{path} must be the work folder of a run of {_RUNS[kind]}, got a folder without "
             f"{', '.join(missing)}"
         )
     config = read_json(path / CONFIG, "config")
@@ -154,16 +154,19 @@ def check_single(record: Json, workdir: Path) -> None:
     """Refuses the checkpoint of several seeds that were trained together.
 
     Args:
-      record: the JSON record of the checkpoint, a dict.
+      record: the JSON record of the checkpoint, a dict; "lanes" in its "run" lists several seeds.
       workdir: the work folder of the run, for the message.
 
     Raises:
       ValueError: if the checkpoint has the parameters of several seeds.
     """
+    # The parameters of such a checkpoint have a further axis over the seeds, so that no model of a
+    # single seed can read them.
     if "lanes" in record.get("run", {}):
         raise ValueError(
-            f"{workdir} trained several seeds together, and a model is a single seed: train a seed "
-            "by itself, or save the best_params of a result of fit_lanes with gatedjax.export.save"
+            f"{workdir} must have the checkpoints of a single seed, got several seeds that were "
+            "trained together: train a seed by itself, or save the best_params of a result of "
+            "fit_lanes with gatedjax.export.save"
         )
 
 
@@ -189,7 +192,8 @@ def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[s
         # The digest of both kinds of vocabulary is a hash of their file without the last line end.
         if name in files and hashlib.sha256(files[name].removesuffix(b"\n")).hexdigest() != digest:
             raise ValueError(
-                f"{workdir / name} is not the vocabulary that the checkpoint was trained with"
+                f"{workdir / name} must be the vocabulary that the checkpoint was trained with, "
+                "got another: copy it from the folder in which the run was trained"
             )
     # config.json of a run has no kind, so the kind follows from the files and options that only
     # this kind has.
@@ -212,5 +216,6 @@ def explain_faults(folder: Path) -> Iterator[None]:
     except (AttributeError, KeyError, TypeError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else error
         raise ValueError(
-            f"{folder / CONFIG} does not describe a model of this kind: {reason}"
+            f"{folder / CONFIG} must describe a model of this kind, got a file that does not: "
+            f"{reason}"
         ) from error

@@ -21,12 +21,13 @@ _PARTS = {"train", "test", "dev", "val", "valid", "validation"}
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Returns the dict of the pairs (name, value) of a JSON object; a repeated name is an error."""
     value = dict(pairs)
     # JSON allows a name twice, and Python would silently take the last value.
     if len(value) < len(pairs):
         counts = collections.Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)
-        raise ValueError(f"the name {twice[:40]!r} occurs more than once")
+        raise ValueError(f"names must be different, got {twice[:40]!r} more than once")
     return value
 
 
@@ -81,7 +82,7 @@ class JsonLines:
     def check(self, columns: Columns) -> None:
         """Raises ValueError if the file is empty, or the first objects lack a column."""
         if next(self.file.lines(), None) is None:
-            raise ValueError(f"{self.name}: the file is empty")
+            raise ValueError(f"{self.name} must have a labelled text, got an empty file")
         if names := self.names:
             check_names(self.name, names, columns)
 
@@ -123,7 +124,7 @@ class FastText:
         _one_text(self.name, "a .txt file", columns)
         first = [text for _, _, text in itertools.islice(_lines(self.file), _LOOK)]
         if not first:
-            raise ValueError(f"{self.name}: the file is empty")
+            raise ValueError(f"{self.name} must have a labelled text, got an empty file")
         if columns.label is not None and not any(PREFIX in text for text in first):
             raise ValueError(
                 f"{self.name}: a .txt file must have labels as {PREFIX}NAME, got none in its first "
@@ -172,18 +173,19 @@ class Folder:
         "train" and "test".
         """
         _one_text(self.name, "a folder", columns)
-        expected = "a folder of texts must have a folder with .txt files for each class"
+        expected = "a folder with .txt files for each class"
         inner = [path.name for path in self.path.iterdir() if _is_class(path)]
         if columns.label is not None and not inner:
-            raise ValueError(f"{self.path}: {expected}, got no folder")
+            raise ValueError(f"{self.path} must have {expected}, got no folder")
         # A data set with folders such as train and test would otherwise be learned as two classes.
         if inner and {name.lower() for name in inner} <= _PARTS:
             parts = ", ".join(sorted(inner))
             raise ValueError(
-                f"{self.path}: its folders must be classes, got the parts {parts}: give one of them"
+                f"{self.path}: its folders must be classes, got the parts {parts}: give the path "
+                "of a part"
             )
         if not any(isinstance(row, tuple) for row in self.rows(columns)):
-            raise ValueError(f"{self.path}: {expected}, got no usable text")
+            raise ValueError(f"{self.path} must have {expected}, got no usable text")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields text and label of each file as `Cells`: (file, line, values).
@@ -207,6 +209,7 @@ class Folder:
                 )
 
     def _row(self, path: Path, label: str) -> Cells | Aside:
+        """Returns (file, 1, (text, label)) for a file, or an `Aside` if it cannot be used."""
         where = str(path)
         if not path.is_file():
             return Aside(where, 1, "not a regular file")
@@ -230,5 +233,15 @@ def _is_class(path: Path) -> bool:
 
 
 def _one_text(name: str, form: str, columns: Columns) -> None:
+    """Raises ValueError if the columns are those of pairs.
+
+    Args:
+      name: the name of the source, for the message.
+      form: its form with an article, such as "a folder".
+      columns: the columns that were asked for.
+    """
     if len(columns.inputs) > 1:
-        raise ValueError(f"{name}: {form} has single texts, not pairs: use .csv, .tsv or .jsonl")
+        raise ValueError(
+            f"{name}: pairs must be in a .csv, .tsv or .jsonl file, got {form}, which has single "
+            "texts"
+        )

@@ -226,6 +226,8 @@ def _sums(head: Head, params: Params, inputs: PatternInputs, centre: Float[Array
             right[least],
         )
 
+    # The results have room for all upper halves of T words, and the loop fills only those of the
+    # real words, because the number of real words is not known while tracing.
     halves = 1 << (inputs.scores.shape[0] - LOWER)
     shapes = jax.eval_shape(sums, jax.ShapeDtypeStruct((), jnp.int32))
     zeros = jax.tree.map(lambda x: jnp.zeros((halves, *x.shape), x.dtype), shapes)

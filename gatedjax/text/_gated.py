@@ -20,6 +20,7 @@ from gatedjax.text._model import TrainedModel
 from gatedjax.text._read import Aside, Columns, open_table
 from gatedjax.training.log import read_json
 
+# The analysis reads short texts only, so that longer texts need no more memory than this.
 _WIDTH = 32
 """Number of words of a text that are stored; the length counts all words."""
 
@@ -95,13 +96,16 @@ def open_run(
             or not isinstance(texts, dict)
         ):
             raise ValueError(
-                f"{folder} is not the work folder of a run of python -m experiments.ga_net"
+                f"{folder} must be the work folder of a run of python -m experiments.ga_net, got "
+                "another run"
             )
         _check_gates(model["system"], folder)
         name, config = texts["name"], GANetConfig(**model)
         cut = {"max_len": texts["max_len"], "truncate_side": texts["truncate_side"]}
     if data is not None and data != name:
-        raise ValueError(f"{folder} was trained on {name!r}, not on {data!r}")
+        raise ValueError(
+            f"data must be {name!r}, on which {folder} was trained, got {data!r}: leave it out"
+        )
     vocabulary = gdata.Vocabulary.load(folder / VOCABULARY)
     source = gdata.load(name, "test", data_dir=data_dir, manual_dir=manual_dir)
     _check_classes(folder, source.info.class_names, name)
@@ -114,7 +118,10 @@ def open_run(
 
 def _check_classes(folder: Path, classes: Sequence[str], name: str) -> None:
     if (folder / CLASSES).is_file() and read_json(folder / CLASSES) != list(classes):
-        raise ValueError(f"{folder / CLASSES} does not name the classes of {name!r}")
+        raise ValueError(
+            f"{folder / CLASSES} must name the classes of {name!r}, {list(classes)!r:.80}, got "
+            "others: use the data with which the run was trained"
+        )
 
 
 def open_own(
@@ -155,7 +162,9 @@ def open_own(
         ids.append(trained.ids(words))
         labels.append(classes.place(record.label, record.where, record.line))
     if not ids:
-        raise ValueError(f"{table.name} has no labelled text ({aside} lines cannot be used)")
+        raise ValueError(
+            f"{table.name} must have a labelled text, got none ({aside} lines cannot be used)"
+        )
     network: Any = trained.module
     title = f"{folder.resolve().name} on {Path(file).name}"
     batch = _batch(ids, np.array(labels), np.arange(len(ids)))
@@ -163,6 +172,13 @@ def open_own(
 
 
 def _batch(ids: Sequence[np.ndarray], labels: np.ndarray, numbers: np.ndarray) -> Json:
+    """Returns the `batch` of `GatedTexts`: a dict of arrays for all texts.
+
+    Args:
+      ids: for each of the B texts an int array, the ids of its words.
+      labels: int [B], the positions of their classes.
+      numbers: int [B], the numbers of the texts in their source.
+    """
     width = min(max(map(len, ids)), _WIDTH)
     return {
         "tokens": pad_rows([row[:width] for row in ids], (len(ids), width)),

@@ -75,8 +75,8 @@ class Classes:
             raise ValueError(
                 f"{where}:{line}: {self._noun} must be a single label, got "
                 f"{', '.join(map(repr, label[:4]))}{', ...' * (len(label) > 4)}: this model has "
-                "one class for each text (it is no multi-label model). Give a label to each text, "
-                "or train a model for each label with yes and no"
+                "a single class for each text (it is no multi-label model). Give a label to each "
+                "text, or train a model for each label with yes and no"
             )
         mixed = self._truths and isinstance(label, bool) not in self._truths
         if mixed and not isinstance(label, str):  # As keys of a dict, 1 and True are equal.
@@ -118,6 +118,7 @@ class Classes:
         return self._add(cast(Label, label), f"{where}:{line}") if place is None else place
 
     def _add(self, label: Label, first: str) -> int:
+        """Adds a label that was read at the place `first`, and returns its position."""
         self.places[label] = len(self.places)
         for look in _looks(label):
             # The first label with this look stays, because the message names the place where it was
@@ -128,6 +129,13 @@ class Classes:
         return self.places[label]
 
     def _alike(self, label: Label, other: Label, first: str) -> str:
+        """Returns the message about a label that only looks like a label of the table.
+
+        Args:
+          label: the label.
+          other: the label of the table.
+          first: the place where `other` was read first, such as "a.csv:3".
+        """
         ours, theirs = show(label), show(other)
         if self._classes is None:
             return (
@@ -153,6 +161,7 @@ def _looks(label: Label) -> tuple[str, ...]:
     if isinstance(label, bool):
         return _TRUTHS[label]
     if label == int(label):
+        # Spreadsheets and frames print a whole number with or without a fraction.
         return str(int(label)), f"{int(label)}.0"
     return (str(label),)
 

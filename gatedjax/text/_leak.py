@@ -11,7 +11,7 @@ from gatedjax.text._buckets import Shape, group_texts, pad_texts
 TEXTS = 64
 """Largest number of texts in a sample."""
 _EACH = 4
-"""Largest number of words of a text that are removed in turn: so many open, so many closed."""
+"""Largest number of open words, and of closed words, of a text that are removed in turn."""
 _WORDS = 60_000
 """Largest number of words that the network reads for a measurement: a second on two cores."""
 
@@ -40,6 +40,8 @@ class Sample:
         if self._count % self._step == 0:
             self._texts.append(text)
         self._count += 1
+        # Half of the texts are dropped and the step doubles, so that the sample spans the whole
+        # stream although its length is unknown.
         if len(self._texts) == 2 * TEXTS:
             self._texts, self._step = self._texts[::2], 2 * self._step
 

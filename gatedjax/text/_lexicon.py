@@ -39,6 +39,7 @@ each line. A list in JSON would take a third more space."""
 EXAMPLES = "examples.json"
 """The file with extracts of training texts, by the word."""
 UNREAD = "nothing of this text was read"
+# Texts that are read at a time; this bounds the memory for their features.
 _CHUNK = 4096
 _NUMBERS = ("density", "threshold", "temperature")
 _ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias")
@@ -46,7 +47,7 @@ _ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LexiconModel:
-    """A fitted lexicon with its classes, in place of a `TrainedModel`.
+    """A fitted lexicon with its classes, which is used like a `TrainedModel`, a trained network.
 
     Attributes:
       lexicon: the gates and weights.
@@ -100,9 +101,9 @@ class LexiconModel:
 
     def _split_or_fail(self, example: Sequence[str]) -> list[str] | Failure:
         if isinstance(example, str) or len(example) != 1:
-            return Failure(f"an example must have 1 text, got {example!r:.40}")
+            return Failure(f"an example must be a tuple of 1 text, got {example!r:.40}")
         if not isinstance(example[0], str):
-            return Failure(f"a text must be a str, got {type(example[0]).__name__}")
+            return Failure(f"a text must be a str, got {example[0]!r:.40}")
         return self.split(example[0]) or Failure("the text has no word")
 
     def predict(self, examples: Iterable[Sequence[str]]) -> Iterator[Prediction | Failure]:
@@ -142,6 +143,7 @@ class LexiconModel:
           card: a description of the model, which is written to its README, or None.
           overwrite: True replaces an earlier model in the folder.
         """
+        # A window lexicon is stored as its reader, an ordinary lexicon, and arrays for its gates.
         gated = self.lexicon if isinstance(self.lexicon, WindowLexicon) else None
         lexicon: Any = self.lexicon if gated is None else gated.reader
         splitter = self.splitter
@@ -223,7 +225,9 @@ class LexiconModel:
             raise
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             # The content comes from a file and may be anything.
-            raise BadFile(f"{folder} is not a model that this version reads: {error!r}") from error
+            raise BadFile(
+                f"{folder} must be a model that this version can read, got {error!r}"
+            ) from error
         splitter = Splitter(rule, config["lowercase"])
         return cls(
             lexicon=lexicon, splitter=splitter, classes=classes, examples=examples, report=report
@@ -241,6 +245,7 @@ def _split_lines(content: bytes) -> tuple[str, ...]:
 
 
 def _select(readings: Readings, row: int) -> Readings:
+    """Returns the `Readings` of a single text, at position `row` among the texts of `readings`."""
     part = slice(row, row + 1)
     return Readings(
         readings.probabilities[part],

@@ -19,6 +19,8 @@ from gatedjax.text._table import Label
 
 _CHOSEN = "no word was open, so the closed word with the largest weight was read"
 _CHOSEN_BY_WINDOW = "no word was open, so the word with the largest gate logit was read"
+# Words of a class in a list for the terminal; words with extracts, in the folder of the model;
+# tokens on each side of a word in an extract, and its characters.
 _SHOWN = 20
 _MOST_WITH_EXAMPLES = 1000
 _NEIGHBOURS, _LONGEST_EXTRACT = 5, 120
@@ -39,12 +41,13 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation:
     """
     words = model.split(text)
     if not words:
-        raise ValueError("the text has no word")
+        raise ValueError(f"text must have a word, got {text!r:.40}")
     lexicon = model.lexicon
     reading = lexicon.read([words])
     probabilities, is_open = reading.probabilities[0], reading.is_open[0]
     best = int(np.argmax(probabilities))
     shares = lexicon.share(words)
+    # The open words are split again, because a reader checks the claim by typing them as a text.
     remaining = model.splitter.split_again(compress(words, is_open.tolist()))
     again = lexicon.read([remaining]).probabilities[0]
     has_windows = model.network == WINDOW
@@ -128,6 +131,8 @@ def predict_with_reasons(
             for (first, second), parts in zip(shares.places.tolist(), shares.pairs, strict=True)
         ]
         best = int(np.argmax(reading.probabilities[0]))
+        # The mean over the classes is subtracted, because adding a number to all logits changes no
+        # probability.
         items.sort(key=lambda item: -abs(item[1][best] - item[1].mean()))
         reasons = tuple((name, tuple(map(float, parts))) for name, parts in items)
         yield ReasonedPrediction(model.predict_read(words, reading), model.classes, reasons)
@@ -154,6 +159,7 @@ def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
     weights = lexicon.word_shares()
     is_open = lexicon.is_open[: len(lexicon.counts)]
     of_class = weights.argmax(1)
+    # A weight alone would list rare words first, of which the training texts say little.
     order = np.argsort(-weights.max(1, initial=0.0) * np.sqrt(lexicon.counts), kind="stable")
     classes = []
     for number, label in enumerate(model.classes):

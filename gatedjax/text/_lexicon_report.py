@@ -12,6 +12,7 @@ from gatedjax.text._tokens import Splitter
 
 _POINTS = (1.0, 0.7, 0.5, 0.3, 0.1)
 """The densities of the curve that are printed; `report.json` and the picture have all stages."""
+# Texts that are read at a time; this bounds the memory for their features.
 _CHUNK = 2048
 
 
@@ -145,6 +146,7 @@ def draw_curve(curve: Sequence[Json], chosen: int) -> str:
     margin = max((high - low) / 8, 0.005)
     low, high = max(0.0, low - margin), min(1.0, high + margin)
 
+    # On few validation texts all stages may have the same accuracy, so the range may be 0.
     def place(stage: Json) -> tuple[float, float]:
         height = (stage["accuracy"] - low) / max(high - low, 1e-9)
         return 60 + 320 * stage["words"], 200 - 170 * height

@@ -59,7 +59,14 @@ _WITHOUT_UNITS = Splitter(Tokenizer(LEXICON_KIND))
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TextPart:
-    """The texts of a purpose, also as words, with their classes."""
+    """The n texts for training, validation or test, with their classes.
+
+    Attributes:
+      words: the words of each text.
+      texts: the texts.
+      labels: int [n], the positions of their classes.
+      weights: float [n], the weights of the texts in the fit; None gives all the same weight.
+    """
 
     words: list[list[str]]
     texts: list[str]
@@ -67,7 +74,7 @@ class TextPart:
     weights: np.ndarray | None = None
 
     def select(self, rows: np.ndarray) -> "TextPart":
-        """Returns the texts at these positions."""
+        """Returns the texts at the positions `rows`, an int array, in this order."""
         places = rows.tolist()
         return TextPart(
             [self.words[i] for i in places],
@@ -311,7 +318,17 @@ def _weigh_texts(
 def _refit(
     part: TextPart, num_classes: int, options: TextOptions, density: float
 ) -> tuple[Gated, Gated]:
-    """Fits the stages to all texts; returns the lexicon of the density, and that of all words."""
+    """Fits the stages to all texts.
+
+    Args:
+      part: the texts.
+      num_classes: the number of classes.
+      options: the options of the fit.
+      density: the density of the chosen stage.
+
+    Returns:
+      The lexicon of this density, and the lexicon of all words.
+    """
     densities = [stage for stage in _list_densities(options) if stage >= density]
     if options.model == WINDOW:
         densities = sorted({1.0, density}, reverse=True)
@@ -326,7 +343,16 @@ def _start_fit(
     densities: Sequence[float],
     room_for: Sequence[Sequence[str]] | None = None,
 ) -> Iterator[Gated]:
-    """Returns the lexicons of falling densities, see `fit_lexicon` and `fit_window`."""
+    """Returns an iterator over the lexicons of falling densities, each fitted when it is asked for.
+
+    Args:
+      part: the texts.
+      num_classes: the number of classes.
+      options: the options, with the kind of the model.
+      densities: the shares of open words in (0, 1], falling.
+      room_for: texts of a later fit; the arrays of a window lexicon are padded to their sizes, so
+        that both fits run the same compiled program. None uses the sizes of `part`.
+    """
     arguments = part.words, part.labels, num_classes, densities
     if options.model == WINDOW:
         return fit_window(
@@ -343,6 +369,7 @@ def _set_temperature(lexicon: Gated, temperature: float) -> Gated:
 
 
 def _list_densities(options: TextOptions) -> list[float]:
+    """Returns the densities of the stages of the fit, falling; a given density is the last."""
     density = options.density
     if density is None:
         return list(DENSITIES)
@@ -380,7 +407,13 @@ def read_labelled(
 
 
 def measure_lexicon(lexicon: Gated, part: TextPart, classes: Sequence[Label]) -> Json:
-    """Returns the metrics of `classification_metrics` and the density on texts."""
+    """Returns a dict of the metrics of `classification_metrics` and of the density on texts.
+
+    Args:
+      lexicon: the lexicon.
+      part: the texts and their classes.
+      classes: the C classes, in the order of the outputs.
+    """
     readings = lexicon.read(part.words)
     metrics = classification_metrics(part.labels, readings.probabilities, classes)
     return {**metrics, "density": float(np.mean(np.concatenate(readings.is_open)))}

@@ -17,10 +17,10 @@ _BINARY = {
     b"GIF8": "an image (GIF)",
     b"%PDF": "a PDF",
     b"PK\x03\x04": "a zip archive: its name must end with .zip, or .xlsx for a workbook",
-    b"\x1f\x8b": "packed by gzip: its name must end with .gz",
-    b"BZh91AY&SY": "packed by bzip2: its name must end with .bz2",
-    b"\xfd7zXZ\x00": "packed by xz: its name must end with .xz",
-    b"\x28\xb5\x2f\xfd": "packed by zstd: its name must end with .zst",
+    b"\x1f\x8b": "a file packed by gzip: its name must end with .gz",
+    b"BZh91AY&SY": "a file packed by bzip2: its name must end with .bz2",
+    b"\xfd7zXZ\x00": "a file packed by xz: its name must end with .xz",
+    b"\x28\xb5\x2f\xfd": "a file packed by zstd: its name must end with .zst",
     b"ARROW1": "an Arrow file: its name must end with .arrow",
     b"PAR1": "a Parquet file: its name must end with .parquet",
     b"SQLite": "a database",
@@ -170,14 +170,16 @@ class TextFile:
             # The beginning suffices to recognise a file that is no text.
             start = file.read(1 << 13)
         if not start:
-            raise ValueError(f"{self.path}: the file is empty")
+            raise ValueError(f"{self.path} must have a labelled text, got an empty file")
         wide = codec.startswith(("utf-16", "utf-32"))
         for magic, kind in _BINARY.items():
             if start.startswith(magic):
-                raise ValueError(f"{self.path}: not a text file: it is {kind}")
+                raise ValueError(f"{self.path} must be a text file, got {kind}")
         for mark, name in _WIDE.items():
             if start.startswith(mark) and not wide:
-                raise ValueError(f"{self.path}: not {self.encoding} but {name}: --encoding {name}")
+                raise ValueError(
+                    f"{self.path} must be {self.encoding}, got {name}: give --encoding {name}"
+                )
         bad = len(start) - len(start.translate(None, _CONTROL))
         if bad > 8 and bad * 20 > len(start) and not wide:  # A text may have a few by mistake.
             hint = (
@@ -186,8 +188,8 @@ class TextFile:
                 else ""
             )
             raise ValueError(
-                f"{self.path}: not a text file: {bad:,} of its first {len(start):,} bytes are "
-                f"control characters{hint}"
+                f"{self.path} must be a text file, got {bad:,} control characters in its first "
+                f"{len(start):,} bytes{hint}"
             )
 
     def lines(self) -> Iterator[tuple[int, str]]:
@@ -215,7 +217,8 @@ class TextFile:
                     yield number, line
         except UnicodeError as error:
             message = (
-                f"{self.path}: line {number + 1} or a later line is not {self.encoding}: {error}"
+                f"{self.path} must be {self.encoding}, got other bytes in line {number + 1} or a "
+                f"later line: {error}"
             )
             raise ValueError(message) from None
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from gatedjax.text._table import Aside, Cells, Columns, Form, check_names, match_names
 
+# Rows in which names of columns are looked for, because a stream may be long.
 _LOOK = 100
 
 
@@ -41,7 +42,7 @@ class InColumns:
             counts = ", ".join(f"{name!r} {length:,}" for name, length in lengths.items())
             raise ValueError(f"{self.name}: columns must have the same length, got {counts}")
         if not all(lengths.values()):
-            raise ValueError(f"{self.name}: there is no row")
+            raise ValueError(f"{self.name} must have a row, got none")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields the values of each row in `columns` as `Cells`: (name, number, values).
@@ -57,6 +58,7 @@ class InColumns:
 
 
 def _length(where: str, name: str, values: object) -> int:
+    """Returns the number of values in the column `name` of the data `where`, after checks."""
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise ValueError(f"{where}: column {name!r} must be a list or array, got {_kind(values)}")
     if (axes := getattr(values, "ndim", 1)) != 1:
@@ -92,7 +94,7 @@ class InRows:
     def check(self, columns: Columns) -> None:
         """Raises ValueError if there is no row, or a column is missing."""
         if next(iter(self.data), None) is None:
-            raise ValueError(f"{self.name}: there is no row")
+            raise ValueError(f"{self.name} must have a row, got none")
         check_names(self.name, self.names, columns)
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
@@ -158,10 +160,12 @@ class InTuples:
     def check(self, columns: Columns) -> None:
         """Raises ValueError if there is no row, or the first row does not fit the columns."""
         if not len(self.data):
-            raise ValueError(f"{self.name}: there is no row")
+            raise ValueError(f"{self.name} must have a row, got none")
         if self._values(self.data[0], columns) is None:
-            expected = f"rows must be {self._describe_row(columns)}"
-            raise ValueError(f"{expected}, a dict of columns or a frame, got {_kind(self.data[0])}")
+            raise ValueError(
+                f"rows must be {self._describe_row(columns)}, a dict of columns or a frame, got "
+                f"{_kind(self.data[0])}"
+            )
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields the values of each row in `columns` as `Cells`: (name, number, values).
@@ -178,6 +182,7 @@ class InTuples:
                 yield self.name, number, values
 
     def _values(self, row: object, columns: Columns) -> Sequence[object] | None:
+        """Returns the values of a row in the order of `columns`, or None if it does not fit."""
         if isinstance(row, str | None) and columns.wanted == columns.inputs[:1]:
             return (row,)
         size = _size(row)

@@ -195,6 +195,13 @@ def render_metrics(metrics: Json, unit: str = "texts") -> str:
 
 
 def _confusion(names: Sequence[str], confusion: Sequence[Sequence[int]], unit: str) -> str:
+    """Formats the confusion matrix, or for many classes the most frequent confusions, as a table.
+
+    Args:
+      names: the names of the C classes.
+      confusion: [C, C], the number of items by true class (row) and predicted class (column).
+      unit: the noun for the items, in the plural.
+    """
     if len(names) <= _WIDEST:
         rows = [(name, *row) for name, row in zip(names, confusion, strict=True)]
         return render_table(("true \\ predicted", *names), rows)

@@ -40,6 +40,7 @@ from gatedjax.text._prediction import usable as usable
 from gatedjax.text._read import Label
 from gatedjax.text._tokens import Function, NeedsTokenizer, Tokenizer
 
+# The numbers of patterns of gates that may run at once; each is a compiled program.
 _POWERS = tuple(2**n for n in range(3, 16))
 
 
@@ -73,11 +74,19 @@ class TextOutput:
 
 @functools.lru_cache(16)
 def _reading(kind: str, network: str, module: nn.Module) -> Any:
+    """Returns a compiled function of (params, batch), see `NetworkEntry.reading`.
+
+    Args:
+      kind: "text", "pair" or "tags".
+      network: the name of the network.
+      module: its Flax module.
+    """
     return jax.jit(networks(kind)[network].reading(module))
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _modes(module: nn.Module, params: Params, batch: Batch) -> Json:
+    """Returns a dict from the name of each gate mode to logits [draws, B, C] of B texts."""
     # The seed is fixed, so that each evaluation of a text has the same draws.
     rngs = {"gate": jax.random.key(0)}
     outputs: Tree = module.apply({"params": params}, batch, rngs=rngs, method=GANet.gate_modes)
@@ -86,6 +95,7 @@ def _modes(module: nn.Module, params: Params, batch: Batch) -> Json:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _run_with_gates(module: nn.Module, params: Params, batch: Batch, gates: Tree) -> Tree:
+    """Returns the probabilities [S, B, C] of B texts of T words with S gates, [S, B, T]."""
     output: Output = module.apply({"params": params}, batch, gates, method=GANet.with_gates)
     return jax.nn.softmax(output.logits)
 
@@ -213,6 +223,8 @@ class TrainedModel:
         )
 
     def _read_chunk(self, examples: Sequence[Sequence[str]]) -> list[TextOutput | Failure]:
+        """Runs the network on the usable examples of a chunk; the others get a `Failure`."""
+        # A usable example has an empty `Failure` here, which its output replaces at the end.
         failures: list[TextOutput | Failure] = []
         usable: list[tuple[tuple[str, ...], ...]] = []
         for texts in examples:
@@ -289,11 +301,12 @@ class TrainedModel:
         return np.asarray(probabilities)[: len(gates), 0]
 
     def _unusable(self, texts: Sequence[str]) -> str:
+        """Returns the reason why an example cannot be read, or ""."""
         if isinstance(texts, str) or len(texts) != self.inputs:
             plural = "s" * (self.inputs > 1)
-            return f"an example must have {self.inputs} text{plural}, got {texts!r:.40}"
+            return f"an example must be a tuple of {self.inputs} text{plural}, got {texts!r:.40}"
         bad = next((text for text in texts if not isinstance(text, str)), None)
-        return "" if bad is None else f"a text must be a str, got {type(bad).__name__}"
+        return "" if bad is None else f"a text must be a str, got {bad!r:.40}"
 
     def batch(
         self, examples: Sequence[tuple[tuple[str, ...], ...]], width: int
@@ -363,8 +376,8 @@ class TrainedModel:
         kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
         if config.get("network") in LEXICONS:
             raise export.BadFile(
-                f"{folder} is a lexicon, and this needs a network: `gatedjax explain` shows the "
-                "gates of a lexicon, and `gatedjax train --model ganet` trains a network with gates"
+                f"{folder} must have a network, got a lexicon: `gatedjax explain` shows the gates "
+                "of a lexicon, and `gatedjax train --model ganet` trains a network with gates"
             )
         try:
             entry = networks(kind)[config["network"]]
@@ -400,17 +413,18 @@ class TrainedModel:
             *(OverflowError, RecursionError),
         ) as error:
             raise export.BadFile(
-                f"{folder} is not a model that this version reads: {error!r}"
+                f"{folder} must be a model that this version can read, got {error!r}"
             ) from error
         try:
             params, _ = export.load(folder, like)
         except ParamsMismatch as error:
             raise export.BadFile(
-                f"{folder}: its parameters are not those of the network in its config.json"
+                f"{folder} must have the parameters of the network in its config.json, got others"
             ) from error
         return dataclasses.replace(model, params=params)
 
     def _init(self) -> Params:
+        """Returns random parameters; `jax.eval_shape` takes only their shapes and dtypes."""
         example = (("a",),) * self.inputs
         batch = self.batch([example], FINE[0])
         return self.module.init(jax.random.key(0), batch)["params"]

@@ -62,6 +62,7 @@ def _texts(source: Source) -> tuple[str, ...]:
 
     It returns () if the examples are not classified texts.
     """
+    # The kind of a data set shows in the names of the parts of an example.
     first = source[0]
     if "tokens" not in first or "query" in first:
         return ()
@@ -88,6 +89,7 @@ class _Examples:
 
 
 def _hugging_face(name: str, split: str) -> Form:
+    """Opens the part `split` of a data set "hf:NAME" or "hf:NAME:CONFIG" of Hugging Face."""
     path, _, config = name.removeprefix("hf:").partition(":")
     if not path:
         raise ValueError(f"data of Hugging Face must be hf:NAME or hf:NAME:CONFIG, got {name!r}")
@@ -98,7 +100,9 @@ def _hugging_face(name: str, split: str) -> Form:
     try:
         data = datasets.load_dataset(path, config or None, split=split)
     except Exception as error:  # The type depends on the hub, the network and the set.
-        raise ValueError(f"{name}, split {split!r}: {_line(error)}") from error
+        raise ValueError(
+            f"data and split must exist at Hugging Face, got {name!r} and {split!r}: {_line(error)}"
+        ) from error
     return dataset_form(name, data)
 
 
@@ -113,6 +117,13 @@ class _Records:
 
 
 def _tfds(label: str, name: str, split: str) -> Form:
+    """Opens a data set of TFDS, which is prepared first if necessary.
+
+    Args:
+      label: the name that the user gave, for messages.
+      name: the name in TFDS.
+      split: the part, such as "train".
+    """
     try:
         import tensorflow_datasets as tfds
     except ImportError:
@@ -126,7 +137,9 @@ def _tfds(label: str, name: str, split: str) -> Form:
                 builder.download_and_prepare()
         records: Iterable[object] = _Records(builder.as_data_source(split))
     except Exception as error:  # The type depends on the set, the network and TensorFlow.
-        raise ValueError(f"{label}, split {split!r}: {_line(error)}") from error
+        raise ValueError(
+            f"data and split must exist in TFDS, got {label!r} and {split!r}: {_line(error)}"
+        ) from error
     features = dict(builder.info.features)
     classes = {key: getattr(feature, "names", None) for key, feature in features.items()}
     class_names = {key: tuple(names) for key, names in classes.items() if names}
@@ -134,5 +147,6 @@ def _tfds(label: str, name: str, split: str) -> Form:
 
 
 def _line(error: Exception) -> str:
+    """Returns the type and the first line of an error, because some errors print whole pages."""
     lines = f"{type(error).__name__}: {error}".strip().splitlines()
     return lines[0][:300]

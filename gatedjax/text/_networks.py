@@ -100,13 +100,17 @@ class NetworkEntry:
 
 
 def _mask(batch: Batch, name: str = "tokens", lengths: str = "lengths") -> jax.Array:
+    """Returns bool [B, T]: True at the words of the texts `name`, False at padding."""
     return F.length_mask(batch[lengths], batch[name].shape[1])
 
 
 def _density(is_open: jax.Array, mask: jax.Array) -> jax.Array:
+    """Returns [B], the share of the words with an open gate in each text; both are bool [B, T]."""
     return jnp.sum(is_open, axis=1) / jnp.maximum(jnp.sum(mask, axis=1), 1)
 
 
+# The next functions are the `summarize` of networks: each maps the output for a batch to a
+# `Reading` without "probabilities". `_all` is for networks that leave out no word.
 def _all(output: Output, batch: Batch) -> Reading:
     mask = _mask(batch)
     return {"kept": (mask,), "density": jnp.ones(len(mask))}
@@ -137,6 +141,8 @@ def _agt(output: Output, batch: Batch) -> Reading:
 
 def _pool_selections(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Reduces the gates of pairs of words in all layers of SSAN to a gate for each word.
+
+    A gate of a pair decides whether a word, the query, may attend to another word, the key.
 
     Args:
       selections: the selections of the layers, with `gates` [B, M, T, T] over queries and keys, or
@@ -179,12 +185,17 @@ def _nli(output: Output, batch: Batch) -> Reading:
 
 
 def _heads(config: Config, width: int) -> Config:
-    # The number of heads must divide the width.
+    """Returns the configuration of SSAN with the width of its word vectors as width of its states.
+
+    The number of heads is reduced to 4, 2 or 1 unless it divides the width.
+    """
+    # Each head gets an equal share of the width.
     heads = next(h for h in (config.num_heads, 4, 2, 1) if width % h == 0)
     return dataclasses.replace(config, hidden=width, num_heads=heads)
 
 
 def _ga(system: str) -> Config:
+    """Returns the default configuration of a network of `GANet` by the name of its system."""
     if system == "ganet":
         return _gated_by_words()
     return models.GANetConfig(
@@ -198,6 +209,7 @@ def _ga(system: str) -> Config:
 
 
 def _gated_by_words() -> models.GANetConfig:
+    """Returns the default configuration of the network "ganet", whose gates act on its input."""
     # The network "fnn" sees a word without its neighbours, so that removing a closed word changes
     # neither another gate nor the states of the open words. Gates that start open and are cooled
     # let the reader learn from all words before it loses them.
@@ -396,6 +408,10 @@ class _TaggingTask(models.SSANTaggingTask):
 
 
 def _halves(config: Config, width: int) -> Config:
+    """Returns the configuration of the tagger for word vectors of a width.
+
+    The states are twice as wide, because the vector of the predicate is appended to that of a word.
+    """
     return _heads(dataclasses.replace(config, embedding_dim=width, hidden=2 * width), 2 * width)
 
 

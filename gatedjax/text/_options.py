@@ -36,27 +36,33 @@ METRICS = ("accuracy", "macro_f1")
 """The metrics that may choose the density of a lexicon."""
 BALANCED = "balanced"
 """The value of `class_weight` with which all classes have the same total weight."""
+# Twenty epochs of a few texts would be too few steps for the learning rate.
 _FEWEST_STEPS = 400
+# Number of characters in a line of a docstring.
 _WIDTH = 100
 
 
 def _check_integer(least: int, most: int) -> Check:
+    """Returns a check that a number is in [least, most]."""
+
     def check(name: str, value: int) -> None:
         if value < least:
-            raise ValueError(f"{name} must be at least {least}, got {value}")
+            raise ValueError(f"{name} must be at least {least}, got {value!r}")
         check_most(name, value, most)
 
     return check
 
 
+# The next functions are checks of options: each takes the name of an option, for its message, and a
+# value, and raises ValueError for a value that the option cannot have.
 def _positive(name: str, value: float) -> None:
     if not 0 < value < math.inf:
-        raise ValueError(f"{name} must be positive, got {value}")
+        raise ValueError(f"{name} must be positive and finite, got {value!r}")
 
 
 def _share(name: str, value: float) -> None:
     if not 0 < value < 1:
-        raise ValueError(f"{name} must be in (0, 1), got {value}")
+        raise ValueError(f"{name} must be in (0, 1), got {value!r}")
 
 
 def _check_tokens(name: str, value: str) -> None:
@@ -77,6 +83,13 @@ def _check_best_metric(name: str, value: str) -> None:
 
 
 def _option(default: Any, text: str, check: Check | None = None) -> Any:
+    """Returns a dataclass field for an option.
+
+    Args:
+      default: its default.
+      text: its description, for `help()` and `--help`.
+      check: a function that raises ValueError for a value that it cannot have, or None.
+    """
     return dataclasses.field(default=default, metadata={"text": text, "check": check})
 
 
@@ -241,6 +254,7 @@ def check_options(options: TextOptions, kind: str) -> None:
             f"model must be one of {', '.join(map(repr, names))}, got {options.model!r}."
             f"{suggestion(options.model, names)}"
         )
+    # None is checked only where it is not the default, which always is a possible value.
     for field in dataclasses.fields(TextOptions):
         value, check = getattr(options, field.name), field.metadata["check"]
         if check is not None and (value is not None or field.default is not None):
@@ -249,14 +263,15 @@ def check_options(options: TextOptions, kind: str) -> None:
         options.tokens is None and options.tokenizer is None and options.min_class == 1
     ):
         raise ValueError(
-            "tokens, tokenizer and min_class are not for taggers, whose files have a word in each "
-            "line: leave them out"
+            "tokens must be None, tokenizer None and min_class 1 for taggers, whose files have a "
+            f"word in each line, got {options.tokens!r}, {options.tokenizer!r} and "
+            f"{options.min_class!r}: leave them out"
         )
     if options.tokenizer is not None:
         if options.tokens is not None:
             raise ValueError(
-                f"tokens and tokenizer exclude each other, got tokens={options.tokens!r} and a "
-                "function: give one of them"
+                f"tokens must be None if there is a tokenizer, got {options.tokens!r} and a "
+                "function: give one of the two"
             )
         check_function(options.tokenizer)
     if options.model in LEXICONS:
@@ -264,19 +279,21 @@ def check_options(options: TextOptions, kind: str) -> None:
         return
     if options.class_weight is not None:
         raise ValueError(
-            f"class_weight needs model='lexicon' or model='window', got {options.class_weight!r} "
-            f"for {options.model!r}: leave it out"
+            "class_weight must be None unless model is 'lexicon' or 'window', got "
+            f"{options.class_weight!r} for model={options.model!r}: leave it out"
         )
     if options.best_metric != METRICS[0]:
         raise ValueError(
-            f"best_metric needs model='lexicon' or model='window', got {options.best_metric!r} for "
-            f"{options.model!r}: give training={{'best_metric': ...}}"
+            f"best_metric must be {METRICS[0]!r} unless model is 'lexicon' or 'window', got "
+            f"{options.best_metric!r} for model={options.model!r}: give "
+            "training={'best_metric': ...}"
         )
     entry = available[options.model]
     if options.density is not None and not entry.gated:
         raise ValueError(
-            f"density needs model='lexicon' or model='ganet', got {options.model!r}, which has no "
-            "gates"
+            "density must be None for a network without gates, got "
+            f"{options.density!r} for model={options.model!r}: leave it out, or give "
+            "model='lexicon' or model='ganet'"
         )
     # The file of vectors, which determines their width, has not been read yet. Any width shows
     # whether the names and values are possible.
@@ -296,8 +313,9 @@ def _check_for_lexicon(options: TextOptions) -> None:
         if field.name not in _OF_NETWORKS or value == field.default or value == {}:
             continue
         raise ValueError(
-            f"{field.name} needs model='ganet' or another network, got {value!r} for a lexicon, "
-            "which has no steps, no vectors and no limit on the words of a text"
+            f"{field.name} must be {field.default!r} for a lexicon, which has no steps, no vectors "
+            f"and no limit on the words of a text, got {value!r}: leave it out, or give "
+            "model='ganet' or another network"
         )
 
 
@@ -375,8 +393,9 @@ def train_config(options: TextOptions, epoch: int) -> TrainConfig:
     ends = config.optimizer.schedule not in ("constant", "rsqrt", "staircase")
     if options.minutes and not planned and ends:
         raise ValueError(
-            f"minutes needs num_steps with the schedule {config.optimizer.schedule!r}: "
-            "give num_steps"
+            "minutes must be None unless num_steps is given, because the schedule "
+            f"{config.optimizer.schedule!r} depends on the number of steps, got "
+            f"{options.minutes!r}: give num_steps"
         )
     return config
 
@@ -392,6 +411,10 @@ def _change_options(config: Config, changes: Mapping[str, object], option: str) 
 
     def unknown(kind: type, name: str, first: str) -> ValueError:
         names = [*(field.name for field in dataclasses.fields(kind)), *grouped_paths(kind)]
-        return ValueError(f"{option}: unknown option {name!r}.{suggestion(first, names)}")
+        # The list of all options is too long for a message, so only the nearest name is suggested.
+        return ValueError(
+            f"{option} must have names of options of {kind.__name__}, got {name!r}."
+            f"{suggestion(first, names)}"
+        )
 
     return with_changes(config, changes, unknown)

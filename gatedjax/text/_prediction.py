@@ -13,6 +13,7 @@ T = TypeVar("T")
 LEXICON, WINDOW = "lexicon", "window"
 """The names of the models without a network, among the names of networks."""
 LEXICONS = LEXICON, WINDOW
+# The names of files in the folder of a model.
 VOCABULARY, REPORT, TOKENS = "vocabulary.json", "report.json", "tokens.json"
 COLUMNS = {"text": Columns(("text",)), "pair": Columns(("premise", "hypothesis"))}
 """The default columns for each kind of model."""
@@ -109,6 +110,8 @@ def check_inputs(columns: Columns, kind: str) -> None:
         )
 
 
+# The next functions check values from the files of a model folder, because anybody may have written
+# them. Each returns its value, and raises ValueError for a value of another form.
 def check_texts(values: object) -> list[str]:
     if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
         raise ValueError(f"words must be a list of texts, got {values!r:.80}")
@@ -127,7 +130,7 @@ def check_classes(values: object) -> tuple[Label, ...]:
 
 def check_report(value: object) -> Json:
     if not isinstance(value, dict):
-        raise ValueError(f"{REPORT} must hold an object, got {type(value).__name__}")
+        raise ValueError(f"{REPORT} must be a JSON object, got {value!r:.80}")
     return value
 
 

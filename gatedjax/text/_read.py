@@ -109,16 +109,18 @@ def _ending(path: str | bytes) -> str:
 
 
 def _form(data: object, encoding: str, split: str, header: tuple[str, ...] | None = None) -> Form:
+    """Opens data as `_open`, and refuses names of columns for data that have no columns."""
     form = _open(data, encoding, split, header)
     if header is not None and not isinstance(form, Delimited | Workbook):
         raise ValueError(
-            f"{form.name}: columns.header is only for tables without a header "
-            f"({', '.join((*DELIMITED, *_WORKBOOKS))}): leave it out"
+            f"columns.header must be None except for {', '.join((*DELIMITED, *_WORKBOOKS))} files "
+            f"without a header, got {header!r} for {form.name}: leave it out"
         )
     return form
 
 
 def _open(data: object, encoding: str, split: str, header: tuple[str, ...] | None) -> Form:
+    """Chooses the `Form` that reads the data; the arguments are those of `infer_task`."""
     check_encoding(encoding)
     if not isinstance(data, str | os.PathLike):
         is_table = hasattr(data, "schema") and hasattr(data, "to_batches")
@@ -139,7 +141,9 @@ def _open(data: object, encoding: str, split: str, header: tuple[str, ...] | Non
     packed = path.suffix.lower() in COMPRESSED
     if ending in (*ARROW, *_WORKBOOKS):
         if packed:
-            raise ValueError(f"{path}: a {ending} file inside is not read: unpack it first")
+            raise ValueError(
+                f"{path} must not be compressed, got a {ending} file inside: unpack it first"
+            )
         if ending in ARROW:
             return open_arrow(path, location)
         return Workbook(path, header)
@@ -162,6 +166,7 @@ def _open(data: object, encoding: str, split: str, header: tuple[str, ...] | Non
 
 
 def _describe_missing(location: str) -> str:
+    """Returns the message for data that do not exist, with a similar name of the same folder."""
     printed = clean(location[:200])
     path = Path(location)
     try:

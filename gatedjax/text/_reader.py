@@ -167,10 +167,12 @@ class Reader:
         return [readings[index] for index in range(len(source))]
 
     def _network(self) -> GAReader:
+        # A run without vectors of characters has no parameters for letters.
         letters = len(self.characters) if self.config.characters.char_dim else 0
         return GAReader(self.config, vocab_size=len(self.vocabulary), num_characters=letters)
 
     def _batches(self, source: gdata.Source, batch_size: int) -> gdata.ClozeBatches:
+        # All batches have a single shape, because each shape costs a compilation.
         encoded = gdata.encode_cloze(source, self.vocabulary, max_doc_len=self.data["max_doc_len"])
         spelling = (
             self.characters.table(self.vocabulary) if self.config.characters.char_dim else None

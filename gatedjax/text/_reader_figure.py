@@ -30,7 +30,9 @@ def draw(reading: Reading, stem: Path, title: str) -> None:
     places = shown_places(reading.places)
     if not places:
         raise ValueError(
-            "candidates must occur in the document letter by letter, and none of them occurs"
+            "candidates must occur in the document letter by letter, got "
+            f"{', '.join(map(repr, reading.candidates))}, which do not: spell them as the document "
+            "does"
         )
     panels = [
         analysis.GridPanel(f"hop {k + 1}", [place.hops[k] for place in places])

@@ -33,8 +33,9 @@ def load_run(folder: Path) -> TrainedModel:
         config, data = GANetConfig(**settings["model"]), settings["data"]
         if data.get("truncate_side", "right") != "right" and data.get("max_len") is not None:
             raise ValueError(
-                f"{folder} must be trained with truncate_side='right', got 'left': its model reads "
-                "the ends of long texts"
+                f"{folder} must be trained with truncate_side='right', got "
+                f"{data['truncate_side']!r}: its model reads the ends of long texts, so train a "
+                "run that reads their beginnings"
             )
         model = TrainedModel(
             kind="text",

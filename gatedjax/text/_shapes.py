@@ -58,6 +58,7 @@ class ShapedVocabulary(Vocabulary):
 
         The id 1 stands for an unknown word.
         """
+        # The tokens are read twice, and an iterator only once.
         tokens = list(tokens)
         return [
             self._shape(token) if i == UNK else i

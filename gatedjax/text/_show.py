@@ -132,7 +132,8 @@ class Explanation:
             values = getattr(self, name)
             if values is not None and len(values) != len(self.tokens):
                 raise ValueError(
-                    f"{name} must have one entry per word ({len(self.tokens)}), got {len(values)}"
+                    f"{name} must have an entry for each of the {len(self.tokens)} words, got "
+                    f"{len(values)}"
                 )
 
     def to_json(self) -> Json:
@@ -251,6 +252,7 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
 
 
 def _article(e: Explanation, number: int) -> str:
+    """Returns the part of a page about a text in HTML; `number` counts the texts from 1."""
     parts = [
         f'<article aria-labelledby="e{number}">',
         f'<h2 id="e{number}"><bdi>{_escape(str(e.label))}</bdi> '
@@ -296,13 +298,22 @@ def _same(reasons: Reasons) -> Iterator[str]:
 
 
 def _effect(e: Explanation, parts: Sequence[float]) -> float:
-    """Returns the part in favour of the predicted class, against the mean of all classes."""
+    """Returns the part in favour of the predicted class, against the mean of all classes.
+
+    Args:
+      e: an explanation with reasons.
+      parts: the parts [C] of a word or of a pair of words in the logits of the C classes.
+    """
     assert e.reasons is not None
+    # A number that is added to the logits of all classes changes no probability.
     return parts[e.reasons.classes.index(e.label)] - sum(parts) / len(parts)
 
 
 def _list_reasons(e: Explanation) -> list[tuple[str, tuple[float, ...]]]:
-    """Returns (words, parts) of the open words and pairs, the largest effects first."""
+    """Returns pairs (words, parts) of the open words and pairs, the largest effects first.
+
+    The words are printable, and the parts are numbers [C] in the logits of the C classes.
+    """
     assert e.reasons is not None
     items = [
         (_word(e.tokens[i]), e.reasons.words[i]) for i, is_open in enumerate(e.kept) if is_open
@@ -315,9 +326,10 @@ def _list_reasons(e: Explanation) -> list[tuple[str, tuple[float, ...]]]:
 
 
 def _reason_rows(e: Explanation) -> tuple[list[str], list[list[str]]]:
-    """Returns the header and the rows of the table of reasons.
+    """Returns the header and the rows of the table of reasons, both as texts.
 
-    The classes are the most probable ones; the last rows have the bias and the sum.
+    The header has the names of the most probable classes. A row has a word or a pair and its part
+    for each of these classes; the last two rows have the bias and the sum.
     """
     assert e.reasons is not None
     shown = [label for label, _ in _rank_classes(e)[:_MOST_SHARES]]
@@ -336,6 +348,7 @@ def _render_reasons(e: Explanation) -> str:
 
 
 def _words(e: Explanation) -> Iterator[str]:
+    """Yields the words of the text in HTML, marked as open or closed, shaded by attention."""
     top = max(e.attention or (0.0,))
     for i, token in enumerate(e.tokens):
         # A word of a language written from right to left must not turn the order of its neighbours.
@@ -351,6 +364,7 @@ def _words(e: Explanation) -> Iterator[str]:
 
 
 def _table(e: Explanation) -> str:
+    """Returns the table of the words, or for a lexicon of the reasons, in HTML."""
     if e.reasons is not None:
         classes, rows = _reason_rows(e)
         columns = "".join(f'<th scope="col">For {_escape(label)}</th>' for label in classes)
@@ -389,6 +403,7 @@ def _table(e: Explanation) -> str:
 
 
 def _classes(e: Explanation) -> str:
+    """Returns the table of the probabilities of the classes in HTML, at most ten classes."""
     ranked = _rank_classes(e)
     lines = [
         '<table class="classes">',
@@ -407,6 +422,7 @@ def _classes(e: Explanation) -> str:
 
 
 def _bar(number: float, share: float) -> str:
+    """Returns a cell of a table in HTML with a number and a bar; `share` of the bar is filled."""
     width = min(max(share, 0.0), 1.0)
     return (
         f'<td class="n">{number:.3f}'
@@ -415,6 +431,7 @@ def _bar(number: float, share: float) -> str:
 
 
 def _reading(e: Explanation) -> str:
+    """Returns the sentence about the number of words that are read."""
     cut = f" The text goes on for {e.cut:,} words that are not used." if e.cut else ""
     if e.gates is None and all(e.kept):
         return f"{len(e.tokens)} words, all of them read.{cut}"
@@ -452,6 +469,7 @@ def _deciding(e: Explanation) -> Iterator[str]:
 
 
 def _change(e: Explanation, change: Change) -> str:
+    # Another class is named, because the probability is still that of the class predicted before.
     moved = f"{change.probability:.3f} ({change.probability - e.probability:+.3f})"
     return moved if change.label == e.label else f"{moved}, {_word(str(change.label))}"
 

@@ -35,6 +35,7 @@ _FEATURES = {
 """The parts of posts that `--tokens social` does not split."""
 MAX_LEN = 400
 """The number of words of a text that a network reads if no other number is given."""
+# Items of a list, and tokens of the first text, that are printed: a survey should fit on a screen.
 _SHOWN = 12
 _SAMPLE = 24
 
@@ -146,16 +147,23 @@ def survey_tags(
         problems = []
         if share > max_aside:
             problems.append(
-                f"{corpus.name}: {corpus.aside:,} sentences cannot be used ({share:.1%}, the limit "
-                f"is {max_aside:.1%}): {report['aside']['first'][0]}"
+                f"{corpus.name}: {corpus.aside:,} sentences cannot be used ({share:.1%}, must be "
+                f"at most {max_aside:.1%}): {report['aside']['first'][0]}"
             )
         return report | _split(corpus, held_out, problems)
 
 
 def _split(corpus: Corpus, held_out: float, problems: list[str]) -> Json:
-    """Returns "split", the sizes of both parts and the classes with a single text; and "problems".
+    """Returns a dict with "split" and "problems", for the report of a survey.
 
-    "split" is missing if there is a problem because of which there is no split.
+    "split" is a dict with the numbers of examples for "training" and "validation", the
+    "single_text_classes", and the classes that were "left_out" with their numbers of texts. It is
+    missing if the examples cannot be split.
+
+    Args:
+      corpus: the examples.
+      held_out: the share for validation.
+      problems: the messages of the problems so far; "problems" has them and the new problem.
     """
     more = _problem(lambda: _corpus.check_trainable(corpus, split=True))
     if more:
@@ -171,6 +179,7 @@ def _split(corpus: Corpus, held_out: float, problems: list[str]) -> Json:
 
 
 def _problem(check: Any) -> list[str]:
+    """Calls `check`, a function without arguments; returns the message of its ValueError, or []."""
     try:
         check()
     except ValueError as error:
@@ -179,6 +188,7 @@ def _problem(check: Any) -> list[str]:
 
 
 def _columns(table: Table) -> Json:
+    """Returns the "names" of all columns of a table, and the names of "text" and "label"."""
     names, columns = table.form.names, table.columns
     if names is None:
         return {"names": None, "text": list(columns.inputs), "label": columns.label}
@@ -193,9 +203,10 @@ def _aside(asides: Asides) -> Json:
 
 
 def _words(corpus: Corpus, max_len: int | None) -> Json:
-    """Returns the number of words, and quantiles of the number of words of a text.
+    """Returns "total", the number of words, and "quantiles" of the number of words of a text.
 
-    For pairs the words of both texts count together.
+    The quantiles are a dict by their names in `QUANTILES`. For pairs the words of both texts count
+    together. "longer" is the number of texts with more words than `max_len`.
     """
     lengths = np.sum([np.diff(rows.starts) for rows in corpus.texts], axis=0)
     longest = np.max([np.diff(rows.starts) for rows in corpus.texts], axis=0)
@@ -216,7 +227,8 @@ def _script(char: str) -> str:
 
 
 def _scripts(corpus: Corpus, numbers: Numbers) -> Json:
-    """Returns the share of the letters of each script, the most frequent first."""
+    """Returns the share of all letters by the name of their script, the most frequent first."""
+    # Scripts are counted for each different word, because most words occur many times.
     times = np.zeros(len(numbers.ids), np.int64)
     for rows in corpus.texts:
         for piece in rows.pieces():
@@ -231,6 +243,7 @@ def _scripts(corpus: Corpus, numbers: Numbers) -> Json:
 
 
 def _tokens(numbers: Numbers, sample: str) -> Json:
+    """Describes the tokenizer of `numbers`, with the tokens of the text `sample`."""
     rule = numbers.tokenizer
     tokens = rule.split(sample, _SAMPLE + 1)
     return {
@@ -281,6 +294,7 @@ def render_survey(report: Json, train: str) -> Iterator[str]:
     yield from _render_split(report, unit, train)
 
 
+# The next functions yield lines of `render_survey` about the entry of the report with their name.
 def _render_columns(columns: Json) -> Iterator[str]:
     if columns["names"] is None:
         return

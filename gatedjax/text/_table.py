@@ -177,6 +177,14 @@ class Table:
 
 
 def _record(where: str, line: int, values: Sequence[object], columns: Columns) -> Record | Aside:
+    """Returns the record of a row of values, or an `Aside` with the reason why it is unusable.
+
+    Args:
+      where: the name of the source.
+      line: the number of the row, from 1.
+      values: the values of `columns.wanted`, in this order.
+      columns: the names of the columns, for messages.
+    """
     count = len(columns.inputs)
     try:
         inputs = tuple(map(_text, columns.inputs, values[:count]))
@@ -195,15 +203,17 @@ def _read_labels(name: str, value: object) -> Label | Labels:
         return read_label(name, value)
     labels = [read_label(name, item) for item in cast(Iterable[object], value)]
     if not labels:
-        raise ValueError(f"no {name}: an empty list")
+        raise ValueError(f"{name} must be a label or several, got an empty list")
     # The types count too, because 1 equals True.
     different = tuple({(type(label), label): label for label in labels}.values())
     return different[0] if len(different) == 1 else different
 
 
 def _text(name: str, value: object) -> str:
+    """Returns the text in a cell of the column `name`; raises ValueError if there is none."""
     if isinstance(value, bytes):  # The texts of TFDS are bytes.
         value = value.decode("utf-8", "surrogateescape")
+    # The two words are a reason in the report of lines that are set aside, which counts reasons.
     if _missing(value) or (isinstance(value, str) and not value.strip()):
         raise ValueError(f"no {name}")
     if not isinstance(value, str):
@@ -261,6 +271,7 @@ def _missing(value: object) -> bool:
 
 
 def _describe_value(value: object) -> str:
+    """Returns the type of a value and the first 40 characters of its `repr`, for a message."""
     return f"{type(value).__name__} {printable(repr(value))[:40]}"
 
 
@@ -334,12 +345,11 @@ def check_names(
     twice = sorted(name for name, n in collections.Counter(names).items() if name and n > 1)
     if twice:
         raise ValueError(
-            f"{where}: columns must have different names, got these more than once: "
-            f"{_quote_names(twice)}"
+            f"{where}: columns must have different names, got {_quote_names(twice)} more than once"
         )
     missing = [name for name in match_names(names, columns) if name not in names]
     if missing:
-        available = f"there are {_quote_names(names)}" if any(names) else "no column has a name"
+        available = _quote_names(names) if any(names) else "columns without names"
         options = "--text" if columns.label is None else "--text and --label"
         suggestion = suggest(names, columns)
         hint = suggestion or f"give the names with {options}" * (len(names) >= columns.count)
@@ -350,7 +360,7 @@ def check_names(
                 order = ",".join([*columns.wanted, *[""] * (len(names) - columns.count)])
                 first += f"; of a file without a header name the columns, as --columns {order}"
         raise ValueError(
-            f"{where}: there is no column {' and no '.join(map(repr, missing))}; {available}"
+            f"{where}: columns must include {' and '.join(map(repr, missing))}, got {available}"
             f"{': ' * bool(hint)}{hint}{first}"
         )
 

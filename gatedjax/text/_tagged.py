@@ -61,6 +61,7 @@ def read_tagged(
             sentences += 1
             ids = numbers.of(record.words)
             places = [table_of_classes.place(tag, record.where, record.line) for tag in record.tags]
+            # Checked early, so that a column of words is not stored as a million tags.
             _check_tags(
                 table.name, len(table_of_classes.places), len(tags) + len(places), least=2000
             )
@@ -71,7 +72,7 @@ def read_tagged(
                 tags.add(places[begin : begin + longest])
                 lines.append(record.line)
     if not lines:
-        raise asides.make_empty_error(f"{table.name} has no tagged sentence")
+        raise asides.make_empty_error("a tagged sentence")
     asides.check(sentences, max_aside)
     if classes is None:
         _check_tags(table.name, len(table_of_classes.places), len(tags))
@@ -88,10 +89,19 @@ def read_tagged(
 
 
 def _check_tags(name: str, distinct: int, words: int, *, least: int = 0) -> None:
+    """Raises ValueError if tags look like words.
+
+    Args:
+      name: the name of the source, for the message.
+      distinct: the number of different tags.
+      words: the number of tags.
+      least: up to so many different tags are always tags.
+    """
     if distinct > least and distinct > words / 2:
         raise ValueError(
-            f"{name}: {distinct:,} of the tags of {words:,} words are distinct, so they are no "
-            "tags: name the columns of the words and of the tags (--word N --tag N, from 0)"
+            f"{name}: tags must occur more than once, got {distinct:,} different tags of "
+            f"{words:,} words: name the columns of the words and of the tags (--word N --tag N, "
+            "from 0)"
         )
 
 
@@ -206,6 +216,7 @@ class Scorer:
         return {**metrics, "sentences": self.sentences, "unknown": unknown, "spans": self._f1()}
 
     def _f1(self) -> Json | None:
+        """Returns the scores of spans, see `metrics`, or None if the tags do not mark spans."""
         if self._spans is None:
             return None
         matched, ours, true = self._spans.tolist()

@@ -108,7 +108,7 @@ class Tagger(TextEstimator):
           ValueError: if a sentence has no word.
         """
         if isinstance(X, str):
-            raise TypeError(f"X must be a list of sentences, got the text {X[:40]!r}: pass a list")
+            raise TypeError(f"X must be a list of sentences, got the text {X[:40]!r}: pass [text]")
         return list(usable(tag_sentences(self._get_trained(), X), "sentence"))
 
     def evaluate(

@@ -17,6 +17,7 @@ from gatedjax.text._tagged import Scorer
 from gatedjax.text._tags import SentenceTable
 from gatedjax.text._tokens import split_words
 
+# Sentences that are read at a time; this bounds the memory.
 _CHUNK = 1024
 
 
@@ -84,15 +85,16 @@ def tag_sentences(
 
 
 def _words(sentence: str | Sequence[str]) -> tuple[str, ...] | Failure:
+    """Returns the words of a sentence, or a `Failure` with the reason why it cannot be read."""
     if isinstance(sentence, str):
         # A word more than the limit is split off, so that a longer sentence is noticed.
         words = split_words(sentence, MOST_LENGTH + 1)
     else:
         words = tuple(sentence)
         if not all(isinstance(word, str) for word in words):
-            return Failure("a sentence must be a text or a list of words")
+            return Failure(f"a sentence must be a text or a list of words, got {sentence!r:.40}")
     if len(words) > MOST_LENGTH:
-        return Failure(f"the sentence has more than {MOST_LENGTH:,} words")
+        return Failure(f"a sentence must have at most {MOST_LENGTH:,} words, got more")
     return words or Failure("the sentence has no word")
 
 
@@ -186,6 +188,6 @@ def evaluate_tags(model: TrainedModel, table: SentenceTable, *, max_aside: float
             unknown = np.array([word not in model.vocabulary for word in record.words])
             scorer.add(np.array(places), probabilities, unknown)
     if not scorer.sentences:
-        raise asides.make_empty_error(f"{table.name} has no tagged sentence")
+        raise asides.make_empty_error("a tagged sentence")
     asides.check(scorer.sentences, max_aside)
     return {**scorer.metrics(), "aside": asides.count}

@@ -165,6 +165,14 @@ class Tags:
         return tags
 
     def _fault(self, fields: list[str], width: int) -> str | None:
+        """Returns the reason why a line cannot be used, or None.
+
+        Args:
+          fields: the columns of the line.
+          width: the number of columns of the first word of the sentence.
+        """
+        # All lines of a sentence must have as many columns, because a column of the tags that is
+        # counted from the end would otherwise move.
         if len(fields) != width:
             return f"{len(fields)} columns where the first word of the sentence has {width}"
         required = [self.word] if self.tag is None else [self.word, self.tag]
@@ -237,7 +245,9 @@ class TagRows:
             # words.
             pair = [tuple(part) for part in row if not isinstance(part, str)]
             if len(pair) != 2 or not all(isinstance(w, str) and w for part in pair for w in part):
-                raise TypeError(f"sentence {number} must be a list of words and a list of tags")
+                raise TypeError(
+                    f"sentence {number} must be a list of words and a list of tags, got {row!r:.40}"
+                )
             words, tags = pair
             if len(words) != len(tags):
                 reason = f"{len(words)} words and {len(tags)} tags"

@@ -144,7 +144,7 @@ class Tokenizer:
             if the function gives other tokens than the function of the training.
         """
         if not isinstance(value, dict | None):
-            raise ValueError(f"tokens must be an object, got {value!r:.80}")
+            raise ValueError(f"tokens must be a JSON object, got {value!r:.80}")
         value = value or {"kind": "words"}
         kind = value.get("kind")
         if kind == CUSTOM:
@@ -153,9 +153,9 @@ class Tokenizer:
             if function is None:
                 example = path.rpartition(":")[2] if isinstance(path, str) else "my_function"
                 raise NeedsTokenizer(
-                    f"the model was trained with tokenizer={name}, which is not stored in the "
-                    f"folder: load it in Python with TextClassifier.load(folder, "
-                    f"tokenizer={example})"
+                    f"tokenizer must be {name}, with which the model was trained and which its "
+                    "folder does not store, got none: load it in Python with "
+                    f"TextClassifier.load(folder, tokenizer={example})"
                 )
             tokenizer = cls(CUSTOM, function=function)
             sample = list(tokenizer.split(_PROBE))
@@ -167,13 +167,16 @@ class Tokenizer:
             return tokenizer
         if function is not None:
             raise NeedsTokenizer(
-                f"tokenizer must be left out for this model, which was trained with tokens={kind!r}"
+                f"tokenizer must be None for a model that was trained with tokens={kind!r}, got "
+                f"{function!r}: leave it out"
             )
         check_kind(kind)
         units = pieces = None
         if "units" in value:
             if not isinstance(value["units"], dict):
-                raise ValueError("units must be an object with counts")
+                raise ValueError(
+                    f"units must be a JSON object with counts, got {value['units']!r:.80}"
+                )
             units = Units(value["units"], cast(int, value.get("total")))
         if kind == "bpe":
             pieces = BytePairs.from_json(str(value.get("pieces")))
@@ -216,6 +219,8 @@ class Splitter:
         tokens = self._split_once(text)
         if not self.is_repeatable or self._settled.issuperset(tokens):
             return tokens
+        # The tokens are remembered to save time, so they may be forgotten when they take too much
+        # memory.
         if len(self._settled) > _MOST_SETTLED:
             self._settled.clear()
         settled = [part for token in tokens for part in self._settle(token, _ROUNDS)]
@@ -245,6 +250,12 @@ class Splitter:
         return [token.lower() for token in tokens] if self.lowercase else list(tokens)
 
     def _settle(self, token: str, rounds: int) -> list[str]:
+        """Returns the parts of a token that do not change when they are split again.
+
+        Args:
+          token: the token.
+          rounds: how often parts are split again before they are left out.
+        """
         if token in self._settled:
             return [token]
         parts = self._split_once(token)
@@ -298,7 +309,7 @@ def choose_tokenizer(
             rule, pieces=BytePairs.train(map(rule.prepare, texts()), _PIECES)
         )
     except ImportError as error:
-        raise ValueError(f"tokens='bpe': {error}") from None
+        raise ValueError(f"tokens must be another rule than 'bpe' here: {error}") from None
 
 
 def check_function(function: Any) -> None:
@@ -311,7 +322,7 @@ def check_function(function: Any) -> None:
     if not callable(function):
         raise TypeError(
             "tokenizer must be a function from a text to a list of its tokens, got "
-            f"{type(function).__name__}: for a rule of this library give tokens="
+            f"{function!r:.40}: for a rule of this library give tokens="
         )
     _check_tokens(function, _PROBE)
 

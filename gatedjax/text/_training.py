@@ -55,7 +55,10 @@ from gatedjax.training.identity import saved_settings
 
 Say = Callable[[str], None]
 Data = Table | SentenceTable
+# Words of a file of vectors that are added to the vocabulary, from its beginning, where the
+# frequent words are; new texts have many of them that the training texts lack.
 _MORE_WORDS = 50_000
+# Factor of the random numbers in word vectors that start from log-ratios.
 _NOISE = 0.1
 OPTIONS = "options"
 """Key, in the metadata of checkpoints, of the options that affect the training and that are in
@@ -75,6 +78,7 @@ class _Part:
     labels: Labels
 
     def lengths(self) -> np.ndarray:
+        """Returns int [n]: the number of words of each text, or of the longer text of a pair."""
         return np.max([[len(row) for row in rows] for rows in self.texts], axis=0)
 
     def ids(self, numbers: Iterable[int]) -> list[Ids]:
@@ -85,6 +89,13 @@ class _Part:
         return [tuple(np.asarray(rows[i]) for rows in self.texts) for i in numbers]
 
     def batches(self, size: int, edges: Sequence[int], **options: Any) -> SequenceBatches:
+        """Returns the batches of the texts.
+
+        Args:
+          size: the number of texts in a batch.
+          edges: the widths of batches, in ascending order.
+          **options: further arguments of `SequenceBatches`, such as `seed`.
+        """
         sequences = dict(zip(NAMES, self.texts, strict=False))
         tagged = not isinstance(self.labels, np.ndarray)
         return SequenceBatches(
@@ -201,6 +212,7 @@ def train_model(
     module = entry.make(config, words=len(vocabulary), classes=len(corpus.classes), vectors=vectors)
     lengths = train.lengths()
     longest = max(int(part.lengths().max()) for part in parts.values())
+    # The widths fit all parts, so that an evaluation needs no further compiled program.
     edges = training_widths(lengths, longest)
     size = options.batch_size or training_size(len(lengths))
     batches = train.batches(size, edges, seed=options.seed)
@@ -282,6 +294,7 @@ def _knows_options(folder: Path) -> bool:
 
 
 def _say_cut(corpus: Corpus, max_len: int, say: Say) -> None:
+    """Calls `say` with a line about the texts with more than `max_len` words, if there are any."""
     lengths = np.stack([np.diff(rows.starts) for rows in corpus.texts])
     beyond = np.maximum(lengths - max_len, 0)
     cut = int(np.sum(np.any(beyond > 0, axis=0)))
@@ -350,7 +363,8 @@ def _words(
     # Vectors of another language or case would otherwise train a network on random vectors.
     if not with_vector:
         raise ValueError(
-            f"{path} must have a vector for at least one word of {corpus.name}, got none"
+            f"{path} must have a vector for at least one word of {corpus.name}, got none: give "
+            "vectors of the same language, and of words with capitals if lowercase is False"
         )
     return (
         vocabulary,
@@ -391,6 +405,7 @@ def _parts(
 
 
 def _select_texts(part: _Part, numbers: np.ndarray) -> _Part:
+    """Returns the texts at the positions `numbers`, an int array, in this order."""
     texts = tuple(rows.select(numbers) for rows in part.texts if isinstance(rows, Rows))
     labels = part.labels
     return _Part(texts, labels.select(numbers) if isinstance(labels, Rows) else labels[numbers])
@@ -421,8 +436,8 @@ def _start(
     if vectors is not None:
         if vectors.shape[1] != width:
             raise ValueError(
-                f"network: the width must be {vectors.shape[1]}, the width of the word vectors in "
-                f"the file, got {width}"
+                f"the width of the word vectors in network must be {vectors.shape[1]}, that of the "
+                f"vectors in the file, got {width}: leave it out"
             )
         return _scale_vectors(vectors, entry.vector_std)
     initial = random_embeddings(vocabulary, width)
@@ -437,6 +452,7 @@ def _start(
 
 
 def _scale_vectors(vectors: np.ndarray, std: float | None) -> np.ndarray:
+    """Returns vectors with the standard deviation `std`; None does not change them."""
     return vectors if std is None else vectors * np.float32(std / vectors.std())
 
 
@@ -584,6 +600,7 @@ def _report(
 
 
 def _worse(ours: Json, theirs: float) -> str:
+    """Returns a warning for the report if the baseline has a larger accuracy, else ""."""
     return "" if ours["accuracy"] >= theirs else ": THE BASELINE IS BETTER"
 
 
@@ -698,4 +715,5 @@ def _report_tags(
 
 
 def _sentences(part: _Part) -> Sentences:
+    # A tagger has a single text column, and its labels are rows of tags.
     return Sentences(part.texts[0], cast(Sequence[np.ndarray], part.labels))

@@ -82,8 +82,8 @@ def run(
         texts = lines_of(text)
         if references is not None and len(references) != len(texts):
             raise ValueError(
-                f"{options.references} must have as many lines as the input ({len(texts):,}), got "
-                f"{len(references):,}"
+                f"{options.references} must have as many lines as the input, {len(texts):,}, got "
+                f"{len(references):,}: give the translation of each line, also of an empty line"
             )
         translations = translate_texts(dataclasses.replace(translator, search=search), texts)
     # Control characters are replaced only for a terminal, which would obey them.
@@ -99,6 +99,7 @@ def run(
 
 def lines_of(text: str) -> list[str]:
     r"""Returns the lines of a text without their ends; only "\n" and "\r\n" end a line."""
+    # `splitlines` would also split at characters that may stand within a sentence, such as U+2028.
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()

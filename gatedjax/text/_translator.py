@@ -47,12 +47,15 @@ class SearchConfig:
         make_plain(self)
         check_at_least(self, 1, "beam_size", "extra", "average", "batch_sentences")
         if not 0 <= self.length_penalty < float("inf"):
-            raise ValueError(f"length_penalty must be at least 0, got {self.length_penalty}")
+            raise ValueError(
+                f"length_penalty must be at least 0 and finite, got {self.length_penalty!r}"
+            )
 
 
 # A function of the module, so that it is compiled only once for each network and search.
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
 def _decode(model: SSANTranslator, search: SearchConfig, params: Params, batch: Tree) -> jax.Array:
+    """Returns the best translation of each row of a batch, int [B, L], see `Translator.decode`."""
     return translate(
         model,
         params,
@@ -134,7 +137,7 @@ def translate_texts(translator: Translator, texts: Sequence[str]) -> list[str]:
             raise ValueError(
                 f"a text must have at most {order.max_length - search.extra} pieces, because "
                 f"model.max_length is {order.max_length} and its translation may have "
-                f"{search.extra} more (--search.extra), got {longest}"
+                f"{search.extra} more (--search.extra), got {longest}: shorten it"
             )
     decode = functools.partial(_decode, translator.model, search)
     for batch, rows in one_pass([ids[i] for i in real], search.batch_sentences):
@@ -165,7 +168,8 @@ def open_translator(
     run_folder = open_folder(folder, "translation", BYTE_PAIRS)
     if run_folder.is_export and average is not None:
         raise ValueError(
-            f"average is only for the work folder of a run, got the export {folder}: leave it out"
+            f"average must be None except for the work folder of a run, got {average!r} for the "
+            f"export {folder}: leave it out"
         )
     with explain_faults(folder):
         settings = run_folder.config["config"]
@@ -174,7 +178,10 @@ def open_translator(
         # Other byte pairs would number the pieces in another way, and the translation would be
         # noise.
         if pieces.digest() != run_folder.config["vocabulary"]:
-            raise ValueError(f"{place} is not the vocabulary that {folder} was trained with")
+            raise ValueError(
+                f"{place} must be the vocabulary that {folder} was trained with, got another: "
+                "leave it out, or give the file of the run"
+            )
         model = _model(settings["model"], pieces)
         if "search" not in settings and (folder / "results.json").is_file():
             # Runs of earlier versions have the search only in the record of their test.
@@ -188,6 +195,8 @@ def open_translator(
 
 
 def _model(settings: Json, pieces: gdata.BytePairs) -> SSANTranslator:
+    """Returns the network of a configuration, a dict of options, for the vocabulary `pieces`."""
+    # The configuration of a run also has options of the training, which the network does not have.
     known = {*option_names(SSANTranslatorConfig), *groups_of(SSANTranslatorConfig)}
     saved: Json = {name: value for name, value in settings.items() if name in known}
     return SSANTranslator(SSANTranslatorConfig(**saved), len(pieces))

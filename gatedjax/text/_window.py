@@ -80,7 +80,7 @@ def fit_window(
     )
     ends = np.cumsum([len(text) for text in texts])[:-1]
     ids = np.split(numbered.ids, ends)
-    # The bias of two classes is stored as one number.
+    # The bias of two classes is stored as a single number, their difference.
     bias = first.bias if num_classes > 2 else np.concatenate([-first.bias / 2, first.bias / 2])
     larger = texts if room_for is None else room_for
     room = Room(
@@ -121,6 +121,14 @@ def _with_reader(
     labels: np.ndarray,
     sample_weight: np.ndarray | None,
 ) -> WindowLexicon:
+    """Returns the lexicon with new weights, which are fitted to its open words.
+
+    Args:
+      lexicon: the lexicon, whose gates do not change.
+      texts: the words of each text.
+      labels: int [n], the class of each text, from 0.
+      sample_weight: [n], the weight of each text in the fit; None gives all the same weight.
+    """
     is_open, _ = lexicon.select(texts)
     selected = [
         list(compress(text, gates.tolist())) for text, gates in zip(texts, is_open, strict=True)
@@ -155,6 +163,8 @@ def _initial_logits(
     logits = np.log(np.maximum(first.read(texts).probabilities, 1e-30))
     length = np.sqrt(np.bincount(numbered.rows, squares[numbered.ids], numbered.num_texts))
     shares = weights[numbered.ids] / np.maximum(length, 1e-9)[numbered.rows, None]
+    # The gain of a word is how much the loss would rise without it, so it estimates which gates
+    # should be open.
     gains = compute_gains(logits, shares, numbered.rows, labels)
     if sample_weight is not None:
         gains = gains * sample_weight[numbered.rows]

@@ -218,7 +218,10 @@ def check_gated(model: object) -> None:
         f"the system {model.config.system!r}" if isinstance(model, GANet) else type(model).__name__
     )
     if not isinstance(model, GANet) or model.config.system != "ganet":
-        raise ValueError(f"model must be a GA-Net with gates, got {description}")
+        raise ValueError(
+            f"model must be a GA-Net with gates, got {description}: train a model with "
+            "`gatedjax train --model ganet`"
+        )
     if (on := model.config.gates.gates_on) != "attention":
         raise ValueError(
             f"model must have gates_on='attention', got {on!r}, with which the "
@@ -331,7 +334,7 @@ class Texts:
             )
         if "label" not in batch or np.shape(batch["label"]) != shape:
             got = np.shape(batch["label"]) if "label" in batch else "none"
-            raise ValueError(f"batch must have a label for each of its texts, {shape}, got {got}")
+            raise ValueError(f"batch must have labels of shape {shape}, got {got}")
         counts = (lengths > 0) & (np.asarray(batch.get("weight", 1.0)) > 0)
         rows = np.flatnonzero(counts & (lengths <= longest))
         if not rows.size:

@@ -298,7 +298,7 @@ def test_prepare_from_broken_or_missing_files_writes_nothing(trees, tmp_path, ca
     refused("dev.txt.gz: truncated")
     (trees / "dev.txt.gz").unlink()
     (trees / "dev.txt").write_bytes(b"no tree\n")
-    refused("dev.txt: no usable line", "dev.txt:1")
+    refused("dev.txt must have a usable line, got none", "dev.txt:1")
     (trees / "dev.txt").write_bytes(good)
     assert run(capsys, *args)[0] == 0
 

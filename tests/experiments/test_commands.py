@@ -247,7 +247,8 @@ def test_translate_refuses_the_folder_of_another_run_by_what_it_is(tmp_path, cap
     (tmp_path / "config.json").write_text(json.dumps({"config": {"data": "digits"}}))
     message = refused(command("ssan"), ["translate", "--workdir", str(tmp_path)], capsys)
     assert (
-        f"{tmp_path} is not the work folder of a run of translation: it lacks bpe.json" in message
+        f"{tmp_path} must be the work folder of a run of translation, got a folder without bpe.json"
+        in message
     )
     assert "delete" not in message
 

@@ -71,14 +71,14 @@ def test_answer_refuses_a_folder_that_is_none_of_a_run(tmp_path, capsys):
     document.write_text("Anna came.", encoding="utf-8")
     ask = ["answer", "--workdir", str(tmp_path), "--document", str(document)]
     for question, message in (
-        ("@placeholder came", "is not a model: it has neither"),
+        ("@placeholder came", "a folder with neither"),
         ("Anna came", "the query has no @placeholder"),
     ):
         args = [*ask, "--question", question, "--candidates", "Anna"]
         assert message in refused(main, args, capsys)
     document.write_bytes(b"caf\xe9")
     args = [*ask, "--question", "@placeholder", "--candidates", "Anna"]
-    assert "d.txt is not UTF-8" in refused(main, args, capsys)
+    assert "d.txt must be UTF-8, got other bytes" in refused(main, args, capsys)
 
 
 def test_presets_have_the_papers_values():

@@ -236,9 +236,9 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
     other = tmp_path / "other.json"
     gdata.BytePairs.train(["quite another text"], 30).save(other)
     for extra, message in (
-        (["--bpe", str(other)], "is not the vocabulary that"),
+        (["--bpe", str(other)], "must be the vocabulary that"),
         (["--beam-size", "0"], "beam_size must be at least 1, got 0"),
-        (["--references", str(other)], "as many lines as the input (3)"),
+        (["--references", str(other)], "as many lines as the input, 3, got"),
     ):
         with pytest.raises(SystemExit):
             translation.main([*args, *extra], io.StringIO("a\nb\nc\n"), io.StringIO())

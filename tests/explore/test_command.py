@@ -179,18 +179,22 @@ def test_bad_input_is_refused_in_one_line(place, tmp_path, capsys):
         "there is no such folder": [tmp_path / "nothing"],
         "exactly one of MODEL and --workdir must be given": [],
         "exactly one of MODEL and --workdir": [made, "--workdir", place / "run"],
-        "is not a model: it has neither": ["--workdir", tmp_path],
+        "a folder with neither": ["--workdir", tmp_path],
         "--port must be in [0, 65535], got 70000": [made, "--port", 70000],
         "--token must have at least 16": [made, "--token", "short"],
         "there is no such file": [made, "--file", tmp_path / "no.csv"],
-        "--html needs --text": [made, "--html", tmp_path / "x.html"],
+        "--html must be left out without --text": [made, "--html", tmp_path / "x.html"],
         "for x.html": [made, "--html", tmp_path / "no" / "x.html", "--text", "a"],
         "at most 12 words for a page without a server, got 13": [
             made, "--html", tmp_path / "x.html", "--text", "a " * 13,
         ],
-        "--html and --file exclude": [made, "--html", "x.html", "--text", "a", "--file", "a.csv"],
-        "--file is only for networks that": [place / "pair", "--file", "a.csv"],
-        "--html is only for": [place / "pair", "--html", tmp_path / "x.html", "--text", "a"],
+        "--html or --file must be left out": [
+            made, "--html", "x.html", "--text", "a", "--file", "a.csv",
+        ],
+        "--file must be left out unless the models are": [place / "pair", "--file", "a.csv"],
+        "--html must be left out unless": [
+            place / "pair", "--html", tmp_path / "x.html", "--text", "a",
+        ],
         "must be of the same kind": [made, "--against", place / "pair"],
     }  # fmt: skip
     for message, args in cases.items():
@@ -209,7 +213,7 @@ def test_a_port_in_use_is_refused(place, capsys):
 def test_what_is_no_run_of_ga_net(place, tmp_path, capsys):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "config.json").write_text(json.dumps({"config": {}}))
-    assert "is not the work folder of a run of GA-Net over texts" in refused(
+    assert "must be the work folder of a run of GA-Net over texts" in refused(
         capsys, "--workdir", tmp_path
     )
     for name in ("vocabulary.json", "classes.json"):
@@ -217,11 +221,11 @@ def test_what_is_no_run_of_ga_net(place, tmp_path, capsys):
     record = json.loads((place / "run" / "config.json").read_text())
     record["config"]["model"]["odd"] = 1
     (tmp_path / "config.json").write_text(json.dumps(record))
-    assert "does not describe a model of this kind" in refused(capsys, "--workdir", tmp_path)
+    assert "must describe a model of this kind" in refused(capsys, "--workdir", tmp_path)
     record["config"]["model"].pop("odd")
     record["vocabulary"] = "0"
     (tmp_path / "config.json").write_text(json.dumps(record))
-    assert "is not the vocabulary" in refused(capsys, "--workdir", tmp_path)
+    assert "must be the vocabulary" in refused(capsys, "--workdir", tmp_path)
 
 
 @pytest.mark.slow

@@ -184,8 +184,8 @@ def test_ones_own_model_is_measured_on_a_file(here, tmp_path, capsys):
     [
         ([], "exactly one of MODEL, --workdir and --toy must"),
         (["model", "--toy"], "exactly one of"),
-        (["--toy", "--file", "test.csv"], "--toy and --file exclude each other"),
-        (["--workdir", "run", "--file", "test.csv"], "--workdir and --file exclude each other"),
+        (["--toy", "--file", "test.csv"], "--toy or --file must be left out, got both"),
+        (["--workdir", "run", "--file", "test.csv"], "--workdir or --file must be left out"),
         (["run", "--file", "test.csv"], "model of gatedjax train, got the run run: leave"),
         (["--toy", "--draws", "1"], "--draws must be at least 2, got 1"),
         (["--workdir", "run", "--texts", "0"], "--texts must be at least 1, got 0"),
@@ -193,13 +193,13 @@ def test_ones_own_model_is_measured_on_a_file(here, tmp_path, capsys):
         (["--workdir", "run", "--tau", "0"], "--tau must be positive, got 0.0"),
         (["--workdir", "run", "--longest", "25"], "--longest must be in [1, 24], got 25"),
         (["--workdir", "run", "--longest", "1"], "the shortest of "),
-        (["--workdir", "run", "--preset", "trec"], "was trained on 'polarity', not on 'trec'"),
+        (["--workdir", "run", "--preset", "trec"], "must be 'polarity', on which run was trained"),
         (["--workdir", "run", "--out", "test.csv"], "a folder, got the file test.csv"),
         (["--workdir", "nowhere"], "nowhere: there is no such folder"),
-        (["--workdir", "empty"], "empty is not a model"),
+        (["--workdir", "empty"], "empty must be the folder of a model"),
         (["--workdir", "model", "--preset", "trec"], "must be the work folder of a run, got model"),
         (["model"], "--file must be given for model"),
-        (["model", "--preset", "trec", "--file", "test.csv"], "--preset is only for a run"),
+        (["model", "--preset", "trec", "--file", "test.csv"], "--preset must be left out except"),
         (["model", "--file", "none.csv"], "none.csv: there is no such file"),
         (["model", "--file", "long.csv"], "words, got 1 longer texts, the shortest of 30 words"),
         (["model", "--file", "other.csv"], "class of the model ('bad', 'good'), got 'so so'"),
@@ -239,16 +239,14 @@ def test_other_runs_and_damage_are_refused(here, tmp_path, capsys):
         return capsys.readouterr().err.splitlines()[-1]
 
     no_words = refused(lambda folder: (folder / "vocabulary.json").unlink())
-    assert "of GA-Net over texts: it lacks vocabulary.json" in no_words
+    assert "of GA-Net over texts, got a folder without vocabulary.json" in no_words
     other = gdata.Vocabulary(["a", "b"])
-    assert "is not the vocabulary" in refused(lambda f: other.save(f / "vocabulary.json"))
+    assert "must be the vocabulary" in refused(lambda f: other.save(f / "vocabulary.json"))
     assert "no checkpoint in" in refused(
         lambda f: [shutil.rmtree(step) for step in (f / "checkpoints").iterdir()]
     )
     classes = json.dumps(["x", "y"])
-    assert "does not name the classes" in refused(
-        lambda f: (f / "classes.json").write_text(classes)
-    )
+    assert "must name the classes" in refused(lambda f: (f / "classes.json").write_text(classes))
     make_run(tmp_path / "onto", gates_on="input")
     with pytest.raises(SystemExit):
         report("--workdir", tmp_path / "onto")
@@ -261,7 +259,8 @@ def test_other_runs_and_damage_are_refused(here, tmp_path, capsys):
     with pytest.raises(SystemExit):
         report("--workdir", tmp_path)
     assert (
-        "is not the work folder of a run of python -m experiments.ga_net" in capsys.readouterr().err
+        "must be the work folder of a run of python -m experiments.ga_net"
+        in capsys.readouterr().err
     )
 
 

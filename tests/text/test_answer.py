@@ -82,7 +82,7 @@ def test_other_folders_are_refused_by_what_they_are(folders, document, capsys, t
     (tmp_path / "empty").mkdir()
     for folder, message in {
         tmp_path / "nowhere": "there is no such folder",
-        tmp_path / "empty": "is not a model: it has neither model.safetensors",
+        tmp_path / "empty": "a folder with neither model.safetensors",
         changed(out, tmp_path, kind="text"): "holds a text classifier, which must be read with "
         "gatedjax predict",
     }.items():
@@ -104,7 +104,7 @@ def test_newer_and_incomplete_folders_are_refused(folders, document, capsys, tmp
     words = {"vocabulary.json": b"{}", "characters.json": b'{"alphabet": "a"}'}
     export.save(newer, ANY, config=facts_of("cloze"), files=words, overwrite=True)
     line = refused(["answer", str(newer), *document], capsys)
-    assert "config.json does not describe a model of this kind: it has no 'config'" in line
+    assert "config.json must describe a model of this kind, got a file" in line
     (newer / "characters.json").write_bytes(b"[]")
     line = refused(["answer", str(newer), *document], capsys)
     assert "characters.json is damaged" in line
@@ -115,7 +115,7 @@ def test_words_of_another_run_are_not_exported(folders, capsys, tmp_path):
     words = run / "vocabulary.json"
     words.write_text(words.read_text().replace("emil", "emma"))
     assert main(["export", str(run), "--out", str(tmp_path / "out")]) == 2
-    assert "is not the vocabulary that the checkpoint was trained" in capsys.readouterr().err
+    assert "must be the vocabulary that the checkpoint was trained" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -50,7 +50,7 @@ def test_the_first_three_reasons_are_said_and_empty_lines_are_nothing_lost(tmp_p
     with pytest.raises(ValueError) as caught:
         corpus_of(path, tmp_path, 0.01)
     assert str(caught.value) == (
-        f"{path}: 4 of 7 lines cannot be used (57.1%, the limit is 1.0%): {path}:5: no text; "
+        f"{path}: 4 of 7 lines cannot be used (57.1%, must be at most 1.0%): {path}:5: no text; "
         f"{path}:6: 1 field where the header has 2; {path}:7: no label; max_aside=0.58 leaves "
         "them out"
     )
@@ -137,7 +137,9 @@ def test_an_encoding_is_named_where_all_bad_bytes_are_its_characters(tmp_path):
         "; these bytes are characters of cp1252: --encoding cp1252, but other lines have "
         "characters of utf-8: the file mixes both"
     )
-    with pytest.raises(ValueError, match=r"^.* has no labelled text: 1 lines cannot .* cp1252$"):
+    with pytest.raises(
+        ValueError, match=r"^.* must have a labelled text, got none: 1 lines cannot .* cp1252$"
+    ):
         corpus_of(write(tmp_path / "b.txt", [QUOTES], "cp1252"), tmp_path, 1.0)
 
 
@@ -161,7 +163,9 @@ def test_the_command_ends_and_says_what_to_type(tmp_path, monkeypatch, capsys):
     write(tmp_path / "a.csv", ["plain", QUOTES] * 9, "cp1252")
     command = ["train", "a.csv", "--out", "model"]
     said = run(command, capsys)
-    assert said.startswith("error: a.csv: 9 of 18 lines cannot be used (50.0%, the limit is 1.0%)")
+    assert said.startswith(
+        "error: a.csv: 9 of 18 lines cannot be used (50.0%, must be at most 1.0%)"
+    )
     assert "--encoding cp1252" in said
     assert said.endswith("; --max-aside 0.50 leaves them out\n")
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]

@@ -130,7 +130,9 @@ def test_standard_input_is_read_line_by_line(here, capsys, monkeypatch):
     # the same rule for bytes that the shell hands over
     assert main(["predict", "model", "dull film", "caf\udce9"]) == 0
     assert jsonl(capsys.readouterr().out)[1] == {"error": "not utf-8: byte 0xe9"}
-    assert "text 1: not utf-8: byte 0xe9" in refused(["explain", "model", "caf\udce9"], capsys)
+    assert "got 'caf\\udce9': not utf-8: byte 0xe9" in refused(
+        ["explain", "model", "caf\udce9"], capsys
+    )
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "txt"])
@@ -551,9 +553,9 @@ BAD_DATA = {
     "one class": ("text,label\n" + "a film,good\n" * 8, "at least two classes"),
     "one example": ("text,label\n" + "a,x\nb,y\n" * 4 + "c,z\n", "two different texts"),
     "empty": ("", "empty"),
-    "header only": ("text,label\n", "no "),
+    "header only": ("text,label\n", "must have a row after the header, got none"),
     "no words": ("text,label\n" + "\x01,x\n\x02,y\n" * 4, "a text without a word"),
-    "numbers": ("text,label\n" + "".join(f"a,{i}\n" for i in range(9)), "are distinct"),
+    "numbers": ("text,label\n" + "".join(f"a,{i}\n" for i in range(9)), "labels must be classes"),
     "escape": ("text,label\n" + f"a {ESCAPE},{ESCAPE}\n" * 8, "at least two classes"),
     "twice": ("text,text,label\na,b,c\n", "'text'"),
 }
@@ -573,17 +575,17 @@ def test_bad_data_are_refused_in_one_line_and_nothing_is_written(name, tmp_path,
     ("options", "message"),
     [
         (["--model", "ganett"], "--model must be one of"),
-        (["--num-steps", "3"], "--num-steps needs --model 'ganet'"),
+        (["--num-steps", "3"], "leave it out, or give --model 'ganet'"),
         (
             ["--model.hidden", "3"],
-            "--model.hidden is an option of a network, and a lexicon has none",
+            "--model.hidden must be left out for a lexicon",
         ),
         (["--num-steps", "0"], "--num-steps must be at least 1"),
         (["--minutes", "0"], "--minutes must be positive"),
         (["--density", "1.5"], "--density must be in (0, 1)"),
         (
             ["--density", "0.2", "--model", "soft"],
-            "--density needs --model 'lexicon' or --model 'ganet'",
+            "leave it out, or give --model 'lexicon' or --model 'ganet'",
         ),
         (["--held-out", "1"], "--held-out must be in (0, 1)"),
         (["--cpu-devices", "0"], "--cpu-devices must be at least 1"),
@@ -594,7 +596,7 @@ def test_bad_data_are_refused_in_one_line_and_nothing_is_written(name, tmp_path,
         (["--model", "ganet", "--encoding", "klingon"], "klingon"),
         (["--model", "ganet", "--text", "a", "b", "--task", "text"], "--text must name one column"),
         (["--text", "text", "--task", "pair"], "--text must name two columns"),
-        (["--train.seeds", "2"], "--train.seeds: a model is one seed"),
+        (["--train.seeds", "2"], "--train.seeds must be left out"),
         (
             ["--model", "ganet", "--minutes", "1", "--train.optimizer.schedule", "cosine"],
             "give --num-steps",
@@ -644,9 +646,9 @@ def test_a_folder_that_is_no_model(command, here, tmp_path, capsys):
     [
         (["--file", "nowhere.csv"], "nowhere.csv"),
         (["--file", "nowhere.txt"], "nowhere.txt"),
-        (["--file", "reviews.csv", "text"], "exclude each other"),
+        (["--file", "reviews.csv", "text"], "TEXT or --file must be left out, got both"),
         (["--file", "reviews.csv", "--text", "label", "text"], "--text must name one column"),
-        (["--file", "reviews.csv", "--text", "other"], "no column 'other'"),
+        (["--file", "reviews.csv", "--text", "other"], "columns must include 'other'"),
         (["--file", "lines.txt", "--encoding", "klingon"], "klingon"),
         (["a", "--out", "no/where.jsonl"], "no"),
     ],

@@ -115,8 +115,11 @@ def test_lines_that_cannot_be_used_are_counted_and_shown(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([(f"text {i}", f"label {i}") for i in range(9)], "9 of 9 labels are distinct"),
-        ([("", "a")] * 4, "no labelled text: 4 lines cannot be used, the first is rows:1: no text"),
+        ([(f"text {i}", f"label {i}") for i in range(9)], "got 9 different labels among 9"),
+        (
+            [("", "a")] * 4,
+            "got none: 4 lines cannot be used, the first is rows:1: no text",
+        ),
     ],
 )
 def test_what_is_no_corpus_is_refused(rows, message, tmp_path):
@@ -133,7 +136,7 @@ def test_many_labels_are_refused_before_the_end(tmp_path):
                 seen.append(row)
                 yield row
 
-    with pytest.raises(ValueError, match="are distinct, so they are no classes"):
+    with pytest.raises(ValueError, match="labels must be classes, got 2,001 different labels"):
         read(Watched((f"text {i}", f"label {i}") for i in range(9000)), tmp_path)
     assert len(seen) < 3000
 

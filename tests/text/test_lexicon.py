@@ -111,16 +111,19 @@ def test_the_smallest_stage_near_the_best_is_chosen():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_steps": 3}, "num_steps needs model='ganet' or another network, got 3"),
-        ({"embeddings": "a.txt"}, "embeddings needs model='ganet'"),
-        ({"network": {"hidden": 4}}, "network needs model='ganet'"),
-        ({"max_len": 10}, "max_len needs model='ganet'"),
+        ({"num_steps": 3}, "num_steps must be None for a lexicon, .* got 3: leave it out"),
+        ({"embeddings": "a.txt"}, "embeddings must be None for a lexicon"),
+        ({"network": {"hidden": 4}}, "network must be None for a lexicon"),
+        ({"max_len": 10}, "max_len must be 400 for a lexicon"),
         ({"density": 1.5}, r"density must be in \(0, 1\)"),
         ({"density": 0.001}, "density must leave a word open, got 0.001"),
         ({"model": "lexikon"}, "Did you mean 'lexicon'"),
         ({"class_weight": "even"}, "class_weight must be 'balanced' or None, got 'even'"),
         ({"best_metric": "f1"}, "best_metric must be one of 'accuracy', 'macro_f1', got 'f1'"),
-        ({"model": "gru", "class_weight": "balanced"}, "class_weight needs model='lexicon'"),
+        (
+            {"model": "gru", "class_weight": "balanced"},
+            "class_weight must be None unless model is 'lexicon'",
+        ),
         ({"model": "gru", "best_metric": "macro_f1"}, "training={'best_metric': ...}"),
     ],
 )
@@ -289,7 +292,7 @@ def test_weights_and_classes_change_the_fit():
     np.testing.assert_array_equal(probability(weighted), probability(balanced))
     with pytest.raises(ValueError, match="a number for each of the 30 texts, got the shape"):
         TextClassifier().fit(texts, labels, sample_weight=[1.0])
-    with pytest.raises(ValueError, match="sample_weight needs model='lexicon'"):
+    with pytest.raises(ValueError, match="sample_weight must be None unless model is 'lexicon'"):
         TextClassifier("gru").fit(texts, labels, sample_weight=weights)
 
 

@@ -116,7 +116,7 @@ def test_lines_set_aside_are_counted_by_reason(here, capsys):
     [
         ("a,x\nb,x\n", ["at least two classes for a classifier, got only 'x'"]),
         ("a,x\nb,y\n", ["a class with two different texts"]),
-        ("".join(f"t{i},{i / 7}\n" for i in range(9)), ["9 of 9 labels are distinct"]),
+        ("".join(f"t{i},{i / 7}\n" for i in range(9)), ["got 9 different labels among 9"]),
     ],
 )
 def test_data_that_cannot_be_trained_are_described_with_the_problem(here, content, parts, capsys):
@@ -180,16 +180,19 @@ def test_the_set_that_is_part_of_the_program(here, capsys):
         ([], ["DATA must be given"]),
         (["nowhere.csv"], ["there is no such file"]),
         (["review.csv"], ["did you mean reviews.csv?"]),
-        (["empty.csv"], ["the file is empty"]),
-        (["one.csv"], ["there is no column 'label'", "'text'"]),
+        (["empty.csv"], ["got an empty file"]),
+        (["one.csv"], ["columns must include 'label'", "'text'"]),
         (["bare.csv"], ["--columns text,label"]),
         (["reviews.csv", "--columns", "a,b"], ["'text'", "'a', 'b'"]),
         (["reviews.csv", "--columns", "text,label,x"], ["--columns must name all 2 columns"]),
         (["reviews.csv", "--tokens", "word"], ["--tokens", "words"]),
         (["reviews.csv", "--held-out", "1"], ["--held-out must be in (0, 1)"]),
         (["reviews.csv", "--min-class", "0"], ["--min-class must be at least 1"]),
-        (["reviews.csv", "--text", "Text", "Label"], ["no column 'label'"]),
-        (["reviews.csv", "--word", "1"], ["--word and --tag are only for files of tags"]),
+        (["reviews.csv", "--text", "Text", "Label"], ["columns must include 'label'"]),
+        (
+            ["reviews.csv", "--word", "1"],
+            ["--word and --tag must be left out except for files of tags"],
+        ),
         (["reviews.csv", "--titel", "x"], ["--titel"]),
     ],
 )

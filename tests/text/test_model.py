@@ -102,8 +102,8 @@ def test_order_is_kept_across_chunks_and_failures(model):
     assert errors[9] == "the text has no word"
     assert errors[10:14] == [None] * 4
     empty = "the text has no word"
-    assert errors[14:17] == [empty, empty, "a text must be a str, got int"]
-    assert errors[17].startswith("an example must have 1 text, got ")
+    assert errors[14:17] == [empty, empty, "a text must be a str, got 3"]
+    assert errors[17].startswith("an example must be a tuple of 1 text, got ")
     for (text, *_), one in zip(texts, found, strict=True):
         if not isinstance(one, Failure):
             assert one.tokens == (tuple(text.split())[:40],)
@@ -262,29 +262,61 @@ def test_a_damaged_file_is_refused(name, folder, tmp_path):
         ("config.json", lambda c: c["gatedjax"].update(format=99), "newer gatedjax that wrote it"),
         ("config.json", lambda c: c["gatedjax"].update(kind="cloze"), "answer"),
         ("config.json", lambda c: c.pop("gatedjax"), "must name the kind"),
-        ("config.json", lambda c: c.update(network="other"), "not a model that this version reads"),
-        ("config.json", lambda c: c["model"].update(hidden=5), "not those of the network"),
+        (
+            "config.json",
+            lambda c: c.update(network="other"),
+            "must be a model that this version can read",
+        ),
+        (
+            "config.json",
+            lambda c: c["model"].update(hidden=5),
+            "must have the parameters of the network",
+        ),
         (
             "config.json",
             lambda c: c["model"].update(novel=5),
-            "not a model that this version reads",
+            "must be a model that this version can read",
         ),
-        ("config.json", lambda c: c.update(model=3), "not a model that this version reads"),
-        ("config.json", lambda c: c.update(classes=["bad", "good", "x"]), "not those of the"),
-        ("config.json", lambda c: c.update(classes=["bad"]), "not a model that this version reads"),
-        ("config.json", lambda c: c.update(classes=3), "not a model that this version reads"),
+        ("config.json", lambda c: c.update(model=3), "must be a model that this version can read"),
+        (
+            "config.json",
+            lambda c: c.update(classes=["bad", "good", "x"]),
+            "must have the parameters of the",
+        ),
+        (
+            "config.json",
+            lambda c: c.update(classes=["bad"]),
+            "must be a model that this version can read",
+        ),
+        (
+            "config.json",
+            lambda c: c.update(classes=3),
+            "must be a model that this version can read",
+        ),
         (
             "config.json",
             lambda c: c.update(classes=["a", "a"]),
-            "not a model that this version reads",
+            "must be a model that this version can read",
         ),
-        ("config.json", lambda c: c.update(max_len=0), "not a model that this version reads"),
-        ("vocabulary.json", lambda v: v["words"].append("more"), "not those of the network"),
-        ("vocabulary.json", lambda v: v.update(words=3), "not a model that this version reads"),
+        (
+            "config.json",
+            lambda c: c.update(max_len=0),
+            "must be a model that this version can read",
+        ),
+        (
+            "vocabulary.json",
+            lambda v: v["words"].append("more"),
+            "must have the parameters of the network",
+        ),
+        (
+            "vocabulary.json",
+            lambda v: v.update(words=3),
+            "must be a model that this version can read",
+        ),
         (
             "vocabulary.json",
             lambda v: v["words"].__setitem__(4, 3),
-            "not a model that this version reads",
+            "must be a model that this version can read",
         ),
     ],
 )

@@ -134,15 +134,15 @@ def test_encodings(write):
     assert read(old) == [(2, "not utf-8: byte 0xe9")]
     wide = write("text,label\ncafé,pos\n".encode("utf-16"), "wide.csv")
     assert read(wide, encoding="utf-16") == [(2, "café", "pos")]
-    assert "not utf-8 but utf-16: --encoding utf-16" in refused(wide)
+    assert "must be utf-8, got utf-16: give --encoding utf-16" in refused(wide)
     bare = write("text,label\ncafé,pos\n".encode("utf-16-le"), "bare.csv")
-    assert "control characters; for UTF-16 give --encoding utf-16-le or utf-16-be" in refused(bare)
+    assert "bytes; for UTF-16 give --encoding utf-16-le or utf-16-be" in refused(bare)
     assert read(bare, encoding="utf-16-le") == [(2, "café", "pos")]
     widest = write("text,label\ncafé,pos\n".encode("utf-32"), "widest.csv")
-    assert "not utf-8 but utf-32: --encoding utf-32" in refused(widest)
+    assert "must be utf-8, got utf-32: give --encoding utf-32" in refused(widest)
     assert read(widest, encoding="utf-32") == [(2, "café", "pos")]
     cut = write("text,label\ncafé,pos\n".encode("utf-16") + b"x", "cut.csv")
-    assert "is not utf-16: " in refused(cut, encoding="utf-16")
+    assert "must be utf-16, got other bytes in line " in refused(cut, encoding="utf-16")
     header = write("tëxt,label\na,b\n".encode("cp1252"), "header.csv")
     assert refused(header) == (
         "FILE:1: the header cannot be read: not utf-8: byte 0xeb; these bytes are characters of "
@@ -157,19 +157,19 @@ def test_encodings(write):
 @pytest.mark.parametrize(
     ("header", "columns", "message"),
     [
-        ("review,sentiment", None, "no column 'text' and no 'label'; there are 'review', "
+        ("review,sentiment", None, "columns must include 'text' and 'label', got 'review', "
          "'sentiment': --text review --label sentiment"),
-        ("text,sentiment", None, "no column 'label'; there are 'text', 'sentiment': "
+        ("text,sentiment", None, "columns must include 'label', got 'text', 'sentiment': "
          "--text text --label sentiment"),
         ("Text,TEXT,LABEL", None, "--text Text --label LABEL"),
         ("id,txet,labels", None, "--text txet --label labels"),
         ("text,verdict", None, "--text text --label verdict"),
         ("sentence1,sentence2,gold", PAIR, "--text sentence1 sentence2 --label gold"),
-        ("review,stars", TEXTS, "there are 'review', 'stars': --text review"),
-        ("a,b,c", None, "there are 'a', 'b', 'c': give the names with --text and --label; the "
+        ("review,stars", TEXTS, "got 'review', 'stars': --text review"),
+        ("a,b,c", None, "got 'a', 'b', 'c': give the names with --text and --label; the "
          "first line must be the header"),
         ("a dull film,0", None, "'a dull film', '0': give the names with --text and --label; the"),
-        ("text", None, "there are 'text'; the first line must be the header"),
+        ("text", None, "got 'text'; the first line must be the header"),
     ],
 )  # fmt: skip
 def test_a_column_that_is_not_there_is_named_with_the_likely_one(write, header, columns, message):
@@ -178,7 +178,7 @@ def test_a_column_that_is_not_there_is_named_with_the_likely_one(write, header, 
 
 def test_a_header_names_a_column_once_and_a_long_one_is_not_shown_whole(write):
     assert refused(write("text,label,text, label\na,b,c,d\n")) == (
-        "FILE: columns must have different names, got these more than once: 'label', 'text'"
+        "FILE: columns must have different names, got 'label', 'text' more than once"
     )
     assert read(write(",text,,label\n0,a,,b\n")) == [(2, "a", "b")]  # pandas' index, spare commas
     many = refused(write(",".join(f"x{i}" * 40 for i in range(50)) + "\n"))
@@ -190,7 +190,7 @@ def test_semicolons_and_tabs_of_a_spreadsheet_are_found(write):
     assert read(write("text;label\na, b;pos\n")) == [(2, "a, b", "pos")]
     assert read(write("text\tlabel\na; b, c\tpos\n")) == [(2, "a; b, c", "pos")]
     assert read(write("text\na; b\n"), TEXTS) == [(2, "a; b", None)]
-    assert "there are 'review', 'stars': --text review" in refused(write("review;stars\na;b\n"))
+    assert "got 'review', 'stars': --text review" in refused(write("review;stars\na;b\n"))
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -214,14 +214,14 @@ def test_a_header_in_wrong_quotes_is_refused_with_the_reason(write):
 
 
 def test_nothing_to_read(write):
-    assert refused(write("")) == "FILE: the file is empty"
-    assert refused(write("\ufeff")) == "FILE: the file is empty"
-    assert refused(write("\n\n")) == "FILE: the file is empty"
-    assert refused(write("text,label\n")) == "FILE: there is no row after the header"
-    assert refused(write("text,label")) == "FILE: there is no row after the header"
+    assert refused(write("")) == "FILE must have a labelled text, got an empty file"
+    assert refused(write("\ufeff")) == "FILE must have a labelled text, got an empty file"
+    assert refused(write("\n\n")) == "FILE must have a labelled text, got an empty file"
+    assert refused(write("text,label\n")) == "FILE must have a row after the header, got none"
+    assert refused(write("text,label")) == "FILE must have a row after the header, got none"
     for name in ("a.jsonl", "a.txt"):
-        assert refused(write("", name)) == "FILE: the file is empty"
-        assert refused(write("\ufeff", name)) == "FILE: the file is empty"
+        assert refused(write("", name)) == "FILE must have a labelled text, got an empty file"
+        assert refused(write("\ufeff", name)) == "FILE must have a labelled text, got an empty file"
 
 
 def test_a_quote_that_nothing_closes_costs_one_line(write):
@@ -267,7 +267,7 @@ def test_quotes_that_never_add_up_end_and_keep_little(write, monkeypatch):
     monkeypatch.setattr("gatedjax.text._delimited.LONGEST", 1 << 12)
     # every line closes the field of the one before it and opens another
     path = write("text,label\n" + 'x","y\n' * 50_000)
-    assert "the quotes of this file do not match" in refused(path)
+    assert "quotes around fields must be closed" in refused(path)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
@@ -370,7 +370,7 @@ def test_packed_files_are_read_and_held_to_the_limit(write, monkeypatch):
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.txt"])
 def test_a_file_that_is_no_text_is_refused_whole(write, content, what, name):
     message = refused(write(content, name))
-    assert "FILE: not a text file: " in message
+    assert "FILE must be a text file, got " in message
     assert what in message
 
 
@@ -425,12 +425,12 @@ def test_json_lines_that_cannot_be_used(write):
         '{"text": {"a": {}}, "label": "b"}': "text must be a text, got dict {'a': {}}",
         '{"text": ["a"], "label": "b"}': "text must be a text, got list ['a']",
         '{"text": 5, "label": "b"}': "text must be a text, got int 5",
-        '{"text": "a", "label": []}': "no label: an empty list",
+        '{"text": "a", "label": []}': "label must be a label or several, got an empty list",
         '{"text": "a", "label": ["b", {}]}': "label must be a text or a number, got dict {}",
         '{"text": "a", "label": ["b", null]}': "no label",
         '{"text": "a", "label": NaN}': "no label",
         '{"text": "a", "label": Infinity}': "label must be finite, got inf",
-        '{"text": "a", "text": "b", "label": 1}': "the name 'text' occurs more than once",
+        '{"text": "a", "text": "b", "label": 1}': "names must be different, got 'text' more than",
         '{"text": "a\\ud800", "label": 1}': "half of a surrogate pair: U+D800",
         '{"text": "a\\u0000", "label": 1}': "NUL character",
         '{"text": "a", "label": 1': "not JSON: Expecting ',' delimiter at character 25",
@@ -471,7 +471,7 @@ def test_lines_of_fasttext(write):
     ]
     expected = "must have labels as __label__NAME, got none in its first 2 lines"
     assert expected in refused(write("a\nb\n", "b.txt"))
-    assert "has single texts, not pairs" in refused(path, PAIR)
+    assert "pairs must be in a .csv, .tsv or .jsonl file, got a .txt file" in refused(path, PAIR)
 
 
 def test_a_folder_per_class(write, tmp_path, monkeypatch):
@@ -502,9 +502,9 @@ def test_a_folder_per_class(write, tmp_path, monkeypatch):
 
 
 def test_folders_that_are_not_one_per_class(write, tmp_path):
-    wanted = "a folder of texts must have a folder with .txt files for each class"
+    wanted = "must have a folder with .txt files for each class"
     (tmp_path / "none").mkdir()
-    assert refused(tmp_path / "none") == f"FILE: {wanted}, got no folder"
+    assert refused(tmp_path / "none") == f"FILE {wanted}, got no folder"
     write("x", "flat/a.txt")
     assert "got no folder" in refused(tmp_path / "flat")
     assert read(tmp_path / "flat", TEXTS) == [(1, "x", None)]
@@ -564,7 +564,7 @@ def test_dicts_and_columns_in_memory():
 
 @pytest.mark.parametrize("data", [[], (), {"text": [], "label": []}, iter(())])
 def test_no_rows_in_memory(data):
-    assert "there is no row" in refused(data)
+    assert "must have a row, got none" in refused(data)
 
 
 def test_values_of_no_known_kind_are_refused_at_once():
@@ -625,7 +625,7 @@ def test_frames():
     numbered = PandasLike((0, ["a"]), (1, ["b"]))
     assert read(numbered, Columns(("0",), "1")) == [(1, "a", "b")]
     twice = PandasLike(("text", []), ("text", []), ("label", []))
-    assert "got these more than once: 'text'" in refused(twice)
+    assert "got 'text' more than once" in refused(twice)
 
     class Lazy(PandasLike):
         def collect(self):
@@ -641,7 +641,7 @@ def test_data_sets_of_another_package_have_their_classes_by_name():
     expected = [(1, "a", "pos"), (2, "b", "neg"), (3, "no label")]
     assert read(data) == expected
     assert read({"train": data, "test": DatasetLike()}) == expected
-    assert "there is no row" in refused({"train": DatasetLike()})
+    assert "must have a row, got none" in refused({"train": DatasetLike()})
     assert "split must be one of 'train', got 'dev'" in refused({"train": data}, split="dev")
     streamed = DatasetLike({"text": "a", "label": 1}, names=None)
     streamed.features = None
@@ -666,12 +666,10 @@ def test_files_and_tables_of_arrow(end, tmp_path, monkeypatch):
         assert read(path, Columns(("text",), None))[::3] == [(1, "a", None), (4, " d", None)]
     assert infer_task(path) == "text"
     assert _lines.suggest_encoding(path, "utf-8") == ""
-    assert "there is no column 'x'; there are 'n', 'text', 'label'" in refused(
-        path, Columns(("x",))
-    )
-    assert "there is no row" in refused(plain.slice(0, 0))
+    assert "columns must include 'x', got 'n', 'text', 'label'" in refused(path, Columns(("x",)))
+    assert "must have a row, got none" in refused(plain.slice(0, 0))
     path.write_bytes(path.read_bytes()[:-9])
-    assert refused(path).startswith("FILE: damaged: ")
+    assert refused(path).startswith("FILE must be data that pyarrow can read, got damaged data")
     monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
     assert refused(path) == "FILE needs pyarrow: pip install pyarrow"
 
@@ -697,7 +695,7 @@ def test_a_set_of_gatedjax_by_name():
     assert {row[-1] for row in rows} == {"negative", "positive"}
     assert all(isinstance(row[1], str) and " " in row[1] for row in rows)
     assert read("polarity", split="test") != rows
-    assert "there is no column 'review'; there are 'text', 'label'" in refused(
+    assert "columns must include 'review', got 'text', 'label'" in refused(
         "polarity", Columns(("review",))
     )
 
@@ -721,7 +719,7 @@ def test_a_set_of_gatedjax_may_be_of_pairs_and_has_lines_aside(monkeypatch):
         Aside("snli", 2, "no label"),
         Aside("snli.txt", 9, "an empty sentence"),
     ]
-    assert "no column 'text'; there are 'premise', 'hypothesis', 'label'" in refused("snli")
+    assert "columns must include 'text', got 'premise', 'hypothesis', 'label'" in refused("snli")
     for other in ("cbt_ne", "ewt_trees", "digits"):
         assert "must be a data set of labelled texts" in refused(other)
 
@@ -740,7 +738,10 @@ def test_a_set_of_hugging_face_by_name(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", Package)
     assert read("hf:user/imdb") == read("hf:glue:sst2", split="test") == [(1, "a", "pos")]
     assert asked == [("user/imdb", None, "train"), ("glue", "sst2", "test")]
-    assert refused("hf:imdb", split="none") == ("FILE, split 'none': RuntimeError: no such split")
+    assert refused("hf:imdb", split="none") == (
+        "data and split must exist at Hugging Face, got 'FILE' and 'none': RuntimeError: no such "
+        "split"
+    )
     assert infer_task("hf:imdb") == "text"
     assert "must be hf:NAME or hf:NAME:CONFIG" in refused("hf:")
     monkeypatch.setitem(sys.modules, "datasets", None)
@@ -775,8 +776,10 @@ def test_a_set_of_tfds_by_name(tmp_path, monkeypatch):
     monkeypatch.setattr(tfds, "list_builders", lambda **k: ["own_text_for_tests"])
     expected = [(1, "café", "p"), (2, "no text")]
     assert read("tfds:own_text_for_tests") == read("own_text_for_tests") == expected
-    assert "split 'dev': " in refused("tfds:own_text_for_tests", split="dev")
-    assert "no column 'x'; there are 'text', 'label'" in refused(
+    assert "and split must exist in TFDS, got 'FILE' and 'dev': " in refused(
+        "tfds:own_text_for_tests", split="dev"
+    )
+    assert "columns must include 'x', got 'text', 'label'" in refused(
         "tfds:own_text_for_tests", Columns(("x",))
     )
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
@@ -866,7 +869,7 @@ def test_sentences_that_cannot_be_used(write, monkeypatch):
     ]
     with pytest.raises(FileNotFoundError, match="there is no such file"):
         open_tags(path.with_name("no.conll"))
-    with pytest.raises(ValueError, match="the file is empty"):
+    with pytest.raises(ValueError, match="got an empty file"):
         open_tags(write("", "empty.conll"))
 
 

@@ -217,7 +217,9 @@ def test_no_explanations_are_a_page():
 
 
 def test_lengths_must_agree():
-    with pytest.raises(ValueError, match=r"gates must have one entry per word \(3\), got 2"):
+    with pytest.raises(
+        ValueError, match=r"gates must have an entry for each of the 3 words, got 2"
+    ):
         explain(gates=(0.1, 0.2))
     with pytest.raises(ValueError, match="removed must have"):
         explain(removed=())

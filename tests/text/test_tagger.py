@@ -225,12 +225,12 @@ def test_unknown_words_are_told_by_their_shape():
             "the data must have at least two tags for a tagger, got only 'X'",
         ),
         ([(["a", "b", "c", "d"], ["X", "X", "X", "Y"])], "must have at least two sentences"),
-        ([(["a", "b"], ["X", "Y"]), (["c"], ["Z"])], "3 of the tags of 3 words are distinct"),
+        ([(["a", "b"], ["X", "Y"]), (["c"], ["Z"])], "got 3 different tags of 3 words"),
         (
             [(["a"], [])],
-            "no tagged sentence: 1 sentences cannot be used, the first is the data:1: 1 wo",
+            "got none: 1 sentences cannot be used, the first is the data:1: 1 wo",
         ),
-        ([], "the data has no tagged sentence"),
+        ([], "the data must have a tagged sentence, got none"),
     ],
 )
 def test_data_that_no_tagger_can_learn_from(data, message):
@@ -320,9 +320,12 @@ def test_train_writes_a_folder_of_a_tagger(tmp_path, capsys):
 def test_train_asks_for_the_columns_of_tags(tmp_path, capsys):
     path = written(tmp_path / "t.conll", sentences(3))
     for args, message in (
-        (["--text", "a"], "--text, --label and --columns are not for files of tags"),
-        (["--task", "text", "--tag", "1"], "--word and --tag are only for files of tags"),
-        (["--density", ".2"], "--density needs --model"),
+        (["--text", "a"], "--text, --label and --columns must be left out for files of tags"),
+        (
+            ["--task", "text", "--tag", "1"],
+            "--word and --tag must be left out except for files of tags",
+        ),
+        (["--density", ".2"], "--density must be None for a network without gates"),
         (["--model", "gru"], "--model must be one of 'ssan', 'san', got 'gru'"),
         (["--tag", "1"], "must have at least two tags for a tagger, got only 'X'"),
     ):

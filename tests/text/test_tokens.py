@@ -100,7 +100,7 @@ def test_functions_of_users():
         assert import_path(function) is None
     rule = choose_tokenizer(None, commas, texts(HAN), lowercase=True)
     assert rule.split("a b, c,") == ("a b", "c")
-    refused(lambda: check_function("words"), "tokenizer|tokens=|str", TypeError)
+    refused(lambda: check_function("words"), "tokenizer|tokens=|'words'", TypeError)
     refused(lambda: check_function(lambda text: text), "a list of texts")
     refused(lambda: check_function(lambda text: [1]), "a list of texts|[1]")
 
@@ -115,7 +115,7 @@ def test_a_function_is_passed_again_and_compared():
     refused(lambda: Tokenizer.from_json(stored, upper_commas), "commas|tokenizer", NeedsTokenizer)
     nameless = Tokenizer("custom", function=lambda text: [text]).to_json()
     refused(lambda: Tokenizer.from_json(nameless), "without an import path", NeedsTokenizer)
-    refused(lambda: Tokenizer.from_json(None, commas), "'words'|left out", NeedsTokenizer)
+    refused(lambda: Tokenizer.from_json(None, commas), "'words'|leave it out", NeedsTokenizer)
 
 
 @pytest.mark.parametrize(

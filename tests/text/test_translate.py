@@ -56,7 +56,7 @@ def test_an_export_has_the_mean_that_the_run_was_tested_with(folders, capsys, tm
     np.testing.assert_allclose(one * 2, other * 1.5, rtol=1e-6)
     for more, message in (
         (["--average", "0"], "--average must be at least 1, got 0"),
-        (["--average", "2", "--step", "1"], "--average and --step exclude each other"),
+        (["--average", "2", "--step", "1"], "--average or --step must be left out, got both"),
     ):
         assert main(["export", str(run), "--out", str(tmp_path / "no"), *more]) == 2
         assert message in capsys.readouterr().err
@@ -67,10 +67,10 @@ def test_what_cannot_be_translated_is_refused(folders, capsys, tmp_path, monkeyp
     other = tmp_path / "other.json"
     data.BytePairs.train(["quite another text"], 30).save(other)
     for args, message in (
-        ([out, "--average", "2"], "--average is only for the work folder of a run"),
-        ([out, "--bpe", str(other)], f"is not the vocabulary that {out} was trained with"),
+        ([out, "--average", "2"], "--average must be left out except for the work folder of a run"),
+        ([out, "--bpe", str(other)], f"must be the vocabulary that {out} was trained with"),
         ([run, "--beam-size", "0"], "beam_size must be at least 1, got 0"),
-        ([str(tmp_path)], "is not a model"),
+        ([str(tmp_path)], "must be the folder of a model"),
     ):
         monkeypatch.setattr("sys.stdin", io.StringIO("A dog runs.\n"))
         assert message in refused(["translate", *args], capsys)

@@ -91,7 +91,7 @@ def test_nothing_is_written_and_no_lock_is_taken(workdir, capsys):
 
 def test_what_cannot_be_done_is_said_with_status_2(workdir, tmp_path, capsys):
     status, _, err = command(capsys, "ls", tmp_path / "nowhere")
-    assert (status, "nowhere is not the work folder of a run" in err) == (2, True)
+    assert (status, "nowhere must be the work folder of a run" in err) == (2, True)
     status, _, err = command(capsys, "ls", workdir / "checkpoints")
     assert (status, f"Did you mean {workdir}?" in err) == (2, True)
     status, _, err = command(capsys, "diff", workdir, "--steps", 1, 60)
