@@ -26,6 +26,7 @@ from gatedjax.training._checks import (
     config_with_steps,
     digest_optimizer,
     first_evaluation_batch,
+    iterate_batches,
 )
 from gatedjax.training._digests import array_digests, compared_digests, run_digests
 from gatedjax.training._meter import Meter, floats_of
@@ -324,9 +325,11 @@ class _Lanes:
 
     def evaluation_batches(self) -> Iterator[Batch]:
         if not self.own:
-            yield from (jax.device_put(batch, self.whole) for batch in self.eval_data)
+            yield from (
+                jax.device_put(batch, self.whole) for batch in iterate_batches(self.eval_data)
+            )
             return
-        for batches in zip(*self.eval_data, strict=True):
+        for batches in zip(*map(iterate_batches, self.eval_data), strict=True):
             yield jax.device_put(_stack(batches, "evaluation"), self.split)
 
     def keep_best(self, numbers: list[int]) -> None:

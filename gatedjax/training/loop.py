@@ -732,8 +732,8 @@ def fit(
         a `grain.IterDataset` or a `grain.DataLoader`; checkpoints save its state. Or, with
         repeatable=False, any other iterable of batches: an iterator, which ends the run if it ends
         before the last step, or a loader, which is iterated again for each epoch.
-      eval_data: the batches of an evaluation pass, which is iterated for each evaluation; None for
-        a run without evaluations.
+      eval_data: the batches of an evaluation pass, which is iterated for each evaluation, or read
+        by index up to its length if it has no `__iter__`; None for a run without evaluations.
       config: the training options (default: `TrainConfig()`).
       workdir: the folder for metrics.jsonl, config.json, environment.json and checkpoints/; None
         writes no files.
@@ -789,10 +789,10 @@ def fit(
         work: a missing method, metrics that are no `Ratio`, no metric "loss", an evaluation without
         the metric `best_metric`, too few batches, batches without rows, an iterator as evaluation
         data, an iterator as training data without repeatable=False, other names or shapes in
-        `params`, or an optimizer that requires other arguments than fit passes. After the first
-        step, for a loss that is a mean, not a sum. At the first line of metrics.jsonl, for
-        parameters that no gradient has reached, unless the task has them in `frozen` or the
-        optimizer does not update them.
+        `params` or numbers there that are not finite, or an optimizer that requires other arguments
+        than fit passes. After the first step, for a loss that is a mean, not a sum. At the first
+        line of metrics.jsonl, for parameters that no gradient has reached, unless the task has them
+        in `frozen` or the optimizer does not update them.
       StoppedBySignal: with raise_on_signal, after the run was saved.
       ProcessMismatch: on all of several processes, if their settings, packages, tasks or data
         differ; before the first step, or at the next checkpoint if batches or parameters differ
