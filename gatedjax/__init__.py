@@ -1,11 +1,11 @@
 """Gated and selective attention, and masked recurrence, for JAX and Flax.
 
-`functional` has the mathematics as pure functions of arrays, `nn` Flax modules with parameters, and
-`models` the networks of the papers with the tasks that train them. `data`, `training`, `analysis`
-and `export` work with these networks. `lexicon` is a text classifier whose
-gates hold by construction. `text` trains models on your texts (`TextClassifier`,
-`PairClassifier`, `Tagger`), and `explore` shows their gates (`explorer(model)` in a notebook).
-Names are imported on first use, so that `import gatedjax` is fast.
+`functional` has the mathematics as pure functions of arrays, `nn` Flax modules with parameters
+(`nnx` has the same modules for NNX), and `models` the networks of the papers with the tasks that
+train them. `data`, `training`, `analysis` and `export` work with these networks. `lexicon` is a
+text classifier whose gates hold by construction. `text` trains models on your texts
+(`TextClassifier`, `PairClassifier`, `Tagger`), and `explore` shows their gates (`explorer(model)`
+in a notebook). Names are imported on first use, so that `import gatedjax` is fast.
 """
 
 import importlib
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from gatedjax import export as export
     from gatedjax import functional as functional
     from gatedjax import gates as gates
+    from gatedjax import lexicon as lexicon
     from gatedjax import models as models
     from gatedjax import nn as nn
+    from gatedjax import nnx as nnx
     from gatedjax import text as text
     from gatedjax import training as training
     from gatedjax.explore import explorer as explorer

@@ -1,6 +1,8 @@
 """Type checkers find the errors in a user's program, and report no others."""
 
+import ast
 import importlib.util
+import inspect
 import json
 import re
 import shutil
@@ -9,6 +11,7 @@ import sys
 
 import pytest
 
+import gatedjax
 from tests._programs import cache_folder, environment
 from tests.conftest import ROOT
 
@@ -26,6 +29,15 @@ def assert_finds_the_errors(output):
     found = numbers_of_lines(output)
     assert sorted(wrong - found) == [], "errors that the type checker does not find"
     assert sorted(found - wrong) == [], output
+
+
+def test_type_checkers_know_the_names_of_the_package():
+    (names,) = (
+        {alias.name for line in node.body for alias in line.names}
+        for node in ast.parse(inspect.getsource(gatedjax)).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    assert names | {"__version__"} == set(gatedjax.__all__)
 
 
 @pytest.mark.slow

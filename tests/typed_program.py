@@ -7,8 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
-from flax import linen
+from flax import linen, nnx
 from jax.sharding import PartitionSpec as P
 
 import gatedjax
@@ -19,8 +20,10 @@ from gatedjax.training import (
     OptimizerConfig,
     Ratio,
     TrainConfig,
+    TrainState,
     evaluate,
     fit,
+    fit_lanes,
     make_parallel,
 )
 
@@ -46,6 +49,43 @@ class Evaluated(Trained):
         return {"size": Ratio.of(abs(y), batch["weight"])}, {"y": y}
 
 
+class Summarised(Evaluated):
+    def summarise(self, predictions: dict[str, np.ndarray]) -> dict[str, float]:
+        return {"largest": float(predictions["y"].max())}
+
+
+class Centred:
+    """A task with a model state."""
+
+    def init(self, key: jax.Array, batch: Batch) -> Any:
+        return {"w": jnp.zeros(3)}
+
+    def init_model_state(self, key: jax.Array, batch: Batch) -> Any:
+        return {"mean": jnp.zeros(3)}
+
+    def loss(
+        self, params: Any, batch: Batch, rngs: dict[str, jax.Array], model_state: Any
+    ) -> tuple[jax.Array, tuple[dict[str, Ratio], Any]]:
+        errors = batch["weight"] * ((batch["x"] - model_state["mean"]) @ params["w"]) ** 2
+        return errors.sum(), ({"loss": Ratio.of(errors, batch["weight"])}, model_state)
+
+
+class Carried:
+    """A task with a carried state."""
+
+    def init(self, key: jax.Array, batch: Batch) -> Any:
+        return {"w": jnp.zeros(3)}
+
+    def init_carry(self, batch: Batch) -> jax.Array:
+        return jnp.zeros(len(batch["weight"]))
+
+    def loss(
+        self, params: Any, batch: Batch, rngs: dict[str, jax.Array], carry: jax.Array
+    ) -> tuple[jax.Array, tuple[dict[str, Ratio], jax.Array]]:
+        sums = carry + batch["x"] @ params["w"]
+        return (sums**2).sum(), ({"loss": Ratio.of(sums**2, batch["weight"])}, sums)
+
+
 class Unannotated:
     def init(self, key, batch):
         return {"w": jnp.zeros(3)}
@@ -65,8 +105,29 @@ class Pooled(linen.Module):
 
     @linen.compact
     def __call__(self, xs: jax.Array, mask: jax.Array) -> jax.Array:
-        _, states = nn.GRU(8, bidirectional=True)(xs, mask)
+        _, outputs = nn.GRU(8, bidirectional=True)(xs, mask)
+        # Flax gives linen.RNN a union as the type of its result.
+        states: Any = linen.RNN(nn.GRUCell(8))(outputs, seq_lengths=mask.sum(1))
         return F.attention_pool(states, F.masked_softmax(states[..., 0], mask), mask)
+
+
+class Recurrent(nnx.Module):
+    """A network of NNX with modules of the library."""
+
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        self.gru = gatedjax.nnx.GRU(3, 8, bidirectional=True, rngs=rngs)
+
+    def __call__(self, xs: jax.Array, lengths: jax.Array) -> jax.Array:
+        _, states = self.gru(xs, lengths=lengths)
+        return states
+
+
+def show(step: int, state: TrainState, metrics: dict[str, float]) -> None:
+    print(step, metrics["loss"], state.params)
+
+
+def show_step(step: int) -> None:
+    print(step)
 
 
 def rule(path: str, array: Any) -> P:
@@ -96,6 +157,12 @@ hard: jax.Array = F.hard_gates(logits, mask, empty="max_gate")
 result = fit(Trained(), [batch] * 3, None, config, "runs/a", parallel=devices)
 result = fit(Unannotated(), [batch] * 3, None, config, "runs/b", optimizer=optax.sgd(0.1))
 result = fit(Evaluated(), [batch] * 3, [batch], config, "runs/c")
+result = fit(Summarised(), [batch], [batch], steps=1, params=result.best_params, callbacks=(show,))
+result = fit(Centred(), iter([batch]), repeatable=False, steps=1, callbacks=[show])
+result = fit(Carried(), [batch], steps=1)
+results = fit_lanes(Trained(), lambda seed: [batch], steps=1, optimizer=optax.sgd(0.1))
+results = fit_lanes(Evaluated(), lambda seed: [batch] * 3, [batch], steps=3, params={"w": xs[0, 0]})
+states = Recurrent(nnx.Rngs(0))(xs, jnp.array([5, 3]))
 metrics, predictions = evaluate(Evaluated(), result.best_params, [batch], devices)
 loss: float = metrics["size"]
 texts = [" ".join(example["tokens"]) for example in data.load("polarity", "train")]
@@ -125,3 +192,11 @@ _ = data.Vocabulary.build(3)  # wrong
 _ = export.save_modle  # wrong
 _ = training.restore  # wrong
 _ = analysis.mcnemar()  # wrong
+_ = fit(Trained(), [batch], steps="3")  # wrong
+_ = fit(Trained(), [batch], callbacks=show)  # wrong
+_ = fit(Trained(), [batch], callbacks=(show_step,))  # wrong
+_ = fit_lanes(Carried(), lambda seed: [batch])  # wrong
+_ = fit_lanes(Evaluated(), [batch])  # wrong
+_ = nn.RAUCell(8, attention="feature-proj")  # wrong
+_ = nn.LSTM(8, kernel_initializer=jax.nn.initializers.zeros)  # wrong
+_ = gatedjax.nnx.GRU(3, 8)  # wrong

@@ -8,6 +8,7 @@ import typing as _typing
 
 from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.training._agreement import ProcessMismatch as ProcessMismatch
+from gatedjax.training._meter import NonFiniteError as NonFiniteError
 from gatedjax.training._placement import fsdp_rule as fsdp_rule
 from gatedjax.training.checkpoint import CheckpointDamaged as CheckpointDamaged
 from gatedjax.training.checkpoint import CheckpointMismatch as CheckpointMismatch
@@ -29,15 +30,14 @@ from gatedjax.training.load import restore_params as restore_params
 from gatedjax.training.lock import WorkdirBusy as WorkdirBusy
 from gatedjax.training.lock import WorkdirLost as WorkdirLost
 from gatedjax.training.loop import FitResult as FitResult
-from gatedjax.training.loop import NonFiniteError as NonFiniteError
 from gatedjax.training.loop import StoppedBySignal as StoppedBySignal
-from gatedjax.training.loop import fit as fit
 from gatedjax.training.metrics import Ratio as Ratio
 from gatedjax.training.metrics import merge as merge
 from gatedjax.training.metrics import to_floats as to_floats
 from gatedjax.training.parallel import Parallel as Parallel
 from gatedjax.training.parallel import make_parallel as make_parallel
 from gatedjax.training.replay import replay as replay
+from gatedjax.training.single import fit as fit
 from gatedjax.training.step import TrainState as TrainState
 from gatedjax.training.step import init_state as init_state
 from gatedjax.training.step import make_train_step as make_train_step

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from gatedjax._utils.json import to_json_values
+from gatedjax.training._checks import iterate_batches
 from gatedjax.training._digests import array_digests
 from gatedjax.training.config import TrainConfig
 from gatedjax.training.distributed import gather_text
@@ -49,7 +50,8 @@ def collect_shared_values(
     settings = flatten({"train": to_json_values(config)}) | flatten(settings)
     later_batches = Seen(0)
     # Only hashes are compared between the processes, so that no batch is sent over the network.
-    for batch in itertools.islice(() if eval_data is None else eval_data, 1, None):
+    batches = iter(()) if eval_data is None else iterate_batches(eval_data)
+    for batch in itertools.islice(batches, 1, None):
         later_batches.add(batch)
     return (
         {k: v for k, v in settings.items() if k.removeprefix("train.") not in _OWN}

@@ -162,6 +162,50 @@ def check_batch(batch: Any, name: str) -> None:
         raise ValueError(f"{name} must have at least one row, got 'weight' of shape {list(shape)}")
 
 
+def iterate_batches(eval_data: Any, name: str = "eval_data") -> Iterator[Batch]:
+    """Returns an iterator over the batches of an evaluation pass.
+
+    Data without `__iter__`, such as a dataset of PyTorch, are read by index up to their length,
+    because many of them return a batch for every index, so that Python would never end.
+
+    Args:
+      eval_data: a list of batches, or another iterable; or an object with `__getitem__` and
+        `__len__`.
+      name: the name of the argument, for the messages.
+
+    Raises:
+      TypeError: if the data are neither, or have no length.
+      ValueError: during the iteration, if there is no batch at an index below the length.
+    """
+    if hasattr(eval_data, "__getitem__") and not hasattr(eval_data, "__iter__"):
+        try:
+            count = len(eval_data)
+        except TypeError:
+            raise TypeError(
+                f"{name} must be a list of batches, got {type(eval_data).__name__}, which has no "
+                f"__len__ and may never end: give a list such as [{name}[0], {name}[1]]"
+            ) from None
+        return _iterate_by_index(eval_data, count, name)
+    try:
+        return iter(eval_data)
+    except TypeError:
+        raise TypeError(
+            f"{name} must be a list of batches, got {type(eval_data).__name__}"
+        ) from None
+
+
+def _iterate_by_index(eval_data: Any, count: int, name: str) -> Iterator[Batch]:
+    for index in range(count):
+        try:
+            batch = eval_data[index]
+        except IndexError as error:
+            raise ValueError(
+                f"{name} must have len({name}) = {count} batches, got IndexError for "
+                f"{name}[{index}]: return the number of batches from __len__"
+            ) from error
+        yield batch
+
+
 def first_evaluation_batch(eval_data: Any) -> Batch | None:
     """Returns the first batch of the evaluation data, a dict of arrays; None without data.
 
@@ -181,20 +225,7 @@ def first_evaluation_batch(eval_data: Any) -> Batch | None:
     # A dict can be iterated again, but it would yield the names of its arrays.
     if isinstance(eval_data, Mapping):
         raise TypeError("eval_data must be a list of batches, got one dict")
-    # Without a length or `__iter__`, iteration by index may never end.
-    if hasattr(eval_data, "__getitem__") and not (
-        hasattr(eval_data, "__iter__") or hasattr(eval_data, "__len__")
-    ):
-        raise TypeError(
-            f"eval_data must be a list of batches, got {type(eval_data).__name__}, which has no "
-            "__len__ and may never end: give a list such as [eval_data[0], eval_data[1]]"
-        )
-    try:
-        batch = next(iter(eval_data), None)
-    except TypeError:
-        raise TypeError(
-            f"eval_data must be a list of batches, got {type(eval_data).__name__}"
-        ) from None
+    batch = next(iterate_batches(eval_data), None)
     if batch is None:
         raise ValueError("eval_data must not be empty: give None for a run without evaluations")
     check_batch(batch, "the first batch of eval_data")
@@ -267,7 +298,8 @@ def fit_params(params: Any, like: Any) -> Any:
       like: shapes and dtypes of the parameters that `task.init` returns.
 
     Raises:
-      ValueError: if names, shapes or dtypes differ; the message lists them.
+      ValueError: if names, shapes or dtypes differ; the message lists them. Or if a number is NaN
+        or infinite; the message has the path of its parameter.
     """
     # JAX stores float64 arrays of NumPy as float32 unless 64 bits are enabled.
     arrays = {}
@@ -280,6 +312,14 @@ def fit_params(params: Any, like: Any) -> Any:
             "params must have the names, shapes and dtypes of task.init:\n  "
             + "\n  ".join(lines).replace("saved", "wanted").replace("now", "got")
         )
+    # A step changes no parameter while one of them is not finite, so that nothing would be trained.
+    for name in wanted:
+        if not (is_finite := np.isfinite(arrays[name])).all():
+            raise ValueError(
+                f"params must have finite numbers, got {np.sum(~is_finite)} of "
+                f"{is_finite.size} numbers of {name} that are NaN or infinite: give parameters "
+                "of an earlier checkpoint"
+            )
     return jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in wanted])
 
 

@@ -1,6 +1,7 @@
 """Sums of metrics, speeds and skipped updates between two lines of metrics.jsonl."""
 
 import dataclasses
+import math
 import time
 from typing import Any, NamedTuple
 
@@ -109,7 +110,7 @@ class Interval:
         for lengths, cells in _TEXTS:
             if lengths in batch and cells in batch:
                 self.tokens += int(np.sum(batch[lengths]))
-                self.cells += int(np.prod(np.shape(batch[cells])))
+                self.cells += math.prod(np.shape(batch[cells]))
 
     def speeds(self) -> dict[str, float]:
         """Returns the speeds of the interval and its share of padding, by name.

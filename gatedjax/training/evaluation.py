@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from gatedjax.training._checks import check_batch
+from gatedjax.training._checks import check_batch, iterate_batches
 from gatedjax.training.distributed import broadcast_json
 from gatedjax.training.metrics import Metrics, merge, to_floats
 from gatedjax.training.parallel import Parallel, make_parallel
@@ -42,7 +42,7 @@ def run_evaluation(
     metrics: Metrics = {}
     rows: dict[str, list[np.ndarray]] = {}
     carry = None
-    for number, batch in enumerate(data):
+    for number, batch in enumerate(iterate_batches(data)):
         check_batch(batch, f"evaluation batch {number}")
         real = np.asarray(batch["weight"]) > 0
         # The batch gives only the shapes: the carried state starts once per pass over the data.
@@ -106,7 +106,8 @@ def evaluate(
     Args:
       task: the task.
       params: parameters, not replicated over devices.
-      data: batches. Each new shape of a batch is compiled. Filler rows have weight 0.
+      data: batches, in a list, another iterable, or an object with `__getitem__` and `__len__`.
+        Each new shape of a batch is compiled. Filler rows have weight 0.
       parallel: the devices (default: `make_parallel()`). Pass the object that `fit` received to
         share its compiled evaluation.
       model_state: the model state of a `ModelStateTask`, not replicated, such as
@@ -127,4 +128,4 @@ def evaluate(
         )
     parallel = parallel or make_parallel()
     placed, model_state = parallel.place_params(params), parallel.replicate(model_state)
-    return run_evaluation(task, placed, data, parallel, model_state)
+    return run_evaluation(task, placed, iterate_batches(data, "data"), parallel, model_state)

@@ -26,6 +26,8 @@ from gatedjax.training._checks import (
     config_with_steps,
     digest_optimizer,
     first_evaluation_batch,
+    fit_params,
+    iterate_batches,
 )
 from gatedjax.training._digests import array_digests, compared_digests, run_digests
 from gatedjax.training._meter import Meter, floats_of
@@ -59,7 +61,7 @@ from gatedjax.training.step import (
 from gatedjax.training.task import (
     Batch,
     Carry,
-    Task,
+    LaneTask,
     call_evaluate,
     call_summarise,
     frozen_parameters,
@@ -136,7 +138,7 @@ def _vary(task: Any, name: str, value: Any) -> Any:
 
 
 def make_lane_step(
-    task: Task, config: TrainConfig, optimizer: optax.GradientTransformation | None = None
+    task: LaneTask, config: TrainConfig, optimizer: optax.GradientTransformation | None = None
 ) -> Callable[..., Any]:
     """Builds the step of all lanes.
 
@@ -217,7 +219,7 @@ class _Lanes:
 
     def __init__(
         self,
-        task: Task,
+        task: LaneTask,
         lanes: list[Lane],
         train_data: list[Any],
         eval_data: Any,
@@ -328,9 +330,11 @@ class _Lanes:
 
     def evaluation_batches(self) -> Iterator[Batch]:
         if not self.own:
-            yield from (jax.device_put(batch, self.whole) for batch in self.eval_data)
+            yield from (
+                jax.device_put(batch, self.whole) for batch in iterate_batches(self.eval_data)
+            )
             return
-        for batches in zip(*self.eval_data, strict=True):
+        for batches in zip(*map(iterate_batches, self.eval_data), strict=True):
             yield jax.device_put(_stack(batches, "evaluation"), self.split)
 
     def keep_best(self, numbers: list[int]) -> None:
@@ -389,7 +393,7 @@ def _copy_lanes(source: Params, target: Params, numbers: list[int]) -> None:
 
 
 def _begin(
-    task: Task,
+    task: LaneTask,
     lanes: list[Lane],
     train_data: Callable[[int], Any],
     eval_data: Any,
@@ -398,6 +402,7 @@ def _begin(
     metadata: object,
     devices: Sequence[jax.Device],
     optimizer: optax.GradientTransformation | None,
+    params: Any,
 ) -> TrainingRun:
     """Checks the arguments of `fit_lanes`, then restores the lanes or initialises them.
 
@@ -413,6 +418,8 @@ def _begin(
       metadata: values that are recorded and not compared, as a mapping or a dataclass.
       devices: the devices over which the lanes are spread.
       optimizer: an Optax transformation in place of the configured one, or None.
+      params: the parameters that each lane starts from; None starts each from the result of
+        `task.init`.
     """
     config, frozen = work.config, frozen_parameters(task)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen)
@@ -423,22 +430,26 @@ def _begin(
     of_first = eval_data(lanes[0].seed) if callable(eval_data) else eval_data
     evaluation = first_evaluation_batch(of_first)
     first = firsts[lanes[0].seed]
-    make = jax.jit(lambda key: init_state(task, tx, key, first))
     keys = [jax.random.key(lane.seed) for lane in lanes]
-    of_one = make.eval_shape(keys[0])  # traced only here; the calls below use the same trace
+    if params is not None:
+        params = fit_params(params, jax.eval_shape(lambda key: task.init(key, first), keys[0]))
+    make = jax.jit(lambda key, params: init_state(task, tx, key, first, params))
+    of_one = make.eval_shape(
+        keys[0], params
+    )  # traced only here; the calls below use the same trace
     check_arrays(of_one)
     program = None if optimizer is None else digest_optimizer(tx, of_one.params)
     compared = settings_of(settings, config, program)
     if any(map(is_key, jax.tree.leaves(of_one.opt_state))):
         tx = keys_as_data(tx)
-        make = jax.jit(lambda key, tx=tx: init_state(task, tx, key, first))
-        of_one = make.eval_shape(keys[0])
+        make = jax.jit(lambda key, params, tx=tx: init_state(task, tx, key, first, params))
+        of_one = make.eval_shape(keys[0], params)
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((len(keys), *x.shape), x.dtype), of_one)
     unreached = check_outputs(task, of_one, first, evaluation, config.best_metric)
     digests: dict[str, Any] = {}
     if work.path is not None:
         # A run without a workdir compares the digests with nothing.
-        digests = run_digests(task, of_one, first, evaluation, of_first)
+        digests = run_digests(task, of_one, first, evaluation, of_first, params)
         digests["train_data"] = {f"seed {s}": array_digests(batch) for s, batch in firsts.items()}
     shared = Shared(compared, metadata_of(metadata), compared_digests(compared, digests))
     restored = initial = restore_or_begin(work, shared, like)
@@ -446,7 +457,7 @@ def _begin(
         # The lanes are initialised in turn by the program of a single run, because it gives the
         # same bits as that run. (On a CPU the vmapped initialisation of eight GA-Nets also hung
         # with jax 0.10.)
-        states = [jax.device_get(make(key)) for key in keys]
+        states = [jax.device_get(make(key, params)) for key in keys]
         state = jax.tree.map(lambda *leaves: np.stack(leaves), *states)
         records = [dataclasses.asdict(Record()) for _ in lanes]
         best = best_of(state.params, state.model_state)
@@ -467,13 +478,14 @@ def _begin(
 
 
 def fit_lanes(
-    task: Task,
+    task: LaneTask,
     train_data: Callable[[int], Any],
     eval_data: Any = None,
     config: TrainConfig | None = None,
     workdir: str | Path | None = None,
     *,
     steps: int | None = None,
+    params: Any = None,
     settings: object = None,
     metadata: object = None,
     optimizer: optax.GradientTransformation | optax.MultiSteps | None = None,
@@ -513,6 +525,8 @@ def fit_lanes(
       workdir: the folder for a single metrics.jsonl, with the seed in each line, and for a single
         set of checkpoints; None writes no files.
       steps: the number of updates, in place of `config.num_steps`.
+      params: the parameters that each lane starts from, in place of the results of `task.init`, for
+        example to fine-tune a network with several seeds; see `fit`.
       settings: values that a checkpoint must share with this run, as a mapping or a dataclass of
         values that JSON can represent; see `fit`.
       metadata: values that are recorded and not compared, as a mapping or a dataclass of values
@@ -521,7 +535,8 @@ def fit_lanes(
         sweep must then vary a number of the task, because the transformation has its learning rate.
       devices: the devices over which the lanes are spread (default: all devices of this process).
       on_event: called with ("step" | "evaluate" | "save" | "saved" | "compiled", step).
-      on_log: called with each line of metrics.jsonl as a dict.
+      on_log: called with each line of metrics.jsonl as a dict, which has the seed of its lane.
+        Lanes have no callbacks, because one train state has the arrays of all lanes.
       raise_on_signal: True raises `StoppedBySignal` after a signal instead of returning.
 
     Returns:
@@ -530,7 +545,8 @@ def fit_lanes(
     Raises:
       ValueError: for pmap, fsdp, several processes, tensorboard, profile_steps, a sweep over a
         number that the task cannot vary, or a sweep over the learning rate of a given optimizer.
-      TypeError: for a task, data or configuration that cannot work; see `fit`.
+      TypeError, ValueError: for a task, data, parameters or configuration that cannot work; see
+        `fit`.
       CheckpointMismatch: if workdir belongs to another run.
       RuntimeError: if there are checkpoints and none can be read.
       StoppedBySignal: with raise_on_signal, after the lanes were saved.
@@ -584,6 +600,7 @@ def fit_lanes(
             metadata,
             lane_devices,
             optimizer,
+            params,
         )
         report_finished(run)
         number = train(run, signals)

@@ -199,7 +199,43 @@ class TrainedTask(Protocol):
         """Returns (loss, metrics), see `Task.loss`."""
 
 
-AnyTask = Task | StatefulTask | ModelStateTask | TrainedTask
+class TrainedStatefulTask(Protocol):
+    """A `StatefulTask` without an evaluation, for runs without evaluation data."""
+
+    def init(self, key: jax.Array, batch: Batch) -> Any:
+        """Returns the initial parameters, see `Task.init`."""
+
+    def init_carry(self, batch: Batch) -> Carry:
+        """Returns the carried state before the first batch, see `StatefulTask.init_carry`."""
+
+    def loss(
+        self, params: Any, batch: Batch, rngs: dict[str, jax.Array], carry: Carry
+    ) -> tuple[jax.Array, tuple[dict[str, Ratio], Carry]]:
+        """Returns (loss, (metrics, new carry)), see `StatefulTask.loss`."""
+
+
+class TrainedModelStateTask(Protocol):
+    """A `ModelStateTask` without an evaluation, for runs without evaluation data."""
+
+    def init(self, key: jax.Array, batch: Batch) -> Any:
+        """Returns the initial parameters, see `Task.init`."""
+
+    def init_model_state(self, key: jax.Array, batch: Batch) -> Any:
+        """Returns the model state before the first step, see `ModelStateTask.init_model_state`."""
+
+    def loss(
+        self, params: Any, batch: Batch, rngs: dict[str, jax.Array], model_state: Any
+    ) -> tuple[jax.Array, tuple[dict[str, Ratio], Any]]:
+        """Returns (loss, (metrics, new model state)), see `ModelStateTask.loss`."""
+
+
+AnyTask = (
+    Task | StatefulTask | ModelStateTask | TrainedTask | TrainedStatefulTask | TrainedModelStateTask
+)
+"""A task of any kind. The last three have no evaluation."""
+
+LaneTask = Task | ModelStateTask | TrainedTask | TrainedModelStateTask
+"""A task that `fit_lanes` trains, which carries no state from batch to batch."""
 
 
 def is_stateful(task: Any) -> bool:

@@ -133,9 +133,11 @@ def test_training_starts_from_given_parameters(tmp_path):
         ({"w": START["w"]}, r"b: wanted float32\[2\], got nothing"),
         ({**START, "w": np.ones((2, 3), np.float32)}, r"w: wanted float32\[3, 2\], got float32"),
         ({**START, "b": np.zeros(2, np.int32)}, r"b: wanted float32\[2\], got int32\[2\]"),
+        ({**START, "b": np.float32([np.nan, 1])}, "finite numbers, got 1 of 2 numbers of b that"),
+        ({**START, "w": START["w"] - np.float32(np.inf)}, "got 6 of 6 numbers of w that are NaN"),
     ],
 )
-def test_given_parameters_of_another_network_are_refused(params, message):
+def test_given_parameters_that_cannot_be_trained_are_refused(params, message):
     with pytest.raises(ValueError, match=f"params must have [\\s\\S]*{message}"):
         fit(Plane(), Data(), None, CONFIG, params=params)
 

@@ -11,6 +11,7 @@ from gatedjax.training import (
     Ratio,
     TrainConfig,
     eval_params,
+    evaluate,
     fit,
     fit_lanes,
     params_ema,
@@ -34,6 +35,14 @@ def config(**changes):
 class Endless:
     def __getitem__(self, step):
         return EVALUATION[0]
+
+
+class Short:
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return EVALUATION[index]
 
 
 class WithoutEvaluate:
@@ -144,6 +153,28 @@ def test_training_data_that_cannot_work_is_refused_before_anything_is_written(na
 def test_evaluation_data_that_cannot_work_is_refused_before_anything_is_written(name, tmp_path):
     data, message = EVALUATION_DATA[name]
     refused(tmp_path / "run", message, evaluation=data)
+
+
+def test_evaluation_data_by_index_end_at_their_length(tmp_path):
+    # Data returns a batch for every index, so that iteration by Python would never end.
+    options, whole = config(num_steps=1), list(map(Data().__getitem__, range(len(Data()))))
+    result = fit(Tiny(), Data(), Data(), options, tmp_path)
+    assert result.history == fit(Tiny(), Data(), whole, options).history != []
+    _, predictions = evaluate(Tiny(), result.best_params, Data())
+    assert predictions["example_id"].tolist() == list(range(8 * len(whole)))
+    seeds = config(num_steps=1, seeds=2)
+    for data in (Data(), lambda seed: Data()):
+        (first, _) = fit_lanes(Tiny(), lambda seed: Data(), data, seeds)
+        assert first.history == result.history
+
+
+def test_evaluation_data_that_end_before_their_length_are_named():
+    with pytest.raises(ValueError, match=r"eval_data must have .* = 2 .* IndexError for .*\[1\]"):
+        fit(Tiny(), Data(), Short(), config())
+    with pytest.raises(
+        TypeError, match="data must be a list of batches, got Endless, which has no"
+    ):
+        evaluate(Tiny(), {}, Endless())
 
 
 def test_a_best_metric_that_the_task_does_not_give_is_refused_before_the_first_step(tmp_path):

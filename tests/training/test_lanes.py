@@ -361,3 +361,27 @@ def test_an_optimizer_of_lanes_has_its_own_learning_rate():
 def test_lanes_read_their_data_by_step():
     with pytest.raises(TypeError, match=r"train_data\(seed\) must give the batch of a step as"):
         fit_lanes(Tiny(), lambda seed: iter([Data()[0]]), config=CONFIG)
+
+
+def test_lanes_start_from_given_parameters(tmp_path):
+    class Unread(Tiny):
+        def init(self, key, batch):
+            assert isinstance(key, jax.core.Tracer), "only the shapes of init are needed"
+            return super().init(key, batch)
+
+    start = {"w": np.full(4, 0.5, np.float32)}
+    config = TrainConfig(seeds=2, log_every=1, progress=False, parallel="single")
+    options = {"steps": 1, "optimizer": optax.sgd(0.5)}
+    results = fit_lanes(
+        Unread(), lambda seed: Data(), None, config, tmp_path, params=start, **options
+    )
+    for lane, result in zip(lanes_of(config), results, strict=True):
+        alone = fit(Unread(), Data(), None, lane.config, params=start, **options)
+        np.testing.assert_allclose(result.state.params["w"], alone.state.params["w"], rtol=1e-5)
+    # The seeds differ in their noise.
+    assert np.any(results[0].state.params["w"] != results[1].state.params["w"])
+    other = {"w": start["w"] + 1}
+    with pytest.raises(CheckpointMismatch, match="the initial parameters: saved arrays"):
+        fit_lanes(Unread(), lambda seed: Data(), None, config, tmp_path, params=other, **options)
+    with pytest.raises(ValueError, match="got 1 of 4 numbers of w that are NaN"):
+        fit_lanes(Unread(), lambda seed: Data(), params={"w": np.float32([0, 1, np.nan, 3])})
