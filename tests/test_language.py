@@ -41,7 +41,7 @@ BARE = re.compile(
 MOST_BARE_NAMES = 0.003
 """Share of names that are a participle, a pronoun or an adverb, and so name no thing."""
 
-LEAST_COMMENTS = 0.028
+LEAST_COMMENTS = 0.03
 """Share of the lines with text that are comments of their own."""
 WITHOUT_EXAMPLE = {"gate_modes", "measure", "plot_studies"}
 
