@@ -15,7 +15,6 @@
 # conclusions they support.
 
 # %%
-import os
 import tempfile
 from pathlib import Path
 
@@ -28,9 +27,11 @@ from gatedjax import analysis, data, models, training
 from gatedjax import functional as F
 from gatedjax.analysis import phrases
 
-STEPS = int(os.environ.get("GATEDJAX_NOTEBOOK_STEPS", "800"))
 WORK = Path(tempfile.mkdtemp())
 LAYERS = 8
+
+# %% parameters
+STEPS = 800  # training steps of each network
 
 # %% [markdown]
 # ## The two functions of the network
@@ -179,7 +180,7 @@ print(
 # right comparison is the same selection with the words of each sentence in random order. Only the
 # difference from this comparison shows that the choices of the network follow the text.
 
-# %%
+# %% hide-input
 rng = np.random.default_rng(0)
 random_order = np.argsort(np.where(mask, rng.random(mask.shape), np.inf), axis=-1)
 shuffled = np.take_along_axis(chosen, np.broadcast_to(random_order[:, None], chosen.shape), axis=-1)

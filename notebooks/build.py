@@ -1,8 +1,10 @@
 """Writes notebooks from their text copies: `python notebooks/build.py [--check|--execute] [NAME]`.
 
-The text copy (cells after `# %%`, prose after `# %% [markdown]`) is what is edited and reviewed.
-`--execute` runs the cells and keeps what they show; without it outputs stay where a cell has not
-changed. `--check` compares, and wants outputs in every notebook.
+People edit and review the text copy: cells begin with `# %%`, and prose with `# %% [markdown]`.
+Words after `# %%` are tags of the cell: `# %% parameters` marks the numbers that papermill may
+replace, and `# %% hide-input` folds code that only draws. `--execute` runs the cells and stores
+their outputs; without it outputs stay where a cell has not changed. `--check` compares, and
+requires outputs in all notebooks.
 """
 
 import sys
@@ -26,6 +28,11 @@ def cells(text: str) -> list[nbformat.NotebookNode]:
             cell = nbformat.v4.new_markdown_cell(prose)
         else:
             cell = nbformat.v4.new_code_cell(body)
+            if tags := kind.split():
+                cell.metadata["tags"] = tags
+            if "hide-input" in tags:
+                # JupyterLab folds by this entry, and the site by the tag.
+                cell.metadata["jupyter"] = {"source_hidden": True}
         cell["id"] = f"cell-{number}"
         found.append(cell)
     return found
@@ -74,7 +81,10 @@ def faults(source: Path, target: Path) -> list[str]:
     if not target.exists():
         return ["there is none"]
     wanted, found = notebook(source), nbformat.read(target, as_version=4)
-    kinds = [[(cell.cell_type, cell.source) for cell in one.cells] for one in (wanted, found)]
+    kinds = [
+        [(cell.cell_type, cell.source, cell.metadata.get("tags")) for cell in book.cells]
+        for book in (wanted, found)
+    ]
     if kinds[0] != kinds[1]:
         return [f"it differs from {source.name}: run python notebooks/build.py"]
     code = [cell for cell in found.cells if cell.cell_type == "code"]

@@ -11,7 +11,6 @@
 # %%
 import dataclasses
 import html
-import os
 import tempfile
 from pathlib import Path
 
@@ -24,8 +23,10 @@ from IPython.display import HTML
 from gatedjax import TextClassifier, analysis, data, models, training
 from gatedjax import functional as F
 
-STEPS = int(os.environ.get("GATEDJAX_NOTEBOOK_STEPS", "1000"))
 WORK = Path(tempfile.mkdtemp())
+
+# %% parameters
+STEPS = 1000  # training steps of each network
 
 # %% [markdown]
 # ## The gated softmax on three words
@@ -42,7 +43,7 @@ print("half open   ", F.gated_softmax(scores, jnp.array([1.0, 0.5, 1.0])))
 # A Bernoulli draw has no gradient. With logistic noise $L$ the draw is $[a + L > 0]$. Its smooth
 # relaxation is $\sigma((a + L)/\tau)$, which is sharp when $\tau$ is small.
 
-# %%
+# %% hide-input
 noise = F.logistic_noise(jax.random.key(0), (20_000,))
 logits = jnp.full_like(noise, 0.5)
 figure, axes = plt.subplots(1, 3, figsize=(9, 2.6), sharey=True, layout="constrained")

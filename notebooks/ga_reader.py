@@ -14,7 +14,6 @@
 # is the sum over its places. With $K = 1$ there is no gating.
 
 # %%
-import os
 import tempfile
 from pathlib import Path
 
@@ -25,8 +24,10 @@ import numpy as np
 from gatedjax import analysis, data, models, training
 from gatedjax.functional import gated_attention, pointer_sum
 
-STEPS = int(os.environ.get("GATEDJAX_NOTEBOOK_STEPS", "5000"))
 WORK = Path(tempfile.mkdtemp())
+
+# %% parameters
+STEPS = 5000  # training steps of each network
 
 # %% [markdown]
 # ## The two functions

@@ -12,7 +12,6 @@
 # trained? Are closed words really unused?
 
 # %%
-import os
 import tempfile
 from pathlib import Path
 
@@ -23,9 +22,11 @@ import numpy as np
 
 from gatedjax import analysis, data, gates, models, training
 
-STEPS = int(os.environ.get("GATEDJAX_NOTEBOOK_STEPS", "1000"))
-DRAWS = 2000 if STEPS > 2 else 20
 WORK = Path(tempfile.mkdtemp())
+
+# %% parameters
+STEPS = 1000  # training steps of each network
+DRAWS = 2000  # draws of each estimator
 
 # %% [markdown]
 # ## A loss of three gates, and its exact gradient
@@ -66,7 +67,7 @@ estimators = [
 report = gates.report(loss, logits, estimators, weights, key=jax.random.key(0), draws=DRAWS)
 print(report)
 
-# %%
+# %% hide-input
 rows = report.rows[::-1]
 colours = ["#0072B2" if row.estimator.unbiased else "#D55E00" for row in rows]
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), sharey=True, layout="constrained")
@@ -85,7 +86,7 @@ figure.suptitle("Estimators of one gradient: unbiased in blue, biased in orange"
 # The same gates can be drawn, thresholded at one half, replaced by their probabilities or chosen
 # for the smallest loss. These are different networks.
 
-# %%
+# %% hide-input
 shown = gates.enumerate(loss, logits, weights, key=jax.random.key(1)).modes
 figure, axis = plt.subplots(figsize=(6, 2.4), layout="constrained")
 names = ["sample", "expected", "relaxed", "threshold", "best"]

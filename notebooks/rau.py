@@ -14,7 +14,6 @@
 # axis of the softmax; the features are the library's default. An image is read row by row.
 
 # %%
-import os
 import tempfile
 from pathlib import Path
 
@@ -26,10 +25,12 @@ import numpy as np
 from gatedjax import analysis, data, models, training
 from gatedjax.functional import RAUWeights, rau, rau_step
 
-STEPS = int(os.environ.get("GATEDJAX_NOTEBOOK_STEPS", "1000"))
 WORK = Path(tempfile.mkdtemp())
 HIDDEN = 32
 COLOURS = {"RAU": "#0072b2", "RAU, rescaled": "#d55e00"}
+
+# %% parameters
+STEPS = 1000  # training steps of each network
 
 # %% [markdown]
 # ## The unit as a function
@@ -119,7 +120,7 @@ for name in nets:
 # the units with the largest mean weight come first, separately in each network.
 
 
-# %%
+# %% hide-input
 def attend(name, parameters, batch):
     """n times the attention of every image, row and unit."""
     gate = run[name]({"params": parameters}, batch, attention=True).attention
@@ -170,7 +171,7 @@ for name in COLOURS:
         f"{np.exp(before).mean():.1f} and {np.exp(after).mean():.1f} of {HIDDEN}"
     )
 
-# %%
+# %% hide-input
 time = np.arange(1, 9)
 effective = {name: np.exp(entropy(gates[name])) for name in COLOURS}
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained", width_ratios=[1.5, 1, 1])
@@ -241,7 +242,7 @@ for name in COLOURS:
 # removing it from a step: with zeros in block c of the weights the GRU's half is 0, and with zeros
 # in block u the attention's half is 0.
 
-# %%
+# %% hide-input
 BLOCKS = "rzcau"
 
 

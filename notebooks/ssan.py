@@ -15,7 +15,6 @@
 # order and structure.
 
 # %%
-import os
 import tempfile
 from pathlib import Path
 
@@ -27,8 +26,10 @@ from gatedjax import analysis, data, models, training
 from gatedjax.analysis import trees
 from gatedjax.functional import selective_attention
 
-STEPS = int(os.environ.get("GATEDJAX_NOTEBOOK_STEPS", "1500"))
 WORK = Path(tempfile.mkdtemp())
+
+# %% parameters
+STEPS = 1500  # training steps of each network
 
 # %% [markdown]
 # ## The attention as a function

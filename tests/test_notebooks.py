@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 
@@ -70,7 +71,6 @@ def kernel():
     # one device, as a reader has: eight would share each of its small batches
     flags = os.environ["XLA_FLAGS"].replace("--xla_force_host_platform_device_count=8", "")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GATEDJAX_NOTEBOOK_STEPS", "2")
         # the kernel's own choice draws into the notebook
         patch.delenv("MPLBACKEND", raising=False)
         for name, value in environment(XLA_FLAGS=flags).items():
@@ -91,6 +91,13 @@ def test_notebook_runs(path, kernel):
     # processes, cycles are searched for less often
     first = "%reset -f\n__import__('gc').set_threshold(50_000, 20, 20)"
     book.cells.insert(0, nbformat.v4.new_code_cell(first))
+    # As papermill does it: a cell after the parameters replaces them.
+    (place,) = (
+        i for i, cell in enumerate(book.cells) if "parameters" in cell.metadata.get("tags", [])
+    )
+    names = re.findall(r"^(\w+) =", book.cells[place].source, re.MULTILINE)
+    few = "\n".join(f"{name} = {2 if name == 'STEPS' else 20}" for name in names)
+    book.cells.insert(place + 1, nbformat.v4.new_code_cell(few))
     client = nbclient.NotebookClient(book, timeout=600, km=kernel)
     try:
         client.execute()
